@@ -1,0 +1,46 @@
+# Everything a newcomer needs: `make demo` and `make test` set up their own environment in .venv first.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test test-slow check format bench docs clean setup
+
+demo: setup
+	$(BIN)/twinloop demo --out demo-output
+
+test: check
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+
+test-slow: setup
+	$(BIN)/python -m pytest -m slow
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_import_order.py
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+docs: setup
+	$(BIN)/python -m docs.generate
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Twinloop needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	@echo "Setting up $(VENV) (first time: a few minutes) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .venv-lerobot demo-output build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

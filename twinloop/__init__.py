@@ -1,0 +1,44 @@
+"""Twinloop: take a robot policy from simulation to reality and keep it there.
+
+Names are resolved on first use, so that `import twinloop` stays instant and heavy libraries load only when needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from twinloop.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from twinloop.episode import Camera as Camera
+    from twinloop.episode import Episode as Episode
+    from twinloop.episode import Event as Event
+    from twinloop.episode import Provenance as Provenance
+    from twinloop.episode import Schema as Schema
+    from twinloop.episode import Signal as Signal
+    from twinloop.episode import make_episode as make_episode
+    from twinloop.errors import TwinloopError as TwinloopError
+
+_HOME = {
+    "Camera": "twinloop.episode",
+    "Episode": "twinloop.episode",
+    "Event": "twinloop.episode",
+    "Provenance": "twinloop.episode",
+    "Schema": "twinloop.episode",
+    "Signal": "twinloop.episode",
+    "TwinloopError": "twinloop.errors",
+    "make_episode": "twinloop.episode",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'twinloop' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

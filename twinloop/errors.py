@@ -1,0 +1,98 @@
+"""Every error Twinloop raises on purpose: one tree, each message saying got, expected, available and remedy.
+
+The command line prints `str(error)` and exits with `error.exit_code`; nothing else about an error is special.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class TwinloopError(Exception):
+    """Something the user can act on.
+
+    `what` is the fact; the keyword parts are appended in a fixed order so that messages read alike everywhere.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        got: object = None,
+        expected: object = None,
+        available: Iterable[str] | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        parts = [what.rstrip(".")]
+        if got is not None:
+            parts.append(f"got {got}")
+        if expected is not None:
+            parts.append(f"expected {expected}")
+        if available is not None:
+            parts.append(f"available: {', '.join(available) or 'none'}")
+        message = "; ".join(parts) + "."
+        if remedy:
+            message += f"\n  -> {remedy}"
+        super().__init__(message)
+        self.what = what
+        self.remedy = remedy
+
+
+class WrongUse(TwinloopError):
+    """The caller asked for something that makes no sense; the command line exits with 2."""
+
+    exit_code = 2
+
+
+class UnknownName(WrongUse):
+    """A name that is not registered, with the nearest one that is."""
+
+    def __init__(self, kind: str, name: str, available: Iterable[str], remedy: str | None = None) -> None:
+        known = sorted(available)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        super().__init__(
+            f"no {kind} is called {name!r}",
+            available=known,
+            remedy=remedy or (f"did you mean {near[0]!r}?" if near else None),
+        )
+
+
+class MissingExtra(TwinloopError):
+    """An optional part of Twinloop is not installed."""
+
+    def __init__(self, needed_for: str, module: str, extra: str) -> None:
+        super().__init__(
+            f"{needed_for} needs the Python package {module!r}, which is not installed",
+            remedy=f"pip install 'twinloop[{extra}]'",
+        )
+
+
+class InvalidEpisode(TwinloopError):
+    """An episode that contradicts its own declaration."""
+
+
+class DatasetError(TwinloopError):
+    """A data set on disk that cannot be used as asked."""
+
+
+class NoDataset(DatasetError):
+    """The path holds no data set."""
+
+
+class DamagedDataset(DatasetError):
+    """A file of the data set is missing, truncated or contradicts the others."""
+
+
+class NewerFormat(DatasetError):
+    """Written by a newer Twinloop or LeRobot than this one understands."""
+
+
+class LockedDataset(DatasetError):
+    """Another process is writing this data set."""
+
+
+class WorkspaceError(TwinloopError):
+    """The folder is not a workspace, or not in the state the command needs."""

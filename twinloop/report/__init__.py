@@ -1,0 +1,1 @@
+"""Results to pictures, HTML and terminal tables; computes nothing."""
