@@ -1,0 +1,113 @@
+"""The manifest: which files belong to a data set, their checksums, its identity and where it came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from twinloop.dataset.layout import MANIFEST
+from twinloop.errors import DamagedDataset, NewerFormat
+from twinloop.version import __version__
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """Size and checksum of one file, as it was committed."""
+
+    bytes: int
+    blake2b: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a data set's history: it was recorded, merged, split ... from the data sets named here."""
+
+    operation: str
+    at: str
+    sources: tuple[str, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What `meta/twinloop/manifest.json` says."""
+
+    dataset_id: str
+    commits: int = 0
+    episodes: int = 0
+    frames: int = 0
+    files: Mapping[str, FileEntry] = field(default_factory=dict)
+    history: tuple[Step, ...] = ()
+    written_by: str = __version__
+    format: int = FORMAT
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever any file of the data set does: the version a policy remembers."""
+        digest = hashlib.blake2b(digest_size=8)
+        for name in sorted(self.files):
+            digest.update(f"{name} {self.files[name].blake2b}\n".encode())
+        return digest.hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """Readable JSON."""
+        return (json.dumps(asdict(self), indent=1) + "\n").encode()
+
+
+def new_manifest(operation: str, sources: tuple[str, ...] = (), detail: str = "") -> Manifest:
+    """The manifest of a data set that is about to be written."""
+    return Manifest(dataset_id=uuid.uuid4().hex, history=(step(operation, sources, detail),))
+
+
+def step(operation: str, sources: tuple[str, ...] = (), detail: str = "") -> Step:
+    """A line of history, dated now."""
+    return Step(operation, datetime.now(UTC).isoformat(timespec="seconds"), sources, detail)
+
+
+def load_manifest(root: Path) -> Manifest | None:
+    """The manifest, or None where the data set was not written by Twinloop."""
+    path = root / MANIFEST
+    if not path.exists():
+        return None
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+        if content["format"] > FORMAT:
+            raise NewerFormat(
+                f"{root} was written by Twinloop {content.get('written_by', '?')}",
+                got=f"format {content['format']}",
+                expected=f"format {FORMAT} or older",
+                remedy="pip install --upgrade twinloop",
+            )
+        files = {name: FileEntry(**entry) for name, entry in content.pop("files").items()}
+        history = tuple(Step(**{**s, "sources": tuple(s["sources"])}) for s in content.pop("history"))
+        manifest = Manifest(files=files, history=history, **content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedDataset(
+            f"{path} cannot be read ({error})", remedy="run `twinloop data verify --repair`"
+        ) from error
+    for name in manifest.files:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise DamagedDataset(f"{path} lists a file outside the data set", got=name)
+    return manifest
+
+
+def with_files(manifest: Manifest, files: Mapping[str, FileEntry], **changes: Any) -> Manifest:
+    """A copy that also lists these files."""
+    return replace(manifest, files={**manifest.files, **files}, **changes)
+
+
+def file_entry(path: Path) -> FileEntry:
+    """Size and checksum of a file, read in pieces."""
+    digest = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return FileEntry(path.stat().st_size, digest.hexdigest())

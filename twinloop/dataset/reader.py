@@ -1,0 +1,240 @@
+"""Read a data set: `open_dataset(path)` touches tables only; rows and frames are read when an episode is asked for."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from twinloop.dataset import columns, layout, sidecar
+from twinloop.dataset.index import EpisodeIndex, load_index
+from twinloop.dataset.labels import current_outcomes
+from twinloop.dataset.manifest import Manifest, load_manifest
+from twinloop.dataset.video import VideoFrames
+from twinloop.episode import Array, Episode, Event, Frames, Outcome, Provenance, Schema, content_id
+from twinloop.errors import DamagedDataset, TwinloopError, UnknownName
+
+OPEN_FILES = 16
+"""Parquet files whose footers stay in memory."""
+
+WARM_ROW_GROUPS = 2
+"""Decoded row groups that stay in memory: enough to read neighbours without decoding twice."""
+
+
+def open_dataset(path: str | Path) -> Dataset:
+    """Open a data set of ours, or anybody's LeRobot v3.0 or v2.1 data set."""
+    root = Path(path)
+    info = layout.load_info(root)
+    schema, skipped = layout.schema_from_info(info)
+    return Dataset(root, schema, info, load_manifest(root), skipped)
+
+
+class Dataset:
+    """Episodes on disk. Reading never changes a file; several readers and one writer may be at work at once."""
+
+    def __init__(
+        self,
+        root: Path,
+        schema: Schema,
+        info: Mapping[str, Any],
+        manifest: Manifest | None,
+        skipped: Mapping[str, str],
+    ) -> None:
+        self.root = root
+        self.schema = schema
+        self.manifest = manifest
+        self.skipped = skipped
+        self._info = info
+        self._files: OrderedDict[str, pq.ParquetFile] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, int], pa.Table] = OrderedDict()
+
+    @property
+    def id(self) -> str:
+        """The identity given at its birth; a foreign data set is called by its folder."""
+        return self.manifest.dataset_id if self.manifest else f"foreign:{self.root.name}"
+
+    @property
+    def layout_version(self) -> str:
+        """LeRobot's version of the layout: v3.0, or v2.1 for other people's older data."""
+        return str(self._info["codebase_version"])
+
+    @cached_property
+    def index(self) -> EpisodeIndex:
+        """Where every episode is."""
+        return load_index(self.root, self._info, self.schema, self.manifest)
+
+    def __len__(self) -> int:
+        return self.manifest.episodes if self.manifest else len(self.index)
+
+    @property
+    def num_frames(self) -> int:
+        """Rows in all episodes together."""
+        return self.manifest.frames if self.manifest else int(self.index.length.sum())
+
+    @property
+    def numbers(self) -> list[int]:
+        """The episodes' own numbers; 0 ... N - 1 unless somebody else left holes."""
+        return [int(number) for number in self.index.numbers]
+
+    def __iter__(self) -> Iterator[Episode]:
+        for number in self.numbers:
+            yield self.episode(number)
+
+    def episode(self, number: int) -> Episode:
+        """The episode with this number."""
+        place = self._place(number)
+        rows = self._rows(place)
+        signals = {}
+        try:
+            for signal in self.schema.signals:
+                signals[signal.name] = columns.from_arrow(rows.column(signal.name), signal)
+            time_s = (
+                rows.column("time_s" if "time_s" in rows.column_names else "timestamp")
+                .to_numpy()
+                .astype(np.float64)
+            )
+        except (KeyError, ValueError, pa.ArrowException) as error:
+            raise DamagedDataset(
+                f"episode {number} of {self.root} cannot be read ({error})",
+                remedy="run `twinloop data verify`",
+            ) from error
+        for array in (time_s, *signals.values()):
+            array.flags.writeable = False
+        task = self.index.tasks[int(self.index.task_of[place])]
+        described = self._describe(place, time_s, signals, task)
+        return Episode(
+            schema=self.schema,
+            time_s=time_s,
+            signals=signals,
+            frames=self._frames(place),
+            task=task,
+            **described,
+        )
+
+    def side_table(self) -> pa.Table | None:
+        """Provenance, outcome and origin of every episode as recorded, one row each; None for foreign data."""
+        if self.manifest is None:
+            return None
+        return self._side_table
+
+    @cached_property
+    def outcomes(self) -> Mapping[str, Outcome]:
+        """Outcomes that labels have changed since recording, by episode id."""
+        return current_outcomes(self.root)
+
+    @cached_property
+    def _side_table(self) -> pa.Table:
+        assert self.manifest is not None
+        names = [name for name in sorted(self.manifest.files) if name.startswith(f"{layout.SIDE}/episodes/")]
+        tables = [self._read_side(self.root / name) for name in names]
+        return pa.concat_tables(tables).combine_chunks() if tables else sidecar.table([])
+
+    def _read_side(self, path: Path) -> pa.Table:
+        try:
+            return pq.read_table(path).select(sidecar.SCHEMA.names).cast(sidecar.SCHEMA)
+        except (OSError, pa.ArrowException, KeyError) as error:
+            reason = str(error).splitlines()[0]
+            raise DamagedDataset(
+                f"{path} cannot be read ({reason})", remedy="run `twinloop data verify --repair`"
+            ) from error
+
+    def _place(self, number: int) -> int:
+        place = int(np.searchsorted(self.index.numbers, number))
+        if place == len(self.index) or self.index.numbers[place] != number:
+            if len(self.index) == 0:
+                raise UnknownName("episode", str(number), [], remedy=f"{self.root} has no episodes")
+            low, high = self.index.numbers[0], self.index.numbers[-1]
+            raise UnknownName(
+                "episode",
+                str(number),
+                [],
+                remedy=f"{self.root} has {len(self.index)} episodes between {low} and {high}",
+            )
+        return place
+
+    def _describe(self, place: int, time_s: Array, signals: Mapping[str, Array], task: str) -> dict[str, Any]:
+        events: tuple[Event, ...] = ()
+        if self.manifest is None:
+            provenance = Provenance()
+            identity = content_id(self.schema, time_s, signals, events, task, provenance)
+            return {"id": identity, "events": events, "outcome": Outcome(), "provenance": provenance}
+        values = self._side_table.slice(place, 1).to_pylist()[0]
+        try:
+            outcome = self.outcomes.get(values["episode_id"], sidecar.outcome(values))
+            provenance, events = sidecar.provenance(values), sidecar.events(values)
+        except (TwinloopError, TypeError, ValueError) as error:
+            raise DamagedDataset(
+                f"the provenance of episode {values['episode_index']} is damaged ({error})"
+            ) from error
+        return {"id": values["episode_id"], "events": events, "outcome": outcome, "provenance": provenance}
+
+    def _frames(self, place: int) -> dict[str, Frames]:
+        frames: dict[str, Frames] = {}
+        for camera in self.schema.cameras:
+            video = self.index.video[camera.name]
+            frames[camera.name] = VideoFrames(
+                self.root / video.files[int(video.file_of[place])],
+                int(video.first_frame[place]),
+                int(self.index.length[place]),
+                camera.height,
+                camera.width,
+                self.schema.rate_hz,
+            )
+        return frames
+
+    def _rows(self, place: int) -> pa.Table:
+        """The rows of one episode, from the row groups that hold them."""
+        name = self.index.files[int(self.index.file_of[place])]
+        offset, length = int(self.index.offset[place]), int(self.index.length[place])
+        try:
+            file = self._file(name)
+            pieces, before = [], 0
+            for group in range(file.num_row_groups):
+                size = file.metadata.row_group(group).num_rows
+                low, high = max(offset - before, 0), min(offset + length - before, size)
+                if low < high:
+                    pieces.append(self._group(name, file, group).slice(low, high - low))
+                before += size
+                if before >= offset + length:
+                    break
+        except (OSError, pa.ArrowException) as error:
+            reason = str(error).splitlines()[0]
+            raise DamagedDataset(
+                f"{self.root / name} cannot be read ({reason})", remedy="run `twinloop data verify`"
+            ) from error
+        rows = pa.concat_tables(pieces) if pieces else None
+        if rows is None or len(rows) != length:
+            raise DamagedDataset(
+                f"{self.root / name} is too short",
+                got=f"{0 if rows is None else len(rows)} rows of episode {self.index.numbers[place]}",
+                expected=length,
+                remedy="run `twinloop data verify`",
+            )
+        return rows
+
+    def _file(self, name: str) -> pq.ParquetFile:
+        if name not in self._files:
+            self._files[name] = pq.ParquetFile(self.root / name, memory_map=True)
+            if len(self._files) > OPEN_FILES:
+                self._files.popitem(last=False)[1].close()
+        self._files.move_to_end(name)
+        return self._files[name]
+
+    def _group(self, name: str, file: pq.ParquetFile, group: int) -> pa.Table:
+        key = (name, group)
+        if key not in self._groups:
+            present = set(file.schema_arrow.names)
+            wanted = [s.name for s in self.schema.signals] + ["time_s", "timestamp"]
+            self._groups[key] = file.read_row_group(
+                group, columns=[column for column in wanted if column in present]
+            )
+            if len(self._groups) > WARM_ROW_GROUPS:
+                self._groups.popitem(last=False)
+        self._groups.move_to_end(key)
+        return self._groups[key]

@@ -1,0 +1,94 @@
+"""Provenance, outcome, events and origin of each episode as one Arrow row, beside LeRobot's own tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC
+from typing import Any
+
+import pyarrow as pa
+
+from twinloop.episode import Episode, Event, Outcome, Provenance
+
+_EVENTS = pa.list_(pa.struct([("time_s", pa.float64()), ("kind", pa.string()), ("detail", pa.string())]))
+
+SCHEMA = pa.schema(
+    [
+        ("episode_index", pa.int64()),
+        ("episode_id", pa.string()),
+        ("origin_dataset", pa.string()),
+        ("origin_index", pa.int64()),
+        ("duration_s", pa.float64()),
+        ("success", pa.bool_()),
+        ("failure", pa.string()),
+        ("events", _EVENTS),
+        ("source", pa.string()),
+        ("engine", pa.string()),
+        ("engine_version", pa.string()),
+        ("twin", pa.string()),
+        ("twin_version", pa.string()),
+        ("twin_hash", pa.string()),
+        ("randomization", pa.string()),
+        ("draw", pa.map_(pa.string(), pa.float64())),
+        ("draw_text", pa.map_(pa.string(), pa.string())),
+        ("seed", pa.int64()),
+        ("actor", pa.string()),
+        ("actor_id", pa.string()),
+        ("robot_serial", pa.string()),
+        ("site", pa.string()),
+        ("recorded_at", pa.timestamp("us", tz="UTC")),
+        ("consent", pa.string()),
+        ("parents", pa.list_(pa.string())),
+        ("software", pa.map_(pa.string(), pa.string())),
+    ]
+)
+"""Numeric draws are in `draw`, categorical ones in `draw_text`, so that both can be compared in SQL."""
+
+_PROVENANCE_NAMES = [f.name for f in fields(Provenance)]
+
+
+def row(episode: Episode, index: int, origin_dataset: str, origin_index: int) -> dict[str, Any]:
+    """One episode as a row of `SCHEMA`."""
+    provenance = {name: getattr(episode.provenance, name) for name in _PROVENANCE_NAMES}
+    draw: Mapping[str, float | str] = provenance["draw"]
+    return provenance | {
+        "episode_index": index,
+        "episode_id": episode.id,
+        "origin_dataset": origin_dataset,
+        "origin_index": origin_index,
+        "duration_s": episode.duration_s,
+        "success": episode.outcome.success,
+        "failure": episode.outcome.failure,
+        "events": [{"time_s": e.time_s, "kind": e.kind, "detail": e.detail} for e in episode.events],
+        "draw": [(name, value) for name, value in draw.items() if not isinstance(value, str)],
+        "draw_text": [(name, value) for name, value in draw.items() if isinstance(value, str)],
+        "parents": list(episode.provenance.parents),
+        "software": list(episode.provenance.software.items()),
+    }
+
+
+def table(rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Rows as a table ready for Parquet."""
+    return pa.Table.from_pylist(list(rows), schema=SCHEMA)
+
+
+def provenance(values: Mapping[str, Any]) -> Provenance:
+    """The provenance in one row, as `table.to_pylist()` gives it."""
+    known = {name: values[name] for name in _PROVENANCE_NAMES}
+    known["draw"] = dict(values["draw"]) | dict(values["draw_text"])
+    known["software"] = dict(values["software"])
+    known["parents"] = tuple(values["parents"])
+    if known["recorded_at"] is not None:
+        known["recorded_at"] = known["recorded_at"].astimezone(UTC)
+    return Provenance(**known)
+
+
+def outcome(values: Mapping[str, Any]) -> Outcome:
+    """The recorded outcome in one row; labels may have corrected it since."""
+    return Outcome(values["success"], values["failure"])
+
+
+def events(values: Mapping[str, Any]) -> tuple[Event, ...]:
+    """The events in one row."""
+    return tuple(Event(**event) for event in values["events"])

@@ -1,0 +1,223 @@
+"""Frames to and from video files: encode many episodes into one file, decode any frame of it, join files.
+
+Frame k of a file is shown at k / rate seconds; that is how LeRobot finds it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from twinloop.episode import Array, Camera
+from twinloop.errors import DamagedDataset, InvalidEpisode
+
+
+@dataclass(frozen=True)
+class VideoSettings:
+    """How frames are encoded. The defaults decode anywhere and make every frame at most `keyframe_every` away."""
+
+    codec: str = "libx264"
+    crf: int = 20
+    preset: str = "superfast"
+    keyframe_every: int = 4
+
+    def as_info(self, camera: Camera, rate_hz: float) -> dict[str, Any]:
+        """The `info` LeRobot keeps for a video feature."""
+        return {
+            "video.height": camera.height,
+            "video.width": camera.width,
+            "video.codec": "h264" if self.codec == "libx264" else self.codec,
+            "video.pix_fmt": _pixel_format(camera),
+            "video.is_depth_map": False,
+            "video.fps": int(rate_hz) if float(rate_hz).is_integer() else rate_hz,
+            "video.channels": 3,
+            "has_audio": False,
+        }
+
+
+class VideoEncoder:
+    """One video file, written frame by frame."""
+
+    def __init__(self, path: Path, camera: Camera, rate_hz: float, settings: VideoSettings) -> None:
+        import av
+
+        self.frames = 0
+        self._camera = camera
+        self._pixel_format = _pixel_format(camera)
+        self._container = av.open(str(path), "w", format="mp4")
+        self._stream = self._container.add_stream(settings.codec, rate=_rate(rate_hz))
+        self._stream.width, self._stream.height = camera.width, camera.height
+        self._stream.pix_fmt = self._pixel_format
+        self._stream.options = {
+            "crf": str(settings.crf),
+            "preset": settings.preset,
+            "g": str(settings.keyframe_every),
+            "bf": "0",
+            "forced-idr": "1",
+        }
+        self._stream.codec_context.thread_count = 1
+        self._video_frame = av.VideoFrame
+        self._key = av.video.frame.PictureType.I
+
+    def add(self, frame: Array, *, cut: bool = False) -> None:
+        """Append one (height, width, 3) uint8 frame; at a `cut` the file can later be divided without re-encoding."""
+        expected = (self._camera.height, self._camera.width, 3)
+        if frame.shape != expected or frame.dtype != np.uint8:
+            raise InvalidEpisode(
+                f"a frame of camera {self._camera.name!r} is wrong",
+                got=f"{frame.shape} {frame.dtype}",
+                expected=f"{expected} uint8",
+            )
+        picture = self._video_frame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
+        picture.pts = self.frames
+        picture.time_base = 1 / self._stream.codec_context.framerate
+        if cut:
+            picture.pict_type = self._key
+        self._container.mux(self._stream.encode(picture))
+        self.frames += 1
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._container.mux(self._stream.encode(None))
+        self._container.close()
+
+
+@dataclass(frozen=True)
+class VideoFrames:
+    """The frames of one episode inside a video file, decoded when asked for."""
+
+    path: Path
+    first: int
+    count: int
+    height: int
+    width: int
+    rate_hz: float
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(T, height, width, 3)."""
+        return (self.count, self.height, self.width, 3)
+
+    @property
+    def dtype(self) -> np.dtype[np.uint8]:
+        """Always uint8."""
+        return np.dtype(np.uint8)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Array]:
+        return decode(self.path, self.first, self.count, self.rate_hz)
+
+    @overload
+    def __getitem__(self, index: int) -> Array: ...
+    @overload
+    def __getitem__(self, index: slice) -> Array: ...
+    def __getitem__(self, index: int | slice) -> Array:
+        if isinstance(index, slice):
+            rows = range(self.count)[index]
+            if not rows:
+                return np.empty((0, *self.shape[1:]), np.uint8)
+            low, high = min(rows), max(rows)
+            block = np.stack(list(decode(self.path, self.first + low, high - low + 1, self.rate_hz)))
+            return block[[row - low for row in rows]]
+        row = range(self.count)[index]
+        return next(decode(self.path, self.first + row, 1, self.rate_hz))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return self[:] if dtype is None else self[:].astype(dtype)
+
+
+def decode(path: Path, first: int, count: int, rate_hz: float) -> Iterator[Array]:
+    """Frames `first` ... `first + count - 1` of a file, in order."""
+    import av
+
+    wanted = first
+    try:
+        with av.open(str(path)) as container:
+            stream = container.streams.video[0]
+            stream.codec_context.thread_count = 1
+            if first > 0:
+                container.seek(int((first - 0.5) / rate_hz / stream.time_base), stream=stream, backward=True)
+            for picture in container.decode(stream):
+                position = round(float(picture.pts * stream.time_base) * rate_hz)
+                while position >= wanted and wanted < first + count:
+                    # A recorder that dropped a frame leaves a hole: the next frame stands in for it.
+                    yield picture.to_ndarray(format="rgb24")
+                    wanted += 1
+                if wanted == first + count:
+                    return
+    except (OSError, IndexError, ValueError) as error:
+        raise DamagedDataset(
+            f"{path} cannot be decoded ({error})", remedy="run `twinloop data verify`"
+        ) from error
+    raise DamagedDataset(
+        f"{path} ends too early",
+        got=f"{wanted} frames",
+        expected=f"at least {first + count}",
+        remedy="run `twinloop data verify`",
+    )
+
+
+def count_frames(path: Path) -> int:
+    """Frames in a file, by reading its packets and decoding none of them."""
+    import av
+
+    try:
+        with av.open(str(path)) as container:
+            return sum(1 for packet in container.demux(container.streams.video[0]) if packet.size)
+    except (OSError, IndexError, ValueError) as error:
+        raise DamagedDataset(f"{path} cannot be read as video ({error})") from error
+
+
+def join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> None:
+    """Copy packets of `(file, first frame, frames)` one after the other into `out`; no frame is decoded.
+
+    Each part must start at a keyframe.
+    """
+    import av
+
+    with av.open(str(out), "w", format="mp4") as target:
+        stream: Any = None
+        written = 0
+        for path, first, count in parts:
+            with av.open(str(path)) as source:
+                origin = source.streams.video[0]
+                if stream is None:
+                    stream = target.add_stream_from_template(origin)
+                    stream.time_base = origin.time_base
+                taken = 0
+                if first > 0:
+                    source.seek(int((first - 0.5) / rate_hz / origin.time_base), stream=origin, backward=True)
+                for packet in source.demux(origin):
+                    if packet.size == 0 or packet.pts is None:
+                        continue
+                    position = round(float(packet.pts * origin.time_base) * rate_hz)
+                    if not first <= position < first + count:
+                        continue
+                    if taken == 0 and not packet.is_keyframe:
+                        raise DamagedDataset(
+                            f"{path}: frame {first} is not a keyframe, so it cannot be cut there"
+                        )
+                    shown = round((written + position - first) / rate_hz / stream.time_base)
+                    packet.pts = packet.dts = shown
+                    packet.stream = stream
+                    target.mux(packet)
+                    taken += 1
+                if taken != count:
+                    raise DamagedDataset(f"{path} ends too early", got=f"{taken} frames", expected=count)
+            written += count
+
+
+def _rate(rate_hz: float) -> Fraction:
+    return Fraction(rate_hz).limit_denominator(1000)
+
+
+def _pixel_format(camera: Camera) -> str:
+    """4:2:0 needs even sizes; odd ones are kept exact with 4:4:4."""
+    return "yuv420p" if camera.width % 2 == 0 and camera.height % 2 == 0 else "yuv444p"
