@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from twinloop.dataset.layout import INDEX_COLUMNS
+from twinloop.dataset.layout import FILES_PER_CHUNK, INDEX_COLUMNS
 from twinloop.dataset.stats import NAMES, Stats
 from twinloop.episode import Array, Episode, Schema, Signal
 
@@ -82,18 +82,22 @@ def episode_columns(episode: Episode, *, index: int, first_row: int, task_index:
 
 @dataclass(frozen=True)
 class EpisodeEntry:
-    """Where one episode is, and its statistics: a row of `meta/episodes`."""
+    """Where one episode is, and its statistics: a row of `meta/episodes`.
+
+    `frames` says for each camera key in which video file (by number) the frames are, and where they start in it.
+    """
 
     index: int
     task: str
     length: int
     first_row: int
-    first_frame: Mapping[str, int]
+    frames: Mapping[str, tuple[int, int]]
     stats: Mapping[str, Stats]
 
 
-def episodes_table(entries: Sequence[EpisodeEntry], *, chunk: int, file: int, rate_hz: float) -> pa.Table:
-    """LeRobot's per-episode table for the episodes of one commit."""
+def episodes_table(entries: Sequence[EpisodeEntry], *, number: int, rate_hz: float) -> pa.Table:
+    """LeRobot's per-episode table for the episodes of commit `number`."""
+    chunk, file = divmod(number, FILES_PER_CHUNK)
     count = len(entries)
     lengths = np.array([e.length for e in entries], np.int64)
     first_rows = np.array([e.first_row for e in entries], np.int64)
@@ -106,10 +110,10 @@ def episodes_table(entries: Sequence[EpisodeEntry], *, chunk: int, file: int, ra
         "dataset_from_index": first_rows,
         "dataset_to_index": first_rows + lengths,
     }
-    for key in entries[0].first_frame:
-        start = np.array([e.first_frame[key] for e in entries], np.int64)
-        columns[f"videos/{key}/chunk_index"] = np.full(count, chunk, np.int64)
-        columns[f"videos/{key}/file_index"] = np.full(count, file, np.int64)
+    for key in entries[0].frames:
+        video, start = np.array([e.frames[key] for e in entries], np.int64).T
+        columns[f"videos/{key}/chunk_index"] = video // FILES_PER_CHUNK
+        columns[f"videos/{key}/file_index"] = video % FILES_PER_CHUNK
         columns[f"videos/{key}/from_timestamp"] = start / rate_hz
         columns[f"videos/{key}/to_timestamp"] = (start + lengths) / rate_hz
     for feature in entries[0].stats:

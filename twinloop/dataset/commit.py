@@ -48,8 +48,9 @@ class Transaction:
         finish_journal(self._root)
 
     def abandon(self) -> None:
-        """Forget what was staged."""
-        shutil.rmtree(self._staging, ignore_errors=True)
+        """Forget what was staged, unless the journal says that it is committed already."""
+        if not (self._root / JOURNAL).exists():
+            shutil.rmtree(self._staging, ignore_errors=True)
 
 
 def finish_journal(root: Path) -> bool:
@@ -87,11 +88,14 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Replace one file so that a reader sees the old or the new content and a crash leaves one of them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
     _sync(path.parent)
 
 

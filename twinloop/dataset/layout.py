@@ -69,7 +69,7 @@ def info_json(
             "dtype": "video",
             "shape": [camera.height, camera.width, 3],
             "names": ["height", "width", "channels"],
-            "info": dict(video_info),
+            "info": video_info[camera.key],
         }
     features["time_s"] = _TIME_FEATURE
     for name in INDEX_COLUMNS:

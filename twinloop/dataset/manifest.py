@@ -38,10 +38,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `meta/twinloop/manifest.json` says."""
+    """What `meta/twinloop/manifest.json` says.
+
+    `next_data` and `next_video` are the numbers of the next data and video files.
+    """
 
     dataset_id: str
-    commits: int = 0
+    next_data: int = 0
+    next_video: int = 0
     episodes: int = 0
     frames: int = 0
     files: Mapping[str, FileEntry] = field(default_factory=dict)

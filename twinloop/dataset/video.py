@@ -47,6 +47,7 @@ class VideoEncoder:
         import av
 
         self.frames = 0
+        self.bytes = 0
         self._camera = camera
         self._pixel_format = _pixel_format(camera)
         self._container = av.open(str(path), "w", format="mp4")
@@ -78,7 +79,9 @@ class VideoEncoder:
         picture.time_base = 1 / self._stream.codec_context.framerate
         if cut:
             picture.pict_type = self._key
-        self._container.mux(self._stream.encode(picture))
+        for packet in self._stream.encode(picture):
+            self.bytes += packet.size
+            self._container.mux(packet)
         self.frames += 1
 
     def close(self) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,10 +21,10 @@ import pyarrow.parquet as pq
 
 from twinloop.dataset import columns, layout, sidecar
 from twinloop.dataset.commit import Transaction, finish_journal, writing
-from twinloop.dataset.manifest import Manifest, file_entry, load_manifest, new_manifest, with_files
+from twinloop.dataset.manifest import FileEntry, Manifest, file_entry, load_manifest, new_manifest, with_files
 from twinloop.dataset.stats import FrameSampler, Stats, aggregate, feature_stats, from_json, to_json
 from twinloop.dataset.video import VideoEncoder, VideoSettings
-from twinloop.episode import Episode, Schema
+from twinloop.episode import Camera, Episode, Schema
 from twinloop.errors import DamagedDataset, DatasetError, InvalidEpisode
 
 ROW_GROUP_BYTES = 4 << 20
@@ -73,6 +74,15 @@ def append_to(
     return DatasetWriter(root, on_disk, None, commit_every_s, video or VideoSettings())
 
 
+@dataclass(frozen=True)
+class StoredFrames:
+    """Frames of one episode and camera that are in a video file already: its number, the first frame, statistics."""
+
+    number: int
+    first: int
+    stats: Stats
+
+
 class DatasetWriter:
     """Adds episodes to one data set; use it as a context manager.
 
@@ -99,11 +109,10 @@ class DatasetWriter:
             self._tasks: list[str] = []
             self._stats: dict[str, Stats] = {}
             if manifest is None:
-                manifest = self._load_state()
-                self._manifest = manifest
+                self._manifest = self._load_state()
             else:
                 self._manifest = manifest
-                self._commit_files([], [], Transaction(root))
+                self._commit_files(None)
         except BaseException:
             self._open.close()
             raise
@@ -123,33 +132,60 @@ class DatasetWriter:
         """The data set's identity, kept for life."""
         return self._manifest.dataset_id
 
-    def add(self, episode: Episode, *, origin: tuple[str, int] | None = None) -> int:
-        """Add one episode and return its index; `origin` is (data set id, index) for one copied from elsewhere."""
+    def add(self, episode: Episode) -> int:
+        """Add one episode and return its index."""
+        group = self._group_for(episode)
+        index = self.episodes
+        frames = {camera.key: group.encode(episode, camera) for camera in self.schema.cameras}
+        return self._add_rows(group, episode, frames, (self.dataset_id, index))
+
+    def add_copy(self, episode: Episode, frames: Mapping[str, StoredFrames], origin: tuple[str, int]) -> int:
+        """Add an episode of another data set whose frames are in files given to `link_video`, without decoding them.
+
+        `origin` is the data set id and index under which the episode was first written.
+        """
+        return self._add_rows(self._group_for(episode), episode, frames, origin)
+
+    def link_video(self, camera: Camera, place: Callable[[Path], FileEntry | None]) -> int:
+        """Take in a whole video file: `place` puts it at the path it is given. Returns the number it is known by."""
+        return self._open_group().take_video(camera, place)
+
+    def _group_for(self, episode: Episode) -> _Group:
         if difference := self.schema.difference(episode.schema):
             raise InvalidEpisode(
                 f"the episode does not fit {self.root}: {difference}",
                 remedy="convert it first, or write it to a data set of its own",
             )
+        return self._open_group()
+
+    def _open_group(self) -> _Group:
         if self._group is None:
-            self._group = _Group(self.root, self.schema, self._manifest.commits, self._video)
+            self._group = _Group(self.root, self.schema, self._manifest, self._video)
+        return self._group
+
+    def _add_rows(
+        self, group: _Group, episode: Episode, frames: Mapping[str, StoredFrames], origin: tuple[str, int]
+    ) -> int:
         index = self.episodes
-        task_index = self._task_index(episode.task)
-        first_row = self._manifest.frames + self._group.rows
-        self._group.add(episode, index, first_row, task_index, origin or (self.dataset_id, index))
-        if self._group.full() or time.monotonic() - self._group.started > self._commit_every_s:
+        if episode.task not in self._tasks:
+            self._tasks.append(episode.task)
+        task_index = self._tasks.index(episode.task)
+        group.add(episode, index, self._manifest.frames + group.rows, task_index, frames, origin)
+        if group.full() or time.monotonic() - group.started > self._commit_every_s:
             self.commit()
         return index
 
     def commit(self) -> None:
         """Make everything added so far part of the data set; all of it or, on an error, none of it."""
         group, self._group = self._group, None
-        if group is None or not group.entries:
-            if group is not None:
-                group.abandon()
+        if group is None:
+            return
+        if not group.entries:
+            group.abandon()
             return
         try:
-            files = group.finish()
-            self._commit_files(group.entries, files, group.transaction)
+            group.finish()
+            self._commit_files(group)
         except BaseException:
             group.transaction.abandon()
             raise
@@ -169,11 +205,6 @@ class DatasetWriter:
     ) -> None:
         self.close()
 
-    def _task_index(self, task: str) -> int:
-        if task not in self._tasks:
-            self._tasks.append(task)
-        return self._tasks.index(task)
-
     def _load_state(self) -> Manifest:
         manifest = load_manifest(self.root)
         if manifest is None:
@@ -187,39 +218,36 @@ class DatasetWriter:
             ) from error
         return manifest
 
-    def _commit_files(
-        self, entries: list[columns.EpisodeEntry], files: list[tuple[str, Path]], moves: Transaction
-    ) -> None:
-        """Stage the tables that describe the whole data set after this group's files, the manifest last."""
+    def _commit_files(self, group: _Group | None) -> None:
+        """Stage the tables that describe the whole data set after the group's files, the manifest last."""
+        moves = group.transaction if group else Transaction(self.root)
+        entries = group.entries if group else []
+        files = dict(group.files) if group else {}
         stats = dict(self._stats)
-        if entries:
-            for feature in entries[0].stats:
-                parts = [e.stats[feature] for e in entries]
-                stats[feature] = aggregate([stats[feature], *parts] if feature in stats else parts)
-        manifest = self._manifest
-        episodes = manifest.episodes + len(entries)
-        frames = manifest.frames + sum(e.length for e in entries)
-        video_info = (
-            self._video.as_info(self.schema.cameras[0], self.schema.rate_hz) if self.schema.cameras else {}
-        )
-        info = layout.info_json(
-            self.schema, episodes=episodes, frames=frames, tasks=len(self._tasks), video_info=video_info
-        )
+        for feature in entries[0].stats if entries else ():
+            parts = [e.stats[feature] for e in entries]
+            stats[feature] = aggregate([stats[feature], *parts] if feature in stats else parts)
+        totals = {
+            "episodes": self._manifest.episodes + len(entries),
+            "frames": self._manifest.frames + sum(e.length for e in entries),
+        }
+        video_info = {c.key: self._video.as_info(c, self.schema.rate_hz) for c in self.schema.cameras}
+        info = layout.info_json(self.schema, tasks=len(self._tasks), video_info=video_info, **totals)
 
-        def stage(relative: str, write: Callable[[Path], Any]) -> None:
-            path = moves.stage(relative)
-            write(path)
-            files.append((relative, path))
+        def stage(relative: str) -> Path:
+            files[relative] = moves.stage(relative)
+            return files[relative]
 
-        stage(layout.TASKS, lambda path: pq.write_table(columns.tasks_table(self._tasks), path))
-        stage(layout.STATS, lambda path: path.write_text(json.dumps(to_json(stats))))
-        stage(layout.INFO, lambda path: path.write_text(json.dumps(info, indent=4)))
+        pq.write_table(columns.tasks_table(self._tasks), stage(layout.TASKS))
+        stage(layout.STATS).write_text(json.dumps(to_json(stats)))
+        stage(layout.INFO).write_text(json.dumps(info, indent=4))
+        known = group.known if group else {}
         manifest = with_files(
-            manifest,
-            {relative: file_entry(path) for relative, path in files},
-            commits=manifest.commits + bool(entries),
-            episodes=episodes,
-            frames=frames,
+            self._manifest,
+            {relative: known.get(relative) or file_entry(path) for relative, path in files.items()},
+            next_data=group.number + 1 if group else 0,
+            next_video=group.next_video if group else 0,
+            **totals,
         )
         moves.stage(layout.MANIFEST).write_bytes(manifest.to_bytes())
         moves.commit()
@@ -229,82 +257,96 @@ class DatasetWriter:
 class _Group:
     """The files of one commit while they are being written."""
 
-    def __init__(self, root: Path, schema: Schema, number: int, video: VideoSettings) -> None:
+    def __init__(self, root: Path, schema: Schema, manifest: Manifest, settings: VideoSettings) -> None:
         self.schema = schema
-        self.number = number
         self.started = time.monotonic()
         self.entries: list[columns.EpisodeEntry] = []
         self.rows = 0
         self.transaction = Transaction(root)
+        self.number = manifest.next_data
+        self.next_video = manifest.next_video
+        self.files: dict[str, Path] = {}
+        self.known: dict[str, FileEntry] = {}
+        self._settings = settings
+        self._encoders: dict[str, tuple[int, VideoEncoder]] = {}
         self._side_rows: list[dict[str, Any]] = []
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = 0
         self._bytes = 0
-        self._files: list[tuple[str, Path]] = []
         self._arrow_schema = columns.arrow_schema(schema)
+        self._data_path = self.stage(layout.numbered(layout.DATA_PATH, self.number))
         self._parquet = pq.ParquetWriter(
-            self._stage(layout.numbered(layout.DATA_PATH, number)),
-            self._arrow_schema,
-            compression="zstd",
-            compression_level=1,
+            self._data_path, self._arrow_schema, compression="zstd", compression_level=1
         )
-        self._video = {
-            camera.name: VideoEncoder(
-                self._stage(layout.numbered(layout.VIDEO_PATH, number, video_key=camera.key)),
-                camera,
-                schema.rate_hz,
-                video,
-            )
-            for camera in schema.cameras
-        }
 
-    def _stage(self, relative: str) -> Path:
-        path = self.transaction.stage(relative)
-        self._files.append((relative, path))
-        return path
+    def stage(self, relative: str) -> Path:
+        """Where to write a file of this commit."""
+        self.files[relative] = self.transaction.stage(relative)
+        return self.files[relative]
 
-    def add(
-        self, episode: Episode, index: int, first_row: int, task_index: int, origin: tuple[str, int]
-    ) -> None:
-        """Encode the frames first: if a frame is bad, nothing refers to those already written."""
-        first_frame, stats = {}, {}
-        for camera in self.schema.cameras:
-            first_frame[camera.key], stats[camera.key] = self._add_frames(episode, camera.name)
-        extra = columns.episode_columns(episode, index=index, first_row=first_row, task_index=task_index)
-        values = {name: episode.signals[name] for name in (s.name for s in self.schema.signals)}
-        arrays = [columns.to_arrow(array) for array in values.values()]
-        arrays += [pa.array(array) for array in extra.values()]
-        for name, array in values.items():
-            stats[name] = feature_stats(array)
-        for name, array in extra.items():
-            stats[name] = feature_stats(array[:, None])
-        table = pa.Table.from_arrays(arrays, schema=self._arrow_schema)
-        self._waiting.append(table)
-        self._waiting_bytes += table.nbytes
-        self._bytes += table.nbytes
-        self.entries.append(
-            columns.EpisodeEntry(index, episode.task, len(episode), first_row, first_frame, stats)
-        )
-        self._side_rows.append(sidecar.row(episode, index, *origin))
-        self.rows += len(episode)
-        if self._waiting_bytes >= ROW_GROUP_BYTES:
-            self._write_rows()
+    def take_video(self, camera: Camera, place: Callable[[Path], FileEntry | None]) -> int:
+        """Stage a video file that exists already."""
+        number, self.next_video = self.next_video, self.next_video + 1
+        relative = layout.numbered(layout.VIDEO_PATH, number, video_key=camera.key)
+        entry = place(self.stage(relative))
+        if entry is not None:
+            self.known[relative] = entry
+        return number
 
-    def _add_frames(self, episode: Episode, camera: str) -> tuple[int, Stats]:
-        encoder = self._video[camera]
+    def encode(self, episode: Episode, camera: Camera) -> StoredFrames:
+        """Append an episode's frames to this commit's video; if one is bad, nothing refers to those before it."""
+        number, encoder = self._encoder(camera)
         start = encoder.frames
-        frames = episode.frames[camera]
-        sampler = FrameSampler(len(episode), *frames.shape[1:3])
-        for row, frame in enumerate(frames):
+        sampler = FrameSampler(len(episode), camera.height, camera.width)
+        for row, frame in enumerate(episode.frames[camera.name]):
             encoder.add(np.asarray(frame), cut=row == 0)
             sampler.add(np.asarray(frame))
         if encoder.frames - start != len(episode):
             raise InvalidEpisode(
-                f"camera {camera!r} gave the wrong number of frames",
+                f"camera {camera.name!r} gave the wrong number of frames",
                 got=encoder.frames - start,
                 expected=len(episode),
             )
-        return start, sampler.stats()
+        return StoredFrames(number, start, sampler.stats())
+
+    def _encoder(self, camera: Camera) -> tuple[int, VideoEncoder]:
+        if camera.name not in self._encoders:
+            number = self._encoders[next(iter(self._encoders))][0] if self._encoders else self.next_video
+            self.next_video = max(self.next_video, number + 1)
+            path = self.stage(layout.numbered(layout.VIDEO_PATH, number, video_key=camera.key))
+            self._encoders[camera.name] = (
+                number,
+                VideoEncoder(path, camera, self.schema.rate_hz, self._settings),
+            )
+        return self._encoders[camera.name]
+
+    def add(
+        self,
+        episode: Episode,
+        index: int,
+        first_row: int,
+        task_index: int,
+        frames: Mapping[str, StoredFrames],
+        origin: tuple[str, int],
+    ) -> None:
+        """Add the rows of one episode, whose frames are stored already."""
+        extra = columns.episode_columns(episode, index=index, first_row=first_row, task_index=task_index)
+        values = {signal.name: episode.signals[signal.name] for signal in self.schema.signals}
+        arrays = [columns.to_arrow(array) for array in values.values()]
+        arrays += [pa.array(array) for array in extra.values()]
+        stats = {name: feature_stats(array) for name, array in values.items()}
+        stats |= {key: stored.stats for key, stored in frames.items()}
+        stats |= {name: feature_stats(array[:, None]) for name, array in extra.items()}
+        table = pa.Table.from_arrays(arrays, schema=self._arrow_schema)
+        places = {key: (stored.number, stored.first) for key, stored in frames.items()}
+        self._waiting.append(table)
+        self._waiting_bytes += table.nbytes
+        self._bytes += table.nbytes
+        self.entries.append(columns.EpisodeEntry(index, episode.task, len(episode), first_row, places, stats))
+        self._side_rows.append(sidecar.row(episode, index, *origin))
+        self.rows += len(episode)
+        if self._waiting_bytes >= ROW_GROUP_BYTES:
+            self._write_rows()
 
     def _write_rows(self) -> None:
         table = pa.concat_tables(self._waiting).combine_chunks()
@@ -314,42 +356,42 @@ class _Group:
 
     def full(self) -> bool:
         """Whether the group has reached the size of a LeRobot file."""
-        longest = max((encoder.frames for encoder in self._video.values()), default=0) / self.schema.rate_hz
-        videos = [
-            path.stat().st_size for name, path in self._files if name.endswith(".mp4") and path.exists()
-        ]
+        seconds = (
+            max((encoder.frames for _, encoder in self._encoders.values()), default=0) / self.schema.rate_hz
+        )
+        video_bytes = max((encoder.bytes for _, encoder in self._encoders.values()), default=0)
         return (
             self._bytes >= layout.DATA_FILE_MB << 20
-            or max(videos, default=0) >= layout.VIDEO_FILE_MB << 20
-            or longest >= layout.VIDEO_FILE_S
+            or video_bytes >= layout.VIDEO_FILE_MB << 20
+            or seconds >= layout.VIDEO_FILE_S
             or len(self.entries) >= GROUP_EPISODES
         )
 
-    def finish(self) -> list[tuple[str, Path]]:
-        """Close every file and write the group's tables; returns (relative path, staged path) of each."""
+    def finish(self) -> None:
+        """Close every file and write the group's tables."""
         if self._waiting:
             self._write_rows()
-        self._parquet.close()
-        for encoder in self._video.values():
-            encoder.close()
-        written = pq.read_metadata(self._files[0][1]).num_rows
+        self._close()
+        written = pq.read_metadata(self._data_path).num_rows
         if written != self.rows:
             raise DatasetError(
                 "rows were lost while writing; nothing was committed", got=written, expected=self.rows
             )
-        chunk, file = divmod(self.number, layout.FILES_PER_CHUNK)
-        table = columns.episodes_table(self.entries, chunk=chunk, file=file, rate_hz=self.schema.rate_hz)
-        pq.write_table(table, self._stage(layout.numbered(layout.EPISODES_PATH, self.number)))
+        table = columns.episodes_table(self.entries, number=self.number, rate_hz=self.schema.rate_hz)
+        pq.write_table(table, self.stage(layout.numbered(layout.EPISODES_PATH, self.number)))
         side = sidecar.table(self._side_rows)
         pq.write_table(
-            side, self._stage(layout.numbered(layout.SIDE_EPISODES_PATH, self.number)), compression="zstd"
+            side, self.stage(layout.numbered(layout.SIDE_EPISODES_PATH, self.number)), compression="zstd"
         )
-        return self._files
 
     def abandon(self) -> None:
-        """Drop a group that holds no whole episode."""
+        """Close what is open and forget it."""
+        try:
+            self._close()
+        finally:
+            self.transaction.abandon()
+
+    def _close(self) -> None:
         self._parquet.close()
-        for encoder in self._video.values():
-            if encoder.frames:
-                encoder.close()
-        self.transaction.abandon()
+        for _, encoder in self._encoders.values():
+            encoder.close()
