@@ -42,13 +42,17 @@ def add_labels(root: Path, episode_ids: Sequence[str], values: Mapping[str, Valu
     labels = [
         Label(identity, field, value, by, at) for identity in episode_ids for field, value in values.items()
     ]
-    text = "".join(json.dumps(asdict(label)) + "\n" for label in labels)
     with writing(root), (root / LABELS).open("a+b") as file:
         _cut_half_line(file.fileno())
-        file.write(text.encode())
+        file.write(format_labels(labels))
         file.flush()
         os.fsync(file.fileno())
     return labels
+
+
+def format_labels(labels: Sequence[Label]) -> bytes:
+    """Labels as lines of `labels.jsonl`."""
+    return "".join(json.dumps(asdict(label)) + "\n" for label in labels).encode()
 
 
 def load_labels(root: Path) -> list[Label]:
