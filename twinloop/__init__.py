@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING, Any
 from twinloop.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from twinloop.dataset.query import query as query
+    from twinloop.dataset.reader import Dataset as Dataset
+    from twinloop.dataset.reader import open_dataset as open_dataset
+    from twinloop.dataset.rewrite import merge as merge
+    from twinloop.dataset.rewrite import split as split
+    from twinloop.dataset.writer import append_to as append_to
+    from twinloop.dataset.writer import make_dataset as make_dataset
     from twinloop.episode import Camera as Camera
     from twinloop.episode import Episode as Episode
     from twinloop.episode import Event as Event
@@ -22,13 +29,20 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Camera": "twinloop.episode",
+    "Dataset": "twinloop.dataset.reader",
     "Episode": "twinloop.episode",
     "Event": "twinloop.episode",
     "Provenance": "twinloop.episode",
     "Schema": "twinloop.episode",
     "Signal": "twinloop.episode",
+    "append_to": "twinloop.dataset.writer",
     "TwinloopError": "twinloop.errors",
+    "make_dataset": "twinloop.dataset.writer",
     "make_episode": "twinloop.episode",
+    "merge": "twinloop.dataset.rewrite",
+    "open_dataset": "twinloop.dataset.reader",
+    "query": "twinloop.dataset.query",
+    "split": "twinloop.dataset.rewrite",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

@@ -33,7 +33,10 @@ def toy_episode(seed: int, rows: int = 30, schema: Schema = STATE_ONLY, **change
             twin="toy_arm",
             twin_version="3",
             randomization="wide",
-            draw={"mass_kg": float(rng.uniform(0.1, 0.4)), "texture": f"wood_{seed % 3}"},
+            draw={
+                "mass_kg": float(np.random.default_rng((seed, 1)).uniform(0.1, 0.4)),
+                "texture": f"wood_{seed % 3}",
+            },
             seed=seed,
             actor="expert",
             site="lab",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,9 @@ from twinloop.dataset.manifest import Manifest, load_manifest
 from twinloop.dataset.video import VideoFrames
 from twinloop.episode import Array, Episode, Event, Frames, Outcome, Provenance, Schema, Signal, content_id
 from twinloop.errors import DamagedDataset, TwinloopError, UnknownName
+
+if TYPE_CHECKING:
+    from twinloop.dataset.windows import Transitions, Windows
 
 OPEN_FILES = 16
 """Parquet files whose footers stay in memory."""
@@ -115,6 +118,18 @@ class Dataset:
             task=task,
             **described,
         )
+
+    def transitions(self, state: str = "observation.state", action: str = "action") -> Transitions:
+        """Every (state, action, next state), memory-mapped."""
+        from twinloop.dataset.windows import Transitions
+
+        return Transitions(self, state, action)
+
+    def windows(self, offsets: Mapping[str, Sequence[int]], *, decoded: bool = False) -> Windows:
+        """A window around every row, memory-mapped: `{"observation.state": range(-1, 1), "action": range(16)}`."""
+        from twinloop.dataset.windows import Windows
+
+        return Windows(self, offsets, decoded=decoded)
 
     def side_table(self) -> pa.Table | None:
         """Provenance, outcome and origin of every episode as recorded, one row each; None for foreign data."""
