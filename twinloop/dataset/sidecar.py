@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from twinloop.episode import Episode, Event, Outcome, Provenance
 
@@ -71,6 +74,23 @@ def row(episode: Episode, index: int, origin_dataset: str, origin_index: int) ->
 def table(rows: Sequence[dict[str, Any]]) -> pa.Table:
     """Rows as a table ready for Parquet."""
     return pa.Table.from_pylist(list(rows), schema=SCHEMA)
+
+
+_NOTE = b"twinloop"
+
+
+def with_note(table: pa.Table, note: Mapping[str, Any]) -> pa.Table:
+    """The table with a JSON note in its file's metadata."""
+    return table.replace_schema_metadata({_NOTE: json.dumps(note)})
+
+
+def load_note(path: Path) -> dict[str, Any] | None:
+    """The note in a table's file, or None where there is none that can be read."""
+    try:
+        note = json.loads((pq.read_schema(path).metadata or {})[_NOTE])
+    except (OSError, pa.ArrowException, KeyError, ValueError):
+        return None
+    return note if isinstance(note, dict) else None
 
 
 def provenance(values: Mapping[str, Any]) -> Provenance:

@@ -225,6 +225,33 @@ def count_frames(path: Path) -> int:
         raise DamagedDataset(f"{path} cannot be read as video ({error})") from error
 
 
+@dataclass(frozen=True)
+class VideoExtent:
+    """Size of a video: `length` is the number of rows it covers, `packets` how many pictures it really holds."""
+
+    packets: int
+    length: int
+    height: int
+    width: int
+
+
+def video_extent(path: Path, rate_hz: float) -> VideoExtent:
+    """How far a file reaches, by reading its packets and decoding none of them."""
+    import av
+
+    try:
+        with av.open(str(path)) as container:
+            stream = container.streams.video[0]
+            packets, last = 0, -1
+            for packet in container.demux(stream):
+                if packet.size and packet.pts is not None:
+                    packets += 1
+                    last = max(last, round(float(packet.pts * stream.time_base) * rate_hz))
+            return VideoExtent(packets, last + 1, stream.height, stream.width)
+    except (av.FFmpegError, OSError, IndexError, ValueError, TypeError) as error:
+        raise DamagedDataset(f"{path} cannot be read as video ({error})") from error
+
+
 def join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> None:
     """Copy packets of `(file, first frame, frames)` one after the other into `out`; no frame is decoded.
 

@@ -253,7 +253,7 @@ class DatasetWriter:
     def _commit_group(self, group: _Group) -> None:
         try:
             with disk_errors(self.root):
-                group.finish()
+                group.finish(self._birth_note())
                 self._commit_files(group)
         except BaseException as error:
             if (self.root / JOURNAL).exists():
@@ -300,6 +300,16 @@ class DatasetWriter:
             ) from error
         return manifest
 
+    def _info(self, *, episodes: int, frames: int, tasks: int) -> dict[str, Any]:
+        video_info = {c.key: self._video.as_info(c, self.schema.rate_hz) for c in self.schema.cameras}
+        return layout.info_json(
+            self.schema, episodes=episodes, frames=frames, tasks=tasks, video_info=video_info
+        )
+
+    def _birth_note(self) -> dict[str, Any]:
+        """What a repair needs when info.json or the manifest is gone; every commit carries a copy."""
+        return {"dataset_id": self.dataset_id, "info": self._info(episodes=0, frames=0, tasks=0)}
+
     def _commit_files(self, group: _Group | None) -> None:
         """Stage the tables that describe the whole data set after the group's files, the manifest last."""
         moves = group.transaction if group else Transaction(self.root)
@@ -313,8 +323,7 @@ class DatasetWriter:
             "episodes": self._manifest.episodes + len(entries),
             "frames": self._manifest.frames + sum(e.length for e in entries),
         }
-        video_info = {c.key: self._video.as_info(c, self.schema.rate_hz) for c in self.schema.cameras}
-        info = layout.info_json(self.schema, tasks=len(self._tasks), video_info=video_info, **totals)
+        info = self._info(tasks=len(self._tasks), **totals)
 
         def stage(relative: str) -> Path:
             files[relative] = moves.stage(relative)
@@ -453,8 +462,8 @@ class _Group:
             or len(self.entries) >= GROUP_EPISODES
         )
 
-    def finish(self) -> None:
-        """Close every file and write the group's tables."""
+    def finish(self, note: Mapping[str, Any]) -> None:
+        """Close every file and write the group's tables, with a note for repairs in one of them."""
         if self._waiting:
             self._write_rows()
         self._close()
@@ -465,7 +474,7 @@ class _Group:
             )
         table = columns.episodes_table(self.entries, number=self.number, rate_hz=self.schema.rate_hz)
         pq.write_table(table, self.stage(layout.numbered(layout.EPISODES_PATH, self.number)))
-        side = sidecar.table(self._side_rows)
+        side = sidecar.with_note(sidecar.table(self._side_rows), note)
         pq.write_table(
             side, self.stage(layout.numbered(layout.SIDE_EPISODES_PATH, self.number)), compression="zstd"
         )
