@@ -38,6 +38,9 @@ DTYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 b
 RESERVED = frozenset("timestamp frame_index episode_index index task_index time_s".split())
 """Columns of the on-disk layout that a signal may not be called."""
 
+LONGEST_FOLDER_NAME = 255
+"""Bytes; the limit of every common file system."""
+
 _NAME = re.compile(r"[A-Za-z_][\w\-]*(\.[\w\-]+)*")
 _CAMERA_NAME = re.compile(r"[A-Za-z_][\w\-]*")
 
@@ -80,6 +83,8 @@ class Signal:
         for unit in self.units:
             if unit not in UNITS:
                 raise UnknownName(f"unit (for {where})", unit, UNITS)
+        for element in self.elements:
+            _check_text(f"an element name of {where}", element)
         if self.elements and len(self.elements) != self.size:
             raise InvalidEpisode(
                 f"{where}: wrong number of element names", got=len(self.elements), expected=self.size
@@ -103,6 +108,12 @@ class Camera:
         if not _CAMERA_NAME.fullmatch(self.name):
             raise InvalidEpisode(
                 f"camera {self.name!r} cannot be used as a name", expected="letters, digits, '_', '-'"
+            )
+        if len(self.key.encode(errors="replace")) > LONGEST_FOLDER_NAME:
+            raise InvalidEpisode(
+                f"camera {self.name[:20]!r}... has too long a name: it becomes a folder's name",
+                got=len(self.name),
+                expected=f"at most {LONGEST_FOLDER_NAME - len('observation.images.')} bytes",
             )
         if self.height < 1 or self.width < 1:
             raise InvalidEpisode(
@@ -131,6 +142,7 @@ class Schema:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise InvalidEpisode("a schema names something twice", got=", ".join(twice))
+        _check_text("robot_type", self.robot_type)
         if not (np.isfinite(self.rate_hz) and self.rate_hz > 0):
             raise InvalidEpisode("the nominal rate must be positive", got=self.rate_hz)
 
@@ -208,14 +220,27 @@ class Provenance:
             raise UnknownName("source", self.source, get_args(Source))
         if self.actor not in get_args(Actor):
             raise UnknownName("actor", self.actor, get_args(Actor))
-        if self.seed is not None and not -(2**63) <= self.seed < 2**63:
-            raise InvalidEpisode("the seed must fit 64 bits", got=self.seed)
+        if self.seed is not None and (type(self.seed) is not int or not -(2**63) <= self.seed < 2**63):
+            raise InvalidEpisode("bad seed", got=repr(self.seed), expected="an int that fits 64 bits")
+        for name in _TEXT_FIELDS:
+            if (text := getattr(self, name)) is not None:
+                _check_text(name, text)
+        for parent in self.parents:
+            _check_text("a parent", parent)
+        for name, text in self.software.items():
+            _check_text("a name in software", name)
+            _check_text(f"software {name!r}", text)
         for name, value in self.draw.items():
+            _check_text("a name in draw", name)
+            if isinstance(value, str):
+                _check_text(f"draw of {name!r}", value)
             if not isinstance(value, float | str) or (isinstance(value, float) and not np.isfinite(value)):
                 raise InvalidEpisode(
                     f"draw of {name!r}", got=repr(value), expected="a finite float or a string"
                 )
-        if self.recorded_at is not None and self.recorded_at.tzinfo != UTC:
+        if self.recorded_at is not None and (
+            not isinstance(self.recorded_at, datetime) or self.recorded_at.tzinfo != UTC
+        ):
             raise InvalidEpisode("recorded_at must be in UTC", got=self.recorded_at)
 
     def as_json(self) -> dict[str, Any]:
@@ -223,6 +248,22 @@ class Provenance:
         values = asdict(self)
         values["recorded_at"] = self.recorded_at.isoformat() if self.recorded_at else None
         return values
+
+
+_TEXT_FIELDS = (
+    "engine engine_version twin twin_version twin_hash randomization actor_id robot_serial site consent"
+).split()
+
+
+def _check_text(what: str, value: object) -> None:
+    """Text that could not be stored would take down the whole commit it is in, so it is refused here."""
+    if not isinstance(value, str):
+        raise InvalidEpisode(f"{what} is not text", got=repr(value), expected="a string")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidEpisode(f"{what} is not valid Unicode", got=ascii(value)) from error
 
 
 class Frames(Protocol):
@@ -249,6 +290,10 @@ class Outcome:
     failure: str | None = None
 
     def __post_init__(self) -> None:
+        if self.success is not None and not isinstance(self.success, bool):
+            raise InvalidEpisode("bad success", got=repr(self.success), expected="True, False or None")
+        if self.failure is not None:
+            _check_text("failure", self.failure)
         if self.success and self.failure:
             raise InvalidEpisode("a successful episode has no failure label", got=repr(self.failure))
 
@@ -308,14 +353,20 @@ def make_episode(
 
     `frames` may be arrays or anything that yields frames in order; they are not copied.
     """
-    times = _frozen(np.asarray(time_s, dtype=np.float64))
+    try:
+        times = _frozen(np.asarray(time_s, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise InvalidEpisode(f"time_s is not a list of numbers ({error})") from error
     _check_times(times)
     checked = _checked_signals(schema, signals, len(times))
     frames = dict(frames or {})
     _check_frames(schema, frames, len(times))
     ordered = tuple(events)
+    _check_text("task", task)
     for event in ordered:
-        if not np.isfinite(event.time_s):
+        _check_text("the kind of an event", event.kind)
+        _check_text(f"the detail of event {event.kind!r}", event.detail)
+        if not isinstance(event.time_s, int | float) or not np.isfinite(event.time_s):
             raise InvalidEpisode(f"event {event.kind!r} has no finite time", got=event.time_s)
     provenance = provenance or Provenance()
     return Episode(
@@ -325,7 +376,7 @@ def make_episode(
         signals=checked,
         frames=frames,
         events=ordered,
-        outcome=Outcome(success, failure),
+        outcome=Outcome(bool(success) if isinstance(success, np.bool_) else success, failure),
         task=task,
         provenance=provenance,
     )
@@ -394,7 +445,10 @@ def _checked_signals(schema: Schema, signals: Mapping[str, Any], rows: int) -> d
 
 
 def _checked_signal(signal: Signal, values: Any, rows: int) -> Array:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidEpisode(f"signal {signal.name!r} is not an array ({error})") from error
     if array.shape == (rows,) and signal.shape == (1,):
         array = array[:, None]
     if array.shape != (rows, *signal.shape):

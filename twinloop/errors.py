@@ -94,5 +94,9 @@ class LockedDataset(DatasetError):
     """Another process is writing this data set."""
 
 
+class DiskError(DatasetError):
+    """The disk refused: full, not permitted, gone."""
+
+
 class WorkspaceError(TwinloopError):
     """The folder is not a workspace, or not in the state the command needs."""

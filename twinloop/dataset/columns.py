@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from twinloop.dataset.layout import FILES_PER_CHUNK, INDEX_COLUMNS
 from twinloop.dataset.stats import NAMES, Stats
@@ -58,13 +59,35 @@ def from_arrow(column: pa.ChunkedArray | pa.Array, signal: Signal) -> Array:
     while pa.types.is_nested(column.type):
         if column.null_count:
             raise ValueError(f"{signal.name} has empty rows")
+        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            if len(sizes := pc.unique(pc.list_value_length(column))) > 1:
+                raise ValueError(f"{signal.name} has rows of different sizes: {sizes.to_pylist()[:4]}")
+        elif not pa.types.is_fixed_size_list(column.type):
+            raise ValueError(f"{signal.name} holds {column.type}, not numbers")
         column = column.flatten()
     if column.null_count:
         raise ValueError(f"{signal.name} has empty values")
+    if not (pa.types.is_boolean(column.type) or pa.types.is_primitive(column.type)):
+        raise ValueError(f"{signal.name} holds {column.type}, not numbers")
     flat = column.to_numpy(zero_copy_only=False)
     if flat.size != rows * signal.size:
         raise ValueError(f"{signal.name} has {flat.size} numbers in {rows} rows of {signal.size}")
-    return np.asarray(flat.reshape(rows, *signal.shape).astype(signal.dtype, copy=False))
+    return _converted(flat, signal).reshape(rows, *signal.shape)
+
+
+def _converted(flat: Array, signal: Signal) -> Array:
+    """In the declared type; a number that does not fit it is an error, rounding to a shorter float is not."""
+    if flat.dtype == signal.dtype:
+        return flat
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = np.asarray(flat.astype(signal.dtype))
+    if converted.dtype.kind == "f":
+        fits = np.array_equal(np.isfinite(converted), np.isfinite(flat))
+    else:
+        fits = np.array_equal(converted, flat)
+    if not fits:
+        raise ValueError(f"{signal.name} holds {flat.dtype} numbers that do not fit {signal.dtype}")
+    return converted
 
 
 def episode_columns(episode: Episode, *, index: int, first_row: int, task_index: int) -> dict[str, Array]:

@@ -11,13 +11,17 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from twinloop.dataset.layout import SIDE
-from twinloop.errors import DamagedDataset, LockedDataset
+import pyarrow as pa
+
+from twinloop.dataset.layout import SIDE, escapes
+from twinloop.errors import DamagedDataset, DiskError, LockedDataset
 
 STAGING = f"{SIDE}/staging"
 JOURNAL = f"{SIDE}/journal.json"
@@ -42,8 +46,8 @@ class Transaction:
     def commit(self) -> None:
         """Make every staged file durable, then move all of them into place."""
         for staged, _ in self._moves:
-            _sync(self._root / staged)
-        _sync(self._staging)
+            sync(self._root / staged)
+        sync(self._staging)
         write_atomically(self._root / JOURNAL, json.dumps({"moves": self._moves}).encode())
         finish_journal(self._root)
 
@@ -53,35 +57,57 @@ class Transaction:
             shutil.rmtree(self._staging, ignore_errors=True)
 
 
-def finish_journal(root: Path) -> bool:
-    """Finish an interrupted commit, if there is one, and clear what was never committed; True if it did anything."""
+def finish_journal(root: Path, *, accept_loss: bool = False) -> bool:
+    """Finish an interrupted commit, if there is one, and clear what was never committed; True if it did anything.
+
+    A committed file that is neither staged nor in place is an error, unless `accept_loss`.
+    """
     journal = root / JOURNAL
     found = journal.exists()
     if found:
-        try:
-            moves = json.loads(journal.read_text())["moves"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedDataset(
-                f"{journal} cannot be read ({error})", remedy="delete it if no writer is running"
-            ) from error
-        touched = set()
-        for staged, relative in moves:
+        touched = {root}
+        for staged, relative in load_journal(root):
             target = root / relative
             if (root / staged).exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 (root / staged).replace(target)
             elif not target.exists():
+                if accept_loss:
+                    continue
                 raise DamagedDataset(
                     f"{target} was committed but is gone", remedy="run `twinloop data verify --repair`"
                 )
-            touched.add(target.parent)
-        for folder in touched:
-            _sync(folder)
+            # A folder made just now must survive too, so every folder above is synced, not only the nearest.
+            touched |= {folder for folder in target.parents if folder.is_relative_to(root)}
+        for folder in sorted(touched, reverse=True):
+            sync(folder)
         journal.unlink()
-        _sync(journal.parent)
-    leftover = (root / STAGING).exists()
-    shutil.rmtree(root / STAGING, ignore_errors=True)
-    return found or leftover
+        sync(journal.parent)
+    leftovers = [root / STAGING, *(root / SIDE).glob(".*.tmp")]
+    present = [path for path in leftovers if path.exists()]
+    for path in present:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    return found or bool(present)
+
+
+def load_journal(root: Path) -> list[tuple[str, str]]:
+    """The moves (staged name, name in the data set) of a commit that was decided but not finished."""
+    journal = root / JOURNAL
+    try:
+        moves = [
+            (str(staged), str(relative)) for staged, relative in json.loads(journal.read_text())["moves"]
+        ]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DamagedDataset(
+            f"{journal} cannot be read ({error})", remedy="run `twinloop data verify --repair`"
+        ) from error
+    for name in (name for move in moves for name in move):
+        if escapes(name):
+            raise DamagedDataset(f"{journal} points outside the data set", got=name)
+    return moves
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -96,7 +122,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync(path.parent)
+    sync(path.parent)
 
 
 @contextmanager
@@ -106,11 +132,14 @@ def writing(root: Path) -> Iterator[None]:
     The operating system drops the lock when the process ends, however it ends.
     """
     path = root / LOCK
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
+    with disk_errors(root):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("a+")
+    with opened as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            with disk_errors(root):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
             file.seek(0)
             holder = file.read().strip() or "another process"
             raise LockedDataset(
@@ -126,7 +155,51 @@ def writing(root: Path) -> Iterator[None]:
             file.truncate(0)
 
 
-def _sync(path: Path) -> None:
+def is_being_written(root: Path) -> bool:
+    """Whether a writer holds the lock right now; changes nothing."""
+    try:
+        with (root / LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+@contextmanager
+def disk_errors(root: Path) -> Iterator[None]:
+    """What the operating system or a file library complains about becomes an error that a user can act on."""
+    try:
+        yield
+    except BlockingIOError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
+        raise DiskError(
+            f"{root} cannot be written ({reason})", remedy="check free space and permissions, then try again"
+        ) from error
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """Hold Ctrl-C back until the block is done, so that what belongs together happens together."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    pressed: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if pressed:
+            before(pressed[0], None)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's list of names, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

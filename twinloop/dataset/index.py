@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from twinloop.dataset.manifest import Manifest
 from twinloop.episode import Array, Schema
 from twinloop.errors import DamagedDataset
 
-_LOCATION = ("episode_index", "tasks", "length", "data/chunk_index", "data/file_index", "dataset_from_index")
+_LOCATION = ("episode_index", "length", "data/chunk_index", "data/file_index", "dataset_from_index")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class EpisodeIndex:
     """One entry per episode, in the order of the data set.
 
     `numbers` are the data set's own episode numbers, which in other people's data need not start at zero nor be
-    contiguous; `files[file_of[i]]` holds rows `offset[i]` ... `offset[i] + length[i]` of episode i.
+    contiguous; `files[file_of[i]]` holds rows `offset[i]` ... `offset[i] + length[i]` of episode i. `skipped` names
+    episodes of other people's data that are listed but left out, and why.
     """
 
     numbers: Array
@@ -45,6 +46,7 @@ class EpisodeIndex:
     file_of: Array
     offset: Array
     video: Mapping[str, VideoIndex]
+    skipped: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -66,21 +68,28 @@ def load_index(
     else:
         paths = [root / name for name in sorted(manifest.files) if name.startswith("meta/episodes/")]
     if not paths:
-        if info.get("total_episodes", 0):
+        # With a manifest, info.json may be a commit ahead of it and means nothing here.
+        if manifest is None and info.get("total_episodes", 0):
             raise DamagedDataset(
                 f"{root} has no meta/episodes", expected=f"{info['total_episodes']} episodes"
             )
         return _empty(schema)
-    wanted = [*_LOCATION]
+    wanted: dict[str, pa.DataType] = dict.fromkeys(_LOCATION, pa.int64())
+    wanted["tasks"] = pa.list_(pa.string())
     for camera in schema.cameras:
-        wanted += [f"videos/{camera.key}/{part}" for part in ("chunk_index", "file_index", "from_timestamp")]
+        wanted |= dict.fromkeys(
+            (f"videos/{camera.key}/{p}" for p in ("chunk_index", "file_index")), pa.int64()
+        )
+        wanted[f"videos/{camera.key}/from_timestamp"] = pa.float64()
     table = pa.concat_tables([_read(path, wanted) for path in paths]).combine_chunks()
 
     def numbers(name: str) -> Array:
         return np.asarray(table.column(name).to_numpy())
 
+    skipped = _unusable(numbers("episode_index"), numbers("length"))
+    table = table.filter(pa.array(numbers("length") > 0))
     if not len(table):
-        return _empty(schema)
+        return _empty(schema, skipped)
     order = np.argsort(numbers("episode_index"), kind="stable")
     table = table.take(pa.array(order))
     template = str(info.get("data_path") or layout.DATA_PATH)
@@ -107,6 +116,7 @@ def load_index(
         file_of,
         from_row - first_row_of_file[file_of],
         video,
+        skipped,
     )
 
 
@@ -117,6 +127,9 @@ def _load_v2(root: Path, info: Mapping[str, Any], schema: Schema) -> EpisodeInde
         lines.sort(key=lambda line: int(line["episode_index"]))
         numbers = np.array([int(line["episode_index"]) for line in lines], np.int64)
         length = np.array([int(line["length"]) for line in lines], np.int64)
+        skipped = _unusable(numbers, length)
+        lines = [line for line, rows in zip(lines, length, strict=True) if rows > 0]
+        numbers, length = numbers[length > 0], length[length > 0]
         texts = [str((line.get("tasks") or [""])[0]) for line in lines]
         chunk_size = int(info.get("chunks_size") or layout.FILES_PER_CHUNK)
 
@@ -133,19 +146,28 @@ def _load_v2(root: Path, info: Mapping[str, Any], schema: Schema) -> EpisodeInde
             camera.name: VideoIndex(names(info["video_path"], video_key=camera.key), each, nothing)
             for camera in schema.cameras
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise DamagedDataset(
             f"{path} cannot be read ({error!r})", expected="one JSON object per episode"
         ) from error
-    _refuse_escapes(root, files)
+    for names_of in (files, *(video[camera.name].files for camera in schema.cameras)):
+        _refuse_escapes(root, names_of)
     tasks, task_of = _distinct(texts)
-    return EpisodeIndex(numbers, length, tasks, task_of, files, each, nothing, video)
+    return EpisodeIndex(numbers, length, tasks, task_of, files, each, nothing, video, skipped)
 
 
-def _read(path: Path, wanted: list[str]) -> pa.Table:
+def _unusable(numbers: Array, length: Array) -> dict[int, str]:
+    return {int(n): f"its length is {rows}" for n, rows in zip(numbers, length, strict=True) if rows <= 0}
+
+
+def _read(path: Path, wanted: Mapping[str, pa.DataType]) -> pa.Table:
     try:
-        return pq.read_table(path, columns=wanted).select(wanted)
-    except (OSError, pa.ArrowException, KeyError) as error:
+        table = pq.read_table(path, columns=list(wanted), partitioning=None).select(list(wanted))
+        table = table.cast(pa.schema(list(wanted.items())))
+        if empty := [name for name in wanted if name != "tasks" and table.column(name).null_count]:
+            raise ValueError(f"{empty[0]} has empty values")
+        return table
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise DamagedDataset(
             f"{path} cannot be read ({reason})", remedy="run `twinloop data verify --repair`"
@@ -156,7 +178,7 @@ def _file_names(template: str, chunk: Array, file: Array, **more: str) -> tuple[
     pairs, which = np.unique(np.stack([chunk, file], axis=1), axis=0, return_inverse=True)
     try:
         names = tuple(template.format(chunk_index=int(c), file_index=int(f), **more) for c, f in pairs)
-    except (KeyError, IndexError, ValueError) as error:
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
         raise DamagedDataset(f"{layout.INFO} has a path template we cannot fill in", got=template) from error
     _refuse_escapes(Path(), names)
     return names, which.reshape(-1)
@@ -164,7 +186,7 @@ def _file_names(template: str, chunk: Array, file: Array, **more: str) -> tuple[
 
 def _refuse_escapes(root: Path, names: tuple[str, ...]) -> None:
     for name in names:
-        if Path(name).is_absolute() or ".." in Path(name).parts:
+        if layout.escapes(name):
             raise DamagedDataset(f"{root / layout.INFO} points outside the data set", got=name)
 
 
@@ -174,7 +196,7 @@ def _distinct(texts: list[str]) -> tuple[tuple[str, ...], Array]:
     return tuple(known), np.array([number[text] for text in texts], np.int64)
 
 
-def _empty(schema: Schema) -> EpisodeIndex:
+def _empty(schema: Schema, skipped: Mapping[int, str] | None = None) -> EpisodeIndex:
     none = np.zeros(0, np.int64)
     video = {camera.name: VideoIndex((), none, none) for camera in schema.cameras}
-    return EpisodeIndex(none, none, (), none, (), none, none, video)
+    return EpisodeIndex(none, none, (), none, (), none, none, video, skipped or {})

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from twinloop.dataset.commit import writing
+from twinloop.dataset.commit import disk_errors, sync, writing
 from twinloop.dataset.layout import LABELS
 from twinloop.episode import Outcome
 from twinloop.errors import DamagedDataset, WrongUse
@@ -42,11 +42,12 @@ def add_labels(root: Path, episode_ids: Sequence[str], values: Mapping[str, Valu
     labels = [
         Label(identity, field, value, by, at) for identity in episode_ids for field, value in values.items()
     ]
-    with writing(root), (root / LABELS).open("a+b") as file:
+    with writing(root), disk_errors(root), (root / LABELS).open("a+b") as file:
         _cut_half_line(file.fileno())
         file.write(format_labels(labels))
         file.flush()
         os.fsync(file.fileno())
+        sync((root / LABELS).parent)
     return labels
 
 
@@ -58,10 +59,13 @@ def format_labels(labels: Sequence[Label]) -> bytes:
 def load_labels(root: Path) -> list[Label]:
     """Every label ever given, oldest first. A last line cut short by a crash was never promised and is ignored."""
     path = root / LABELS
-    if not path.exists():
-        return []
+    try:
+        if not path.exists():
+            return []
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise DamagedDataset(f"{path} cannot be read ({error.strerror or error})") from error
     labels = []
-    lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines[:-1], start=1):
         try:
             labels.append(Label(**json.loads(line)))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from twinloop.episode import DTYPES, RESERVED, UNITS, Camera, Schema, Signal
@@ -50,6 +50,12 @@ _TIME_FEATURE = {"dtype": "float64", "shape": [1], "names": None, "units": ["s"]
 def numbered(template: str, number: int, **more: str) -> str:
     """The path of the file that commit `number` wrote."""
     return template.format(chunk_index=number // FILES_PER_CHUNK, file_index=number % FILES_PER_CHUNK, **more)
+
+
+def escapes(name: str) -> bool:
+    """Whether a name found in somebody's metadata would lead out of the data set's folder."""
+    path = PurePosixPath(name)
+    return path.is_absolute() or ".." in path.parts or "\0" in name
 
 
 def info_json(
@@ -96,15 +102,19 @@ def info_json(
 def load_info(root: Path) -> dict[str, Any]:
     """Read and check `meta/info.json`; says what is wrong with it in one sentence."""
     path = root / INFO
-    if not root.exists():
-        raise NoDataset(
-            f"{root} does not exist", remedy="check the path; `twinloop data ls FOLDER` lists data sets"
-        )
-    if not path.is_file():
-        raise NoDataset(f"{root} is not a data set", expected=f"a folder with {INFO}")
     try:
-        info = json.loads(path.read_text())
-    except (ValueError, UnicodeDecodeError) as error:
+        if not root.exists():
+            raise NoDataset(
+                f"{root} does not exist", remedy="check the path; `twinloop data ls FOLDER` lists data sets"
+            )
+        if not path.is_file():
+            raise NoDataset(f"{root} is not a data set", expected=f"a folder with {INFO}")
+        content = path.read_bytes()
+    except OSError as error:
+        raise NoDataset(f"{root} cannot be opened ({error.strerror or error})") from error
+    try:
+        info = json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise DamagedDataset(
             f"{path} is not JSON ({error})", remedy="restore it from a copy of the data set"
         ) from error
@@ -140,8 +150,8 @@ def schema_from_info(info: Mapping[str, Any]) -> tuple[Schema, dict[str, str]]:
                 signals.append(_signal(name, feature))
             else:
                 skipped[name] = f"its type {feature['dtype']!r} is not a number or a video"
-        except (TwinloopError, KeyError, TypeError, ValueError) as error:
-            skipped[name] = str(error).splitlines()[0]
+        except (TwinloopError, LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            skipped[name] = (str(error) or type(error).__name__).splitlines()[0]
     if not signals:
         raise DamagedDataset(
             f"{INFO} declares no signal we can read", got=", ".join(skipped) or "no features"
@@ -150,8 +160,8 @@ def schema_from_info(info: Mapping[str, Any]) -> tuple[Schema, dict[str, str]]:
         schema = Schema(
             tuple(signals), float(info["fps"]), tuple(cameras), str(info.get("robot_type") or "unknown")
         )
-    except TwinloopError as error:
-        raise DamagedDataset(f"{INFO}: {error.what}") from error
+    except (TwinloopError, OverflowError) as error:
+        raise DamagedDataset(f"{INFO}: {error}") from error
     return schema, skipped
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from twinloop.dataset.layout import MANIFEST
+from twinloop.dataset.layout import MANIFEST, escapes
 from twinloop.errors import DamagedDataset, NewerFormat
 from twinloop.version import __version__
 
@@ -79,9 +79,9 @@ def step(operation: str, sources: tuple[str, ...] = (), detail: str = "") -> Ste
 def load_manifest(root: Path) -> Manifest | None:
     """The manifest, or None where the data set was not written by Twinloop."""
     path = root / MANIFEST
-    if not path.exists():
-        return None
     try:
+        if not path.exists():
+            return None
         content: dict[str, Any] = json.loads(path.read_text())
         if content["format"] > FORMAT:
             raise NewerFormat(
@@ -93,14 +93,27 @@ def load_manifest(root: Path) -> Manifest | None:
         files = {name: FileEntry(**entry) for name, entry in content.pop("files").items()}
         history = tuple(Step(**{**s, "sources": tuple(s["sources"])}) for s in content.pop("history"))
         manifest = Manifest(files=files, history=history, **content)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        _check_types(manifest)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedDataset(
             f"{path} cannot be read ({error})", remedy="run `twinloop data verify --repair`"
         ) from error
     for name in manifest.files:
-        if Path(name).is_absolute() or ".." in Path(name).parts:
+        if escapes(name):
             raise DamagedDataset(f"{path} lists a file outside the data set", got=name)
     return manifest
+
+
+def _check_types(manifest: Manifest) -> None:
+    for name in ("next_data", "next_video", "episodes", "frames"):
+        value = getattr(manifest, name)
+        if not isinstance(value, int) or value < 0:
+            raise ValueError(f"{name} is {value!r}")
+    if not isinstance(manifest.dataset_id, str) or not manifest.dataset_id:
+        raise ValueError(f"dataset_id is {manifest.dataset_id!r}")
+    for name, entry in manifest.files.items():
+        if not isinstance(entry.bytes, int) or not isinstance(entry.blake2b, str):
+            raise ValueError(f"the entry of {name} is {entry}")
 
 
 def with_files(manifest: Manifest, files: Mapping[str, FileEntry], **changes: Any) -> Manifest:

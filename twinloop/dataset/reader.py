@@ -17,7 +17,7 @@ from twinloop.dataset.index import EpisodeIndex, load_index
 from twinloop.dataset.labels import current_outcomes
 from twinloop.dataset.manifest import Manifest, load_manifest
 from twinloop.dataset.video import VideoFrames
-from twinloop.episode import Array, Episode, Event, Frames, Outcome, Provenance, Schema, content_id
+from twinloop.episode import Array, Episode, Event, Frames, Outcome, Provenance, Schema, Signal, content_id
 from twinloop.errors import DamagedDataset, TwinloopError, WrongUse
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 OPEN_FILES = 16
 """Parquet files whose footers stay in memory."""
+
+_CLOCK = Signal("time", dtype="float64")
 
 WARM_ROW_GROUPS = 2
 """Decoded row groups that stay in memory: enough to read neighbours without decoding twice."""
@@ -97,11 +99,8 @@ class Dataset:
         try:
             for signal in self.schema.signals:
                 signals[signal.name] = columns.from_arrow(rows.column(signal.name), signal)
-            time_s = (
-                rows.column("time_s" if "time_s" in rows.column_names else "timestamp")
-                .to_numpy()
-                .astype(np.float64)
-            )
+            clock = rows.column("time_s" if "time_s" in rows.column_names else "timestamp")
+            time_s = columns.from_arrow(clock, _CLOCK)[:, 0]
         except (KeyError, ValueError, pa.ArrowException) as error:
             raise DamagedDataset(
                 f"episode {number} of {self.root} cannot be read ({error})",
@@ -148,11 +147,19 @@ class Dataset:
         assert self.manifest is not None
         names = [name for name in sorted(self.manifest.files) if name.startswith(f"{layout.SIDE}/episodes/")]
         tables = [self._read_side(self.root / name) for name in names]
-        return pa.concat_tables(tables).combine_chunks() if tables else sidecar.table([])
+        side = pa.concat_tables(tables).combine_chunks() if tables else sidecar.table([])
+        if not np.array_equal(side.column("episode_index").to_numpy(), self.index.numbers):
+            raise DamagedDataset(
+                f"{self.root / layout.SIDE}/episodes does not describe the episodes of meta/episodes",
+                got=f"{len(side)} rows",
+                expected=len(self.index),
+                remedy="run `twinloop data verify --repair`",
+            )
+        return side
 
     def _read_side(self, path: Path) -> pa.Table:
         try:
-            return pq.read_table(path).select(sidecar.SCHEMA.names).cast(sidecar.SCHEMA)
+            return pq.read_table(path, partitioning=None).select(sidecar.SCHEMA.names).cast(sidecar.SCHEMA)
         except (OSError, pa.ArrowException, KeyError) as error:
             reason = str(error).splitlines()[0]
             raise DamagedDataset(
@@ -213,7 +220,7 @@ class Dataset:
                 before += size
                 if before >= offset + length:
                     break
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:
             reason = str(error).splitlines()[0]
             raise DamagedDataset(
                 f"{self.root / name} cannot be read ({reason})", remedy="run `twinloop data verify`"

@@ -26,6 +26,9 @@ All are float64, but for the extremes of integers and booleans, which stay what 
 def feature_stats(rows: Array) -> Stats:
     """Statistics over the first axis; rows is (T, *shape)."""
     values = rows.reshape(len(rows), -1).astype(np.float64)
+    scale = _scale(values)
+    if scale != 1.0:
+        values = values / scale
     ordered = np.sort(values, axis=0)
     table = [ordered[0], ordered[-1], values.mean(axis=0), values.std(axis=0)]
     for quantile in QUANTILES.values():
@@ -34,11 +37,17 @@ def feature_stats(rows: Array) -> Stats:
         high = min(low + 1, len(rows) - 1)
         table.append(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
     shape = rows.shape[1:]
-    stats = {name: line.reshape(shape) for name, line in zip(NAMES, table, strict=True)}
+    stats = {name: (line * scale).reshape(shape) for name, line in zip(NAMES, table, strict=True)}
     if rows.dtype.kind in "iub":
         exact = np.bool_ if rows.dtype.kind == "b" else np.int64
         stats |= {"min": rows.min(axis=0).astype(exact), "max": rows.max(axis=0).astype(exact)}
     return stats | {"count": np.array([len(rows)], np.int64)}
+
+
+def _scale(values: Array) -> float:
+    """1, or for numbers whose squares would overflow a power of two that brings them near 1."""
+    peak = float(np.abs(values).max())
+    return float(2.0 ** np.floor(np.log2(peak))) if peak > 1e100 else 1.0
 
 
 class FrameSampler:
@@ -85,13 +94,15 @@ def aggregate(parts: Sequence[Stats]) -> Stats:
     stacked = {name: np.stack([part[name] for part in parts]) for name in NAMES}
     counts = np.array([int(part["count"][0]) for part in parts], np.float64)
     weight = (counts / counts.sum()).reshape(-1, *[1] * (stacked["mean"].ndim - 1))
-    mean = (stacked["mean"] * weight).sum(axis=0)
-    variance = ((stacked["std"] ** 2 + (stacked["mean"] - mean) ** 2) * weight).sum(axis=0)
+    scale = max(_scale(stacked["mean"]), _scale(stacked["std"]))
+    means, deviations = stacked["mean"] / scale, stacked["std"] / scale
+    mean = (means * weight).sum(axis=0)
+    variance = ((deviations**2 + (means - mean) ** 2) * weight).sum(axis=0)
     result = {
         "min": stacked["min"].min(axis=0),
         "max": stacked["max"].max(axis=0),
-        "mean": mean,
-        "std": np.sqrt(variance),
+        "mean": mean * scale,
+        "std": np.sqrt(variance) * scale,
     }
     for name in QUANTILES:
         result[name] = (stacked[name] * weight).sum(axis=0)

@@ -6,6 +6,7 @@ Frame k of a file is shown at k / rate seconds; that is how LeRobot finds it too
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, overload
 import numpy as np
 
 from twinloop.episode import Array, Camera
-from twinloop.errors import DamagedDataset, InvalidEpisode
+from twinloop.errors import DamagedDataset, DiskError, InvalidEpisode, WrongUse
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,16 @@ class VideoEncoder:
 
         self.frames = 0
         self.bytes = 0
+        self._path = path
         self._camera = camera
+        self._closed = False
         self._pixel_format = _pixel_format(camera)
         self._container = av.open(str(path), "w", format="mp4")
-        self._stream = self._container.add_stream(settings.codec, rate=_rate(rate_hz))
+        try:
+            self._stream = self._container.add_stream(settings.codec, rate=_rate(rate_hz))
+        except (av.FFmpegError, ValueError) as error:
+            self._container.close()
+            raise WrongUse(f"frames cannot be encoded with {settings.codec!r} ({error})") from error
         self._stream.width, self._stream.height = camera.width, camera.height
         self._stream.pix_fmt = self._pixel_format
         self._stream.options = {
@@ -65,29 +72,61 @@ class VideoEncoder:
         self._video_frame = av.VideoFrame
         self._key = av.video.frame.PictureType.I
 
-    def add(self, frame: Array, *, cut: bool = False) -> None:
-        """Append one (height, width, 3) uint8 frame; at a `cut` the file can later be divided without re-encoding."""
+    def checked(self, frame: Any) -> Array:
+        """The frame as an array, if it is one (height, width, 3) uint8 picture."""
         expected = (self._camera.height, self._camera.width, 3)
-        if frame.shape != expected or frame.dtype != np.uint8:
+        try:
+            array = np.asarray(frame)
+        except ValueError as error:
             raise InvalidEpisode(
                 f"a frame of camera {self._camera.name!r} is wrong",
-                got=f"{frame.shape} {frame.dtype}",
+                got=str(error),
+                expected=f"{expected} uint8",
+            ) from error
+        if array.shape != expected or array.dtype != np.uint8:
+            raise InvalidEpisode(
+                f"a frame of camera {self._camera.name!r} is wrong",
+                got=f"{array.shape} {array.dtype}",
                 expected=f"{expected} uint8",
             )
+        return array
+
+    def add(self, frame: Array, *, cut: bool = False) -> None:
+        """Append one frame that was checked; at a `cut` the file can later be divided without re-encoding."""
         picture = self._video_frame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
         picture.pts = self.frames
         picture.time_base = 1 / self._stream.codec_context.framerate
         if cut:
             picture.pict_type = self._key
-        for packet in self._stream.encode(picture):
-            self.bytes += packet.size
-            self._container.mux(packet)
+        with self._disk_errors():
+            for packet in self._stream.encode(picture):
+                self.bytes += packet.size
+                self._container.mux(packet)
         self.frames += 1
 
     def close(self) -> None:
-        """Finish the file."""
-        self._container.mux(self._stream.encode(None))
-        self._container.close()
+        """Finish the file; closing again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._disk_errors():
+            try:
+                if self.frames:
+                    self._container.mux(self._stream.encode(None))
+            finally:
+                self._container.close()
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        import av
+
+        try:
+            yield
+        except av.FFmpegError as error:
+            raise DiskError(
+                f"{self._path} cannot be written ({error.strerror})",
+                remedy="check free space, then try again",
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -115,7 +154,7 @@ class VideoFrames:
         return self.count
 
     def __iter__(self) -> Iterator[Array]:
-        return decode(self.path, self.first, self.count, self.rate_hz)
+        return self._decoded(0, self.count)
 
     @overload
     def __getitem__(self, index: int) -> Array: ...
@@ -127,10 +166,18 @@ class VideoFrames:
             if not rows:
                 return np.empty((0, *self.shape[1:]), np.uint8)
             low, high = min(rows), max(rows)
-            block = np.stack(list(decode(self.path, self.first + low, high - low + 1, self.rate_hz)))
+            block = np.stack(list(self._decoded(low, high - low + 1)))
             return block[[row - low for row in rows]]
         row = range(self.count)[index]
-        return next(decode(self.path, self.first + row, 1, self.rate_hz))
+        return next(self._decoded(row, 1))
+
+    def _decoded(self, row: int, count: int) -> Iterator[Array]:
+        for picture in decode(self.path, self.first + row, count, self.rate_hz):
+            if picture.shape != self.shape[1:]:
+                raise DamagedDataset(
+                    f"{self.path} shows pictures of another size", got=picture.shape, expected=self.shape[1:]
+                )
+            yield picture
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return self[:] if dtype is None else self[:].astype(dtype)
@@ -155,7 +202,7 @@ def decode(path: Path, first: int, count: int, rate_hz: float) -> Iterator[Array
                     wanted += 1
                 if wanted == first + count:
                     return
-    except (OSError, IndexError, ValueError) as error:
+    except (av.FFmpegError, OSError, IndexError, ValueError, TypeError) as error:
         raise DamagedDataset(
             f"{path} cannot be decoded ({error})", remedy="run `twinloop data verify`"
         ) from error
@@ -174,7 +221,7 @@ def count_frames(path: Path) -> int:
     try:
         with av.open(str(path)) as container:
             return sum(1 for packet in container.demux(container.streams.video[0]) if packet.size)
-    except (OSError, IndexError, ValueError) as error:
+    except (av.FFmpegError, OSError, IndexError, ValueError) as error:
         raise DamagedDataset(f"{path} cannot be read as video ({error})") from error
 
 
@@ -218,7 +265,10 @@ def join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> N
 
 
 def _rate(rate_hz: float) -> Fraction:
-    return Fraction(rate_hz).limit_denominator(1000)
+    """Exact enough that frame k is still at k / rate at the end of a long file, below one frame a second as well."""
+    if rate_hz >= 1:
+        return Fraction(rate_hz).limit_denominator(1000)
+    return 1 / (1 / Fraction(rate_hz)).limit_denominator(1000)
 
 
 def _pixel_format(camera: Camera) -> str:

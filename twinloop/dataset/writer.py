@@ -9,23 +9,32 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twinloop.dataset import columns, layout, sidecar
-from twinloop.dataset.commit import Transaction, finish_journal, writing
+from twinloop.dataset.commit import (
+    JOURNAL,
+    LOCK,
+    STAGING,
+    Transaction,
+    disk_errors,
+    finish_journal,
+    sync,
+    unbroken,
+    writing,
+)
 from twinloop.dataset.manifest import FileEntry, Manifest, file_entry, load_manifest, new_manifest, with_files
-from twinloop.dataset.stats import FrameSampler, Stats, aggregate, feature_stats, from_json, to_json
+from twinloop.dataset.stats import NAMES, FrameSampler, Stats, aggregate, feature_stats, from_json, to_json
 from twinloop.dataset.video import VideoEncoder, VideoSettings
 from twinloop.episode import Camera, Episode, Schema
-from twinloop.errors import DamagedDataset, DatasetError, InvalidEpisode
+from twinloop.errors import DamagedDataset, DatasetError, DiskError, InvalidEpisode, TwinloopError, WrongUse
 
 ROW_GROUP_BYTES = 4 << 20
 """Rows are handed to Parquet in pieces of about this size: small enough to read one episode cheaply."""
@@ -44,12 +53,14 @@ def make_dataset(
 ) -> DatasetWriter:
     """Start a new data set at `path`, which must not exist or be an empty folder."""
     root = Path(path)
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        remedy = "choose another folder, or delete this one"
-        if (root / layout.MANIFEST).exists():
-            remedy = "use append_to(path) to add episodes, or choose another folder"
-        raise DatasetError(f"{root} already exists and is not empty", remedy=remedy)
-    root.mkdir(parents=True, exist_ok=True)
+    with disk_errors(root):
+        if root.exists() and not _is_free(root):
+            remedy = "choose another folder, or delete this one"
+            if (root / layout.MANIFEST).exists() or (root / JOURNAL).exists():
+                remedy = "use append_to(path) to add episodes, or choose another folder"
+            raise DatasetError(f"{root} already exists and is not empty", remedy=remedy)
+        root.mkdir(parents=True, exist_ok=True)
+        sync(root.parent)
     return DatasetWriter(root, schema, new_manifest(*history), commit_every_s, video or VideoSettings())
 
 
@@ -62,6 +73,12 @@ def append_to(
 ) -> DatasetWriter:
     """Continue a data set that Twinloop wrote; with `schema`, refuse at once if it declares something else."""
     root = Path(path)
+    with disk_errors(root):
+        interrupted = (root / JOURNAL).exists()
+    if interrupted:
+        # It may be the very first commit that was interrupted, and info.json may still be waiting in it.
+        with writing(root), disk_errors(root):
+            finish_journal(root)
     info = layout.load_info(root)
     if load_manifest(root) is None:
         raise DatasetError(
@@ -72,6 +89,14 @@ def append_to(
     if schema is not None and (difference := on_disk.difference(schema)):
         raise DatasetError(f"cannot append to {root}: {difference}")
     return DatasetWriter(root, on_disk, None, commit_every_s, video or VideoSettings())
+
+
+def _is_free(root: Path) -> bool:
+    """Whether a folder is empty but for what a writer leaves that was killed before its first commit."""
+    if not root.is_dir():
+        return False
+    born = [path for path in root.rglob("*") if path.is_file() and path != root / LOCK]
+    return all((root / STAGING) in path.parents or path.suffix == ".tmp" for path in born)
 
 
 @dataclass(frozen=True)
@@ -101,18 +126,24 @@ class DatasetWriter:
         self.schema = schema
         self._video = video
         self._commit_every_s = commit_every_s
+        self._closed = False
+        self._group: _Group | None = None
+        self._tasks: list[str] = []
+        self._stats: dict[str, Stats] = {}
         self._open = ExitStack()
         self._open.enter_context(writing(root))
         try:
-            finish_journal(root)
-            self._group: _Group | None = None
-            self._tasks: list[str] = []
-            self._stats: dict[str, Stats] = {}
-            if manifest is None:
-                self._manifest = self._load_state()
-            else:
-                self._manifest = manifest
-                self._commit_files(None)
+            with disk_errors(root):
+                finish_journal(root)
+                if manifest is None:
+                    self._manifest = self._load_state()
+                elif (root / layout.MANIFEST).exists():
+                    raise DatasetError(
+                        f"{root} was made by another writer just now", remedy="use append_to(path)"
+                    )
+                else:
+                    self._manifest = manifest
+                    self._commit_files(None)
         except BaseException:
             self._open.close()
             raise
@@ -136,7 +167,10 @@ class DatasetWriter:
         """Add one episode and return its index."""
         group = self._group_for(episode)
         index = self.episodes
-        frames = {camera.key: group.encode(episode, camera) for camera in self.schema.cameras}
+        try:
+            frames = {camera.key: group.encode(episode, camera) for camera in self.schema.cameras}
+        except DiskError as error:
+            raise self._drop_group(error) from error
         return self._add_rows(group, episode, frames, (self.dataset_id, index))
 
     def add_copy(self, episode: Episode, frames: Mapping[str, StoredFrames], origin: tuple[str, int]) -> int:
@@ -159,9 +193,32 @@ class DatasetWriter:
         return self._open_group()
 
     def _open_group(self) -> _Group:
+        if self._closed:
+            raise WrongUse(
+                f"the writer of {self.root} is closed", remedy="open another one with append_to(path)"
+            )
         if self._group is None:
-            self._group = _Group(self.root, self.schema, self._manifest, self._video)
+            with disk_errors(self.root):
+                self._finish_commit()
+                self._group = _Group(self.root, self.schema, self._manifest, self._video)
         return self._group
+
+    def _finish_commit(self) -> None:
+        """Finish a commit of ours that failed after it was decided, so that nothing is staged over it."""
+        if (self.root / JOURNAL).exists():
+            finish_journal(self.root)
+            self._manifest = self._load_state()
+
+    def _drop_group(self, error: TwinloopError) -> DiskError:
+        """Give up the files of the commit in progress, which can no longer be trusted; says what that costs."""
+        group, self._group = self._group, None
+        if group is not None:
+            group.abandon()
+        lost = len(group.entries) if group else 0
+        return DiskError(
+            f"{error.what}; {self.committed} episodes are safe, {lost} waiting to be committed are lost",
+            remedy=error.remedy,
+        )
 
     def _add_rows(
         self, group: _Group, episode: Episode, frames: Mapping[str, StoredFrames], origin: tuple[str, int]
@@ -170,31 +227,54 @@ class DatasetWriter:
         if episode.task not in self._tasks:
             self._tasks.append(episode.task)
         task_index = self._tasks.index(episode.task)
-        group.add(episode, index, self._manifest.frames + group.rows, task_index, frames, origin)
+        first_row = self._manifest.frames + group.rows
+        try:
+            with unbroken(), disk_errors(self.root):
+                group.add(episode, index, first_row, task_index, frames, origin)
+        except DiskError as error:
+            raise self._drop_group(error) from error
         if group.full() or time.monotonic() - group.started > self._commit_every_s:
             self.commit()
         return index
 
     def commit(self) -> None:
         """Make everything added so far part of the data set; all of it or, on an error, none of it."""
-        group, self._group = self._group, None
-        if group is None:
-            return
-        if not group.entries:
-            group.abandon()
-            return
+        with unbroken():
+            group = self._group
+            if group is None:
+                with disk_errors(self.root):
+                    self._finish_commit()
+            elif not group.entries:
+                self._group = None
+                group.abandon()
+            else:
+                self._commit_group(group)
+
+    def _commit_group(self, group: _Group) -> None:
         try:
-            group.finish()
-            self._commit_files(group)
-        except BaseException:
-            group.transaction.abandon()
+            with disk_errors(self.root):
+                group.finish()
+                self._commit_files(group)
+        except BaseException as error:
+            if (self.root / JOURNAL).exists():
+                # The commit is decided: the next one, or the next writer, finishes it.
+                self._group = None
+                raise
+            if isinstance(error, DiskError):
+                raise self._drop_group(error) from error
+            self._group = None
+            group.abandon()
             raise
+        self._group = None
 
     def close(self) -> None:
         """Commit and let the next writer in."""
+        if self._closed:
+            return
         try:
             self.commit()
         finally:
+            self._closed = True
             self._open.close()
 
     def __enter__(self) -> DatasetWriter:
@@ -212,7 +292,9 @@ class DatasetWriter:
         try:
             self._tasks = columns.task_texts(pq.read_table(self.root / layout.TASKS))
             self._stats = from_json(json.loads((self.root / layout.STATS).read_text()))
-        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            if broken := [name for name, part in self._stats.items() if not set(part) >= {*NAMES, "count"}]:
+                raise ValueError(f"{layout.STATS} lacks statistics of {broken[0]}")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
             raise DamagedDataset(
                 f"cannot append to {self.root} ({error})", remedy="run `twinloop data verify --repair`"
             ) from error
@@ -258,6 +340,7 @@ class _Group:
     """The files of one commit while they are being written."""
 
     def __init__(self, root: Path, schema: Schema, manifest: Manifest, settings: VideoSettings) -> None:
+        self.root = root
         self.schema = schema
         self.started = time.monotonic()
         self.entries: list[columns.EpisodeEntry] = []
@@ -295,12 +378,15 @@ class _Group:
 
     def encode(self, episode: Episode, camera: Camera) -> StoredFrames:
         """Append an episode's frames to this commit's video; if one is bad, nothing refers to those before it."""
-        number, encoder = self._encoder(camera)
+        with disk_errors(self.root):
+            number, encoder = self._encoder(camera)
         start = encoder.frames
         sampler = FrameSampler(len(episode), camera.height, camera.width)
         for row, frame in enumerate(episode.frames[camera.name]):
-            encoder.add(np.asarray(frame), cut=row == 0)
-            sampler.add(np.asarray(frame))
+            picture = encoder.checked(frame)
+            with unbroken(), disk_errors(self.root):
+                encoder.add(picture, cut=row == 0)
+            sampler.add(picture)
         if encoder.frames - start != len(episode):
             raise InvalidEpisode(
                 f"camera {camera.name!r} gave the wrong number of frames",
@@ -386,10 +472,10 @@ class _Group:
 
     def abandon(self) -> None:
         """Close what is open and forget it."""
-        try:
-            self._close()
-        finally:
-            self.transaction.abandon()
+        for file in (self._parquet, *(encoder for _, encoder in self._encoders.values())):
+            with suppress(OSError, ValueError, DiskError, pa.ArrowException):
+                file.close()
+        self.transaction.abandon()
 
     def _close(self) -> None:
         self._parquet.close()
