@@ -45,14 +45,13 @@ class Delay:
 class DelayState:
     """Packets under way, in K slots used in turn, and what the receiver holds.
 
-    `values` (N, K, ...), `remaining_s` (N, K) until arrival (infinite: empty or lost), `held` (N, ...), `held_number`
-    (N,) which packet that was, `sent` how many packets there have been.
+    `values` (N, K, ...), `remaining_s` (N, K) until arrival (infinite: empty or lost), `held` (N, ...), `sent` how many
+    packets there have been.
     """
 
     values: Array
     remaining_s: Array
     held: Array
-    held_number: Array
     sent: int
 
 
@@ -67,7 +66,6 @@ def make_state(params: Delay, initial: Array, dt_s: float) -> DelayState:
         values=np.zeros((environments, slots, *initial.shape[1:])),
         remaining_s=np.full((environments, slots), np.inf),
         held=initial.copy(),
-        held_number=np.full(environments, -1, dtype=np.int64),
         sent=0,
     )
 
@@ -127,12 +125,12 @@ def receive(state: DelayState) -> tuple[DelayState, Array]:
     # Slot k was last used by the largest packet number below `sent` that leaves k modulo the number of slots.
     numbers = state.sent - 1 - (state.sent - 1 - np.arange(slots)) % slots
     newest = np.where(state.remaining_s <= _SAME_TIME_S, numbers, -1).max(axis=1)
-    fresh = newest > state.held_number
+    # Slots are reused in the order of sending, so no packet older than the held one can outlast it here.
     held = state.held.copy()
-    rows = np.flatnonzero(fresh)
+    rows = np.flatnonzero(newest >= 0)
     held[rows] = state.values[rows, newest[rows] % slots]
     held.flags.writeable = False
-    return replace(state, held=held, held_number=np.where(fresh, newest, state.held_number)), held
+    return replace(state, held=held), held
 
 
 def advance(state: DelayState, dt_s: float) -> DelayState:
