@@ -1,1 +1,45 @@
-"""The command line."""
+"""The command line: parse, call one library function with the same words, print."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from twinloop.cli import console, data, start
+from twinloop.version import __version__
+
+app = typer.Typer(
+    name="twinloop",
+    help="Take a robot policy from simulation to reality and keep it there.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(data.app, name="data")
+app.command()(start.init)
+app.command()(start.doctor)
+app.command()(start.status)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        console.out.print(f"twinloop {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Take a robot policy from simulation to reality and keep it there."""
+
+
+def main() -> None:
+    """Entry point of the `twinloop` command."""
+    console.run(app)

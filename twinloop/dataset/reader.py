@@ -18,7 +18,7 @@ from twinloop.dataset.labels import current_outcomes
 from twinloop.dataset.manifest import Manifest, load_manifest
 from twinloop.dataset.video import VideoFrames
 from twinloop.episode import Array, Episode, Event, Frames, Outcome, Provenance, Schema, Signal, content_id
-from twinloop.errors import DamagedDataset, TwinloopError, UnknownName
+from twinloop.errors import DamagedDataset, TwinloopError, WrongUse
 
 if TYPE_CHECKING:
     from twinloop.dataset.windows import Transitions, Windows
@@ -169,15 +169,10 @@ class Dataset:
     def _place(self, number: int) -> int:
         place = int(np.searchsorted(self.index.numbers, number))
         if place == len(self.index) or self.index.numbers[place] != number:
-            if len(self.index) == 0:
-                raise UnknownName("episode", str(number), [], remedy=f"{self.root} has no episodes")
-            low, high = self.index.numbers[0], self.index.numbers[-1]
-            raise UnknownName(
-                "episode",
-                str(number),
-                [],
-                remedy=f"{self.root} has {len(self.index)} episodes between {low} and {high}",
-            )
+            known = f"{len(self.index)} episodes"
+            if len(self.index):
+                known += f", numbered {self.index.numbers[0]} to {self.index.numbers[-1]}"
+            raise WrongUse(f"{self.root} has no episode {number}", expected=f"one of its {known}")
         return place
 
     def _describe(self, place: int, time_s: Array, signals: Mapping[str, Array], task: str) -> dict[str, Any]:

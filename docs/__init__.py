@@ -1,0 +1,1 @@
+"""Makes the command reference; the pages themselves are Markdown."""

@@ -1,0 +1,65 @@
+"""Documentation can fail the build: commands, help and code blocks."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.generate import PAGE, commands, page
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+TWINLOOP = Path(sys.executable).with_name("twinloop")
+
+
+def test_the_command_reference_is_up_to_date():
+    assert PAGE.read_text() == page(), "run `make docs`"
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), list(commands()), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_every_command_explains_itself_and_takes_json(name, command):
+    assert command.help and len(command.help) > 20, f"{name} has no help"
+    for parameter in command.params:
+        assert parameter.help or parameter.name == "help", f"{name}: {parameter.name} has no help"
+    assert any("--json" in parameter.opts for parameter in command.params), f"{name} has no --json"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_code_blocks_run(path, tmp_path):
+    """Python blocks of a page run one after the other; `$ twinloop ...` lines of console blocks run too, in order."""
+    blocks = BLOCK.findall(path.read_text())
+    environment = os.environ | {
+        "PATH": f"{TWINLOOP.parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "120",
+    }
+    program = ""
+    for language, text in blocks:
+        if language == "python":
+            program += text + "\n"
+        elif language == "console":
+            if program:
+                _run([sys.executable, "-c", program], tmp_path, environment)
+                program = ""
+            for line in text.splitlines():
+                if line.startswith("$ twinloop") or line.startswith("$ cd"):
+                    _run(["bash", "-ec", line[2:]], tmp_path, environment)
+    if program:
+        _run([sys.executable, "-c", program], tmp_path, environment)
+
+
+def _run(command, folder, environment):
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"

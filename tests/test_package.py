@@ -1,0 +1,24 @@
+"""The package as a user meets it: import, version, public names."""
+
+import subprocess
+import sys
+
+import twinloop
+
+HEAVY = ("torch", "mujoco", "duckdb", "pyarrow", "matplotlib", "av", "scipy", "pydantic")
+
+
+def test_importing_twinloop_loads_nothing_heavy():
+    code = f"import sys, twinloop; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there_and_documented():
+    for name in dir(twinloop):
+        if not name.startswith("__"):
+            assert getattr(twinloop, name).__doc__, f"twinloop.{name} has no docstring"
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    assert not hasattr(twinloop, "nonsense")

@@ -1,0 +1,111 @@
+"""What every command shares: where output goes, how errors end, progress bars."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from twinloop.errors import TwinloopError
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+out = Console(soft_wrap=True, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output; dates become text."""
+    sys.stdout.write(json.dumps(value, default=str, indent=1) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str | None = None) -> None:
+    """A plain table; numbers to the right."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for position, name in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[position], int | float) for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    out.print(table)
+
+
+@contextlib.contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error that appears only where somebody watches; call it with (done, total)."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def run(app: typer.Typer) -> None:
+    """Run the command line; an error is one or two lines and an exit code, with `--debug` also a traceback."""
+    debug = "--debug" in sys.argv
+    sys.argv = [word for word in sys.argv if word != "--debug"]
+    try:
+        app()
+    except TwinloopError as error:
+        if debug:
+            raise
+        _end(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        _end("interrupted; everything committed before is kept, nothing is half written", 130)
+    except OSError as error:
+        if debug:
+            raise
+        remedy = "\n  -> free some space and run the command again" if error.errno == errno.ENOSPC else ""
+        _end(f"{error.strerror or error}: {error.filename or 'no file named'}{remedy}", 1)
+    except Exception as error:  # the last line of defence: a user never sees a traceback
+        if debug:
+            raise
+        _end(
+            f"unexpected {type(error).__name__}: {error}\n  -> this is a bug in Twinloop; run it with --debug and report it",
+            70,
+        )
+
+
+def _end(message: str, code: int) -> None:
+    if "--json" in sys.argv:
+        what, _, remedy = message.partition("\n  -> ")
+        print_json({"error": what, "remedy": remedy or None, "exit_code": code})
+    else:
+        err.print("[bold red]error:[/] ", end="")
+        err.print(message, markup=False)
+    sys.exit(code)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value).replace("[", r"\[")

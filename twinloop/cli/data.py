@@ -1,0 +1,309 @@
+"""`twinloop data ...`: the store from the command line."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinloop.cli import console
+from twinloop.cli.console import Json
+from twinloop.errors import WrongUse
+
+app = typer.Typer(
+    help="Look into data sets, query, check, join, divide, label and export them.", no_args_is_help=True
+)
+
+Source = Annotated[Path, typer.Argument(metavar="DATASET", help="A data set's folder.")]
+
+
+@app.command("ls")
+def list_(
+    folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path(),
+    json: Json = False,
+) -> None:
+    """List the data sets at or below a folder."""
+    from twinloop.workspace import list_datasets
+
+    found = list_datasets(folder)
+    if json:
+        console.print_json([asdict(summary) for summary in found])
+    elif not found:
+        console.out.print(f"no data set in {folder}")
+    else:
+        console.print_table(
+            ("data set", "episodes", "frames", "hours", "source", "success", "problem"),
+            [
+                (
+                    s.name,
+                    s.episodes,
+                    s.frames,
+                    round(s.hours, 3),
+                    s.sources,
+                    "?" if s.success is None else f"{s.success:.0%}",
+                    s.problem or "",
+                )
+                for s in found
+            ],
+        )
+
+
+@app.command()
+def info(dataset: Source, json: Json = False) -> None:
+    """Describe a data set: counts by source, hours, success, sizes, signals with units, history."""
+    from twinloop.dataset.describe import describe
+
+    what = describe(dataset)
+    if json:
+        console.print_json(asdict(what))
+        return
+    console.out.print(
+        f"{what.path}: {what.episodes} episodes, {what.frames} frames at {what.rate_hz:g} Hz, {what.layout}"
+    )
+    console.out.print(f"id {what.id}, version {what.version}, robot {what.robot_type}")
+    console.print_table(
+        ("source", "episodes", "frames", "hours", "success", "failure", "unknown"),
+        [
+            (
+                s.source,
+                s.episodes,
+                s.frames,
+                round(s.hours, 4),
+                s.successes,
+                s.failures,
+                s.episodes - s.successes - s.failures,
+            )
+            for s in what.by_source
+        ],
+    )
+    channels = [
+        (
+            s["name"],
+            "x".join(map(str, s["shape"])),
+            s["dtype"],
+            ", ".join(dict.fromkeys(s["units"])),
+            ", ".join(s["elements"]),
+        )
+        for s in what.signals
+    ]
+    channels += [
+        (f"camera {c['name']}", f"{c['height']}x{c['width']}", "video", "", "") for c in what.cameras
+    ]
+    console.print_table(("signal", "shape", "type", "unit", "elements"), channels)
+    for task in what.tasks[:20]:
+        console.out.print(f"task: {task or '(none given)'}", markup=False)
+    for name, reason in what.skipped.items():
+        console.out.print(f"not read: {name} ({reason})", markup=False)
+    console.out.print(
+        "size: " + ", ".join(f"{part} {size:.1f} MB" for part, size in what.megabytes.items() if size)
+    )
+    for step in what.history:
+        came = f" from {', '.join(step['sources'])}" if step["sources"] else ""
+        console.out.print(f"{step['at']} {step['operation']} {step['detail']}{came}", markup=False)
+
+
+@app.command()
+def query(
+    words: Annotated[
+        list[str], typer.Argument(metavar="DATASET... SQL", help="One or more data sets, then one SELECT.")
+    ],
+    json: Json = False,
+    csv_: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
+    limit: Annotated[int, typer.Option(help="Print at most this many rows as a table; 0 prints all.")] = 100,
+) -> None:
+    """Ask in SQL: tables episodes, frames and transitions, across one or several data sets."""
+    from twinloop.dataset.query import query as ask
+
+    if len(words) < 2:
+        raise WrongUse(
+            "a query needs a data set and a SELECT",
+            got=" ".join(words),
+            remedy='twinloop data query DATASET "select ..."',
+        )
+    table = ask(words[:-1], words[-1])
+    if json:
+        console.print_json(table.to_pylist())
+    elif csv_:
+        writer = csv.writer(sys.stdout)
+        writer.writerow(table.column_names)
+        for batch in table.to_batches():
+            writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    else:
+        shown = table if limit == 0 else table.slice(0, limit)
+        console.print_table(table.column_names, [list(row.values()) for row in shown.to_pylist()])
+        if len(shown) < len(table):
+            console.err.print(f"{len(table) - len(shown)} more rows; --limit 0 prints all")
+
+
+@app.command()
+def merge(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="DATASET...", help="The data sets to join, in this order.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The new data set.")],
+    skip_unusable: Annotated[
+        bool,
+        typer.Option(
+            "--skip-unusable", help="Leave out repeated and invalid episodes, by name, instead of refusing."
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Join data sets into a new one; every episode keeps its id and origin, no frame is decoded."""
+    from twinloop.dataset.rewrite import merge as join
+
+    with console.progress_bar("merging") as progress:
+        done = join(sources, out, skip_unusable=skip_unusable, progress=progress)
+    skipped = [{"dataset": d, "episode": n, "reason": why} for (d, n), why in done.skipped.items()]
+    if json:
+        console.print_json({"out": str(out), "episodes": len(done.dataset), "skipped": skipped})
+        return
+    for item in skipped:
+        console.out.print(f"left out: {item['reason']}", markup=False)
+    console.out.print(f"wrote {out}: {len(done.dataset)} episodes, {done.dataset.num_frames} frames")
+
+
+@app.command()
+def split(
+    dataset: Source,
+    out: Annotated[Path, typer.Option("--out", help="The folder that will hold one data set per part.")],
+    parts: Annotated[str, typer.Option(help="Names and shares.")] = "train=0.8,val=0.1,test=0.1",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same split.")] = 0,
+    stratify: Annotated[
+        str, typer.Option(help="Columns of `episodes` whose mix each part should keep.")
+    ] = "task,success,source",
+    json: Json = False,
+) -> None:
+    """Divide a data set by episode: stratified, and never a child in one part and its parent in another."""
+    from twinloop.dataset.rewrite import split as divide
+
+    shares = _shares(parts)
+    columns = [name for name in stratify.split(",") if name]
+    with console.progress_bar("splitting") as progress:
+        made = divide(dataset, out, shares, seed=seed, stratify=columns, progress=progress)
+    if json:
+        console.print_json(
+            {name: {"path": str(part.root), "episodes": len(part)} for name, part in made.items()}
+        )
+    else:
+        console.print_table(
+            ("part", "episodes", "frames"), [(str(p.root), len(p), p.num_frames) for p in made.values()]
+        )
+
+
+@app.command()
+def export(
+    dataset: Source,
+    out: Annotated[Path, typer.Option("--out", help="The file or folder to write.")],
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            help="transitions (one Parquet file), hdf5 (robomimic's layout) or lerobot (a plain copy).",
+        ),
+    ] = "transitions",
+    json: Json = False,
+) -> None:
+    """Write a data set in another format, with ids and provenance."""
+    from twinloop.dataset.export import export as write
+
+    with console.progress_bar("exporting") as progress:
+        path = write(dataset, out, kind, progress=progress)
+    console.print_json({"out": str(path)}) if json else console.out.print(f"wrote {path}")
+
+
+@app.command()
+def label(
+    dataset: Source,
+    episodes: Annotated[
+        list[int] | None, typer.Argument(metavar="EPISODE...", help="Episode numbers.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Or all episodes for which this SQL condition holds.")
+    ] = None,
+    success: Annotated[bool, typer.Option("--success", help="The task was achieved.")] = False,
+    failure: Annotated[
+        str | None, typer.Option(metavar="MODE", help="It was not, and this is how it failed.")
+    ] = None,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="Take back what was said about success.")
+    ] = False,
+    phase: Annotated[str | None, typer.Option(help="The phase in which it was decided.")] = None,
+    by: Annotated[str, typer.Option(help="Who says so.")] = "",
+    json: Json = False,
+) -> None:
+    """Say how episodes ended; who said it and when is kept, and nothing said before is overwritten."""
+    from twinloop.dataset.labels import Value, add_labels
+    from twinloop.dataset.query import query as ask
+    from twinloop.dataset.reader import open_dataset
+
+    if sum((success, failure is not None, unknown)) > 1:
+        raise WrongUse("--success, --failure and --unknown exclude each other")
+    if bool(episodes) == bool(where):
+        raise WrongUse("say which episodes: their numbers, or --where CONDITION")
+    opened = open_dataset(dataset)
+    if opened.manifest is None:
+        raise WrongUse(
+            f"{dataset} was not written by Twinloop and is never changed",
+            remedy=f"twinloop data merge {dataset} --out NEW",
+        )
+    values: dict[str, Value] = {}
+    if success:
+        values["success"] = True
+    if failure is not None:
+        values["failure"] = failure
+    if unknown:
+        values |= {"success": None, "failure": None}
+    if phase is not None:
+        values["phase"] = phase
+    if where:
+        ids = ask([opened], f"select episode_id from episodes where {where}").column(0).to_pylist()
+    else:
+        ids = [opened.episode(number).id for number in episodes or []]
+    if not ids:
+        raise WrongUse("no episode fits", got=where)
+    add_labels(dataset, ids, values, by)
+    if json:
+        console.print_json({"episodes": ids, "labels": values})
+    else:
+        console.out.print(f"labelled {len(ids)} episodes of {dataset}")
+
+
+@app.command()
+def show(
+    episode: Annotated[
+        str, typer.Argument(metavar="DATASET#NUMBER", help="Which episode, for example sim-v1#12.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A .png or .html file; default: episode-NUMBER.png.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Draw one episode: signals over time, events, a contact sheet of frames; as PNG or one HTML page."""
+    from twinloop.dataset.reader import open_dataset
+    from twinloop.report.episode_picture import draw_episode
+
+    folder, _, number = episode.rpartition("#")
+    if not folder or not number.lstrip("-").isdigit():
+        raise WrongUse("which episode?", got=episode, expected="DATASET#NUMBER, for example sim-v1#12")
+    target = out or Path(f"episode-{number}.png")
+    found = open_dataset(folder).episode(int(number))
+    draw_episode(found, target, title=f"{Path(folder).name} #{number}")
+    console.print_json({"out": str(target), "id": found.id}) if json else console.out.print(f"wrote {target}")
+
+
+def _shares(text: str) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, share = part.partition("=")
+        try:
+            shares[name.strip()] = float(share)
+        except ValueError as error:
+            raise WrongUse(
+                "cannot read the parts", got=text, expected="name=share,..., for example train=0.9,test=0.1"
+            ) from error
+    return shares

@@ -1,0 +1,77 @@
+"""`twinloop init`, `doctor` and `status`: a place to work, what the machine has, what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinloop.cli import console
+from twinloop.cli.console import Json
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="The folder to make.")],
+    json: Json = False,
+) -> None:
+    """Make a workspace: one folder for the twins, data sets, policies and reports of a robot cell."""
+    from twinloop.workspace import init_workspace
+
+    workspace = init_workspace(folder)
+    if json:
+        console.print_json({"workspace": workspace.name, "path": str(workspace.root.resolve())})
+    else:
+        console.out.print(
+            f"made workspace {workspace.name} in {folder}; next: cd {folder} && twinloop status"
+        )
+
+
+def doctor(
+    folder: Annotated[Path, typer.Option(help="Where your data would go.")] = Path(),
+    json: Json = False,
+) -> None:
+    """Say what this machine has, what is missing and how to get it. Exits with 1 if something needed is missing."""
+    from twinloop.doctor import examine
+
+    findings = examine(folder)
+    if json:
+        console.print_json([asdict(finding) for finding in findings])
+    else:
+        marks = {"ok": "ok", "missing": "missing", "problem": "problem"}
+        console.print_table(
+            ("", "part", "found", "remedy"),
+            [(marks[f.state], f.name, f.found, f.remedy or "") for f in findings],
+        )
+    if any(f.needed and f.state != "ok" for f in findings):
+        raise typer.Exit(1)
+
+
+def status(
+    folder: Annotated[Path, typer.Argument(help="The workspace, or any folder inside it.")] = Path(),
+    json: Json = False,
+) -> None:
+    """Show where the workspace stands in the loop, and the next step worth taking."""
+    from twinloop.workspace import find_workspace, read_status
+
+    state = read_status(find_workspace(folder))
+    if json:
+        console.print_json(asdict(state))
+        return
+    console.out.print(f"workspace {state.workspace}")
+    if state.datasets:
+        console.print_table(
+            ("data set", "episodes", "hours", "source", "success"),
+            [
+                (
+                    d.name,
+                    d.episodes,
+                    round(d.hours, 3),
+                    d.sources,
+                    "?" if d.success is None else f"{d.success:.0%}",
+                )
+                for d in state.datasets
+            ],
+        )
+    console.out.print(f"next: {state.next_step}  ({state.reason})", markup=False)

@@ -1,0 +1,124 @@
+"""What this machine has, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+State = Literal["ok", "missing", "problem"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at; `needed` says whether Twinloop works without it."""
+
+    name: str
+    state: State
+    found: str
+    remedy: str | None = None
+    needed: bool = False
+
+
+PARTS = (
+    ("mujoco", "mujoco", None, "simulation"),
+    ("av", "av", None, "video"),
+    ("duckdb", "duckdb", None, "queries"),
+    ("pyarrow", "pyarrow", None, "data sets"),
+    ("torch", "torch", "learn", "training"),
+    ("h5py", "h5py", "logs", "HDF5 logs and export"),
+)
+"""(module, distribution, extra or None where it is always installed, what it is for)."""
+
+
+def examine(folder: Path) -> list[Finding]:
+    """Look at this machine, with `folder` as the place data would go."""
+    findings = [_python(), _cores(), _memory(), _disk(folder)]
+    findings += [_part(*part) for part in PARTS]
+    findings.append(_rendering())
+    findings.append(_training_device())
+    return findings
+
+
+def _python() -> Finding:
+    found = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    return Finding("python", "ok", found, needed=True)
+
+
+def _cores() -> Finding:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Finding("cores", "ok", f"{usable} usable")
+
+
+def _memory() -> Finding:
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    except (ValueError, OSError):
+        return Finding("memory", "missing", "cannot tell")
+    if total < 4:
+        return Finding("memory", "problem", f"{total:.1f} GiB", "4 GiB or more; use fewer workers")
+    return Finding("memory", "ok", f"{total:.1f} GiB")
+
+
+def _disk(folder: Path) -> Finding:
+    there = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
+    free = shutil.disk_usage(there).free / 2**30
+    found = f"{free:.1f} GiB free at {there}"
+    if free < 2:
+        return Finding("disk", "problem", found, "free some space or choose another folder")
+    return Finding("disk", "ok", found)
+
+
+def _part(module: str, distribution: str, extra: str | None, purpose: str) -> Finding:
+    if importlib.util.find_spec(module) is None:
+        remedy = f"pip install 'twinloop[{extra}]'" if extra else "pip install --force-reinstall twinloop"
+        return Finding(
+            module, "missing", f"not installed; needed for {purpose}", remedy, needed=extra is None
+        )
+    return Finding(
+        module, "ok", f"{importlib.metadata.version(distribution)} ({purpose})", needed=extra is None
+    )
+
+
+def _rendering() -> Finding:
+    """Render one frame in a process of its own: a broken graphics driver may end the process."""
+    code = (
+        "import mujoco; m = mujoco.MjModel.from_xml_string('<mujoco><worldbody><geom size=\"1\"/></worldbody></mujoco>');"
+        "d = mujoco.MjData(m); mujoco.mj_forward(m, d); r = mujoco.Renderer(m, 32, 32); r.update_scene(d); r.render(); r.close()"
+    )
+    backend = os.environ.get("MUJOCO_GL") or ("egl" if sys.platform == "linux" else "")
+    environment = os.environ | ({"MUJOCO_GL": backend} if backend else {})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding("rendering", "problem", str(error), "cameras will not work; state-only data will")
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return Finding(
+            "rendering",
+            "missing",
+            last,
+            "apt-get install libegl1 libegl-mesa0 libgl1-mesa-dri, then MUJOCO_GL=egl",
+        )
+    return Finding("rendering", "ok", f"one frame drawn with {backend or 'the default backend'}")
+
+
+def _training_device() -> Finding:
+    if importlib.util.find_spec("torch") is None:
+        return Finding(
+            "training device", "missing", "torch is not installed", "pip install 'twinloop[learn]'"
+        )
+    import torch
+
+    if torch.cuda.is_available():
+        return Finding("training device", "ok", torch.cuda.get_device_name(0))
+    return Finding("training device", "ok", f"CPU, {torch.get_num_threads()} threads")
