@@ -66,11 +66,6 @@ def writer_process():
     other.process.stdout.close()
 
 
-@pytest.fixture(autouse=True)
-def do_not_wait_for_the_disk(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 def assert_first_episodes_intact(folder, kind, at_least) -> int:
     dataset = open_dataset(folder)
     assert len(dataset) >= at_least

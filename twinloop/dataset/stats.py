@@ -6,6 +6,7 @@ episodes' quantiles weighted by length, as LeRobot has it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,7 +48,7 @@ def feature_stats(rows: Array) -> Stats:
 def _scale(values: Array) -> float:
     """1, or for numbers whose squares would overflow a power of two that brings them near 1."""
     peak = float(np.abs(values).max())
-    return float(2.0 ** np.floor(np.log2(peak))) if peak > 1e100 else 1.0
+    return math.ldexp(1.0, math.frexp(peak)[1] - 1) if peak > 1e100 else 1.0
 
 
 class FrameSampler:
