@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from twinloop.episode import Signal as Signal
     from twinloop.episode import make_episode as make_episode
     from twinloop.errors import TwinloopError as TwinloopError
+    from twinloop.randomize import Randomization as Randomization
+    from twinloop.randomize import load_randomization as load_randomization
     from twinloop.twin import Parameter as Parameter
     from twinloop.twin import Twin as Twin
     from twinloop.twin import load_twin as load_twin
@@ -29,10 +31,12 @@ _HOME = {
     "Event": "twinloop.episode",
     "Parameter": "twinloop.twin",
     "Provenance": "twinloop.episode",
+    "Randomization": "twinloop.randomize",
     "Schema": "twinloop.episode",
     "Signal": "twinloop.episode",
     "Twin": "twinloop.twin",
     "TwinloopError": "twinloop.errors",
+    "load_randomization": "twinloop.randomize",
     "load_twin": "twinloop.twin",
     "make_episode": "twinloop.episode",
 }
