@@ -42,10 +42,11 @@ MJCF = """
     <light pos="0 0 2"/>
     <camera name="eye" pos="0 -1 1"/>
     <geom type="plane" size="1 1 1"/>
-    <body><joint axis="0 1 0"/><geom type="mesh" mesh="part" pos="0 0 0.6"/><body><joint type="slide"/><geom size="0.02" pos="0 0 0.8"/></body></body>
+    <body><joint axis="0 1 0"/><geom type="mesh" mesh="part" pos="0 0 0.6"/><site name="chip"/><body><joint type="slide"/><geom size="0.02" pos="0 0 0.8"/></body></body>
     <body name="mug" pos="0.5 0 0.05"><freejoint/><geom type="box" size="0.03 0.03 0.05" mass="0.2"/></body>
   </worldbody>
   <actuator><motor joint="joint_1" gear="5"/></actuator>
+  <sensor><gyro site="chip"/></sensor>
 </mujoco>
 """
 
@@ -132,6 +133,7 @@ def test_an_mjcf_with_meshes_includes_and_nameless_parts_becomes_a_twin(mjcf):
     assert twin.parameter("object_mass_kg").nominal == pytest.approx(0.2)
     assert twin.has("joint_1_gain_scale")
     assert twin.has("joint_2_damping_ns_m")
+    assert twin.has("gyro_bias_rad_s") and not twin.has("force_bias_n")
     config = {
         "randomization": {"physics": {"object_mass_kg": [0.1, 0.4], "friction_coefficient": [0.4, 1.2]}}
     }

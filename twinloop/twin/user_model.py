@@ -13,6 +13,8 @@ from twinloop.errors import InvalidTwin, WrongUse
 from twinloop.twin.declare import body_parameters, joint_parameters, moving_joints, servo_parameters, word
 from twinloop.twin.hardware import (
     encoder_parameters,
+    force_parameters,
+    imu_parameters,
     latency_parameters,
     lens_parameters,
     object_pose_parameters,
@@ -215,6 +217,11 @@ def _parameters(model: mujoco.MjModel, free: list[str]) -> tuple[Parameter, ...]
         made += body_parameters(model, body, "object" if len(free) == 1 else None)
     if len(free) == 1:
         made += [*scene_parameters(distractors=0), *object_pose_parameters()]
+    sensors = {mujoco.mjtSensor(int(kind)) for kind in model.sensor_type}
+    if sensors & {mujoco.mjtSensor.mjSENS_GYRO, mujoco.mjtSensor.mjSENS_ACCELEROMETER}:
+        made += imu_parameters()
+    if sensors & {mujoco.mjtSensor.mjSENS_FORCE, mujoco.mjtSensor.mjSENS_TORQUE}:
+        made += force_parameters()
     if model.ncam:
         made += [
             *picture_parameters(max(model.nlight, 1), textured=False, object_colour=False),
