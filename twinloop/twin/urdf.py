@@ -22,6 +22,7 @@ def read_urdf(path: Path) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
         for link in root.iter("link"):
             for visual in link.findall("visual"):
                 link.remove(visual)
+    _check_mimics(root)
     assets = _collect_meshes(path, root)
     for old in root.findall("mujoco"):
         root.remove(old)
@@ -33,7 +34,6 @@ def read_urdf(path: Path) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
     except ValueError as error:
         raise InvalidTwin(f"{path} is not a URDF that MuJoCo can read", got=str(error)) from error
     spec.assets = assets
-    _couple_mimics(spec, root)
     return spec, assets
 
 
@@ -83,22 +83,12 @@ def _places(path: Path, wanted: str) -> Iterator[Path]:
         yield path.parent / wanted.removeprefix("file://")
 
 
-def _couple_mimics(spec: mujoco.MjSpec, root: ElementTree.Element) -> None:
-    if spec.equalities:
-        return
-    for joint in root.iter("joint"):
+def _check_mimics(root: ElementTree.Element) -> None:
+    """MuJoCo couples mimic joints itself, but only warns, into a file, when the joint to follow is missing."""
+    joints = {joint.get("name") for joint in root.findall("joint")}
+    for joint in root.findall("joint"):
         mimic = joint.find("mimic")
-        if mimic is None:
-            continue
-        leader = mimic.get("joint", "")
-        if spec.joint(leader) is None:
-            raise InvalidTwin(f"joint {joint.get('name')!r} mimics a joint that does not exist", got=leader)
-        equality = spec.add_equality(
-            name=f"{joint.get('name')}_mimics_{leader}",
-            type=mujoco.mjtEq.mjEQ_JOINT,
-            objtype=mujoco.mjtObj.mjOBJ_JOINT,
-            name1=joint.get("name", ""),
-            name2=leader,
-        )
-        equality.data[0] = float(mimic.get("offset", "0"))
-        equality.data[1] = float(mimic.get("multiplier", "1"))
+        if mimic is not None and mimic.get("joint") not in joints:
+            raise InvalidTwin(
+                f"joint {joint.get('name')!r} mimics a joint that does not exist", got=mimic.get("joint")
+            )
