@@ -145,6 +145,22 @@ def test_labels_need_a_name_and_a_target(tmp_path):
     )
 
 
+def test_verify_names_the_broken_file_and_repair_says_what_was_lost(tmp_path):
+    with make_dataset(tmp_path / "a", STATE_ONLY) as writer:
+        for seed in range(6):
+            writer.add(toy_episode(seed))
+            if seed == 3:
+                writer.commit()
+    assert "ok; 6 episodes" in twinloop("data", "verify", "a", cwd=tmp_path)
+    broken = tmp_path / "a/data/chunk-000/file-001.parquet"
+    broken.write_bytes(broken.read_bytes()[:-100])
+    said = twinloop("data", "verify", "a", cwd=tmp_path, code=1)
+    assert "data/chunk-000/file-001.parquet" in said and "episodes 4-5" in said
+    repaired = twinloop("data", "verify", "a", "--repair", cwd=tmp_path)
+    assert "lost: episode 4" in repaired and "lost: episode 5" in repaired
+    assert "ok; 4 episodes" in twinloop("data", "verify", "a", cwd=tmp_path)
+
+
 def test_errors_are_json_too_when_json_is_asked_for(tmp_path):
     error = twinloop_json("data", "info", "nowhere", cwd=tmp_path, code=1)
     assert error == {

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal, Protocol, get_args, overload
 
 import numpy as np
@@ -29,7 +30,7 @@ Actor = Literal["expert", "policy", "operator", "excitation", "unknown"]
 
 UNITS = frozenset(
     "1 rad deg m mm cm s ms Hz kg g N N·m V A W K °C px % bool lux "
-    "rad/s rad/s² deg/s m/s m/s² N/m N·m/rad N·m·s/rad kg·m² unknown".split()
+    "rad/s rad/s² deg/s m/s m/s² N/m N·m/rad N·m·s/rad N·s/m kg·m² unknown".split()
 )
 """Units a signal may carry. "1" is a plain number; "unknown" is what foreign data has until somebody says."""
 
@@ -245,9 +246,13 @@ class Provenance:
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        values = asdict(self)
-        values["recorded_at"] = self.recorded_at.isoformat() if self.recorded_at else None
-        return values
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        return values | {
+            "draw": dict(self.draw),
+            "software": dict(self.software),
+            "parents": list(self.parents),
+            "recorded_at": self.recorded_at.isoformat() if self.recorded_at else None,
+        }
 
 
 _TEXT_FIELDS = (
@@ -396,10 +401,7 @@ def content_id(
     becoming another one.
     """
     digest = hashlib.blake2b(digest_size=16)
-    words = {
-        "signals": [asdict(s) for s in schema.signals],
-        "cameras": [asdict(c) for c in schema.cameras],
-        "rate_hz": schema.rate_hz,
+    words = _schema_words(schema) | {
         "events": [asdict(e) for e in events],
         "task": task,
         "provenance": provenance.as_json(),
@@ -409,6 +411,15 @@ def content_id(
     for signal in schema.signals:
         digest.update(np.ascontiguousarray(signals[signal.name]).data)
     return digest.hexdigest()
+
+
+@lru_cache(maxsize=8)
+def _schema_words(schema: Schema) -> dict[str, Any]:
+    return {
+        "signals": [asdict(s) for s in schema.signals],
+        "cameras": [asdict(c) for c in schema.cameras],
+        "rate_hz": schema.rate_hz,
+    }
 
 
 def _frozen(array: Array) -> Array:

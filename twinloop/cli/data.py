@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twinloop.cli import console
 from twinloop.cli.console import Json
 from twinloop.errors import WrongUse
+
+if TYPE_CHECKING:
+    from twinloop.dataset.repair import Repair
 
 app = typer.Typer(
     help="Look into data sets, query, check, join, divide, label and export them.", no_args_is_help=True
@@ -137,6 +141,46 @@ def query(
         console.print_table(table.column_names, [list(row.values()) for row in shown.to_pylist()])
         if len(shown) < len(table):
             console.err.print(f"{len(table) - len(shown)} more rows; --limit 0 prints all")
+
+
+@app.command()
+def verify(
+    dataset: Source,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Keep every intact episode; the damaged original is kept beside it."),
+    ] = False,
+    decode: Annotated[bool, typer.Option("--decode", help="Decode every frame of every video, too.")] = False,
+    json: Json = False,
+) -> None:
+    """Check files, checksums, counts and video; name every broken file. Exits with 1 if something is broken."""
+    from twinloop.dataset.repair import repair as mend
+    from twinloop.dataset.verify import verify as examine
+
+    if repair:
+        with console.progress_bar("repairing") as progress:
+            mended = mend(dataset, progress=progress)
+        if json:
+            console.print_json(asdict(mended))
+        else:
+            _print_repair(mended)
+        return
+    with console.progress_bar("verifying") as progress:
+        found = examine(dataset, decode=decode, progress=progress)
+    if json:
+        console.print_json(asdict(found) | {"ok": found.ok})
+    else:
+        for finding in found.findings:
+            which = f" (episodes {_ranges(finding.episodes)})" if finding.episodes else ""
+            console.out.print(f"{finding.severity}: {finding.file}: {finding.what}{which}", markup=False)
+            console.out.print(f"  -> {finding.remedy}", markup=False)
+        state = "ok" if found.ok else f"{len(found.broken_episodes)} episodes cannot be trusted"
+        checked = "with checksums" if found.checksums else "no checksums to compare"
+        console.out.print(
+            f"{dataset}: {state}; {found.episodes} episodes, {found.frames} frames, {found.files} files, {checked}"
+        )
+    if not found.ok:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -294,6 +338,28 @@ def show(
     found = open_dataset(folder).episode(int(number))
     draw_episode(found, target, title=f"{Path(folder).name} #{number}")
     console.print_json({"out": str(target), "id": found.id}) if json else console.out.print(f"wrote {target}")
+
+
+def _print_repair(mended: Repair) -> None:
+    for line in mended.done:
+        console.out.print(line, markup=False)
+    for lost in mended.lost:
+        console.out.print(f"lost: episode {lost.number} ({lost.rows or '?'} rows): {lost.why}", markup=False)
+    if mended.original:
+        console.out.print(f"the damaged original is kept as {mended.original}")
+    if not mended.done and not mended.lost:
+        console.out.print("nothing to repair")
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """1, 2, 3, 7 as "1-3, 7"."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
 def _shares(text: str) -> dict[str, float]:

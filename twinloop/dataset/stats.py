@@ -6,7 +6,6 @@ episodes' quantiles weighted by length, as LeRobot has it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,9 @@ from twinloop.episode import Array
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 NAMES = ("min", "max", "mean", "std", *QUANTILES)
 
+LARGEST = 1e100
+"""Larger numbers are scaled before they are squared."""
+
 Stats = dict[str, Array]
 """One feature: each of NAMES in the shape of the feature, and `count` as int64 of shape (1,).
 
@@ -24,31 +26,47 @@ All are float64, but for the extremes of integers and booleans, which stay what 
 """
 
 
-def feature_stats(rows: Array) -> Stats:
-    """Statistics over the first axis; rows is (T, *shape)."""
-    values = rows.reshape(len(rows), -1).astype(np.float64)
+def feature_stats(features: Mapping[str, Array]) -> dict[str, Stats]:
+    """Statistics of every feature over the first axis; each array is (T, *shape).
+
+    All features are sorted and summed side by side: an episode has few rows, so the number of calls is the cost.
+    """
+    flat = [rows.reshape(len(rows), -1) for rows in features.values()]
+    values = np.concatenate(flat, axis=1, dtype=np.float64)
     scale = _scale(values)
-    if scale != 1.0:
-        values = values / scale
+    values /= scale
     ordered = np.sort(values, axis=0)
-    table = [ordered[0], ordered[-1], values.mean(axis=0), values.std(axis=0)]
-    for quantile in QUANTILES.values():
-        place = quantile * (len(rows) - 1)
-        low = int(place)
-        high = min(low + 1, len(rows) - 1)
-        table.append(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
-    shape = rows.shape[1:]
-    stats = {name: (line * scale).reshape(shape) for name, line in zip(NAMES, table, strict=True)}
-    if rows.dtype.kind in "iub":
-        exact = np.bool_ if rows.dtype.kind == "b" else np.int64
-        stats |= {"min": rows.min(axis=0).astype(exact), "max": rows.max(axis=0).astype(exact)}
-    return stats | {"count": np.array([len(rows)], np.int64)}
+    place = np.array([*QUANTILES.values()])[:, None] * (len(values) - 1)
+    low = place[:, 0].astype(np.int64)
+    high = np.minimum(low + 1, len(values) - 1)
+    quantiles = ordered[low] + (ordered[high] - ordered[low]) * (place - low[:, None])
+    table = np.stack([ordered[0], ordered[-1], values.mean(axis=0), values.std(axis=0), *quantiles])
+    table = _unscaled(table, scale)
+    count = np.array([len(values)], np.int64)
+    result, start = {}, 0
+    for (name, rows), columns in zip(features.items(), flat, strict=True):
+        stop = start + columns.shape[1]
+        lines = table[:, start:stop].reshape(len(NAMES), *rows.shape[1:])
+        result[name] = dict(zip(NAMES, lines, strict=True)) | {"count": count}
+        if rows.dtype.kind in "iub":
+            exact = np.bool_ if rows.dtype.kind == "b" else np.int64
+            result[name] |= {"min": rows.min(axis=0).astype(exact), "max": rows.max(axis=0).astype(exact)}
+        start = stop
+    return result
 
 
-def _scale(values: Array) -> float:
-    """1, or for numbers whose squares would overflow a power of two that brings them near 1."""
-    peak = float(np.abs(values).max())
-    return math.ldexp(1.0, math.frexp(peak)[1] - 1) if peak > 1e100 else 1.0
+def _scale(values: Array) -> Array:
+    """Per column 1, or for numbers whose squares would overflow a power of two that brings them near 1."""
+    peak = np.abs(values).max(axis=0)
+    if peak.max() <= LARGEST:
+        return np.ones_like(peak)
+    return np.where(peak > LARGEST, np.ldexp(1.0, np.frexp(peak)[1] - 1), 1.0)
+
+
+def _unscaled(values: Array, scale: Array) -> Array:
+    """Rounding must not push a mean of the largest numbers over the edge."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.clip(values * scale, -np.finfo(np.float64).max, np.finfo(np.float64).max))
 
 
 class FrameSampler:
@@ -95,18 +113,18 @@ def aggregate(parts: Sequence[Stats]) -> Stats:
     stacked = {name: np.stack([part[name] for part in parts]) for name in NAMES}
     counts = np.array([int(part["count"][0]) for part in parts], np.float64)
     weight = (counts / counts.sum()).reshape(-1, *[1] * (stacked["mean"].ndim - 1))
-    scale = max(_scale(stacked["mean"]), _scale(stacked["std"]))
+    scale = np.maximum(_scale(stacked["mean"]), _scale(stacked["std"]))
     means, deviations = stacked["mean"] / scale, stacked["std"] / scale
     mean = (means * weight).sum(axis=0)
     variance = ((deviations**2 + (means - mean) ** 2) * weight).sum(axis=0)
     result = {
         "min": stacked["min"].min(axis=0),
         "max": stacked["max"].max(axis=0),
-        "mean": mean * scale,
-        "std": np.sqrt(variance) * scale,
+        "mean": _unscaled(mean, scale),
+        "std": _unscaled(np.sqrt(variance), scale),
     }
     for name in QUANTILES:
-        result[name] = (stacked[name] * weight).sum(axis=0)
+        result[name] = _unscaled((stacked[name] / scale * weight).sum(axis=0), scale)
     return result | {"count": np.array([int(counts.sum())], np.int64)}
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -33,14 +34,17 @@ from twinloop.dataset.commit import (
 from twinloop.dataset.manifest import FileEntry, Manifest, file_entry, load_manifest, new_manifest, with_files
 from twinloop.dataset.stats import NAMES, FrameSampler, Stats, aggregate, feature_stats, from_json, to_json
 from twinloop.dataset.video import VideoEncoder, VideoSettings
-from twinloop.episode import Camera, Episode, Schema
+from twinloop.episode import Array, Camera, Episode, Schema
 from twinloop.errors import DamagedDataset, DatasetError, DiskError, InvalidEpisode, TwinloopError, WrongUse
 
-ROW_GROUP_BYTES = 4 << 20
+ROW_GROUP_BYTES = 1 << 20
 """Rows are handed to Parquet in pieces of about this size: small enough to read one episode cheaply."""
 
-GROUP_EPISODES = 20_000
+GROUP_EPISODES = 5_000
 """A commit at the latest after this many episodes, so that what waits in memory stays small."""
+
+TABLE_EPISODES = 250
+"""Episodes are described as Python objects until there are so many, then as a piece of a table: a tenth of the size."""
 
 
 def make_dataset(
@@ -156,7 +160,7 @@ class DatasetWriter:
     @property
     def episodes(self) -> int:
         """Episodes added so far, committed or not."""
-        return self._manifest.episodes + (len(self._group.entries) if self._group else 0)
+        return self._manifest.episodes + (self._group.episodes if self._group else 0)
 
     @property
     def dataset_id(self) -> str:
@@ -214,7 +218,7 @@ class DatasetWriter:
         group, self._group = self._group, None
         if group is not None:
             group.abandon()
-        lost = len(group.entries) if group else 0
+        lost = group.episodes if group else 0
         return DiskError(
             f"{error.what}; {self.committed} episodes are safe, {lost} waiting to be committed are lost",
             remedy=error.remedy,
@@ -244,7 +248,7 @@ class DatasetWriter:
             if group is None:
                 with disk_errors(self.root):
                     self._finish_commit()
-            elif not group.entries:
+            elif not group.episodes:
                 self._group = None
                 group.abandon()
             else:
@@ -313,15 +317,13 @@ class DatasetWriter:
     def _commit_files(self, group: _Group | None) -> None:
         """Stage the tables that describe the whole data set after the group's files, the manifest last."""
         moves = group.transaction if group else Transaction(self.root)
-        entries = group.entries if group else []
         files = dict(group.files) if group else {}
         stats = dict(self._stats)
-        for feature in entries[0].stats if entries else ():
-            parts = [e.stats[feature] for e in entries]
-            stats[feature] = aggregate([stats[feature], *parts] if feature in stats else parts)
+        for feature, part in group.stats.items() if group else ():
+            stats[feature] = aggregate([stats[feature], part]) if feature in stats else part
         totals = {
-            "episodes": self._manifest.episodes + len(entries),
-            "frames": self._manifest.frames + sum(e.length for e in entries),
+            "episodes": self._manifest.episodes + (group.episodes if group else 0),
+            "frames": self._manifest.frames + (group.rows if group else 0),
         }
         info = self._info(tasks=len(self._tasks), **totals)
 
@@ -352,8 +354,9 @@ class _Group:
         self.root = root
         self.schema = schema
         self.started = time.monotonic()
-        self.entries: list[columns.EpisodeEntry] = []
+        self.episodes = 0
         self.rows = 0
+        self.stats: dict[str, Stats] = {}
         self.transaction = Transaction(root)
         self.number = manifest.next_data
         self.next_video = manifest.next_video
@@ -361,8 +364,11 @@ class _Group:
         self.known: dict[str, FileEntry] = {}
         self._settings = settings
         self._encoders: dict[str, tuple[int, VideoEncoder]] = {}
+        self._entries: list[columns.EpisodeEntry] = []
         self._side_rows: list[dict[str, Any]] = []
-        self._waiting: list[pa.Table] = []
+        self._episode_tables: list[pa.Table] = []
+        self._side_tables: list[pa.Table] = []
+        self._waiting: list[dict[str, Array]] = []
         self._waiting_bytes = 0
         self._bytes = 0
         self._arrow_schema = columns.arrow_schema(schema)
@@ -427,27 +433,45 @@ class _Group:
         """Add the rows of one episode, whose frames are stored already."""
         extra = columns.episode_columns(episode, index=index, first_row=first_row, task_index=task_index)
         values = {signal.name: episode.signals[signal.name] for signal in self.schema.signals}
-        arrays = [columns.to_arrow(array) for array in values.values()]
-        arrays += [pa.array(array) for array in extra.values()]
-        stats = {name: feature_stats(array) for name, array in values.items()}
-        stats |= {key: stored.stats for key, stored in frames.items()}
-        stats |= {name: feature_stats(array[:, None]) for name, array in extra.items()}
-        table = pa.Table.from_arrays(arrays, schema=self._arrow_schema)
+        values |= {name: array[:, None] for name, array in extra.items()}
+        stats = feature_stats(values) | {key: stored.stats for key, stored in frames.items()}
         places = {key: (stored.number, stored.first) for key, stored in frames.items()}
-        self._waiting.append(table)
-        self._waiting_bytes += table.nbytes
-        self._bytes += table.nbytes
-        self.entries.append(columns.EpisodeEntry(index, episode.task, len(episode), first_row, places, stats))
+        size = sum(array.nbytes for array in values.values())
+        self._waiting.append(values)
+        self._waiting_bytes += size
+        self._bytes += size
+        self._entries.append(
+            columns.EpisodeEntry(index, episode.task, len(episode), first_row, places, stats)
+        )
         self._side_rows.append(sidecar.row(episode, index, *origin))
+        self.episodes += 1
         self.rows += len(episode)
         if self._waiting_bytes >= ROW_GROUP_BYTES:
             self._write_rows()
+        if len(self._entries) >= TABLE_EPISODES:
+            self._pack_entries()
 
     def _write_rows(self) -> None:
-        table = pa.concat_tables(self._waiting).combine_chunks()
+        arrays = [
+            columns.to_arrow(np.concatenate([values[name] for values in self._waiting]))
+            for name in self._arrow_schema.names
+        ]
+        table = pa.Table.from_arrays(arrays, schema=self._arrow_schema)
         self._parquet.write_table(table, row_group_size=len(table))
         self._waiting.clear()
         self._waiting_bytes = 0
+
+    def _pack_entries(self) -> None:
+        """Turn the descriptions of the last episodes into pieces of the group's tables."""
+        for feature in self._entries[0].stats:
+            parts = [entry.stats[feature] for entry in self._entries]
+            self.stats[feature] = aggregate([self.stats[feature], *parts] if feature in self.stats else parts)
+        self._episode_tables.append(
+            columns.episodes_table(self._entries, number=self.number, rate_hz=self.schema.rate_hz)
+        )
+        self._side_tables.append(sidecar.table(self._side_rows))
+        self._entries.clear()
+        self._side_rows.clear()
 
     def full(self) -> bool:
         """Whether the group has reached the size of a LeRobot file."""
@@ -459,7 +483,7 @@ class _Group:
             self._bytes >= layout.DATA_FILE_MB << 20
             or video_bytes >= layout.VIDEO_FILE_MB << 20
             or seconds >= layout.VIDEO_FILE_S
-            or len(self.entries) >= GROUP_EPISODES
+            or self.episodes >= GROUP_EPISODES
         )
 
     def finish(self, note: Mapping[str, Any]) -> None:
@@ -472,9 +496,11 @@ class _Group:
             raise DatasetError(
                 "rows were lost while writing; nothing was committed", got=written, expected=self.rows
             )
-        table = columns.episodes_table(self.entries, number=self.number, rate_hz=self.schema.rate_hz)
+        if self._entries:
+            self._pack_entries()
+        table = pa.concat_tables(self._episode_tables)
         pq.write_table(table, self.stage(layout.numbered(layout.EPISODES_PATH, self.number)))
-        side = sidecar.with_note(sidecar.table(self._side_rows), note)
+        side = sidecar.with_note(pa.concat_tables(self._side_tables), note)
         pq.write_table(
             side, self.stage(layout.numbered(layout.SIDE_EPISODES_PATH, self.number)), compression="zstd"
         )
