@@ -26,18 +26,24 @@ if TYPE_CHECKING:
     from twinloop.episode import Signal as Signal
     from twinloop.episode import make_episode as make_episode
     from twinloop.errors import TwinloopError as TwinloopError
+    from twinloop.twin import Parameter as Parameter
+    from twinloop.twin import Twin as Twin
+    from twinloop.twin import load_twin as load_twin
 
 _HOME = {
     "Camera": "twinloop.episode",
     "Dataset": "twinloop.dataset.reader",
     "Episode": "twinloop.episode",
     "Event": "twinloop.episode",
+    "Parameter": "twinloop.twin",
     "Provenance": "twinloop.episode",
     "Schema": "twinloop.episode",
     "Signal": "twinloop.episode",
     "append_to": "twinloop.dataset.writer",
     "TwinloopError": "twinloop.errors",
     "make_dataset": "twinloop.dataset.writer",
+    "Twin": "twinloop.twin",
+    "load_twin": "twinloop.twin",
     "make_episode": "twinloop.episode",
     "merge": "twinloop.dataset.rewrite",
     "open_dataset": "twinloop.dataset.reader",

@@ -74,6 +74,14 @@ class InvalidEpisode(TwinloopError):
     """An episode that contradicts its own declaration."""
 
 
+class InvalidTwin(TwinloopError):
+    """A twin, or a model file it should be made from, that contradicts itself."""
+
+
+class InvalidRandomization(TwinloopError):
+    """A randomization that cannot be drawn from: wrong names, units, ranges or shapes."""
+
+
 class DatasetError(TwinloopError):
     """A data set on disk that cannot be used as asked."""
 
