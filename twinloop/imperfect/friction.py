@@ -1,0 +1,93 @@
+"""Joint friction: Coulomb, viscous, stiction with the Stribeck fall, and a part that grows with the load.
+
+The dry level at speed v under load T is
+
+    level = coulomb + load_coefficient |T| + stiction_extra exp(-(v / stribeck_speed)^2)
+
+and two functions turn it into a torque (add it to the applied torque):
+
+`regularized_torque`  -level tanh(v / smooth_speed) - viscous v. Smooth and without memory: good for fitting; it creeps
+                      under load instead of sticking, and is stiff when `smooth_speed` is small.
+`stick_slip_torque`   the torque over one time step that stops the joint if the level allows it and brakes with the
+                      whole level otherwise. It sticks exactly, never reverses the motion and never adds energy, at any
+                      step, because it is solved for the speed at the end of the step.
+
+For a sliding joint read N for N·m and m for rad.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from twinloop.errors import WrongUse
+from twinloop.imperfect.parameters import Array, Value, check_field, spread
+
+
+@dataclass(frozen=True)
+class Friction:
+    """`stiction_extra_nm` is what breaking away takes beyond Coulomb friction, so that any two draws are consistent."""
+
+    coulomb_nm: Value = 0.0
+    viscous_nm_s_rad: Value = 0.0
+    stiction_extra_nm: Value = 0.0
+    stribeck_speed_rad_s: Value = 0.05
+    load_coefficient: Value = 0.0
+    smooth_speed_rad_s: Value = 0.01
+
+    def __post_init__(self) -> None:
+        for name in ("coulomb_nm", "viscous_nm_s_rad", "stiction_extra_nm", "load_coefficient"):
+            check_field(self, name, at_least=0.0)
+        check_field(self, "stribeck_speed_rad_s", above=0.0)
+        check_field(self, "smooth_speed_rad_s", above=0.0)
+
+
+def dry_level_nm(params: Friction, speed_rad_s: Array, load_nm: Value = 0.0) -> Array:
+    """The largest dry friction at this speed and load: (N, ...), never negative."""
+    speed = np.asarray(speed_rad_s)
+    shape = speed.shape
+    ratio = np.ascontiguousarray(speed / spread(params.stribeck_speed_rad_s, shape))
+    np.multiply(ratio, ratio, out=ratio)
+    np.negative(ratio, out=ratio)
+    level = np.exp(ratio, out=ratio)
+    level *= spread(params.stiction_extra_nm, shape)
+    level += spread(params.coulomb_nm, shape)
+    level += spread(params.load_coefficient, shape) * np.abs(spread(load_nm, shape))
+    return level
+
+
+def regularized_torque(params: Friction, speed_rad_s: Array, load_nm: Value = 0.0) -> Array:
+    """Friction torque (N, ...) as a smooth function of speed (N, ...)."""
+    speed = np.asarray(speed_rad_s)
+    torque = dry_level_nm(params, speed, load_nm)
+    torque *= np.tanh(np.ascontiguousarray(speed / spread(params.smooth_speed_rad_s, speed.shape)))
+    torque += spread(params.viscous_nm_s_rad, speed.shape) * speed
+    return np.negative(torque, out=torque)
+
+
+def stick_slip_torque(
+    params: Friction,
+    speed_rad_s: Array,
+    applied_nm: Array,
+    inertia_kg_m2: Value,
+    dt_s: float,
+    load_nm: Value = 0.0,
+) -> Array:
+    """Friction torque (N, ...) to hold constant over the next `dt_s`, beside the other torques `applied_nm` (N, ...).
+
+    `inertia_kg_m2` is what those torques accelerate: the diagonal of the mass matrix is a good choice for a chain.
+    """
+    if not dt_s > 0:
+        raise WrongUse("the time step must be positive", got=dt_s, expected="dt_s > 0")
+    speed = np.asarray(speed_rad_s)
+    inertia = spread(inertia_kg_m2, speed.shape)
+    momentum_rate = inertia / dt_s
+    # With no friction, `stopping` is the torque that would bring the joint to rest within the step.
+    stopping = momentum_rate * speed + applied_nm
+    level = dry_level_nm(params, speed, load_nm)
+    rest: Array = stopping - np.clip(stopping, -level, level)
+    # Viscous friction acts on the speed at the end of the step: implicit, so it cannot overshoot either.
+    rest *= momentum_rate / (momentum_rate + spread(params.viscous_nm_s_rad, speed.shape))
+    rest -= stopping
+    return rest
