@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
-from numpy.typing import NDArray
-
+from twinloop.randomize import Randomization
 from twinloop.twin import Twin
-
-Array = NDArray[Any]
-
-
-class Randomization(Protocol):
-    """A named joint distribution over a twin's parameters."""
-
-    @property
-    def name(self) -> str:
-        """What the distribution is called in an episode's provenance."""
-
-    def draw_many(self, seed: int, numbers: Sequence[int]) -> dict[str, Array]:
-        """For each varied parameter one number or word per episode number."""
 
 
 @dataclass(frozen=True)
