@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.dataset.examples import WITH_CAMERA, toy_episode
 from twinloop.dataset.labels import load_labels
+from twinloop.dataset.query import query
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.repair import repair
+from twinloop.dataset.rewrite import merge
 from twinloop.dataset.verify import verify
 from twinloop.dataset.writer import append_to, make_dataset
-from twinloop.errors import DamagedDataset, NewerFormat, NoDataset
+from twinloop.errors import DamagedDataset, NewerFormat, NoDataset, TwinloopError
 from twinloop.testing import assert_same_episode
 
 INFO = "meta/info.json"
@@ -457,3 +461,26 @@ def test_a_v2_list_without_chunk_size_or_with_escaping_videos_is_refused(foreign
     as_v2(foreign, '{"episode_index": 0, "tasks": ["x"], "length": 5}\n')
     change_info(foreign, put("video_path", "../{video_key}"))
     assert_refused(foreign, "outside the data set")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_damage_anywhere_never_ends_in_another_kind_of_error(folder, seed):
+    rng = np.random.default_rng(seed)
+    if seed % 2:
+        shutil.rmtree(folder / "meta/twinloop")
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
+    path = files[rng.integers(len(files))]
+    content = bytearray(path.read_bytes())
+    for _ in range(rng.integers(1, 20)):
+        content[rng.integers(len(content))] = rng.integers(256)
+    path.write_bytes(content[: rng.integers(len(content))] if rng.random() < 0.3 else content)
+    for act in (
+        read_everything,
+        lambda folder: verify(folder, decode=True),
+        lambda folder: query([folder], "select count(*) from frames"),
+        lambda folder: merge([folder], folder.with_name("merged"), skip_unusable=True),
+        repair,
+        read_everything,
+    ):
+        with contextlib.suppress(TwinloopError):
+            act(folder)

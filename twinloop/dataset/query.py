@@ -22,7 +22,7 @@ import pyarrow as pa
 from twinloop.dataset import sidecar
 from twinloop.dataset.labels import load_labels
 from twinloop.dataset.reader import Dataset, open_dataset
-from twinloop.errors import DatasetError, WrongUse
+from twinloop.errors import DamagedDataset, DatasetError, WrongUse
 
 MEMORY_LIMIT = "2GB"
 
@@ -34,7 +34,13 @@ def query(sources: Sequence[str | Path | Dataset], sql: str) -> pa.Table:
     datasets = [s if isinstance(s, Dataset) else open_dataset(s) for s in sources]
     if not datasets:
         raise WrongUse("nothing to query", remedy="name at least one data set")
-    connection = _connect(datasets)
+    try:
+        connection = _connect(datasets)
+    except duckdb.Error as error:
+        raise DamagedDataset(
+            f"a file of {', '.join(str(dataset.root) for dataset in datasets)} cannot be read ({_first_line(error)})",
+            remedy="run `twinloop data verify`",
+        ) from error
     try:
         statements = connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type not in (

@@ -15,7 +15,7 @@ from typing import Any, overload
 import numpy as np
 
 from twinloop.episode import Array, Camera
-from twinloop.errors import DamagedDataset, DiskError, InvalidEpisode, WrongUse
+from twinloop.errors import DamagedDataset, DatasetError, DiskError, InvalidEpisode, WrongUse
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def decode(path: Path, first: int, count: int, rate_hz: float) -> Iterator[Array
                     wanted += 1
                 if wanted == first + count:
                     return
-    except (av.FFmpegError, OSError, IndexError, ValueError, TypeError) as error:
+    except _unreadable() as error:
         raise DamagedDataset(
             f"{path} cannot be decoded ({error})", remedy="run `twinloop data verify`"
         ) from error
@@ -221,7 +221,7 @@ def count_frames(path: Path) -> int:
     try:
         with av.open(str(path)) as container:
             return sum(1 for packet in container.demux(container.streams.video[0]) if packet.size)
-    except (av.FFmpegError, OSError, IndexError, ValueError) as error:
+    except _unreadable() as error:
         raise DamagedDataset(f"{path} cannot be read as video ({error})") from error
 
 
@@ -248,7 +248,7 @@ def video_extent(path: Path, rate_hz: float) -> VideoExtent:
                     packets += 1
                     last = max(last, round(float(packet.pts * stream.time_base) * rate_hz))
             return VideoExtent(packets, last + 1, stream.height, stream.width)
-    except (av.FFmpegError, OSError, IndexError, ValueError, TypeError) as error:
+    except _unreadable() as error:
         raise DamagedDataset(f"{path} cannot be read as video ({error})") from error
 
 
@@ -257,6 +257,16 @@ def join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> N
 
     Each part must start at a keyframe.
     """
+    try:
+        _join(parts, out, rate_hz)
+    except _unreadable() as error:
+        names = ", ".join(dict.fromkeys(str(path) for path, _, _ in parts))
+        raise DatasetError(
+            f"frames of {names} cannot be copied to {out} ({error})", remedy="run `twinloop data verify`"
+        ) from error
+
+
+def _join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> None:
     import av
 
     with av.open(str(out), "w", format="mp4") as target:
@@ -289,6 +299,13 @@ def join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> N
                 if taken != count:
                     raise DamagedDataset(f"{path} ends too early", got=f"{taken} frames", expected=count)
             written += count
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """What reading a broken video raises; a stream without a known codec has no attributes to ask for."""
+    import av
+
+    return (av.FFmpegError, OSError, IndexError, ValueError, TypeError, AttributeError)
 
 
 def _rate(rate_hz: float) -> Fraction:
