@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from twinloop.dataset import columns, layout, sidecar
 from twinloop.dataset.commit import Transaction, finish_journal, writing
 from twinloop.dataset.manifest import FileEntry, Manifest, file_entry, load_manifest, new_manifest, with_files
-from twinloop.dataset.stats import FrameSampler, Stats, aggregate, feature_stats, from_json, to_json
+from twinloop.dataset.stats import FrameSampler, Stats, aggregate, episode_stats, from_json, to_json
 from twinloop.dataset.video import VideoEncoder, VideoSettings
 from twinloop.episode import Camera, Episode, Schema
 from twinloop.errors import DamagedDataset, DatasetError, InvalidEpisode
@@ -81,6 +81,26 @@ class StoredFrames:
     number: int
     first: int
     stats: Stats
+
+
+@dataclass(frozen=True)
+class PartPlace:
+    """Where the first episode of a part goes: the data set, its episode number and row there, the tasks known so far."""
+
+    dataset_id: str
+    episode: int
+    row: int
+    tasks: list[str]
+
+
+@dataclass(frozen=True)
+class PartTables:
+    """Whole episodes ready to be taken in: rows, entries and provenance rows, numbered for their place."""
+
+    rows: pa.Table
+    entries: list[columns.EpisodeEntry]
+    side: list[dict[str, Any]]
+    tasks: list[str]
 
 
 class DatasetWriter:
@@ -145,6 +165,27 @@ class DatasetWriter:
         `origin` is the data set id and index under which the episode was first written.
         """
         return self._add_rows(self._group_for(episode), episode, frames, origin)
+
+    def add_part(self, make: Callable[[PartPlace], PartTables]) -> int:
+        """Add all episodes of a finished part: `make` numbers its tables for the place they are told to take.
+
+        Returns the number of episodes added. Nothing is committed before `commit` is called.
+        """
+        group = self._open_group()
+        place = PartPlace(self.dataset_id, self.episodes, self._manifest.frames + group.rows, self._tasks)
+        tables = make(place)
+        self._tasks = tables.tasks
+        group.take(tables.rows, tables.entries, tables.side)
+        return len(tables.entries)
+
+    def discard(self) -> None:
+        """Forget what is not committed and let the next writer in."""
+        group, self._group = self._group, None
+        try:
+            if group is not None:
+                group.abandon()
+        finally:
+            self._open.close()
 
     def link_video(self, camera: Camera, place: Callable[[Path], FileEntry | None]) -> int:
         """Take in a whole video file: `place` puts it at the path it is given. Returns the number it is known by."""
@@ -275,9 +316,8 @@ class _Group:
         self._bytes = 0
         self._arrow_schema = columns.arrow_schema(schema)
         self._data_path = self.stage(layout.numbered(layout.DATA_PATH, self.number))
-        self._parquet = pq.ParquetWriter(
-            self._data_path, self._arrow_schema, compression="zstd", compression_level=1
-        )
+        options = columns.parquet_options(self._arrow_schema)
+        self._parquet = pq.ParquetWriter(self._data_path, self._arrow_schema, **options)
 
     def stage(self, relative: str) -> Path:
         """Where to write a file of this commit."""
@@ -334,17 +374,23 @@ class _Group:
         values = {signal.name: episode.signals[signal.name] for signal in self.schema.signals}
         arrays = [columns.to_arrow(array) for array in values.values()]
         arrays += [pa.array(array) for array in extra.values()]
-        stats = {name: feature_stats(array) for name, array in values.items()}
+        stats = episode_stats(values | {name: array[:, None] for name, array in extra.items()})
         stats |= {key: stored.stats for key, stored in frames.items()}
-        stats |= {name: feature_stats(array[:, None]) for name, array in extra.items()}
         table = pa.Table.from_arrays(arrays, schema=self._arrow_schema)
         places = {key: (stored.number, stored.first) for key, stored in frames.items()}
-        self._waiting.append(table)
-        self._waiting_bytes += table.nbytes
-        self._bytes += table.nbytes
-        self.entries.append(columns.EpisodeEntry(index, episode.task, len(episode), first_row, places, stats))
-        self._side_rows.append(sidecar.row(episode, index, *origin))
-        self.rows += len(episode)
+        entry = columns.EpisodeEntry(index, episode.task, len(episode), first_row, places, stats)
+        self.take(table, [entry], [sidecar.row(episode, index, *origin)])
+
+    def take(
+        self, rows: pa.Table, entries: Sequence[columns.EpisodeEntry], side: Sequence[dict[str, Any]]
+    ) -> None:
+        """Add episodes whose rows are in a table already, numbered as they will be in this data set."""
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
+        self._bytes += rows.nbytes
+        self.entries += entries
+        self._side_rows += side
+        self.rows += len(rows)
         if self._waiting_bytes >= ROW_GROUP_BYTES:
             self._write_rows()
 
