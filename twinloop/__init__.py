@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from twinloop.episode import Signal as Signal
     from twinloop.episode import make_episode as make_episode
     from twinloop.errors import TwinloopError as TwinloopError
+    from twinloop.randomize import Randomization as Randomization
+    from twinloop.randomize import load_randomization as load_randomization
     from twinloop.twin import Parameter as Parameter
     from twinloop.twin import Twin as Twin
     from twinloop.twin import load_twin as load_twin
@@ -37,12 +39,14 @@ _HOME = {
     "Event": "twinloop.episode",
     "Parameter": "twinloop.twin",
     "Provenance": "twinloop.episode",
+    "Randomization": "twinloop.randomize",
     "Schema": "twinloop.episode",
     "Signal": "twinloop.episode",
     "append_to": "twinloop.dataset.writer",
     "TwinloopError": "twinloop.errors",
     "make_dataset": "twinloop.dataset.writer",
     "Twin": "twinloop.twin",
+    "load_randomization": "twinloop.randomize",
     "load_twin": "twinloop.twin",
     "make_episode": "twinloop.episode",
     "merge": "twinloop.dataset.rewrite",

@@ -102,6 +102,10 @@ class Parameter:
             raise InvalidTwin(f"{where}: a word cannot be written to a model field")
         self.check(self.nominal)
 
+    def in_unit(self, text: str) -> str:
+        """`text` followed by the unit, unless the quantity is a plain number."""
+        return text if self.unit == "1" else f"{text} {self.unit}"
+
     def check(self, value: float | str) -> None:
         """Raise unless `value` is one this parameter may take."""
         where = f"parameter {self.name!r}"
@@ -115,8 +119,8 @@ class Parameter:
         if not low <= value <= high:
             raise InvalidTwin(
                 f"{where}: value outside its bounds",
-                got=f"{value:g} {self.unit}",
-                expected=f"{low:g} to {high:g} {self.unit}",
+                got=self.in_unit(f"{value:g}"),
+                expected=self.in_unit(f"{low:g} to {high:g}"),
                 remedy="use a value inside the bounds, or a twin whose bounds are wider",
             )
         if self.whole and value != round(value):
