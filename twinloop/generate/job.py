@@ -31,3 +31,29 @@ def episode_seed(seed: int, number: int) -> int:
     """The seed of one episode: 63 bits that depend on the run's seed and the episode's number alone."""
     digest = hashlib.blake2b(f"{seed}:{number}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
+
+
+def describe_actor(job: Job) -> str:
+    """Who acts, with everything about the job that the rest of the provenance does not say."""
+    words = [job.expert]
+    if job.task != job.twin.task:
+        words.append(f"task={job.task}")
+    if job.expert_noise:
+        words.append(f"noise={job.expert_noise!r}")
+    if job.max_steps is not None:
+        words.append(f"max_steps={job.max_steps}")
+    return " ".join(words)
+
+
+def job_from_actor(twin: Twin, actor_id: str, randomization: Randomization | None = None) -> Job:
+    """The job that `describe_actor` described, in the twin it was described for."""
+    expert, *words = actor_id.split()
+    said = dict(word.split("=", 1) for word in words)
+    return Job(
+        twin=twin,
+        task=said.get("task", twin.task),
+        expert=expert,
+        randomization=randomization,
+        expert_noise=float(said.get("noise", 0.0)),
+        max_steps=int(said["max_steps"]) if "max_steps" in said else None,
+    )
