@@ -16,6 +16,7 @@ from twinloop.twin.patch import BatchWriter, ModelPatch
 from twinloop.twin.picture import apply_picture
 from twinloop.twin.scene import InitialState, initial_state
 from twinloop.twin.twin import Twin, check_twin
+from twinloop.twin.user_model import make_twin_from_model
 
 __all__ = [
     "DIMENSIONS",
@@ -34,5 +35,6 @@ __all__ = [
     "initial_state",
     "list_twins",
     "load_twin",
+    "make_twin_from_model",
     "save_twin",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 
 from twinloop.twin.parameter import Parameter, Target
 
-_MOVING = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+_MOVING = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 
 
 def word(name: str) -> str:
@@ -53,9 +53,10 @@ def joint_parameters(model: mujoco.MjModel, joints: Sequence[str]) -> tuple[Para
 
 
 def servo_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[Parameter, ...]:
-    """Gains and force limit of each position servo, then scales for all of them at once."""
+    """Gains and force limit of each position servo, scales for all of them at once, strength of other actuators."""
     made: list[Parameter] = []
     servos = [name for name in actuators if _is_position_servo(model, name)]
+    made += [_strength(name) for name in actuators if name not in servos]
     for name in servos:
         index = model.actuator(name).id
         turning = _turns(model, index)
@@ -147,47 +148,45 @@ def body_parameters(model: mujoco.MjModel, body: str, name: str | None = None) -
     return tuple(made)
 
 
-def actuated_joints(model: mujoco.MjModel) -> list[str]:
-    """Names of the hinge and slide joints that an actuator drives directly."""
-    driven = []
-    for index in range(model.nu):
-        if model.actuator_trntype[index] == mujoco.mjtTrn.mjTRN_JOINT:
-            joint = int(model.actuator_trnid[index, 0])
-            if mujoco.mjtJoint(int(model.jnt_type[joint])) in _MOVING:
-                driven.append(model.joint(joint).name)
-    return list(dict.fromkeys(driven))
+def moving_joints(model: mujoco.MjModel) -> list[str]:
+    """Names of all hinge and slide joints, in the model's order."""
+    return [model.joint(index).name for index in range(model.njnt) if int(model.jnt_type[index]) in _MOVING]
 
 
 def _servo_scales(model: mujoco.MjModel, servos: tuple[str, ...]) -> list[Parameter]:
-    limited = tuple(name for name in servos if model.actuator_forcelimited[model.actuator(name).id])
+    """One scale for all gains of a kind; a kind that no servo has is left out."""
+
+    def scale(name: str, high: float, text: str, targets: tuple[Target, ...]) -> Parameter:
+        return Parameter(name, 1.0, (0.05, high), "1", "actuation", "model", text, targets)
+
+    indices = {name: model.actuator(name).id for name in servos}
+    damped = tuple(name for name in servos if model.actuator_biasprm[indices[name], 2] != 0.0)
+    limited = tuple(name for name in servos if model.actuator_forcelimited[indices[name]])
     stiffness = (
         Target("actuator_gainprm", servos, (0,), "scale"),
         Target("actuator_biasprm", servos, (1,), "scale"),
     )
-    damping = (Target("actuator_biasprm", servos, (2,), "scale"),)
-    made = [
-        Parameter(
-            "servo_stiffness_scale",
-            1.0,
-            (0.05, 5.0),
-            "1",
-            "actuation",
-            "model",
-            "all position gains",
-            stiffness,
-        ),
-        Parameter(
-            "servo_damping_scale", 1.0, (0.05, 5.0), "1", "actuation", "model", "all velocity gains", damping
-        ),
-    ]
+    made = [scale("servo_stiffness_scale", 5.0, "all position gains", stiffness)]
+    if damped:
+        damping = (Target("actuator_biasprm", damped, (2,), "scale"),)
+        made.append(scale("servo_damping_scale", 5.0, "all velocity gains", damping))
     if limited:
         forces = (Target("actuator_forcerange", limited, (), "scale"),)
-        made.append(
-            Parameter(
-                "force_limit_scale", 1.0, (0.05, 3.0), "1", "actuation", "model", "all force limits", forces
-            )
-        )
+        made.append(scale("force_limit_scale", 3.0, "all force limits", forces))
     return made
+
+
+def _strength(name: str) -> Parameter:
+    """For an actuator that is not a position servo, such as a motor: what it gives for a command."""
+    return Parameter(
+        f"{word(name)}_gain_scale",
+        1.0,
+        (0.05, 5.0),
+        "1",
+        "actuation",
+        description=f"output of {name} relative to the one drawn",
+        targets=(Target("actuator_gainprm", (name,), (0,), "scale"),),
+    )
 
 
 def _is_position_servo(model: mujoco.MjModel, name: str) -> bool:
