@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from twinloop.episode import Signal as Signal
     from twinloop.episode import make_episode as make_episode
     from twinloop.errors import TwinloopError as TwinloopError
+    from twinloop.generate.open_loop import replay_actions as replay_actions
+    from twinloop.generate.replay import replay as replay
+    from twinloop.generate.run import generate as generate
     from twinloop.randomize import Randomization as Randomization
     from twinloop.randomize import load_randomization as load_randomization
     from twinloop.twin import Parameter as Parameter
@@ -43,6 +46,9 @@ _HOME = {
     "Schema": "twinloop.episode",
     "Signal": "twinloop.episode",
     "append_to": "twinloop.dataset.writer",
+    "generate": "twinloop.generate.run",
+    "replay": "twinloop.generate.replay",
+    "replay_actions": "twinloop.generate.open_loop",
     "TwinloopError": "twinloop.errors",
     "make_dataset": "twinloop.dataset.writer",
     "Twin": "twinloop.twin",

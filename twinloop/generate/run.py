@@ -23,11 +23,22 @@ from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.dataset.rewrite import building
 from twinloop.dataset.writer import DatasetWriter, append_to, make_dataset
 from twinloop.errors import DatasetError, GenerationError, WrongUse
+from twinloop.experts import EXPERTS
 from twinloop.generate import disk
 from twinloop.generate.chunks import CHUNKS_PER_COMMIT, chunk_size, cut
+from twinloop.generate.job import Job
 from twinloop.generate.part import Tick, Work, is_complete, part_bytes, part_folder
 from twinloop.generate.processes import run_here, run_in_processes, usable_cores
 from twinloop.generate.record import GenerationRecord, load_record, plain_job, save_record, this_build
+from twinloop.generate.rollout import episode_schema
+from twinloop.randomize import (
+    GenerateConfig,
+    Randomization,
+    load_config_twin,
+    load_generate_config,
+    load_randomization,
+)
+from twinloop.twin import Twin, load_twin
 
 PARTS = ".generating"
 """Hidden, so that nothing that lists data sets takes a part for one."""
@@ -51,6 +62,77 @@ class GenerationProgress:
 ProgressCallback = Callable[[GenerationProgress], None]
 
 
+def generate(
+    source: Twin | GenerateConfig | Job | str | Path,
+    randomization: Randomization | None = None,
+    *,
+    out: str | Path,
+    episodes: int | None = None,
+    seed: int | None = None,
+    cameras: Sequence[str] | None = None,
+    expert: str | None = None,
+    expert_noise: float = 0.0,
+    max_steps: int | None = None,
+    workers: int | None = None,
+    ray: str | None = None,
+    resume: bool = False,
+    progress: ProgressCallback | None = None,
+) -> Dataset:
+    """Make a data set of simulated episodes and return it.
+
+    `source` is a twin (or its name), a config (or its file, ending in .yaml), or a whole job. Number of episodes, seed
+    and cameras are the config's unless given. With one worker everything happens in this process; with more (default:
+    one per core) in processes of their own, and with `ray` on the cluster at that address. The data set is the same in
+    all cases. `resume` continues an unfinished one; it must be the same run by the same version.
+    """
+    config = _config(source)
+    count = episodes if episodes is not None else config.episodes if config else None
+    if count is None:
+        raise WrongUse("how many episodes?", remedy="episodes=N, or a config with rollout")
+    chosen = seed if seed is not None else config.seed if config else 0
+    if isinstance(source, Job):
+        job = source
+    else:
+        twin = _twin(source, config)
+        if randomization is None and config is not None:
+            randomization = load_randomization(config, twin)
+        if cameras is None:
+            cameras = config.cameras if config else ()
+        job = make_job(twin, randomization, cameras, expert, expert_noise, max_steps)
+    if job.randomization is not None:
+        job = replace(job, randomization=job.randomization.over(count))
+    work = Work(job, episode_schema(job), chosen)
+    return run(work, count, out, workers=workers, ray=ray, resume=resume, progress=progress)
+
+
+def make_job(
+    twin: Twin,
+    randomization: Randomization | None = None,
+    cameras: Sequence[str] = (),
+    expert: str | None = None,
+    expert_noise: float = 0.0,
+    max_steps: int | None = None,
+) -> Job:
+    """The twin's own task, done by the expert of that name unless another one is given."""
+    expert = expert or twin.task
+    EXPERTS.get(expert)
+    return Job(twin, twin.task, expert, randomization, tuple(cameras), expert_noise, max_steps)
+
+
+def _twin(source: Twin | GenerateConfig | str | Path, config: GenerateConfig | None) -> Twin:
+    if config is not None:
+        return load_config_twin(config)
+    return load_twin(source) if isinstance(source, str | Path) else source  # type: ignore[return-value]
+
+
+def _config(source: object) -> GenerateConfig | None:
+    if isinstance(source, GenerateConfig):
+        return source
+    if isinstance(source, str | Path) and Path(source).suffix in (".yaml", ".yml"):
+        return load_generate_config(source)
+    return None
+
+
 def run(
     work: Work,
     episodes: int,
@@ -62,7 +144,7 @@ def run(
     chunk_episodes: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> Dataset:
-    """Make episodes 0 ... `episodes` - 1 of `work` as the data set `out`; see `twinloop.generate.generate`."""
+    """Make episodes 0 ... `episodes` - 1 of `work` as the data set `out`; see `generate`."""
     if episodes < 1:
         raise WrongUse("a run needs at least one episode", got=episodes)
     if workers is not None and workers < 1:
