@@ -43,6 +43,9 @@ from twinloop.twin import Twin, load_twin
 PARTS = ".generating"
 """Hidden, so that nothing that lists data sets takes a part for one."""
 
+USUAL_EXPERTS = {"excite": "multisine", "toss": "nobody"}
+"""Who does a task that no expert is named after."""
+
 DEFAULT_EPISODE_S = 10.0
 """Length assumed for an episode where the job sets no limit, until the first ones are there."""
 
@@ -113,10 +116,11 @@ def make_job(
     expert_noise: float = 0.0,
     max_steps: int | None = None,
 ) -> Job:
-    """The twin's own task, done by the expert of that name unless another one is given."""
-    expert = expert or twin.task
+    """The twin's own task, done by its usual expert unless another one is given; without a task, excitation."""
+    task = twin.task or "excite"
+    expert = expert or USUAL_EXPERTS.get(task, task)
     EXPERTS.get(expert)
-    return Job(twin, twin.task, expert, randomization, tuple(cameras), expert_noise, max_steps)
+    return Job(twin, task, expert, randomization, tuple(cameras), expert_noise, max_steps)
 
 
 def _twin(source: Twin | GenerateConfig | str | Path, config: GenerateConfig | None) -> Twin:
