@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from twinloop.cli import console, data, generate, start, twin
+from twinloop.cli import check, console, data, generate, start, twin
 from twinloop.version import __version__
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command()(start.doctor)
 app.command()(start.status)
 app.command()(generate.generate)
 app.command()(generate.replay)
+app.command()(check.check)
 
 
 def _print_version(wanted: bool) -> None:

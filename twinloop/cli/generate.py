@@ -50,6 +50,12 @@ def generate(
     explain: Annotated[
         bool, typer.Option("--explain", help="Only say what will vary, in which unit, against nominal.")
     ] = False,
+    preview: Annotated[
+        Path | None,
+        typer.Option(
+            help="Only draw the first episodes: a contact sheet (.png) and beside it a video (.mp4)."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Make a data set of simulated episodes; the same seed gives the same one on any number of workers."""
@@ -64,6 +70,9 @@ def generate(
     chosen: tuple[str, ...] | None = tuple(cameras.split(",")) if cameras else None
     if chosen == ("all",):
         chosen = tuple(camera.name for camera in load_config_twin(read).cameras)
+    if preview is not None:
+        _preview(read, preview, chosen, seed, expert, expert_noise, json)
+        return
     target = out or _next_dataset(read.name, resume)
     started = time.monotonic()
     with _generation_bar(target) as progress:
@@ -190,6 +199,28 @@ def _explain(config: GenerateConfig, json: bool) -> None:
         ("parameter", "dimension", "unit", "nominal", "varies", "what it is"),
         [(r.parameter, r.dimension, r.unit, r.nominal, r.distribution, r.description) for r in rows],
     )
+
+
+def _preview(
+    config: GenerateConfig,
+    out: Path,
+    cameras: tuple[str, ...] | None,
+    seed: int | None,
+    expert: str | None,
+    expert_noise: float,
+    json: bool,
+) -> None:
+    from twinloop.generate.preview import write_preview
+    from twinloop.generate.processes import usable_cores
+    from twinloop.generate.run import make_work
+
+    work, _ = make_work(config, seed=seed, cameras=cameras, expert=expert, expert_noise=expert_noise)
+    with console.progress_bar("drawing"):
+        sheet, video = write_preview(work, out, threads=usable_cores())
+    if json:
+        console.print_json({"sheet": str(sheet), "video": str(video)})
+    else:
+        console.out.print(f"wrote {sheet} and {video}")
 
 
 def _next_dataset(name: str, resume: bool) -> Path:

@@ -88,6 +88,31 @@ def generate(
     one per core) in processes of their own, and with `ray` on the cluster at that address. The data set is the same in
     all cases. `resume` continues an unfinished one; it must be the same run by the same version.
     """
+    work, count = make_work(
+        source,
+        randomization,
+        episodes=episodes,
+        seed=seed,
+        cameras=cameras,
+        expert=expert,
+        expert_noise=expert_noise,
+        max_steps=max_steps,
+    )
+    return run(work, count, out, workers=workers, ray=ray, resume=resume, progress=progress)
+
+
+def make_work(
+    source: Twin | GenerateConfig | Job | str | Path,
+    randomization: Randomization | None = None,
+    *,
+    episodes: int | None = None,
+    seed: int | None = None,
+    cameras: Sequence[str] | None = None,
+    expert: str | None = None,
+    expert_noise: float = 0.0,
+    max_steps: int | None = None,
+) -> tuple[Work, int]:
+    """What a run would do, and how many episodes of it; the words mean what they mean in `generate`."""
     config = _config(source)
     count = episodes if episodes is not None else config.episodes if config else None
     if count is None:
@@ -104,8 +129,7 @@ def generate(
         job = make_job(twin, randomization, cameras, expert, expert_noise, max_steps)
     if job.randomization is not None:
         job = replace(job, randomization=job.randomization.over(count))
-    work = Work(job, episode_schema(job), chosen)
-    return run(work, count, out, workers=workers, ray=ray, resume=resume, progress=progress)
+    return Work(job, episode_schema(job), chosen), count
 
 
 def make_job(
