@@ -82,6 +82,20 @@ def test_a_run_killed_at_random_moments_continues_without_gaps(tmp_path, referen
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_ctrl_c_in_a_terminal_ends_all_processes_quietly(tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "tests.generate.fakes", str(out), "400", "2", "0.05"]
+    child = subprocess.Popen(
+        command, start_new_session=True, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True
+    )
+    while child.poll() is None and "part-000003" not in parts_on_disk(out):
+        time.sleep(0.02)
+    os.killpg(child.pid, signal.SIGINT)
+    _, said = child.communicate(timeout=60)
+    assert said.count("Traceback") == 1 and said.strip().endswith("KeyboardInterrupt")
+    assert not [name for name in parts_on_disk(out) if name.endswith("partial")]
+
+
 def parts_on_disk(out):
     """Names that change whenever a chunk is started, finished or taken in."""
     return sorted(path.name for path in (out / PARTS).glob("*"))

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection as pipes
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -138,6 +138,7 @@ class _Worker:
 
 def _serve(pipe: Connection, work: Work, parts: Path, threads: int) -> None:
     """What a worker process does: chunk after chunk until nobody asks any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
     while True:
         try:
@@ -175,6 +176,7 @@ def _end_with_parent() -> None:
 @contextmanager
 def _environment(threads: int) -> Iterator[None]:
     """What a new process inherits: libraries with `threads` threads, and a Ctrl-C that is the parent's business."""
+    resource_tracker.ensure_running()  # it would unblock Ctrl-C if it were started together with the process
     before = {name: os.environ.get(name) for name in _THREAD_SETTINGS}
     os.environ.update(dict.fromkeys(_THREAD_SETTINGS, str(threads)))
     masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -197,6 +197,8 @@ def run(
                 state.hear(tick)
     except BaseException:
         writer.discard()
+        for half_written in (root / PARTS).glob("*.partial"):
+            shutil.rmtree(half_written, ignore_errors=True)
         raise
     writer.close()
     shutil.rmtree(root / PARTS, ignore_errors=True)
