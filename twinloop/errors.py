@@ -112,3 +112,7 @@ class DiskError(DatasetError):
 
 class WorkspaceError(TwinloopError):
     """The folder is not a workspace, or not in the state the command needs."""
+
+
+class GenerationError(TwinloopError):
+    """A generation that cannot start, continue or be repeated as asked."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from twinloop.cli import console, data, start
+from twinloop.cli import check, console, data, generate, start, twin
 from twinloop.version import __version__
 
 app = typer.Typer(
@@ -18,9 +18,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
+app.add_typer(twin.app, name="twin")
 app.command()(start.init)
 app.command()(start.doctor)
 app.command()(start.status)
+app.command()(generate.generate)
+app.command()(generate.replay)
+app.command()(check.check)
 
 
 def _print_version(wanted: bool) -> None:

@@ -331,11 +331,9 @@ def show(
     from twinloop.dataset.reader import open_dataset
     from twinloop.report.episode_picture import draw_episode
 
-    folder, _, number = episode.rpartition("#")
-    if not folder or not number.lstrip("-").isdigit():
-        raise WrongUse("which episode?", got=episode, expected="DATASET#NUMBER, for example sim-v1#12")
+    folder, number = console.episode_name(episode)
     target = out or Path(f"episode-{number}.png")
-    found = open_dataset(folder).episode(int(number))
+    found = open_dataset(folder).episode(number)
     draw_episode(found, target, title=f"{Path(folder).name} #{number}")
     console.print_json({"out": str(target), "id": found.id}) if json else console.out.print(f"wrote {target}")
 

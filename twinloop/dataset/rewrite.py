@@ -113,7 +113,23 @@ def copy_episodes(
         ]
         if labels:
             write_atomically(root / layout.LABELS, format_labels(labels))
+        _carry_generations([pick.dataset.root for pick in picks], root)
     return Copied(open_dataset(out), skipped)
+
+
+def _carry_generations(sources: Sequence[Path], root: Path) -> None:
+    """Take along how simulated episodes were made. Names are ids and content hashes, so equal names are equal."""
+    for source in sources:
+        for folder in (layout.GENERATIONS, layout.TWINS):
+            for entry in sorted((source / folder).glob("*")):
+                target = root / folder / entry.name
+                if target.exists():
+                    continue
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if entry.is_dir():
+                    shutil.copytree(entry, target)
+                else:
+                    shutil.copyfile(entry, target)
 
 
 def split(
@@ -178,7 +194,9 @@ def building(out: Path) -> Iterator[Path]:
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.parent / f".{out.name}.{os.getpid()}.partial"
-    shutil.rmtree(temporary, ignore_errors=True)
+    for stale in out.parent.glob(f".{out.name}.*.partial"):
+        if stale == temporary or not _is_running(stale.suffixes[-2][1:]):
+            shutil.rmtree(stale, ignore_errors=True)
     try:
         yield temporary
         if out.exists():
@@ -186,6 +204,17 @@ def building(out: Path) -> Iterator[Path]:
         temporary.rename(out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _is_running(process: str) -> bool:
+    """Whether the process with this number exists; a folder that one left behind when it was killed is nobody's."""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (ValueError, PermissionError):
+        return True
+    return True
 
 
 class _Copier:
