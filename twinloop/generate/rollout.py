@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from twinloop.engines.disturbance import Disturbance
 from twinloop.engines.hardware import Hardware
 from twinloop.engines.mujoco_batch import ENGINE, Broken, MujocoBatch, engine_version
+from twinloop.engines.render import Painter
 from twinloop.episode import Episode, Event, Provenance, Schema
 from twinloop.errors import WrongUse
 from twinloop.experts import EXPERTS, Setup
@@ -78,6 +79,8 @@ class _Run:
         self._disturbance = Disturbance(self._engine, self._drawn)
         self._expert = EXPERTS.get(job.expert)(Setup(cell, count, self._steps, job.expert_noise))
         self._recorder = Recorder(cell, self._task, episode_schema(job), count, self._steps)
+        self._painter = Painter(cell, job.cameras) if job.cameras else None
+        self._states = np.zeros((count, self._steps if job.cameras else 0, cell.model.nq))
         self._memory = np.zeros((count, self._task.memory))
         self._step = np.zeros(count, dtype=np.int64)
         self._episode = np.full(count, -1, dtype=np.int64)
@@ -88,12 +91,15 @@ class _Run:
         waiting: dict[int, Episode] = {}
         due = 0
         self._load(np.arange(self._count))
-        while (self._episode >= 0).any():
-            for index, episode in self._control_step():
-                waiting[index] = episode
-            while due in waiting:
-                yield waiting.pop(due)
-                due += 1
+        try:
+            while (self._episode >= 0).any():
+                waiting.update(self._control_step())
+                while due in waiting:
+                    yield waiting.pop(due)
+                    due += 1
+        finally:
+            if self._painter is not None:
+                self._painter.close()
 
     def _control_step(self) -> list[tuple[int, Episode]]:
         truth = self._engine.truth()
@@ -103,6 +109,8 @@ class _Run:
         self._memory = judged.memory
         trace = trace_row(truth, self._engine.inertia, judged.phase)
         self._recorder.row(self._step, row_parts(self._cell, truth, reading, action), trace)
+        if self._painter is not None:
+            self._states[np.arange(self._count), self._step] = self._engine.qpos
         commands = self._hardware.command(action, self._step)
         running = self._episode >= 0
         self._step[running] += 1
@@ -153,13 +161,21 @@ class _Run:
         self, environment: int, success: bool, failure: str | None, events: Sequence[Event]
     ) -> tuple[int, Episode]:
         index = int(self._episode[environment])
+        length = int(self._step[environment])
+        provenance = self._provenance(index)
+        frames = {}
+        if self._painter is not None:
+            states = self._states[environment, :length]
+            mocap = self._engine.mocap[environment]
+            frames = self._painter.paint(provenance.draw, int(self._seeds[index]), states, mocap)
         episode = self._recorder.episode(
             environment,
-            int(self._step[environment]),
+            length,
             success=success,
             failure=failure,
-            provenance=self._provenance(index),
+            provenance=provenance,
             more_events=events,
+            frames=frames,
         )
         return index, episode
 
