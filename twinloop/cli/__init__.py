@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from twinloop.cli import console, data, start
+from twinloop.cli import console, data, ingest, start
 from twinloop.version import __version__
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.add_typer(data.app, name="data")
 app.command()(start.init)
 app.command()(start.doctor)
 app.command()(start.status)
+app.command()(ingest.ingest)
 
 
 def _print_version(wanted: bool) -> None:
