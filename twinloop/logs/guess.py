@@ -199,13 +199,14 @@ def guess_leader(a: Array, b: Array) -> int | None:
         return None
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)
     limit = min(rows // 4, 100)
-    scores = {
-        lag: float(np.sum(x[limit:-limit] * y[limit + lag : rows - limit + lag]))
-        for lag in range(-limit, limit)
-    }
+    inner = x[limit:-limit]
+    scores = {}
+    for lag in range(-limit, limit + 1):
+        shifted = y[limit + lag : rows - limit + lag]
+        norm = float(np.linalg.norm(inner) * np.linalg.norm(shifted))
+        scores[lag] = float(np.sum(inner * shifted)) / norm if norm > 0 else 0.0
     best = max(scores, key=lambda lag: scores[lag])
-    norm = np.sqrt(float(np.sum(x**2)) * float(np.sum(y**2)))
-    if norm == 0 or scores[best] / norm < 0.5 or best == 0:
+    if scores[best] < 0.5 or best == 0:
         return None
     return 1 if best > 0 else -1
 

@@ -259,7 +259,8 @@ def parse_map(text: str, name: str = "map") -> LogMap:
 
 
 def _explained(error: ValidationError, name: str) -> MapError:
-    first = error.errors()[0]
+    # A key that is misspelt is also missing under its right name: the misspelling is the better news.
+    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     place = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
