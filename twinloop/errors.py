@@ -110,6 +110,18 @@ class DiskError(DatasetError):
     """The disk refused: full, not permitted, gone."""
 
 
+class LogError(TwinloopError):
+    """A recording that cannot be used as asked."""
+
+
+class DamagedLog(LogError):
+    """A recording that is truncated, malformed or not what it claims to be."""
+
+
+class MapError(WrongUse):
+    """A log map that says something impossible; the message names the key."""
+
+
 class WorkspaceError(TwinloopError):
     """The folder is not a workspace, or not in the state the command needs."""
 
