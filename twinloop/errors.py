@@ -98,5 +98,13 @@ class DiskError(DatasetError):
     """The disk refused: full, not permitted, gone."""
 
 
+class QualityError(TwinloopError):
+    """Data with blocking findings that nobody has answered for."""
+
+
+class ConsentError(TwinloopError):
+    """Data of a person who has not agreed to this use, or not any more."""
+
+
 class WorkspaceError(TwinloopError):
     """The folder is not a workspace, or not in the state the command needs."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from twinloop.cli import console, data, start
+from twinloop.cli import check, console, data, start
 from twinloop.version import __version__
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
+app.command()(check.check)
 app.command()(start.init)
 app.command()(start.doctor)
 app.command()(start.status)
