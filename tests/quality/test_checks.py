@@ -1,6 +1,7 @@
 """Every check finds its fault in a clean arm, and finds nothing in the clean arm itself."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -166,3 +167,8 @@ def test_a_check_of_ones_own_enters_through_the_registry():
         assert "too_short_for_tests" not in codes(arm_episode(rows=50))
     finally:
         del CHECKS._entries["too_short_for_tests"]
+
+
+def test_the_page_on_quality_describes_every_check():
+    page = (Path(__file__).parent.parent.parent / "docs/quality.md").read_text()
+    assert [name for name in CHECKS.names() if f"| `{name}` |" not in page] == []

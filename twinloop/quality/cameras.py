@@ -19,10 +19,12 @@ MOTION_SHARE = 0.02
 def frozen_camera(view: View) -> Iterator[Finding]:
     """A picture that stays the same while the robot moves."""
     for name in view.episode.frames if view.settings.frames else ():
-        change = view.pictures(name).change
+        pictures = view.pictures(name)
+        change = pictures.change
         usual = float(np.median(change[1:])) if len(change) > 1 else 0.0
         still = change <= max(view.settings.frozen_level, view.settings.frozen_share * usual)
         still[0] = False
+        still &= ~_dead(view, pictures.level)  # said by another check
         frozen = [
             (a - 1, b)
             for a, b in runs(still)
@@ -54,7 +56,7 @@ def dead_camera(view: View) -> Iterator[Finding]:
     for name in view.episode.frames if view.settings.frames else ():
         level = view.pictures(name).level
         limit = view.settings.dark_level
-        dead = (level < limit) | (level > 255 - limit)
+        dead = _dead(view, level)
         if dead.any():
             share = float(dead.mean())
             a, b = max(runs(dead), key=lambda stretch: stretch[1] - stretch[0])
@@ -70,6 +72,11 @@ def dead_camera(view: View) -> Iterator[Finding]:
                 "check exposure, lens cap and cable; leave the episode out",
                 (a, b - 1),
             )
+
+
+def _dead(view: View, level: Array) -> Array:
+    limit = view.settings.dark_level
+    return np.asarray((level < limit) | (level > 255 - limit))
 
 
 def _robot_moves(view: View, first: int, stop: int) -> bool:

@@ -16,6 +16,7 @@ EARLIEST_S = -0.2
 """A response that leads its command points to clocks that disagree, so leads are looked for as well."""
 
 FEWEST_ROWS = 16
+SEARCH_PERIODS, SEARCH_STEP = 3.0, 0.125
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,12 @@ def estimate_lag(time_s: Array, command: Array, response: Array, longest_s: floa
         inside = _overlap(time_s, lag_s)
         return -_pearson(np.interp(time_s[inside] - lag_s, time_s, command), response[inside])
 
-    around = coarse * period_s
+    # The peak of a slow motion is flat and an encoder makes it bumpy, so its surroundings are searched before it is climbed.
+    nearby = (coarse + np.arange(-SEARCH_PERIODS, SEARCH_PERIODS + 0.01, SEARCH_STEP)) * period_s
+    around = float(nearby[np.argmin([mismatch(lag_s) for lag_s in nearby])])
     found = minimize_scalar(
         mismatch,
-        bounds=(around - 1.5 * period_s, around + 1.5 * period_s),
+        bounds=(around - SEARCH_STEP * period_s, around + SEARCH_STEP * period_s),
         method="bounded",
         options={"xatol": period_s * 1e-3},
     )

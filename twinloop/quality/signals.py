@@ -179,7 +179,7 @@ def spike(view: View) -> Iterator[Finding]:
                 float(sizes.max()),
                 channel.unit,
                 threshold,
-                f"{len(rows)} single samples stand out, the largest by {sizes.max():.4g} {channel.unit} at row {row}",
+                f"single samples that stand out: {len(rows)}, the largest by {sizes.max():.4g} {channel.unit} at row {row}",
                 "look for electrical noise or bus errors; replace them by their neighbours and say so",
                 (max(row - 3, 0), row + 3),
             )

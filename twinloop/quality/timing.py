@@ -42,11 +42,12 @@ def time_order(view: View) -> Iterator[Finding]:
 
 @CHECKS.register("dropped")
 def dropped(view: View) -> Iterator[Finding]:
-    """Samples lost between two time stamps."""
+    """Samples lost between two time stamps, but for gaps, which are another check's."""
     if not _timed(view):
         return
-    periods = np.diff(view.time_s) / view.period_s
-    late = periods > view.settings.dropped_periods
+    waits = np.diff(view.time_s)
+    periods = waits / view.period_s
+    late = (periods > view.settings.dropped_periods) & (waits <= _gap_limit_s(view))
     lost = np.where(late, np.rint(periods) - 1, 0).clip(min=0)
     lost[late & (lost == 0)] = 1
     share = float(lost.sum() / (lost.sum() + len(view.time_s)))
@@ -60,7 +61,7 @@ def dropped(view: View) -> Iterator[Finding]:
             100 * share,
             "%",
             0,
-            f"{int(lost.sum())} samples are missing in {int(late.sum())} places ({share:.2%}), most after row {row}",
+            f"samples missing: {int(lost.sum())}, in places: {int(late.sum())} ({share:.2%}), most after row {row}",
             "record on a machine with less load, or resample and say so; never treat rows as evenly spaced",
             (row, row + 1),
         )
@@ -72,7 +73,7 @@ def gap(view: View) -> Iterator[Finding]:
     if not _timed(view):
         return
     settings = view.settings
-    limit_s = max(settings.gap_s, settings.gap_periods * view.period_s)
+    limit_s = _gap_limit_s(view)
     waits = np.diff(view.time_s)
     row = int(np.argmax(waits))
     if waits[row] > limit_s:
@@ -232,6 +233,10 @@ def _robust_slope(x: Array, y: Array) -> tuple[float, float]:
     slope = float(np.median(slopes))
     scatter = 1.4826 * float(np.median(np.abs(slopes - slope)))
     return slope, scatter / np.sqrt(max(half, 1))
+
+
+def _gap_limit_s(view: View) -> float:
+    return max(view.settings.gap_s, view.settings.gap_periods * view.period_s)
 
 
 def _timed(view: View) -> bool:

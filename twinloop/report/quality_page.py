@@ -29,7 +29,7 @@ box-shadow:0 1px 2px #0001}.verdict b{color:var(--tone);font-size:1.1rem}.tiles{
 .note{--tone:var(--note)}.fine{--tone:var(--ok)}.tile b{color:var(--tone,var(--ink))}
 table{border-collapse:collapse;width:100%;background:#fff;border-radius:6px;box-shadow:0 1px 2px #0001;font-size:.88rem}
 th,td{text-align:left;padding:.4rem .7rem;border-bottom:1px solid var(--line);vertical-align:top}
-th{font-weight:600;color:var(--soft)}td.n{text-align:right;white-space:nowrap}a{color:inherit}
+th{font-weight:600;color:var(--soft)}.n{text-align:right!important;white-space:nowrap}summary{margin:2rem 0 .7rem;cursor:pointer}a{color:inherit}
 .badge{display:inline-block;color:#fff;background:var(--tone);border-radius:3px;padding:0 .45rem;font-size:.76rem;
 line-height:1.5}.card{background:#fff;border-radius:6px;box-shadow:0 1px 2px #0001;padding:1rem 1.1rem;margin:.9rem 0;
 border-top:3px solid var(--tone);display:grid;grid-template-columns:minmax(0,5fr) minmax(0,8fr);gap:1.2rem}
@@ -45,7 +45,8 @@ def write_quality_page(
     """Write the report to one file that needs no other; the data set is read again for the pictures."""
     target = Path(path)
     settings = settings or Settings()
-    groups = report.groups()
+    groups = [group for group in report.groups() if group.worst.severity != "note"]
+    notes = [group for group in report.groups() if group.worst.severity == "note"]
     cards = _cards(groups, dataset, settings)
     title = f"Data quality: {Path(report.dataset).resolve().name}"
     parts = [
@@ -55,9 +56,13 @@ def write_quality_page(
         f"{html.escape(report.version)}, checked for: {html.escape(report.purpose)}</div>",
         _verdict(report),
         _tiles(report),
-        _table(groups),
+        f"<h2>Findings</h2>{_table(groups, linked=True)}" if groups else "",
         _lags(report),
         f"<h2>Finding by finding</h2>{''.join(cards)}" if cards else "",
+        f"<details><summary>{len(notes)} kinds of notes, which need no action</summary>{_table(notes, linked=False)}"
+        "</details>"
+        if notes
+        else "",
         _overrides(report),
         "</main></html>",
     ]
@@ -89,22 +94,27 @@ def _tiles(report: QualityReport) -> str:
         for name, text in zip(reversed(SEVERITIES), ("blocking", "warnings", "notes"), strict=True)
     )
     touched = len({finding.episode for finding in report.findings if finding.severity != "note"})
-    return f"<div class=tiles>{tiles}<div class=tile><b>{touched}</b>episodes with any</div></div>"
+    return f"<div class=tiles>{tiles}<div class=tile><b>{touched}</b>episodes with either</div></div>"
 
 
-def _table(groups: Sequence[Group]) -> str:
-    if not groups:
-        return ""
+def _table(groups: Sequence[Group], *, linked: bool) -> str:
+    def name(place: int, group: Group) -> str:
+        code = html.escape(group.worst.code)
+        return f"<a href='#f{place}'>{code}</a>" if linked else code
+
     rows = "".join(
         f"<tr class={group.worst.severity}><td><span class=badge>{group.worst.severity}</span>"
-        f"{' overridden' if group.overridden else ''}</td><td><a href='#f{place}'>{html.escape(group.worst.code)}</a></td>"
+        f"{' overridden' if group.overridden else ''}</td><td>{name(place, group)}</td>"
         f"<td>{html.escape(group.worst.channel)}</td><td class=n>{len(group.episodes)}</td>"
         f"<td class=n>{group.worst.value:.4g} {html.escape(group.worst.unit)}</td>"
         f"<td class=n>{group.worst.threshold:.4g}</td></tr>"
         for place, group in enumerate(groups)
     )
-    head = "<tr><th>severity</th><th>finding</th><th>channel</th><th>episodes</th><th>worst</th><th>threshold</th></tr>"
-    return f"<h2>Findings</h2><table>{head}{rows}</table>"
+    head = (
+        "<tr><th>severity</th><th>finding</th><th>channel</th><th class=n>episodes</th><th class=n>worst</th>"
+        "<th class=n>threshold</th></tr>"
+    )
+    return f"<table>{head}{rows}</table>"
 
 
 def _lags(report: QualityReport) -> str:

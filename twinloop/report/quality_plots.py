@@ -128,10 +128,11 @@ def _draw_repeats(axis: Any, view: View, finding: Finding) -> bool:
 
 
 def _draw_frames(axis: Any, view: View, finding: Finding) -> bool:
-    """The frame before, the first and the last of the stretch."""
+    """The frame before the stretch, three of it, and the one after."""
     frames = view.episode.frames[finding.channel.removeprefix("observation.images.")]
     first, last = (int(np.searchsorted(view.time_s, t)) for t in (finding.start_s, finding.end_s))
-    rows = [max(first - 1, 0), first, (first + last) // 2, min(last, len(view.time_s) - 1)]
+    last = min(last, len(view.time_s) - 1)
+    rows = sorted({max(first - 1, 0), first, (first + last) // 2, last, min(last + 1, len(view.time_s) - 1)})
     pictures: list[Array] = [np.asarray(frames[row]) for row in rows]
     gap = np.full((pictures[0].shape[0], max(2, pictures[0].shape[1] // 40), 3), 255, np.uint8)
     axis.imshow(np.concatenate([part for picture in pictures for part in (picture, gap)][:-1], axis=1))
