@@ -122,6 +122,14 @@ class MapError(WrongUse):
     """A log map that says something impossible; the message names the key."""
 
 
+class QualityError(TwinloopError):
+    """Data with blocking findings that nobody has answered for."""
+
+
+class ConsentError(TwinloopError):
+    """Data of a person who has not agreed to this use, or not any more."""
+
+
 class WorkspaceError(TwinloopError):
     """The folder is not a workspace, or not in the state the command needs."""
 

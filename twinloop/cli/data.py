@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinloop.cli import console
+from twinloop.cli import consent, console
 from twinloop.cli.console import Json
 from twinloop.errors import WrongUse
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Look into data sets, query, check, join, divide, label and export them.", no_args_is_help=True
 )
+
+app.add_typer(consent.app, name="consent")
 
 Source = Annotated[Path, typer.Argument(metavar="DATASET", help="A data set's folder.")]
 

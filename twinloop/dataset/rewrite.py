@@ -22,6 +22,7 @@ from twinloop.dataset.columns import from_arrow
 from twinloop.dataset.commit import write_atomically
 from twinloop.dataset.labels import format_labels, load_labels
 from twinloop.dataset.manifest import FileEntry
+from twinloop.dataset.overrides import format_overrides, load_overrides
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.dataset.stats import NAMES, FrameSampler, Stats
 from twinloop.dataset.video import count_frames, join
@@ -114,6 +115,14 @@ def copy_episodes(
         if labels:
             write_atomically(root / layout.LABELS, format_labels(labels))
         _carry_generations([pick.dataset.root for pick in picks], root)
+        overrides = [
+            kept
+            for pick in picks
+            for override in load_overrides(pick.dataset.root)
+            if (kept := override.only(seen)).episode_ids
+        ]
+        if overrides:
+            write_atomically(root / layout.OVERRIDES, format_overrides(overrides))
     return Copied(open_dataset(out), skipped)
 
 
