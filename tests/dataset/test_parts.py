@@ -7,7 +7,7 @@ import pytest
 from tests.dataset.examples import STATE_ONLY, WITH_CAMERA, toy_episode
 from twinloop.dataset.parts import take_part
 from twinloop.dataset.reader import open_dataset
-from twinloop.dataset.stats import episode_stats, feature_stats
+from twinloop.dataset.stats import feature_stats
 from twinloop.dataset.writer import append_to, make_dataset
 
 
@@ -70,9 +70,9 @@ def test_statistics_of_many_features_at_once_are_those_of_each():
         "c": rng.normal(size=(50, 2, 2)),
         "d": rng.random((50, 1)) > 0.5,
     }
-    together = episode_stats(features)
+    together = feature_stats(features)
     for name, rows in features.items():
-        alone = feature_stats(rows)
+        alone = feature_stats({name: rows})[name]
         for key, value in alone.items():
             assert together[name][key].dtype == value.dtype
             np.testing.assert_allclose(together[name][key], value, rtol=1e-14)

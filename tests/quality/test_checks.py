@@ -8,7 +8,7 @@ import pytest
 
 from tests.quality.examples import LAG_S, SEEING_ARM, arm_episode
 from tests.quality.faults import FAULTS, delayed, rebuilt, with_channel, with_clock
-from twinloop.episode import Event, Schema, Signal
+from twinloop.episode import Event, Provenance, Schema, Signal, make_episode
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.quality.check import check_episode
 from twinloop.quality.finding import Finding
@@ -172,3 +172,19 @@ def test_a_check_of_ones_own_enters_through_the_registry():
 def test_the_page_on_quality_describes_every_check():
     page = (Path(__file__).parent.parent.parent / "docs/quality.md").read_text()
     assert [name for name in CHECKS.names() if f"| `{name}` |" not in page] == []
+
+
+def test_a_simulated_episode_is_not_blocked_by_what_tells_of_broken_hardware():
+    schema = Schema(
+        (Signal("observation.state", (1,), ("rad",)), Signal("simulation.object", (1,), ("m",))), 50.0
+    )
+    time_s = np.arange(400) / 50
+    clipped = np.clip(np.sin(3 * time_s), -0.3, 0.3)
+    signals = {"observation.state": clipped, "simulation.object": np.zeros(400)}
+    severity = {}
+    for source in ("real", "sim"):
+        episode = make_episode(schema, time_s, signals, provenance=Provenance(source=source))
+        found = check_episode(episode)
+        assert not any("simulation.object" in finding.channel for finding in found)
+        severity[source] = {finding.severity for finding in found if finding.code == "clipped"}
+    assert severity == {"real": {"blocking"}, "sim": {"warning"}}

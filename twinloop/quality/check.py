@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from twinloop.dataset.overrides import load_overrides
 from twinloop.dataset.reader import Dataset
@@ -16,6 +17,9 @@ from twinloop.quality.view import View, check_names
 
 Progress = Callable[[int, int], None]
 """Called with (episodes done, episodes in all)."""
+
+SERIOUS_IN_SIMULATION = frozenset({"artefact", "success_contradiction", "not_a_number", "unreadable"})
+"""Findings that block simulated episodes as well; the others tell of hardware that a simulation does not have."""
 
 
 def check_episode(episode: Episode, settings: Settings | None = None) -> list[Finding]:
@@ -72,7 +76,15 @@ def recorded_overrides(dataset: Dataset) -> tuple[Override, ...]:
 def _findings(view: View) -> list[Finding]:
     known = CHECKS.names()
     check_names(view.settings, known)
-    return [found for name in view.settings.checks or known for found in CHECKS.get(name)(view)]
+    found = [one for name in view.settings.checks or known for one in CHECKS.get(name)(view)]
+    if view.episode.provenance.source == "sim":
+        # A simulated sensor cannot be broken: a gripper at its stop looks clipped, an object at rest looks stuck.
+        found = [one if one.code in SERIOUS_IN_SIMULATION else _not_blocking(one) for one in found]
+    return found
+
+
+def _not_blocking(finding: Finding) -> Finding:
+    return replace(finding, severity="warning") if finding.severity == "blocking" else finding
 
 
 def _unreadable(error: DamagedDataset) -> Finding:

@@ -14,6 +14,7 @@ from twinloop.quality.lag import Lag, correlation_peak, estimate_lag
 from twinloop.quality.settings import Settings
 
 CLOCK_PREFIX = "clock."
+TRUTH_PREFIX = "simulation."
 """A signal called `clock.<stream>` in seconds holds that stream's own time stamp of every row."""
 
 
@@ -113,10 +114,10 @@ class View:
 
     @cached_property
     def channels(self) -> tuple[Channel, ...]:
-        """Every number of every signal, but for flags and clocks."""
+        """Every number of every signal, but for flags, clocks and what a simulator knows without a sensor."""
         found = []
         for signal in self.episode.schema.signals:
-            if signal.dtype == "bool" or signal.name.startswith(CLOCK_PREFIX):
+            if signal.dtype == "bool" or signal.name.startswith((CLOCK_PREFIX, TRUTH_PREFIX)):
                 continue
             rows = self.episode.signals[signal.name].reshape(len(self.episode), -1).astype(np.float64)
             found += [_channel(signal, element, rows[:, element]) for element in range(signal.size)]
