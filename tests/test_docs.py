@@ -13,6 +13,20 @@ from docs.generate import PAGE, commands, page
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+MY_ARM = """<robot name="my_arm">
+  <link name="base"/>
+  <link name="upper">
+    <inertial><origin xyz="0 0 0.1"/><mass value="0.5"/>
+      <inertia ixx="0.002" ixy="0" ixz="0" iyy="0.002" iyz="0" izz="0.0005"/></inertial>
+  </link>
+  <joint name="shoulder" type="revolute">
+    <parent link="base"/><child link="upper"/><axis xyz="0 1 0"/>
+    <limit lower="-1.5" upper="1.5" effort="4" velocity="3"/>
+  </joint>
+</robot>
+"""
+"""The reader's own robot, which examples on a page may load as `my_arm.urdf`."""
+
 TWINLOOP = Path(sys.executable).with_name("twinloop")
 
 
@@ -33,6 +47,7 @@ def test_every_command_explains_itself_and_takes_json(name, command):
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_code_blocks_run(path, tmp_path):
     """Python blocks of a page run one after the other; `$ twinloop ...` lines of console blocks run too, in order."""
+    (tmp_path / "my_arm.urdf").write_text(MY_ARM)
     blocks = BLOCK.findall(path.read_text())
     environment = os.environ | {
         "PATH": f"{TWINLOOP.parent}{os.pathsep}{os.environ['PATH']}",

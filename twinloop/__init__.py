@@ -26,24 +26,32 @@ if TYPE_CHECKING:
     from twinloop.episode import Signal as Signal
     from twinloop.episode import make_episode as make_episode
     from twinloop.errors import TwinloopError as TwinloopError
+    from twinloop.randomize import Randomization as Randomization
+    from twinloop.randomize import load_randomization as load_randomization
+    from twinloop.twin import Parameter as Parameter
+    from twinloop.twin import Twin as Twin
+    from twinloop.twin import load_twin as load_twin
+    from twinloop.twin import make_twin_from_model as make_twin_from_model
 
-_HOME = {
-    "Camera": "twinloop.episode",
-    "Dataset": "twinloop.dataset.reader",
-    "Episode": "twinloop.episode",
-    "Event": "twinloop.episode",
-    "Provenance": "twinloop.episode",
-    "Schema": "twinloop.episode",
-    "Signal": "twinloop.episode",
-    "append_to": "twinloop.dataset.writer",
-    "TwinloopError": "twinloop.errors",
-    "make_dataset": "twinloop.dataset.writer",
-    "make_episode": "twinloop.episode",
-    "merge": "twinloop.dataset.rewrite",
-    "open_dataset": "twinloop.dataset.reader",
-    "query": "twinloop.dataset.query",
-    "split": "twinloop.dataset.rewrite",
+_NAMES = {
+    "twinloop.dataset.query": ["query"],
+    "twinloop.dataset.reader": ["Dataset", "open_dataset"],
+    "twinloop.dataset.rewrite": ["merge", "split"],
+    "twinloop.dataset.writer": ["append_to", "make_dataset"],
+    "twinloop.episode": [
+        "Camera",
+        "Episode",
+        "Event",
+        "Provenance",
+        "Schema",
+        "Signal",
+        "make_episode",
+    ],
+    "twinloop.errors": ["TwinloopError"],
+    "twinloop.randomize": ["Randomization", "load_randomization"],
+    "twinloop.twin": ["Parameter", "Twin", "load_twin", "make_twin_from_model"],
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = ["__version__", *sorted(_HOME)]
 

@@ -53,9 +53,13 @@ class UnknownName(WrongUse):
     def __init__(self, kind: str, name: str, available: Iterable[str], remedy: str | None = None) -> None:
         known = sorted(available)
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        shown = known
+        if len(known) > 20:
+            shown = difflib.get_close_matches(name, known, n=8, cutoff=0.0)
+            shown = [*shown, f"... ({len(known)} in all)"]
         super().__init__(
             f"no {kind} is called {name!r}",
-            available=known,
+            available=shown,
             remedy=remedy or (f"did you mean {near[0]!r}?" if near else None),
         )
 
@@ -72,6 +76,14 @@ class MissingExtra(TwinloopError):
 
 class InvalidEpisode(TwinloopError):
     """An episode that contradicts its own declaration."""
+
+
+class InvalidTwin(TwinloopError):
+    """A twin, or a model file it should be made from, that contradicts itself."""
+
+
+class InvalidRandomization(TwinloopError):
+    """A randomization that cannot be drawn from: wrong names, units, ranges or shapes."""
 
 
 class DatasetError(TwinloopError):

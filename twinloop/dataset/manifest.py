@@ -62,8 +62,9 @@ class Manifest:
         return digest.hexdigest()
 
     def to_bytes(self) -> bytes:
-        """Readable JSON."""
-        return (json.dumps(asdict(self), indent=1) + "\n").encode()
+        """Readable JSON, with a checksum of its own: a wrong checksum here would condemn an intact file."""
+        content = asdict(self)
+        return (json.dumps(content | {"checksum": _checksum(content)}, indent=1) + "\n").encode()
 
 
 def new_manifest(operation: str, sources: tuple[str, ...] = (), detail: str = "") -> Manifest:
@@ -90,6 +91,8 @@ def load_manifest(root: Path) -> Manifest | None:
                 expected=f"format {FORMAT} or older",
                 remedy="pip install --upgrade twinloop",
             )
+        if content.pop("checksum", None) not in (None, _checksum(content)):
+            raise ValueError("its own checksum is wrong")
         files = {name: FileEntry(**entry) for name, entry in content.pop("files").items()}
         history = tuple(Step(**{**s, "sources": tuple(s["sources"])}) for s in content.pop("history"))
         manifest = Manifest(files=files, history=history, **content)
@@ -102,6 +105,10 @@ def load_manifest(root: Path) -> Manifest | None:
         if escapes(name):
             raise DamagedDataset(f"{path} lists a file outside the data set", got=name)
     return manifest
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _check_types(manifest: Manifest) -> None:

@@ -1,0 +1,21 @@
+"""Who acts when data is generated: scripted experts and excitation signals, batched.
+
+Importing this package registers the built-in experts.
+"""
+
+from twinloop.experts import excitation, nobody, pick_and_place, push, random_actions
+from twinloop.experts.protocol import EXPERTS, Expert, Setup, expert_for
+from twinloop.experts.reading import Reading
+
+__all__ = [
+    "EXPERTS",
+    "Expert",
+    "Reading",
+    "Setup",
+    "excitation",
+    "expert_for",
+    "nobody",
+    "pick_and_place",
+    "push",
+    "random_actions",
+]

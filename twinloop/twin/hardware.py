@@ -1,0 +1,130 @@
+"""Parameters of real hardware that physics does not hold: delay, backlash, encoders, lens ...
+
+Only names, nominal values and bounds are declared here; the imperfect-hardware stage reads them by name. Nominal is
+ideal hardware unless a built-in twin says otherwise. A random walk is given by its standard deviation after 60 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twinloop.twin.parameter import Dimension, Parameter
+
+
+def _imperfect(
+    name: str,
+    nominal: float,
+    high: float,
+    unit: str,
+    dimension: Dimension,
+    description: str,
+    low: float = 0.0,
+) -> Parameter:
+    return Parameter(name, nominal, (low, high), unit, dimension, "imperfect", description)
+
+
+def latency_parameters(
+    action_delay_s: float = 0.0, observation_delay_s: float = 0.0
+) -> tuple[Parameter, ...]:
+    """Delay, jitter and lost samples, on the way to the robot and back.
+
+    Bounds reach 1 s because a real Franka cell was measured at 0.53 s.
+    """
+    words = {"action": ("command", action_delay_s), "observation": ("reading", observation_delay_s)}
+    made: list[Parameter] = []
+    for side, (what, delay_s) in words.items():
+        made += [
+            _imperfect(f"{side}_delay_s", delay_s, 1.0, "s", "latency", f"mean delay of a {what}"),
+            _imperfect(
+                f"{side}_jitter_s", 0.0, 0.2, "s", "latency", f"standard deviation of a {what}'s delay"
+            ),
+            _imperfect(
+                f"{side}_drop_probability", 0.0, 0.9, "1", "latency", f"share of {what}s that never arrive"
+            ),
+        ]
+    return tuple(made)
+
+
+def encoder_parameters(joints: Sequence[str], encoder_quantum_rad: float = 0.0) -> tuple[Parameter, ...]:
+    """What gears and encoders do: per joint where joints differ, else for all."""
+    made = [
+        _imperfect("encoder_quantum_rad", encoder_quantum_rad, 0.05, "rad", "sensing", "encoder step"),
+        _imperfect(
+            "encoder_noise_rad", 0.0, 0.05, "rad", "sensing", "standard deviation of a position reading"
+        ),
+        _imperfect(
+            "encoder_drift_rad", 0.0, 0.1, "rad", "sensing", "random walk of a position reading in 60 s"
+        ),
+        _imperfect(
+            "velocity_noise_rad_s", 0.0, 1.0, "rad/s", "sensing", "standard deviation of a speed reading"
+        ),
+        _imperfect("stiction_scale", 0.0, 5.0, "1", "actuation", "static over sliding friction, minus one"),
+    ]
+    for joint in joints:
+        word = joint.lower()
+        made += [
+            _imperfect(
+                f"{word}_encoder_bias_rad", 0.0, 0.35, "rad", "sensing", f"offset of {joint}'s reading", -0.35
+            ),
+            _imperfect(f"{word}_backlash_rad", 0.0, 0.1, "rad", "actuation", f"play in {joint}'s gear"),
+        ]
+    return tuple(made)
+
+
+def force_parameters() -> tuple[Parameter, ...]:
+    """A wrist force-torque sensor whose offset moves as it warms up."""
+    return (
+        _imperfect("force_noise_n", 0.0, 5.0, "N", "sensing", "standard deviation of a force reading"),
+        _imperfect("force_bias_n", 0.0, 20.0, "N", "sensing", "offset of a force reading", -20.0),
+        _imperfect("force_drift_n", 0.0, 20.0, "N", "sensing", "offset gained once warm", -20.0),
+        _imperfect("force_warm_up_s", 600.0, 7200.0, "s", "sensing", "time constant of warming up", 1.0),
+    )
+
+
+def imu_parameters() -> tuple[Parameter, ...]:
+    """An inertial unit: white noise, constant bias and a bias that walks."""
+    return (
+        _imperfect("gyro_noise_rad_s", 0.0, 0.5, "rad/s", "sensing", "standard deviation of a rate reading"),
+        _imperfect("gyro_bias_rad_s", 0.0, 0.2, "rad/s", "sensing", "offset of a rate reading", -0.2),
+        _imperfect(
+            "gyro_drift_rad_s", 0.0, 0.2, "rad/s", "sensing", "random walk of the rate offset in 60 s"
+        ),
+        _imperfect(
+            "accelerometer_noise_m_s2", 0.0, 2.0, "m/s²", "sensing", "standard deviation of a reading"
+        ),
+        _imperfect("accelerometer_bias_m_s2", 0.0, 1.0, "m/s²", "sensing", "offset of a reading", -1.0),
+    )
+
+
+def object_pose_parameters() -> tuple[Parameter, ...]:
+    """How wrong the perceived pose of the object is."""
+    return (
+        _imperfect(
+            "object_pose_noise_m", 0.0, 0.05, "m", "sensing", "standard deviation of a perceived position"
+        ),
+        _imperfect(
+            "object_pose_noise_rad", 0.0, 0.5, "rad", "sensing", "standard deviation of a perceived angle"
+        ),
+        _imperfect("object_pose_bias_x_m", 0.0, 0.05, "m", "sensing", "constant error of perceived x", -0.05),
+        _imperfect("object_pose_bias_y_m", 0.0, 0.05, "m", "sensing", "constant error of perceived y", -0.05),
+        _imperfect(
+            "object_pose_drop_probability", 0.0, 0.9, "1", "sensing", "share of frames without a pose"
+        ),
+    )
+
+
+def lens_parameters() -> tuple[Parameter, ...]:
+    """What a camera does to the light that reaches it."""
+    return (
+        _imperfect("lens_distortion", 0.0, 0.5, "1", "visual", "radial term k1; negative is barrel", -0.5),
+        _imperfect("lens_vignetting", 0.0, 1.0, "1", "visual", "light lost in the corners"),
+        _imperfect("lens_flare", 0.0, 1.0, "1", "visual", "strength of the veil around bright spots"),
+        _imperfect("lens_blur_px", 0.0, 10.0, "px", "visual", "standard deviation of defocus"),
+        _imperfect("exposure_stops", 0.0, 4.0, "1", "visual", "over- or under-exposure, powers of two", -4.0),
+        _imperfect("motion_blur_s", 0.0, 0.1, "s", "visual", "time the shutter is open"),
+        _imperfect("rolling_shutter_s", 0.0, 0.1, "s", "visual", "time from first to last row"),
+        _imperfect("shot_noise", 0.0, 0.5, "1", "visual", "noise at full brightness, share of full scale"),
+        _imperfect("read_noise", 0.0, 0.2, "1", "visual", "noise in the dark, share of full scale"),
+        _imperfect("depth_noise_m", 0.0, 0.1, "m", "sensing", "standard deviation of depth at 1 m"),
+        _imperfect("depth_dropout", 0.0, 1.0, "1", "sensing", "share of reflective pixels without depth"),
+    )

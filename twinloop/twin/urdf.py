@@ -1,0 +1,94 @@
+"""Reading a URDF into a MuJoCo spec: meshes found wherever they lie, mimic joints kept, servos added later."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import mujoco
+
+from twinloop.errors import InvalidTwin
+
+READABLE = (".stl", ".obj", ".msh")
+
+
+def read_urdf(path: Path) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
+    """The spec of a URDF file and the mesh files it needs, by the names the spec uses."""
+    root = ElementTree.fromstring(path.read_text())
+    if root.find(".//collision") is not None:
+        # Shapes for the eye only cost time in physics, and are often in formats MuJoCo does not read.
+        for link in root.iter("link"):
+            for visual in link.findall("visual"):
+                link.remove(visual)
+    _check_mimics(root)
+    assets = _collect_meshes(path, root)
+    for old in root.findall("mujoco"):
+        root.remove(old)
+    extension = ElementTree.SubElement(root, "mujoco")
+    settings = {"strippath": "false", "discardvisual": "false", "fusestatic": "false", "angle": "radian"}
+    ElementTree.SubElement(extension, "compiler", settings)
+    try:
+        spec = mujoco.MjSpec.from_string(ElementTree.tostring(root, encoding="unicode"), assets=assets)
+    except ValueError as error:
+        raise InvalidTwin(f"{path} is not a URDF that MuJoCo can read", got=str(error)) from error
+    spec.assets = assets
+    return spec, assets
+
+
+def mimic_joints(path: Path) -> set[str]:
+    """Joints that follow another one and must not have a servo of their own."""
+    root = ElementTree.fromstring(path.read_text())
+    return {joint.get("name", "") for joint in root.iter("joint") if joint.find("mimic") is not None}
+
+
+def _collect_meshes(path: Path, root: ElementTree.Element) -> dict[str, bytes]:
+    assets: dict[str, bytes] = {}
+    names: dict[Path, str] = {}
+    for mesh in root.iter("mesh"):
+        wanted = mesh.get("filename", "")
+        file = next((candidate for candidate in _places(path, wanted) if candidate.is_file()), None)
+        if file is None:
+            raise InvalidTwin(
+                f"{path} refers to a mesh that is not there",
+                got=wanted,
+                remedy="keep the meshes beside the URDF, or name their package's parent in ROS_PACKAGE_PATH",
+            )
+        if file.suffix.lower() not in READABLE:
+            raise InvalidTwin(
+                f"{path} uses a mesh format that MuJoCo does not read",
+                got=wanted,
+                expected=" ".join(READABLE),
+                remedy="convert it, for example with `trimesh` or Blender, and change the file name in the URDF",
+            )
+        if file not in names:
+            taken = set(names.values())
+            names[file] = file.name if file.name not in taken else f"{len(names)}_{file.name}"
+            assets[names[file]] = file.read_bytes()
+        mesh.set("filename", names[file])
+    return assets
+
+
+def _places(path: Path, wanted: str) -> Iterator[Path]:
+    """Where a mesh may lie: `package://` is looked for in every folder above the URDF and on ROS_PACKAGE_PATH."""
+    if wanted.startswith("package://"):
+        inside = Path(wanted.removeprefix("package://"))
+        without_package = Path(*inside.parts[1:])
+        roads = [Path(p) for p in os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep) if p]
+        for folder in (*path.resolve().parents, *roads):
+            yield folder / inside
+            yield folder / without_package
+    else:
+        yield path.parent / wanted.removeprefix("file://")
+
+
+def _check_mimics(root: ElementTree.Element) -> None:
+    """MuJoCo couples mimic joints itself, but only warns, into a file, when the joint to follow is missing."""
+    joints = {joint.get("name") for joint in root.findall("joint")}
+    for joint in root.findall("joint"):
+        mimic = joint.find("mimic")
+        if mimic is not None and mimic.get("joint") not in joints:
+            raise InvalidTwin(
+                f"joint {joint.get('name')!r} mimics a joint that does not exist", got=mimic.get("joint")
+            )
