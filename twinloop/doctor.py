@@ -34,6 +34,8 @@ PARTS = (
     ("pyarrow", "pyarrow", None, "data sets"),
     ("torch", "torch", "learn", "training"),
     ("h5py", "h5py", "logs", "HDF5 logs and export"),
+    ("mcap", "mcap", "logs", "MCAP logs"),
+    ("rosbags", "rosbags", "logs", "ROS 2 messages in logs"),
 )
 """(module, distribution, extra or None where it is always installed, what it is for)."""
 

@@ -179,3 +179,21 @@ def test_a_video_file_beside_a_log_is_taken_in(tmp_path):
     assert (
         np.abs(done.dataset.episode(0).frames["front"][30].astype(int) - examples.pictures(31)[30]).mean() < 8
     )
+
+
+def test_an_episode_that_starts_between_keyframes_starts_at_the_next_one(tmp_path):
+    packets = examples.h264_packets(examples.pictures(60), keyframe_every=20)
+    examples.write_mcap_protobuf(tmp_path / "a.mcap", packets=packets)
+    text = (
+        "episodes: {by: gaps, gap_s: 1, longest_s: 0.59}\n"
+        "signals: {observation.state: {from: /joints.position, unit: rad, method: linear}}\n"
+        "cameras: {front: {from: /camera.data}}\n"
+    )
+    done = run(tmp_path / "a.mcap", tmp_path, text)
+    first, second = done.dataset
+    assert (len(first), len(second)) == (30, 20)
+    assert "10 pictures of camera front before its first keyframe were left out" in done.notes[0]
+    _, position, _ = examples.motion()
+    assert np.array_equal(second["observation.state"], position[40:])
+    assert np.abs(second.frames["front"][3].astype(int) - examples.pictures(60)[43].astype(int)).mean() < 8
+    assert done.cameras == {"front": "passed through without re-encoding"}

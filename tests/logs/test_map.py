@@ -169,3 +169,11 @@ def test_maps_in_the_docs_parse():
     for path in (Path(__file__).parents[2] / "docs/maps").glob("*.yaml"):
         load_map(path)
         assert yaml.safe_load(path.read_text())["provenance"]["licence"], f"{path.name} names no licence"
+
+
+def test_a_built_in_twin_gives_its_joints(tmp_path):
+    from twinloop.logs.twin_joints import load_twin_joints
+
+    joints = load_twin_joints("so101_pick_place")
+    assert len(joints.joint_names) == len(joints.joint_ranges) >= 6
+    assert all(low < high for low, high in joints.joint_ranges)

@@ -25,7 +25,7 @@ def ingest(
     ] = None,
     twin: Annotated[
         str | None,
-        typer.Option(help="The twin of the robot: its joints help --propose to name and check channels."),
+        typer.Option(help="The twin of the robot: recorded with every episode; its joints help --propose."),
     ] = None,
     propose: Annotated[
         bool,
@@ -54,9 +54,20 @@ def ingest(
     from twinloop.logs.log_map import load_map
 
     log_map = load_map(map_)
+    name = None
+    if twin is not None:
+        from twinloop.twin.load import load_twin
+
+        name = load_twin(twin).name
     with console.progress_bar("ingesting") as progress:
         done = take_in(
-            source, out, log_map, map_text=map_.read_text(), skip_unusable=skip_unusable, progress=progress
+            source,
+            out,
+            log_map,
+            map_text=map_.read_text(),
+            twin=name,
+            skip_unusable=skip_unusable,
+            progress=progress,
         )
     if json:
         console.print_json(
@@ -113,13 +124,9 @@ def ingest(
 
 def _propose(source: str, target: Path | None, twin: str | None, json: bool) -> None:
     from twinloop.logs.propose import propose_map
+    from twinloop.logs.twin_joints import load_twin_joints
 
-    if twin is not None:
-        raise WrongUse(
-            "--twin cannot be loaded by this version",
-            remedy="leave it out, or call twinloop.logs.propose.propose_map(path, twin) from Python",
-        )
-    text = propose_map(source)
+    text = propose_map(source, load_twin_joints(twin) if twin is not None else None)
     if target is not None:
         if target.exists():
             raise WrongUse(f"{target} already exists", remedy="choose another name, or delete it")

@@ -112,8 +112,10 @@ class Assembler:
         channels: Mapping[str, Channel],
         constants: Mapping[str, Array],
         log: Log,
+        twin: str | None = None,
     ) -> None:
         self._map = log_map
+        self._twin = twin
         self._renamed = renamed
         self._channels = channels
         self._constants = constants
@@ -210,8 +212,13 @@ class Assembler:
         if isinstance(found, VideoSpan):
             return PlannedFrames.from_span(found)
         clock = self._map.clock_of(camera.clock)
-        own = None if np.isnan(found.time_s).any() else found.time_s
-        times = self._times(raw, f"camera {name}", clock, len(found), own)
+        if not len(found):
+            raise LogError(f"{raw.name}: camera {name!r} has no keyframe in this episode")
+        if clock.channel is None and clock.rate_hz is None:
+            times = self._times(raw, f"camera {name}", clock, len(found), _stamped(found.time_s))
+        else:
+            count = found.left_out + len(found)
+            times = self._times(raw, f"camera {name}", clock, count, None)[found.left_out :]
         if np.any(np.diff(times) <= 0):
             raise LogError(f"{raw.name}: the time stamps of camera {name!r} do not move forward")
         return PlannedFrames.from_spool(found, times, channel)
@@ -356,6 +363,7 @@ class Assembler:
             recorded_at = given.recorded_at.replace(tzinfo=given.recorded_at.tzinfo or UTC).astimezone(UTC)
         return Provenance(
             source=given.source,
+            twin=self._twin,
             actor=given.actor,
             actor_id=given.operator,
             robot_serial=given.robot_serial,
@@ -387,6 +395,11 @@ class Assembler:
             missing=loaded.missing,
             unused=how.samples - inside,
         )
+
+
+def _stamped(time_s: Array) -> Array | None:
+    """Time stamps, if the log gave any."""
+    return None if np.isnan(time_s).any() else time_s
 
 
 def _without_missing(values: Array, time_s: Array, signal: SignalMap, what: str) -> tuple[Array, Array, int]:

@@ -65,6 +65,11 @@ class PlannedFrames:
         return replace(planned, height=first.shape[0], width=first.shape[1])
 
     @property
+    def left_out(self) -> int:
+        """Pictures at the start that nobody could decode."""
+        return 0 if isinstance(self.source, VideoSpan) else self.source.left_out
+
+    @property
     def available(self) -> int:
         """Pictures there are, used or not."""
         return self.source.count if isinstance(self.source, VideoSpan) else len(self.source)

@@ -42,7 +42,7 @@ class _Collector:
     """What has been read of the episode in progress."""
 
     folder: Path
-    cameras: frozenset[str] = frozenset()
+    cameras: Mapping[str, str] = field(default_factory=dict)
     blocks: dict[str, list[Block]] = field(default_factory=dict)
     spools: dict[str, Spool] = field(default_factory=dict)
     videos: dict[str, VideoSpan] = field(default_factory=dict)
@@ -58,7 +58,8 @@ class _Collector:
                 self.bytes += piece.values.nbytes
             elif isinstance(piece, Pictures):
                 if name not in self.spools:
-                    self.spools[name] = Spool(self.folder / f"{self.taken}-{len(self.spools)}.pictures")
+                    path = self.folder / f"{self.taken}-{len(self.spools)}.pictures"
+                    self.spools[name] = Spool(path, self.cameras.get(name, ""))
                 self.spools[name].add(piece)
             else:
                 self.videos[name] = piece
@@ -97,13 +98,16 @@ def _joined(channel: str, blocks: list[Block]) -> Raw:
 
 @dataclass(frozen=True)
 class Boundaries:
-    """How to cut: the map's choice, the channel that decides, its clock, and the first rows (by: offsets)."""
+    """How to cut: the map's choice, the channel that decides, its clock, the first rows (by: offsets).
+
+    `cameras` gives the encoding of each channel of pictures.
+    """
 
     episodes: EpisodeMap
     channel: str | None
     clock: Clock
     first_rows: Array | None = None
-    cameras: frozenset[str] = frozenset()
+    cameras: Mapping[str, str] = field(default_factory=dict)
 
 
 def cut(spans: Iterator[Span], how: Boundaries, name: str, folder: Path) -> Iterator[RawEpisode]:

@@ -54,16 +54,17 @@ def ingest(
     log_map: LogMap,
     *,
     map_text: str = "",
+    twin: str | None = None,
     skip_unusable: bool = False,
     progress: Progress | None = None,
 ) -> Ingested:
     """Turn the logs at `source` into the data set `out` as `log_map` says.
 
-    `map_text` is kept beside the data, so that the conversion can be read again. An episode that breaks the rules
+    `twin` names the twin of the robot that was recorded. `map_text` is kept beside the data, so that the conversion can be read again. An episode that breaks the rules
     (NaN, time going backwards ...) is an error; with `skip_unusable` it is left out, by name.
     """
     found = find_logs(source, format=log_map.format, files=log_map.files)
-    run = _Run(log_map, skip_unusable, dict(found.ignored))
+    run = _Run(log_map, twin, skip_unusable, dict(found.ignored))
     sizes = [_size(log.path) for log in found.logs]
     target = Path(out)
     with (
@@ -90,13 +91,16 @@ def ingest(
 class _Run:
     """One ingest in progress: the writer is made when the first episode shows what the signals look like."""
 
-    def __init__(self, log_map: LogMap, skip_unusable: bool, skipped: dict[str, str]) -> None:
+    def __init__(
+        self, log_map: LogMap, twin: str | None, skip_unusable: bool, skipped: dict[str, str]
+    ) -> None:
         self.skipped = skipped
         self.reports: list[StreamReport] = []
         self.cameras: dict[str, str] = {}
         self.notes: list[str] = []
         self.written = 0
         self._map = log_map
+        self._twin = twin
         self._skip_unusable = skip_unusable
         self._writer: DatasetWriter | None = None
         self._originals: Originals | None = None
@@ -105,7 +109,7 @@ class _Run:
         channels = {channel.name: channel for channel in log.reader.channels(log.path)}
         for group in self._groups(log, channels):
             wanted = Wanted(self._map, group, log, channels)
-            assembler = Assembler(self._map, wanted.renamed, channels, wanted.constants(log), log)
+            assembler = Assembler(self._map, wanted.renamed, channels, wanted.constants(log), log, self._twin)
             for raw in wanted.episodes(log, spool):
                 self._add(assembler, raw, root)
 
@@ -142,6 +146,11 @@ class _Run:
             return
         if raw.forced:
             self.notes.append(f"{raw.name} was cut from a longer recording to bound memory")
+        for name, frames in assembled.frames.items():
+            if frames.left_out:
+                self.notes.append(
+                    f"{raw.name}: {frames.left_out} pictures of camera {name} before its first keyframe were left out"
+                )
         writer = self._open(assembled, root)
         number = store_frames(writer, assembled.episode, assembled.frames, self.cameras)
         assert self._originals is not None
@@ -243,7 +252,8 @@ class Wanted:
         if episodes.by != "boundary":
             channel = (clock.channel if episodes.by != "offsets" else None) or row_signal.source[0]
         name = f"{log.name}#{self._group}" if self._group else log.name
-        cameras = frozenset(self._full(c.source) for c in self._map.cameras.values() if c.source)
+        named = [self._full(c.source) for c in self._map.cameras.values() if c.source]
+        cameras = {name: self._channels[name].dtype for name in named}
         how = Boundaries(episodes, self._full(channel or ""), clock, first_rows, cameras)
         spans = log.reader.read(log.path, list(dict.fromkeys(self.renamed.values())))
         return cut(spans, how, name, spool)

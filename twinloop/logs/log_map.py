@@ -124,7 +124,6 @@ class CameraMap(_Part):
     file: str | None = None
     clock: AnyClock | None = None
     method: Literal["previous", "nearest"] = "nearest"
-    rotate_deg: Literal[0, 180] = 0
 
     @model_validator(mode="after")
     def _one_kind(self) -> CameraMap:
@@ -153,6 +152,8 @@ class EpisodeMap(_Part):
     def _complete(self) -> EpisodeMap:
         if self.by in ("offsets", "boundary") and self.channel is None:
             raise ValueError(f"by: {self.by} needs channel")
+        if self.longest_s is not None and self.by not in ("file", "groups", "gaps"):
+            raise ValueError(f"longest_s goes with by: file, groups or gaps, not {self.by}")
         if self.by == "gaps" and self.gap_s is None:
             raise ValueError("by: gaps needs gap_s")
         return self
