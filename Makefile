@@ -8,6 +8,7 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test test-slow check format bench docs clean setup
 
 demo: setup
+	@rm -rf demo-output
 	$(BIN)/twinloop demo --out demo-output
 
 test: check

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from twinloop.cli import check, console, data, generate, ingest, start, twin
+from twinloop.cli import check, console, data, demo, generate, ingest, start, twin
 from twinloop.version import __version__
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(twin.app, name="twin")
+app.command()(demo.demo)
 app.command()(start.init)
 app.command()(start.doctor)
 app.command()(start.status)

@@ -75,7 +75,7 @@ def generate(
         return
     target = out or _next_dataset(read.name, resume)
     started = time.monotonic()
-    with _generation_bar(target) as progress:
+    with generation_bar(target) as progress:
         dataset = make(
             read,
             out=target,
@@ -241,7 +241,7 @@ def _next_dataset(name: str, resume: bool) -> Path:
 
 
 @contextlib.contextmanager
-def _generation_bar(out: Path) -> Iterator[Callable[[GenerationProgress], None]]:
+def generation_bar(out: Path) -> Iterator[Callable[[GenerationProgress], None]]:
     """A bar on standard error: episodes, rate, success so far, time left, size on disk; only if somebody watches."""
     from twinloop.generate.disk import in_words
 

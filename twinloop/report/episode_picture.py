@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from twinloop.episode import Array, Episode
+from twinloop.episode import Array, Episode, Event
 from twinloop.errors import WrongUse
 
 SHEET_FRAMES = 8
 LEGEND_LIMIT = 10
+LABEL_SHARE = 0.08
+"""Events closer than this share of the episode get one label, a line for each."""
 
 
 def draw_episode(episode: Episode, path: str | Path, *, title: str = "") -> Path:
@@ -93,17 +95,23 @@ def _plot_signal(axis: Any, episode: Episode, name: str) -> None:
 
 def _mark_events(plots: Any, episode: Episode) -> None:
     kinds = list(dict.fromkeys(event.kind for event in episode.events))
-    for event in episode.events:
-        colour = f"C{(kinds.index(event.kind) + 3) % 10}"
+    together: list[list[Event]] = []
+    for event in sorted(episode.events, key=lambda event: event.time_s):
         for axis in plots:
+            colour = f"C{(kinds.index(event.kind) + 3) % 10}"
             axis.axvline(event.time_s, color=colour, linewidth=0.8, linestyle="--")
+        if together and event.time_s - together[-1][0].time_s < LABEL_SHARE * episode.duration_s:
+            together[-1].append(event)
+        else:
+            together.append([event])
+    for near in together:
+        words = dict.fromkeys(f"{event.kind} {event.detail}".strip() for event in near)
         plots[0].annotate(
-            f"{event.kind} {event.detail}".strip(),
-            (event.time_s, 1.0),
+            "\n".join(words),
+            (near[0].time_s, 1.02),
             xycoords=("data", "axes fraction"),
             fontsize=7,
-            color=colour,
-            rotation=20,
+            color="0.3",
             ha="left",
             va="bottom",
         )
