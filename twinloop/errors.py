@@ -112,3 +112,11 @@ class DiskError(DatasetError):
 
 class WorkspaceError(TwinloopError):
     """The folder is not a workspace, or not in the state the command needs."""
+
+
+class RobotError(TwinloopError):
+    """A robot that refuses, or that does not do what it declared."""
+
+
+class RobotGone(RobotError):
+    """The connection to the robot was lost."""

@@ -1,0 +1,1 @@
+"""Physics engines behind one shape of use: many environments, each with its own draw, stepped side by side."""

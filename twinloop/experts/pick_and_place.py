@@ -1,0 +1,144 @@
+"""A scripted expert that picks an object up and places it, and tries again when it slips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.episode import Actor
+from twinloop.experts.disturb import Bumps
+from twinloop.experts.motion import ToolMotion, nearest_quarter, vertical_angle
+from twinloop.experts.protocol import EXPERTS, Setup
+from twinloop.experts.reading import Reading
+
+Array = NDArray[Any]
+
+HOVER, DESCEND, CLOSE, LIFT, CARRY, LOWER, OPEN, RETREAT = range(8)
+
+ABOVE_M = 0.1
+"""How far above object and target the tool travels."""
+
+CLEARANCE_M = 0.004
+"""Height above the table at which the object is let go."""
+
+SLOW_M_S = 0.25
+SETTLE_M = 0.01
+CLOSE_S = 0.5
+OPEN_S = 0.3
+PATIENCE_S = 1.0
+"""A phase that has not settled this long after its path ended goes on regardless."""
+
+SMOOTHING = 0.15
+"""Share of each new reading in the running estimate of where the object is."""
+
+DROPPED_M = 0.05
+
+
+@EXPERTS.register("pick_and_place")
+class PickAndPlaceExpert:
+    """Hover, descend, close, lift, carry, lower, open, retreat; back to hover when the object is not in the hand."""
+
+    actor: Actor = "expert"
+
+    def __init__(self, setup: Setup) -> None:
+        cell, count = setup.cell, setup.count
+        assert cell.gripper is not None
+        self._gripper = cell.gripper
+        self._open = float(cell.control_high[self._gripper])
+        self._closed = float(cell.control_low[self._gripper])
+        self._dt_s = cell.dt_s
+        self._actuators = len(cell.actuators)
+        self._motion = ToolMotion(cell, count)
+        self._bumps = Bumps(setup)
+        self._phase = np.zeros(count, dtype=np.int64)
+        self._in_phase_s = np.zeros(count)
+        self._object = np.zeros((count, 3))
+        self._yaw = np.zeros(count)
+        self._grasp = np.zeros((count, 3))
+        self._in_hand = np.zeros((count, 3))
+
+    def restart(self, ids: Array, reading: Reading, seeds: Array) -> None:
+        """Start again above the object."""
+        joints = reading.position[:, self._motion.arm.actuators]
+        self._motion.restart(ids, joints[ids])
+        self._bumps.restart(ids, seeds)
+        self._object[ids] = reading.object_position[ids]
+        self._grasp[ids] = reading.object_position[ids]
+        self._in_hand[ids] = 0.0
+        which = np.zeros(len(self._phase), dtype=bool)
+        which[ids] = True
+        self._enter(which, np.full(len(self._phase), HOVER), reading)
+
+    def act(self, reading: Reading, step: Array) -> Array:
+        """Joint targets along the path of the present phase, and the gripper's opening."""
+        self._watch(reading)
+        self._advance(reading)
+        self._in_phase_s += self._dt_s
+        commands = np.empty((len(self._phase), self._actuators))
+        joints = self._motion.follow(self._goal(reading), self._yaw, self._bumps.offset(step))
+        commands[:, self._motion.arm.actuators] = joints
+        closed = (self._phase >= CLOSE) & (self._phase < OPEN)
+        commands[:, self._gripper] = np.where(closed, self._closed, self._open)
+        return commands
+
+    def _watch(self, reading: Reading) -> None:
+        """Average where the object is: in the world while it lies, in the hand while it is held."""
+        seen = reading.object_position
+        lying = self._phase <= DESCEND
+        self._object += np.where(lying[:, None], SMOOTHING * (seen - self._object), 0.0)
+        held = (self._phase == LIFT) | (self._phase == CARRY)
+        tool = self._motion.arm.tool_pose(reading.position[:, self._motion.arm.actuators]).place
+        self._tool = tool
+        self._in_hand += np.where(held[:, None], SMOOTHING * (seen - tool - self._in_hand), 0.0)
+
+    def _goal(self, reading: Reading) -> Array:
+        phase = self._phase[:, None]
+        up = np.array([0.0, 0.0, ABOVE_M])
+        above_target = reading.target_position - np.concatenate(
+            [self._in_hand[:, :2], np.zeros((len(phase), 1))], axis=1
+        )
+        # The height of the tool at the grasp is the height at which the object touches the table again.
+        level = np.zeros_like(self._grasp)
+        level[:, 2] = self._grasp[:, 2] - reading.target_position[:, 2]
+        placed = above_target + level
+        placed[:, 2] += CLEARANCE_M
+        return np.select(
+            [phase == HOVER, phase == DESCEND, phase == CLOSE, phase == LIFT, phase == CARRY, phase <= OPEN],
+            [self._object + up, self._object, self._grasp, self._grasp + up, placed + up, placed],
+            placed + up,
+        )
+
+    def _advance(self, reading: Reading) -> None:
+        """Go to the next phase where the present one is done, and back to the start where the object was lost."""
+        phase, waited = self._phase, self._in_phase_s
+        arrived = self._motion.arrived
+        away = self._tool - self._motion.pose.place
+        settled = (away * away).sum(axis=1) < SETTLE_M * SETTLE_M
+        moved = arrived & (settled | (waited > self._motion.duration_s + PATIENCE_S))
+        waits = np.select([phase == CLOSE, phase == OPEN], [CLOSE_S, OPEN_S], 0.0)
+        done = np.where(waits > 0.0, waited >= waits, moved)
+        empty = reading.position[:, self._gripper] < self._closed + 0.1 * (self._open - self._closed)
+        below = self._tool[:, 2] - reading.object_position[:, 2] > DROPPED_M
+        holding = (phase >= LIFT) & (phase <= LOWER)
+        lost = holding & (empty | below) & (waited > 2.0 * self._dt_s)
+        again = lost | ((phase == RETREAT) & done)
+        following = np.where(again, HOVER, phase + 1)
+        changes = again | (done & (phase < RETREAT))
+        if changes.any():
+            self._enter(changes, following, reading)
+
+    def _enter(self, which: Array, phase: Array, reading: Reading) -> None:
+        self._phase = np.where(which, phase, self._phase)
+        self._in_phase_s[which] = 0.0
+        fresh = which & (self._phase == HOVER)
+        self._object[fresh] = reading.object_position[fresh]
+        self._in_hand[fresh] = 0.0
+        sees = which & (self._phase <= DESCEND)
+        angle = vertical_angle(reading.object_columns)
+        self._yaw = np.where(sees, nearest_quarter(angle, np.zeros_like(angle)), self._yaw)
+        grasps = which & (self._phase == CLOSE)
+        self._grasp[grasps] = self._motion.pose.place[grasps]
+        careful = (self._phase == DESCEND) | (self._phase == LIFT) | (self._phase == LOWER)
+        self._motion.begin(which, self._goal(reading), np.where(careful, SLOW_M_S, 0.5))

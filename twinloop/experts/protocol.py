@@ -1,0 +1,47 @@
+"""The door for experts: who acts in an episode, and where they are found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from twinloop.episode import Actor
+from twinloop.experts.reading import Reading
+from twinloop.plugins import Registry
+from twinloop.tasks import Cell
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What an expert is made for: a cell, N environments side by side, episodes of at most `steps` control steps.
+
+    `noise` scales injected disturbances, see `twinloop.generate.job.Job`.
+    """
+
+    cell: Cell
+    count: int
+    steps: int
+    noise: float = 0.0
+
+
+class Expert(Protocol):
+    """Acts in N environments at once and remembers where each of them stands.
+
+    An expert sees readings, late and wrong as the operator of a real robot sees them, never the truth.
+    """
+
+    actor: Actor
+
+    def restart(self, ids: Array, reading: Reading, seeds: Array) -> None:
+        """Forget the past of the environments `ids`, which begin episodes with these seeds; `reading` is of all."""
+
+    def act(self, reading: Reading, step: Array) -> Array:
+        """Commands for all actuators of all environments, (N, actuators), each at its own control step (N,)."""
+
+
+EXPERTS: Registry[Callable[[Setup], Expert]] = Registry("expert", "experts")

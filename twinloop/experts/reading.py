@@ -1,0 +1,42 @@
+"""What a controller gets to see at one control step, one row per environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Readings of N environments, as late and as wrong as the hardware makes them.
+
+    `position`, `velocity` and `effort` are per actuator. The object's pose is the perceived one: its place (N, 3), and
+    its orientation as the first two columns of the rotation matrix (N, 6), which unlike angles and quaternions have
+    neither jumps nor two names for one orientation. `time_s` (N,) is the time in each episode.
+    """
+
+    time_s: Array
+    position: Array
+    velocity: Array
+    effort: Array
+    object_position: Array
+    object_columns: Array
+    target_position: Array
+
+
+def rotation_columns(quat: Array) -> Array:
+    """First two columns of the rotation matrices of quaternions (N, 4), one after the other: (N, 6)."""
+    w, x, y, z = quat[:, 0], quat[:, 1], quat[:, 2], quat[:, 3]
+    columns = np.empty((len(quat), 6))
+    columns[:, 0] = 1.0 - 2.0 * (y * y + z * z)
+    columns[:, 1] = 2.0 * (x * y + w * z)
+    columns[:, 2] = 2.0 * (x * z - w * y)
+    columns[:, 3] = 2.0 * (x * y - w * z)
+    columns[:, 4] = 1.0 - 2.0 * (x * x + z * z)
+    columns[:, 5] = 2.0 * (y * z + w * x)
+    return columns

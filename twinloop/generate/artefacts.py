@@ -1,0 +1,118 @@
+"""What a simulator does and the world does not: found in the trace of one episode and flagged as events.
+
+- penetration: bodies overlap deeper than soft contact explains
+- tunnelling: the object is inside or below the table top, or moved further in one step than its speed allows
+- jitter: the object keeps reversing at speed, from one control step to the next, while nothing holds it
+- energy: an untouched object gains energy
+- non-finite state is found by the engine; see `diverged_event`
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.engines.mujoco_batch import Inertia
+from twinloop.episode import Event
+from twinloop.tasks import Cell, Truth
+
+Array = NDArray[Any]
+
+DEEP_M = 0.004
+SUNK_M = 0.005
+JUMP_M = 0.02
+REVERSAL_M_S = 0.05
+REVERSALS = 5
+GAIN_J_KG = 0.3
+
+KIND = "artefact"
+COLUMNS = 15
+"""Numbers a trace holds per control step; see `trace_row`."""
+
+
+def trace_row(truth: Truth, inertia: Inertia, judged_phase: Array) -> Array:
+    """What is kept of one control step for finding events and artefacts: (N, COLUMNS)."""
+    row = np.empty((len(judged_phase), COLUMNS))
+    row[:, 0] = judged_phase
+    row[:, 1] = truth.robot_object.found
+    row[:, 2] = truth.object_table.found
+    row[:, 3] = truth.robot_object.depth_m
+    row[:, 4] = truth.object_table.depth_m
+    row[:, 5] = truth.robot_table.depth_m
+    row[:, 6:9] = truth.object_position
+    row[:, 9:12] = truth.object_velocity[:, :3]
+    spin = truth.object_velocity[:, 3:]
+    terms = inertia.specific_m2 * spin * spin
+    row[:, 12] = 0.5 * (terms[:, 0] + terms[:, 1] + terms[:, 2])
+    row[:, 13] = truth.table_height_m
+    row[:, 14] = truth.robot_table.found
+    return row
+
+
+def find_artefacts(cell: Cell, trace: Array, time_s: Array, gravity_m_s2: float) -> list[Event]:
+    """The artefacts in a trace (T, COLUMNS), each flagged once, where it first shows."""
+    events = []
+    depth_m = trace[:, 3:6].max(axis=1)
+    if (depth_m > DEEP_M).any():
+        first = int(np.argmax(depth_m > DEEP_M))
+        pair = ("robot object", "object table", "robot table")[int(np.argmax(trace[first, 3:6]))]
+        detail = f"penetration {pair} {1000 * float(depth_m.max()):.1f} mm"
+        events.append(Event(float(time_s[first]), KIND, detail))
+    if cell.object_qpos is not None:
+        events += _object_artefacts(cell, trace, time_s, gravity_m_s2)
+    return events
+
+
+def diverged_event(time_s: float, qpos: Array, qvel: Array, ctrl: Array) -> Event:
+    """A state from which the next one was not finite, kept whole for inspection."""
+    state = {"qpos": qpos.tolist(), "qvel": qvel.tolist(), "ctrl": ctrl.tolist()}
+    return Event(time_s, KIND, f"non-finite state after {json.dumps(state)}")
+
+
+def _object_artefacts(cell: Cell, trace: Array, time_s: Array, gravity_m_s2: float) -> list[Event]:
+    events = []
+    place, velocity = trace[:, 6:9], trace[:, 9:12]
+    dt_s = cell.dt_s
+    sunk = (place[:, 2] < trace[:, 13] - SUNK_M) & _over_table(cell, place)
+    moved_m = np.linalg.norm(np.diff(place, axis=0), axis=1)
+    speed_m_s = np.linalg.norm(velocity, axis=1)
+    explained_m = 2.0 * dt_s * np.maximum(speed_m_s[1:], speed_m_s[:-1]) + JUMP_M
+    tunnelled = np.flatnonzero(sunk)
+    jumped = np.flatnonzero(moved_m > explained_m)
+    if len(tunnelled):
+        events.append(Event(float(time_s[tunnelled[0]]), KIND, "tunnelling object in the table"))
+    elif len(jumped):
+        detail = f"tunnelling object moved {1000 * float(moved_m[jumped[0]]):.0f} mm in one step"
+        events.append(Event(float(time_s[jumped[0]]), KIND, detail))
+    free = trace[:, 1] == 0.0
+    alone = free[1:] & free[:-1]
+    opposed = (velocity[1:] * velocity[:-1]).sum(axis=1) < 0.0
+    slower = np.minimum(speed_m_s[1:], speed_m_s[:-1])
+    reversals = np.flatnonzero(alone & opposed & (slower > REVERSAL_M_S))
+    if len(reversals) >= REVERSALS:
+        detail = f"jitter {len(reversals)} reversals"
+        events.append(Event(float(time_s[reversals[0]]), KIND, detail))
+    energy_j_kg = gravity_m_s2 * place[:, 2] + 0.5 * speed_m_s * speed_m_s + trace[:, 12]
+    gained = np.where(alone, np.maximum(np.diff(energy_j_kg), 0.0), 0.0)
+    total = float(gained.sum())
+    if total > GAIN_J_KG:
+        detail = f"energy {total:.2f} J/kg from nowhere"
+        events.append(Event(float(time_s[int(np.argmax(gained))]), KIND, detail))
+    return events
+
+
+def _over_table(cell: Cell, place: Array) -> Array:
+    """Whether the points (T, 3) lie over the table's collision geom."""
+    if "table" not in cell.twin.roles:
+        return np.zeros(len(place), dtype=bool)
+    model = cell.model
+    body = model.body(cell.twin.role("table")).id
+    inside = np.zeros(len(place), dtype=bool)
+    for geom in np.flatnonzero(np.asarray(model.geom_bodyid) == body):
+        if model.geom_contype[geom] or model.geom_conaffinity[geom]:
+            centre, size = np.asarray(model.geom_pos[geom]), np.asarray(model.geom_size[geom])
+            inside |= (np.abs(place[:, :2] - centre[:2]) < size[:2]).all(axis=1)
+    return inside

@@ -1,0 +1,182 @@
+"""Simulate episodes side by side, behind imperfect hardware, and record them.
+
+The loop in `_Run.episodes` is the whole story of a control step: what is true, what the controller sees of it, what it
+commands, how the task stands, one row recorded, and what the hardware makes of the command. Environments whose episode
+ended are loaded with the next one at once, so that none steps in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.engines.disturbance import Disturbance
+from twinloop.engines.hardware import Hardware
+from twinloop.engines.mujoco_batch import ENGINE, Broken, MujocoBatch, engine_version
+from twinloop.episode import Episode, Event, Provenance, Schema
+from twinloop.errors import WrongUse
+from twinloop.experts import EXPERTS, Setup
+from twinloop.generate.artefacts import diverged_event, trace_row
+from twinloop.generate.job import Job, describe_actor, episode_seed
+from twinloop.generate.recorder import Recorder
+from twinloop.generate.signals import make_schema, row_parts
+from twinloop.randomize import draw_many, one_of
+from twinloop.tasks import Judgement, make_cell, make_task
+from twinloop.version import __version__
+
+Array = NDArray[Any]
+
+MOST_SIDE_BY_SIDE = 256
+"""Environments stepped together: enough that Python costs little per environment, few enough to stay in cache."""
+
+
+def episode_schema(job: Job) -> Schema:
+    """What every episode of a job declares."""
+    return make_schema(make_cell(job.twin), job.cameras)
+
+
+def rollout(job: Job, seed: int, numbers: Sequence[int], threads: int = 1) -> Iterator[Episode]:
+    """One episode for each number, in order; the result does not depend on which others are asked for."""
+    numbers = [int(number) for number in numbers]
+    drawn = draw_many(job.randomization, seed, numbers) if job.randomization is not None else {}
+    seeds = [episode_seed(seed, number) for number in numbers]
+    return rollout_drawn(job, seeds, drawn, threads)
+
+
+def rollout_drawn(
+    job: Job, seeds: Sequence[int], drawn: Mapping[str, Any], threads: int = 1
+) -> Iterator[Episode]:
+    """One episode for each seed, with the values already drawn: arrays (len(seeds),) by parameter name.
+
+    This is what replaying needs: the seed and the draw are in an episode's provenance.
+    """
+    for name in drawn:
+        job.twin.parameter(name)
+    if any(len(values) != len(seeds) for values in drawn.values()):
+        raise WrongUse("a draw does not fit the seeds", expected=f"{len(seeds)} values for each parameter")
+    if not len(seeds):
+        return iter(())
+    return _Run(job, np.asarray(seeds, dtype=np.int64), drawn, threads).episodes()
+
+
+class _Run:
+    """Environments, what runs in them, and the episodes still to come."""
+
+    def __init__(self, job: Job, seeds: Array, drawn: Mapping[str, Any], threads: int) -> None:
+        self._job, self._seeds = job, seeds
+        self._drawn = {name: np.asarray(values) for name, values in drawn.items()}
+        cell = self._cell = make_cell(job.twin)
+        self._task = make_task(job.task, job.twin)
+        longest = round(self._task.longest_s * job.twin.control_hz)
+        self._steps = longest if job.max_steps is None else min(longest, job.max_steps)
+        count = self._count = min(len(seeds), MOST_SIDE_BY_SIDE)
+        self._engine = MujocoBatch(cell, count, threads, tuple(drawn))
+        self._hardware = Hardware(cell, count, self._steps, self._drawn)
+        self._disturbance = Disturbance(self._engine, self._drawn)
+        self._expert = EXPERTS.get(job.expert)(Setup(cell, count, self._steps, job.expert_noise))
+        self._recorder = Recorder(cell, self._task, episode_schema(job), count, self._steps)
+        self._memory = np.zeros((count, self._task.memory))
+        self._step = np.zeros(count, dtype=np.int64)
+        self._episode = np.full(count, -1, dtype=np.int64)
+        self._next = 0
+
+    def episodes(self) -> Iterator[Episode]:
+        """Every episode, in order."""
+        waiting: dict[int, Episode] = {}
+        due = 0
+        self._load(np.arange(self._count))
+        while (self._episode >= 0).any():
+            for index, episode in self._control_step():
+                waiting[index] = episode
+            while due in waiting:
+                yield waiting.pop(due)
+                due += 1
+
+    def _control_step(self) -> list[tuple[int, Episode]]:
+        truth = self._engine.truth()
+        reading = self._hardware.sense(truth, self._step)
+        action = self._expert.act(reading, self._step)
+        judged = self._task.judge(truth, self._memory)
+        self._memory = judged.memory
+        trace = trace_row(truth, self._engine.inertia, judged.phase)
+        self._recorder.row(self._step, row_parts(self._cell, truth, reading, action), trace)
+        commands = self._hardware.command(action, self._step)
+        self._step += 1
+        running = self._episode >= 0
+        over = running & (judged.success | judged.hopeless | (self._step >= self._steps))
+        finished = [self._finish(int(i), judged) for i in np.flatnonzero(over)]
+        stepping = np.flatnonzero(running & ~over)
+        self._load(np.flatnonzero(over))
+        self._disturbance.apply(truth, stepping)
+        broken = self._engine.step(stepping, commands[stepping]) if len(stepping) else None
+        if broken is not None:
+            finished += self._give_up(broken, judged)
+            self._load(broken.ids)
+        return finished
+
+    def _load(self, ids: Array) -> None:
+        """Begin the next episodes in the environments `ids`; those for which none is left go idle."""
+        self._episode[ids] = -1
+        taken = ids[: max(0, len(self._seeds) - self._next)]
+        if not len(taken):
+            return
+        numbers = np.arange(self._next, self._next + len(taken))
+        self._next += len(taken)
+        values = {name: column[numbers] for name, column in self._drawn.items()}
+        seeds = self._seeds[numbers]
+        start = self._task.start(values, seeds)
+        self._engine.load(taken, values, start)
+        truth = self._engine.truth()
+        self._episode[taken] = numbers
+        self._step[taken] = 0
+        self._memory[taken] = 0.0
+        self._hardware.restart(taken, values, seeds, truth, start.ctrl)
+        self._disturbance.restart(taken, values)
+        self._expert.restart(taken, self._hardware.first_reading(truth), seeds)
+
+    def _finish(self, environment: int, judged: Judgement) -> tuple[int, Episode]:
+        success = bool(judged.success[environment])
+        failure = None if success else self._task.failures[int(judged.reason[environment])]
+        return self._recorded(environment, success, failure, ())
+
+    def _give_up(self, broken: Broken, judged: Judgement) -> list[tuple[int, Episode]]:
+        made = []
+        for row, environment in enumerate(broken.ids.tolist()):
+            time_s = float((self._step[environment] - 1) * self._cell.dt_s)
+            event = diverged_event(time_s, broken.qpos[row], broken.qvel[row], broken.ctrl[row])
+            made.append(self._recorded(environment, False, "simulation_diverged", (event,)))
+        return made
+
+    def _recorded(
+        self, environment: int, success: bool, failure: str | None, events: Sequence[Event]
+    ) -> tuple[int, Episode]:
+        index = int(self._episode[environment])
+        episode = self._recorder.episode(
+            environment,
+            int(self._step[environment]),
+            success=success,
+            failure=failure,
+            provenance=self._provenance(index),
+            more_events=events,
+        )
+        return index, episode
+
+    def _provenance(self, index: int) -> Provenance:
+        job = self._job
+        return Provenance(
+            source="sim",
+            engine=ENGINE,
+            engine_version=engine_version(),
+            twin=job.twin.name,
+            twin_version=job.twin.version,
+            twin_hash=job.twin.content_hash,
+            randomization=None if job.randomization is None else job.randomization.name,
+            draw=one_of(self._drawn, index),
+            seed=int(self._seeds[index]),
+            actor=self._expert.actor,
+            actor_id=describe_actor(job),
+            software={"twinloop": __version__, ENGINE: engine_version(), "numpy": np.__version__},
+        )

@@ -1,0 +1,25 @@
+"""What a robot should do: how an episode starts, which phases it has, when it succeeded and why it did not.
+
+Tasks are batched: every array has one row per environment. Importing this package registers the built-in tasks.
+"""
+
+from twinloop.tasks import excite, pick_and_place, push, toss
+from twinloop.tasks.cell import Cell, make_cell
+from twinloop.tasks.protocol import TASKS, Judgement, Start, Task, make_task
+from twinloop.tasks.truth import Touch, Truth
+
+__all__ = [
+    "TASKS",
+    "Cell",
+    "Judgement",
+    "Start",
+    "Task",
+    "Touch",
+    "Truth",
+    "excite",
+    "make_cell",
+    "make_task",
+    "pick_and_place",
+    "push",
+    "toss",
+]

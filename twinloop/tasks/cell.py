@@ -1,0 +1,150 @@
+"""A twin with the parts it names found in its model: which numbers of the state belong to what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.errors import InvalidTwin
+from twinloop.twin import Twin
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """Where things are in the state of a twin's model.
+
+    Actuator k sits at the sum of `weights[k] * qpos[addresses[k]]`, at most two joints: a hinge or slide, or a tendon
+    that couples two fingers. `arm` lists the actuators that move the tool, `gripper` is the one that opens and closes.
+    Addresses are None where the twin has no such part.
+    """
+
+    twin: Twin
+    actuators: tuple[str, ...]
+    turning: Array
+    qpos_addresses: Array
+    dof_addresses: Array
+    weights: Array
+    control_low: Array
+    control_high: Array
+    arm: Array
+    gripper: int | None
+    object_qpos: int | None
+    object_dof: int | None
+    target_mocap: int | None
+    robot_root: str | None
+
+    @property
+    def model(self) -> mujoco.MjModel:
+        """The model as written; read only."""
+        return self.twin.patch.model
+
+    @property
+    def dt_s(self) -> float:
+        """Time between two control steps."""
+        return 1.0 / self.twin.control_hz
+
+    def positions(self, qpos: Array) -> Array:
+        """Where the actuators are, (N, actuators), from qpos (N, nq)."""
+        return _weighted(qpos, self.qpos_addresses, self.weights)
+
+    def velocities(self, qvel: Array) -> Array:
+        """How fast the actuators move, (N, actuators), from qvel (N, nv)."""
+        return _weighted(qvel, self.dof_addresses, self.weights)
+
+
+class _ByHash:
+    """A twin that compares by content, so that equal twins share one cell."""
+
+    def __init__(self, twin: Twin) -> None:
+        self.twin = twin
+
+    def __hash__(self) -> int:
+        return hash(self.twin.content_hash)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByHash) and other.twin.content_hash == self.twin.content_hash
+
+
+def make_cell(twin: Twin) -> Cell:
+    """Find the parts of a twin; the same twin gives the same cell."""
+    return _resolve(_ByHash(twin))
+
+
+@lru_cache(maxsize=32)
+def _resolve(holder: _ByHash) -> Cell:
+    twin = holder.twin
+    model = twin.patch.model
+    rows = [_transmission(model, index) for index in range(model.nu)]
+    names = tuple(model.actuator(index).name for index in range(model.nu))
+    joints = np.array([row[0] for row in rows], dtype=np.int64).reshape(-1, 2)
+    gripper = names.index(twin.role("gripper")) if "gripper" in twin.roles else None
+    ranges = np.asarray(model.actuator_ctrlrange).reshape(-1, 2)
+    limited = np.asarray(model.actuator_ctrllimited).astype(bool)
+    object_joint = None
+    if "object" in twin.roles:
+        object_joint = int(model.body(twin.role("object")).jntadr[0])
+        if object_joint < 0 or model.jnt_type[object_joint] != mujoco.mjtJoint.mjJNT_FREE:
+            raise InvalidTwin(
+                f"twin {twin.name!r}: the object cannot move freely", expected="a body with a freejoint"
+            )
+    mocap = int(model.body(twin.role("target")).mocapid[0]) if "target" in twin.roles else -1
+    return Cell(
+        twin=twin,
+        actuators=names,
+        turning=np.array([model.jnt_type[j[0]] == mujoco.mjtJoint.mjJNT_HINGE for j, _ in rows], dtype=bool),
+        qpos_addresses=np.asarray(model.jnt_qposadr)[joints],
+        dof_addresses=np.asarray(model.jnt_dofadr)[joints],
+        weights=np.array([row[1] for row in rows], dtype=np.float64).reshape(-1, 2),
+        control_low=np.where(limited, ranges[:, 0], -np.inf),
+        control_high=np.where(limited, ranges[:, 1], np.inf),
+        arm=np.array([index for index in range(model.nu) if index != gripper], dtype=np.int64),
+        gripper=gripper,
+        object_qpos=None if object_joint is None else int(model.jnt_qposadr[object_joint]),
+        object_dof=None if object_joint is None else int(model.jnt_dofadr[object_joint]),
+        target_mocap=None if mocap < 0 else mocap,
+        robot_root=_robot_root(twin),
+    )
+
+
+def _transmission(model: mujoco.MjModel, actuator: int) -> tuple[tuple[int, int], tuple[float, float]]:
+    """The joints an actuator moves, and their weights."""
+    first = int(model.actuator_trnid[actuator, 0])
+    if model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT:
+        return (first, first), (1.0, 0.0)
+    if model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_TENDON:
+        start, count = int(model.tendon_adr[first]), int(model.tendon_num[first])
+        wraps = range(start, start + count)
+        if count <= 2 and all(model.wrap_type[w] == mujoco.mjtWrap.mjWRAP_JOINT for w in wraps):
+            joints = [int(model.wrap_objid[w]) for w in wraps] + [int(model.wrap_objid[start])]
+            weights = [float(model.wrap_prm[w]) for w in wraps] + [0.0]
+            return (joints[0], joints[1]), (weights[0], weights[1])
+    raise InvalidTwin(
+        f"actuator {model.actuator(actuator).name!r} moves something else than a joint",
+        expected="a joint, or a fixed tendon over at most two joints",
+    )
+
+
+def _robot_root(twin: Twin) -> str | None:
+    """The body that the robot hangs from: the outermost one above the tool."""
+    if "tool" not in twin.roles:
+        return None
+    model = twin.patch.model
+    body = int(model.site(twin.role("tool")).bodyid[0])
+    while model.body_parentid[body] != 0:
+        body = int(model.body_parentid[body])
+    return str(model.body(body).name)
+
+
+def _weighted(state: Array, addresses: Array, weights: Array) -> Array:
+    first: Array = state[:, addresses[:, 0]] * weights[:, 0]
+    coupled = np.flatnonzero(weights[:, 1])
+    if len(coupled):
+        first[:, coupled] += state[:, addresses[coupled, 1]] * weights[coupled, 1]
+    return first

@@ -1,0 +1,48 @@
+"""Move so that a recording tells the parameters of the machine: the whole time is spent moving."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.tasks.cell import Cell
+from twinloop.tasks.place import start_at_rest
+from twinloop.tasks.protocol import TASKS, Judgement, Start
+from twinloop.tasks.truth import Truth
+
+Array = NDArray[Any]
+
+
+@TASKS.register("excite")
+class Excite:
+    """Success: the recording is complete. There is no other way to fail than to be cut short."""
+
+    roles: tuple[str, ...] = ()
+    phases = ("excite",)
+    failures = ("cut_short",)
+    longest_s = 10.0
+    memory = 1
+    text = "Follow the excitation signal."
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+
+    def start(self, values: Mapping[str, Any], seeds: Array) -> Start:
+        """Joints at home."""
+        return start_at_rest(self._cell, values, len(seeds))
+
+    def judge(self, truth: Truth, memory: Array) -> Judgement:
+        """`memory` counts control steps."""
+        count = len(memory)
+        steps = memory + 1.0
+        last = round(self.longest_s * self._cell.twin.control_hz)
+        return Judgement(
+            phase=np.zeros(count, dtype=np.int64),
+            success=steps[:, 0] >= last,
+            hopeless=np.zeros(count, dtype=bool),
+            reason=np.zeros(count, dtype=np.int64),
+            memory=steps,
+        )

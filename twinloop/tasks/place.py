@@ -1,0 +1,51 @@
+"""What tasks with an object and a target share: the start of an episode, and whether the object is in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.tasks.cell import Cell
+from twinloop.tasks.protocol import Start
+from twinloop.tasks.truth import Truth
+from twinloop.twin import initial_state
+
+Array = NDArray[Any]
+
+REST_M_S = 0.03
+"""An object slower than this rests."""
+
+OFF_TABLE_M = 0.03
+"""An object this far below the table top has fallen off."""
+
+
+def start_at_rest(cell: Cell, values: Mapping[str, Any], count: int) -> Start:
+    """Joints at home, object and target placed, everything still."""
+    state = initial_state(cell.twin, values, count)
+    return Start(state.qpos, np.zeros((count, cell.model.nv)), state.ctrl, state.mocap_pos)
+
+
+def target_radius_m(cell: Cell) -> float:
+    """How far from the target's centre still counts: the radius of the disc that marks it."""
+    body = cell.model.body(cell.twin.role("target"))
+    return float(cell.model.geom_size[int(body.geomadr[0]), 0])
+
+
+def distance_to_target_m(truth: Truth) -> Array:
+    """From the object's centre to the target's, along the table: (N,)."""
+    away = truth.object_position[:, :2] - truth.target_position[:, :2]
+    return np.asarray(np.sqrt(away[:, 0] * away[:, 0] + away[:, 1] * away[:, 1]))
+
+
+def speed_m_s(velocity: Array) -> Array:
+    """Length of the linear part of velocities (N, 6)."""
+    x, y, z = velocity[:, 0], velocity[:, 1], velocity[:, 2]
+    return np.asarray(np.sqrt(x * x + y * y + z * z))
+
+
+def fell_off(truth: Truth) -> Array:
+    """Whether the object is below the table top: (N,)."""
+    return np.asarray(truth.object_position[:, 2] < truth.table_height_m - OFF_TABLE_M)

@@ -1,0 +1,43 @@
+"""What is true in the simulation at one moment, one row per environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Touch:
+    """Contact between two parts: whether (N,) bool, the force of the deepest point (N,) in N, its depth (N,) in m."""
+
+    found: Array
+    force_n: Array
+    depth_m: Array
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The state of N environments. Parts that the twin does not have are zeros.
+
+    `position`, `velocity` and `effort` are per actuator, (N, actuators). The object's velocity is linear and angular,
+    (N, 6). The tool's pose and the contacts are those at the start of the last physics step, as MuJoCo computes them.
+    """
+
+    time_s: Array
+    position: Array
+    velocity: Array
+    effort: Array
+    tool_position: Array
+    tool_matrix: Array
+    object_position: Array
+    object_quat: Array
+    object_velocity: Array
+    target_position: Array
+    table_height_m: Array
+    robot_object: Touch
+    object_table: Touch
+    robot_table: Touch
