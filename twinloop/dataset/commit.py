@@ -175,7 +175,8 @@ def disk_errors(root: Path) -> Iterator[None]:
     except BlockingIOError:
         raise
     except (OSError, pa.ArrowException) as error:
-        reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
+        number = getattr(error, "errno", None)
+        reason = os.strerror(number) if number else (str(error) or type(error).__name__).splitlines()[0]
         raise DiskError(
             f"{root} cannot be written ({reason})", remedy="check free space and permissions, then try again"
         ) from error

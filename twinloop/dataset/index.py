@@ -87,11 +87,12 @@ def load_index(
         return np.asarray(table.column(name).to_numpy())
 
     skipped = _unusable(numbers("episode_index"), numbers("length"))
-    table = table.filter(pa.array(numbers("length") > 0))
+    if skipped:
+        table = table.filter(pa.array(numbers("length") > 0))
     if not len(table):
         return _empty(schema, skipped)
-    order = np.argsort(numbers("episode_index"), kind="stable")
-    table = table.take(pa.array(order))
+    if np.any(np.diff(numbers("episode_index")) < 0):
+        table = table.take(pa.array(np.argsort(numbers("episode_index"), kind="stable")))
     template = str(info.get("data_path") or layout.DATA_PATH)
     files, file_of = _file_names(template, numbers("data/chunk_index"), numbers("data/file_index"))
     from_row = numbers("dataset_from_index")
@@ -157,7 +158,8 @@ def _load_v2(root: Path, info: Mapping[str, Any], schema: Schema) -> EpisodeInde
 
 
 def _unusable(numbers: Array, length: Array) -> dict[int, str]:
-    return {int(n): f"its length is {rows}" for n, rows in zip(numbers, length, strict=True) if rows <= 0}
+    empty = length <= 0
+    return {int(n): f"its length is {rows}" for n, rows in zip(numbers[empty], length[empty], strict=True)}
 
 
 def _read(path: Path, wanted: Mapping[str, pa.DataType]) -> pa.Table:
@@ -175,7 +177,10 @@ def _read(path: Path, wanted: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 def _file_names(template: str, chunk: Array, file: Array, **more: str) -> tuple[tuple[str, ...], Array]:
-    pairs, which = np.unique(np.stack([chunk, file], axis=1), axis=0, return_inverse=True)
+    changes = np.flatnonzero((np.diff(chunk) != 0) | (np.diff(file) != 0)) + 1
+    firsts = np.concatenate([[0], changes]) if len(chunk) else changes
+    runs, run = np.unique(np.stack([chunk[firsts], file[firsts]], axis=1), axis=0, return_inverse=True)
+    pairs, which = runs, np.repeat(run.reshape(-1), np.diff(np.append(firsts, len(chunk))))
     try:
         names = tuple(template.format(chunk_index=int(c), file_index=int(f), **more) for c, f in pairs)
     except (LookupError, ValueError, AttributeError, TypeError) as error:

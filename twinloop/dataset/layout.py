@@ -156,9 +156,13 @@ def schema_from_info(info: Mapping[str, Any]) -> tuple[Schema, dict[str, str]]:
         raise DamagedDataset(
             f"{INFO} declares no signal we can read", got=", ".join(skipped) or "no features"
         )
+    robot_type = info.get("robot_type")
     try:
         schema = Schema(
-            tuple(signals), float(info["fps"]), tuple(cameras), str(info.get("robot_type") or "unknown")
+            tuple(signals),
+            float(info["fps"]),
+            tuple(cameras),
+            "unknown" if robot_type is None else str(robot_type),
         )
     except (TwinloopError, OverflowError) as error:
         raise DamagedDataset(f"{INFO}: {error}") from error

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from twinloop.dataset import sidecar
 from twinloop.dataset.labels import load_labels
 from twinloop.dataset.reader import Dataset, open_dataset
-from twinloop.errors import DatasetError, WrongUse
+from twinloop.errors import DamagedDataset, DatasetError, WrongUse
 
 MEMORY_LIMIT = "2GB"
 
@@ -34,7 +35,13 @@ def query(sources: Sequence[str | Path | Dataset], sql: str) -> pa.Table:
     datasets = [s if isinstance(s, Dataset) else open_dataset(s) for s in sources]
     if not datasets:
         raise WrongUse("nothing to query", remedy="name at least one data set")
-    connection = _connect(datasets)
+    try:
+        connection = _connect(datasets)
+    except duckdb.Error as error:
+        raise DamagedDataset(
+            f"a file of {', '.join(str(dataset.root) for dataset in datasets)} cannot be read ({_first_line(error)})",
+            remedy="run `twinloop data verify`",
+        ) from error
     try:
         statements = connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type not in (
@@ -46,6 +53,8 @@ def query(sources: Sequence[str | Path | Dataset], sql: str) -> pa.Table:
     except duckdb.PermissionException as error:
         raise WrongUse("a query can only read the data sets it was given", got=_first_line(error)) from error
     except duckdb.Error as error:
+        for dataset in datasets:
+            dataset.side_table()  # a damaged table is the reason more often than the query
         raise WrongUse(
             f"the query failed: {_first_line(error)}",
             remedy="tables are episodes, frames and transitions; try: describe episodes",
@@ -71,7 +80,7 @@ def _connect(datasets: Sequence[Dataset]) -> Any:
     names = _names(datasets)
     episodes, frames, transitions = [], [], []
     for position, (dataset, name) in enumerate(zip(datasets, names, strict=True)):
-        connection.register(f"side_{position}", _episodes_table(dataset))
+        _make_side(connection, position, dataset)
         connection.register(f"label_{position}", _labels_table(dataset))
         episodes.append(_episodes_sql(position, name))
         frame_sql = _frames_sql(dataset, name)
@@ -97,22 +106,45 @@ def _names(datasets: Sequence[Dataset]) -> list[str]:
     raise DatasetError("the same data set was given twice", got=str(datasets[0].root))
 
 
-def _episodes_table(dataset: Dataset) -> pa.Table:
-    """Everything known about each episode, but for what labels have changed."""
+def _make_side(connection: Any, position: int, dataset: Dataset) -> None:
+    """The table `side_<position>`: everything known about each episode, but for what labels have changed."""
     index = dataset.index
-    side = dataset.side_table()
-    if side is None:
+    tasks = pa.DictionaryArray.from_arrays(
+        pa.array(index.task_of, pa.int32()), pa.array(index.tasks, pa.string())
+    )
+    known = {
+        "episode_index": pa.array(index.numbers),
+        "task": tasks.cast(pa.string()),
+        "length": pa.array(index.length),
+    }
+    if dataset.manifest is None or not len(index):
         empty = {
             name: pa.nulls(len(index), kind)
             for name, kind in zip(sidecar.SCHEMA.names, sidecar.SCHEMA.types, strict=True)
         }
-        side = pa.table(
-            empty | {"episode_index": pa.array(index.numbers), "source": pa.array(["unknown"] * len(index))}
-        )
-    if len(side) != len(index):
+        source = {"source": pa.array(["unknown"] * len(index), pa.string())}
+        connection.register(f"side_{position}", pa.table(empty | known | source))
+        return
+    connection.register(f"index_{position}", pa.table(known))
+    names = ", ".join(_identifier(name) for name in sidecar.SCHEMA.names)
+    files = ", ".join(_quoted(str(path.resolve())) for path in _side_files(dataset))
+    connection.execute(
+        f"create view side_{position} as select {names}, task, length "
+        f"from read_parquet([{files}]) join index_{position} using (episode_index)"
+    )
+
+
+def _side_files(dataset: Dataset) -> list[Path]:
+    """The provenance tables, once they are known to have a row for every episode."""
+    paths = dataset.side_files()
+    try:
+        rows = sum(pq.read_metadata(path).num_rows for path in paths)
+    except (OSError, pa.ArrowException):
+        rows = -1
+    if rows != len(dataset.index):
+        dataset.side_table()  # says what is wrong
         raise DatasetError(f"{dataset.root} is being written; try again")
-    tasks = pa.array([index.tasks[i] for i in index.task_of.tolist()], pa.string())
-    return side.append_column("task", tasks).append_column("length", pa.array(index.length))
+    return paths
 
 
 def _labels_table(dataset: Dataset) -> pa.Table:

@@ -28,7 +28,7 @@ OPEN_FILES = 16
 
 _CLOCK = Signal("time", dtype="float64")
 
-WARM_ROW_GROUPS = 2
+WARM_ROW_GROUPS = 4
 """Decoded row groups that stay in memory: enough to read neighbours without decoding twice."""
 
 
@@ -56,7 +56,7 @@ class Dataset:
         self.manifest = manifest
         self.skipped = skipped
         self._info = info
-        self._files: OrderedDict[str, pq.ParquetFile] = OrderedDict()
+        self._files: OrderedDict[str, tuple[pq.ParquetFile, Array]] = OrderedDict()
         self._groups: OrderedDict[tuple[str, int], pa.Table] = OrderedDict()
 
     @property
@@ -131,6 +131,11 @@ class Dataset:
 
         return Windows(self, offsets, decoded=decoded)
 
+    def side_files(self) -> list[Path]:
+        """The files of the provenance tables, in order; none for foreign data."""
+        names = sorted(self.manifest.files) if self.manifest else []
+        return [self.root / name for name in names if name.startswith(f"{layout.SIDE}/episodes/")]
+
     def side_table(self) -> pa.Table | None:
         """Provenance, outcome and origin of every episode as recorded, one row each; None for foreign data."""
         if self.manifest is None:
@@ -145,8 +150,7 @@ class Dataset:
     @cached_property
     def _side_table(self) -> pa.Table:
         assert self.manifest is not None
-        names = [name for name in sorted(self.manifest.files) if name.startswith(f"{layout.SIDE}/episodes/")]
-        tables = [self._read_side(self.root / name) for name in names]
+        tables = [self._read_side(path) for path in self.side_files()]
         side = pa.concat_tables(tables).combine_chunks() if tables else sidecar.table([])
         if not np.array_equal(side.column("episode_index").to_numpy(), self.index.numbers):
             raise DamagedDataset(
@@ -181,7 +185,7 @@ class Dataset:
             provenance = Provenance()
             identity = content_id(self.schema, time_s, signals, events, task, provenance)
             return {"id": identity, "events": events, "outcome": Outcome(), "provenance": provenance}
-        values = self._side_table.slice(place, 1).to_pylist()[0]
+        values = self._side_row(place)
         try:
             outcome = self.outcomes.get(values["episode_id"], sidecar.outcome(values))
             provenance, events = sidecar.provenance(values), sidecar.events(values)
@@ -206,51 +210,62 @@ class Dataset:
         return frames
 
     def _rows(self, place: int) -> pa.Table:
-        """The rows of one episode, from the row groups that hold them."""
+        """The rows of one episode."""
         name = self.index.files[int(self.index.file_of[place])]
-        offset, length = int(self.index.offset[place]), int(self.index.length[place])
-        try:
-            file = self._file(name)
-            pieces, before = [], 0
-            for group in range(file.num_row_groups):
-                size = file.metadata.row_group(group).num_rows
-                low, high = max(offset - before, 0), min(offset + length - before, size)
-                if low < high:
-                    pieces.append(self._group(name, file, group).slice(low, high - low))
-                before += size
-                if before >= offset + length:
-                    break
-        except (OSError, ValueError, pa.ArrowException) as error:
-            reason = str(error).splitlines()[0]
-            raise DamagedDataset(
-                f"{self.root / name} cannot be read ({reason})", remedy="run `twinloop data verify`"
-            ) from error
-        rows = pa.concat_tables(pieces) if pieces else None
-        if rows is None or len(rows) != length:
+        length = int(self.index.length[place])
+        rows = self._piece(name, int(self.index.offset[place]), length)
+        if len(rows) != length:
             raise DamagedDataset(
                 f"{self.root / name} is too short",
-                got=f"{0 if rows is None else len(rows)} rows of episode {self.index.numbers[place]}",
+                got=f"{len(rows)} rows of episode {self.index.numbers[place]}",
                 expected=length,
                 remedy="run `twinloop data verify`",
             )
         return rows
 
-    def _file(self, name: str) -> pq.ParquetFile:
+    def _side_row(self, place: int) -> dict[str, Any]:
+        """What the provenance tables say about one episode, without reading all of them."""
+        file = int(self.index.file_of[place])
+        name = self.index.files[file].replace("data/", f"{layout.SIDE}/episodes/", 1)
+        row = place - int(np.searchsorted(self.index.file_of, file))
+        if "_side_table" not in self.__dict__ and (self.root / name).exists():
+            values: list[dict[str, Any]] = self._piece(name, row, 1).to_pylist()
+            if values and values[0].get("episode_index") == self.index.numbers[place]:
+                return values[0]
+        return dict(self._side_table.slice(place, 1).to_pylist()[0])
+
+    def _piece(self, name: str, offset: int, length: int) -> pa.Table:
+        """Rows of one file from the row groups that hold them; fewer than asked for where it ends too early."""
+        try:
+            file, ends = self._file(name)
+            low, high = np.searchsorted(ends, [offset, offset + length - 1], side="right").tolist()
+            groups = [self._group(name, file, group) for group in range(low, min(high + 1, len(ends)))]
+            start = int(ends[low - 1]) if low else 0
+            table = pa.concat_tables(groups) if groups else file.schema_arrow.empty_table()
+        except (OSError, ValueError, pa.ArrowException) as error:
+            reason = str(error).splitlines()[0]
+            raise DamagedDataset(
+                f"{self.root / name} cannot be read ({reason})", remedy="run `twinloop data verify`"
+            ) from error
+        return table.slice(offset - start, length)
+
+    def _file(self, name: str) -> tuple[pq.ParquetFile, Array]:
+        """An open file, and the row at which each of its row groups ends."""
         if name not in self._files:
-            self._files[name] = pq.ParquetFile(self.root / name, memory_map=True)
+            file = pq.ParquetFile(self.root / name, memory_map=True)
+            sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+            self._files[name] = file, np.cumsum(sizes, dtype=np.int64)
             if len(self._files) > OPEN_FILES:
-                self._files.popitem(last=False)[1].close()
+                self._files.popitem(last=False)[1][0].close()
         self._files.move_to_end(name)
         return self._files[name]
 
     def _group(self, name: str, file: pq.ParquetFile, group: int) -> pa.Table:
         key = (name, group)
         if key not in self._groups:
-            present = set(file.schema_arrow.names)
-            wanted = [s.name for s in self.schema.signals] + ["time_s", "timestamp"]
-            self._groups[key] = file.read_row_group(
-                group, columns=[column for column in wanted if column in present]
-            )
+            wanted = {s.name for s in self.schema.signals} | {"time_s", "timestamp", *sidecar.SCHEMA.names}
+            present = [column for column in file.schema_arrow.names if column in wanted]
+            self._groups[key] = file.read_row_group(group, columns=present)
             if len(self._groups) > WARM_ROW_GROUPS:
                 self._groups.popitem(last=False)
         self._groups.move_to_end(key)

@@ -71,7 +71,9 @@ class Repair:
 def repair(path: str | Path, *, progress: Progress | None = None) -> Repair:
     """Repair a data set that Twinloop wrote; one without fault is left as it is."""
     root = Path(path)
-    if not looks_like_ours(root) and not (root / JOURNAL).exists():
+    with disk_errors(root):
+        interrupted = (root / JOURNAL).exists()
+    if not looks_like_ours(root) and not interrupted:
         layout.load_info(root)
         raise DatasetError(
             f"{root} was not written by Twinloop, so it is never changed in place",

@@ -41,7 +41,7 @@ def feature_stats(features: Mapping[str, Array]) -> dict[str, Stats]:
     high = np.minimum(low + 1, len(values) - 1)
     quantiles = ordered[low] + (ordered[high] - ordered[low]) * (place - low[:, None])
     table = np.stack([ordered[0], ordered[-1], values.mean(axis=0), values.std(axis=0), *quantiles])
-    table *= scale
+    table = _unscaled(table, scale)
     count = np.array([len(values)], np.int64)
     result, start = {}, 0
     for (name, rows), columns in zip(features.items(), flat, strict=True):
@@ -60,7 +60,13 @@ def _scale(values: Array) -> Array:
     peak = np.abs(values).max(axis=0)
     if peak.max() <= LARGEST:
         return np.ones_like(peak)
-    return np.where(peak > LARGEST, 2.0 ** np.floor(np.log2(np.maximum(peak, 1.0))), 1.0)
+    return np.where(peak > LARGEST, np.ldexp(1.0, np.frexp(peak)[1] - 1), 1.0)
+
+
+def _unscaled(values: Array, scale: Array) -> Array:
+    """Rounding must not push a mean of the largest numbers over the edge."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.clip(values * scale, -np.finfo(np.float64).max, np.finfo(np.float64).max))
 
 
 class FrameSampler:
@@ -114,11 +120,11 @@ def aggregate(parts: Sequence[Stats]) -> Stats:
     result = {
         "min": stacked["min"].min(axis=0),
         "max": stacked["max"].max(axis=0),
-        "mean": mean * scale,
-        "std": np.sqrt(variance) * scale,
+        "mean": _unscaled(mean, scale),
+        "std": _unscaled(np.sqrt(variance), scale),
     }
     for name in QUANTILES:
-        result[name] = (stacked[name] * weight).sum(axis=0)
+        result[name] = _unscaled((stacked[name] / scale * weight).sum(axis=0), scale)
     return result | {"count": np.array([int(counts.sum())], np.int64)}
 
 

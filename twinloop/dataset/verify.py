@@ -98,7 +98,10 @@ def verify(
     Raises `NoDataset` or `NewerFormat` where there is nothing that could be checked; damage is never an exception.
     """
     root = Path(path)
-    return _Check(root, decode, progress, busy=not holding_lock and is_being_written(root)).run()
+    try:
+        return _Check(root, decode, progress, busy=not holding_lock and is_being_written(root)).run()
+    except OSError as error:
+        raise DamagedDataset(f"{root} cannot be checked ({error.strerror or error})") from error
 
 
 class _Check:
@@ -581,7 +584,10 @@ class _Check:
 
 def looks_like_ours(root: Path) -> bool:
     """Whether Twinloop wrote this folder, even if the files that would say so are damaged."""
-    return (root / layout.MANIFEST).exists() or (root / layout.SIDE / "episodes").is_dir()
+    try:
+        return (root / layout.MANIFEST).exists() or (root / layout.SIDE / "episodes").is_dir()
+    except OSError:
+        return False
 
 
 def _told(error: TwinloopError, root: Path) -> str:

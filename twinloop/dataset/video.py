@@ -5,6 +5,8 @@ Frame k of a file is shown at k / rate seconds; that is how LeRobot finds it too
 
 from __future__ import annotations
 
+import os
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,16 +17,21 @@ from typing import Any, overload
 import numpy as np
 
 from twinloop.episode import Array, Camera
-from twinloop.errors import DamagedDataset, DiskError, InvalidEpisode, WrongUse
+from twinloop.errors import DamagedDataset, DatasetError, DiskError, InvalidEpisode, WrongUse
 
 
 @dataclass(frozen=True)
 class VideoSettings:
-    """How frames are encoded. The defaults decode anywhere and make every frame at most `keyframe_every` away."""
+    """How frames are encoded.
+
+    The defaults decode anywhere, spend bits on true pixel values rather than on what looks good (`tune`), and put a
+    keyframe at most `keyframe_every` frames before any frame, so that a random one is cheap to reach.
+    """
 
     codec: str = "libx264"
-    crf: int = 20
+    crf: int = 22
     preset: str = "superfast"
+    tune: str | None = "psnr"
     keyframe_every: int = 4
 
     def as_info(self, camera: Camera, rate_hz: float) -> dict[str, Any]:
@@ -46,6 +53,7 @@ class VideoEncoder:
 
     def __init__(self, path: Path, camera: Camera, rate_hz: float, settings: VideoSettings) -> None:
         import av
+        from av.video.reformatter import VideoReformatter
 
         self.frames = 0
         self.bytes = 0
@@ -68,8 +76,11 @@ class VideoEncoder:
             "bf": "0",
             "forced-idr": "1",
         }
+        if settings.tune:
+            self._stream.options |= {"tune": settings.tune}
         self._stream.codec_context.thread_count = 1
         self._video_frame = av.VideoFrame
+        self._reformatter = VideoReformatter()
         self._key = av.video.frame.PictureType.I
 
     def checked(self, frame: Any) -> Array:
@@ -94,6 +105,7 @@ class VideoEncoder:
     def add(self, frame: Array, *, cut: bool = False) -> None:
         """Append one frame that was checked; at a `cut` the file can later be divided without re-encoding."""
         picture = self._video_frame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
+        picture = self._reformatter.reformat(picture, format=self._pixel_format, threads=1)
         picture.pts = self.frames
         picture.time_base = 1 / self._stream.codec_context.framerate
         if cut:
@@ -189,20 +201,15 @@ def decode(path: Path, first: int, count: int, rate_hz: float) -> Iterator[Array
 
     wanted = first
     try:
-        with av.open(str(path)) as container:
-            stream = container.streams.video[0]
-            stream.codec_context.thread_count = 1
-            if first > 0:
-                container.seek(int((first - 0.5) / rate_hz / stream.time_base), stream=stream, backward=True)
-            for picture in container.decode(stream):
-                position = round(float(picture.pts * stream.time_base) * rate_hz)
+        with _opened(path) as video:
+            for position, picture in video.pictures_from(first, rate_hz):
                 while position >= wanted and wanted < first + count:
                     # A recorder that dropped a frame leaves a hole: the next frame stands in for it.
-                    yield picture.to_ndarray(format="rgb24")
+                    yield video.as_array(picture)
                     wanted += 1
                 if wanted == first + count:
                     return
-    except (av.FFmpegError, OSError, IndexError, ValueError, TypeError) as error:
+    except _unreadable() as error:
         raise DamagedDataset(
             f"{path} cannot be decoded ({error})", remedy="run `twinloop data verify`"
         ) from error
@@ -214,6 +221,67 @@ def decode(path: Path, first: int, count: int, rate_hz: float) -> Iterator[Array
     )
 
 
+class _OpenVideo:
+    """An open video file, positioned anywhere."""
+
+    def __init__(self, path: Path) -> None:
+        import av
+        from av.video.reformatter import VideoReformatter
+
+        self.container = av.open(str(path))
+        self._stream = self.container.streams.video[0]
+        self._stream.codec_context.thread_count = 1
+        self._reformatter = VideoReformatter()
+
+    def pictures_from(self, first: int, rate_hz: float) -> Iterator[tuple[int, Any]]:
+        """Numbered pictures, starting at the last keyframe that is not after `first`."""
+        per_tick = float(self._stream.time_base) * rate_hz
+        start = first + 0.25
+        while True:
+            self.container.seek(int(start / per_tick), stream=self._stream, backward=True)
+            pictures = ((round(p.pts * per_tick), p) for p in self.container.decode(self._stream))
+            leading = next(pictures, None)
+            if leading is None or leading[0] <= first or start == 0.0:
+                break
+            # Where frames are stored out of order, the keyframe found may be shown only after `first`.
+            start = max(start - rate_hz, 0.0)
+        if leading is not None:
+            yield leading
+            yield from pictures
+
+    def as_array(self, picture: Any) -> Array:
+        """(height, width, 3) uint8, converted without threads of its own: they would not survive a fork."""
+        array: Array = self._reformatter.reformat(picture, format="rgb24", threads=1).to_ndarray()
+        return array
+
+
+OPEN_VIDEOS = 8
+"""Video files that stay open between reads: opening one takes longer than decoding a few frames of it."""
+
+_idle: OrderedDict[tuple[object, ...], _OpenVideo] = OrderedDict()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_OpenVideo]:
+    """A video nobody else uses meanwhile: it is not shared between readers, threads or forked processes."""
+    status = path.stat()
+    key = (os.getpid(), path, status.st_ino, status.st_size, status.st_mtime_ns)
+    video = _idle.pop(key, None) or _OpenVideo(path)
+    failed = False
+    try:
+        yield video
+    except Exception:
+        failed = True
+        raise
+    finally:
+        if failed:
+            video.container.close()
+        else:
+            _idle[key] = video
+            if len(_idle) > OPEN_VIDEOS:
+                _idle.popitem(last=False)
+
+
 def count_frames(path: Path) -> int:
     """Frames in a file, by reading its packets and decoding none of them."""
     import av
@@ -221,7 +289,7 @@ def count_frames(path: Path) -> int:
     try:
         with av.open(str(path)) as container:
             return sum(1 for packet in container.demux(container.streams.video[0]) if packet.size)
-    except (av.FFmpegError, OSError, IndexError, ValueError) as error:
+    except _unreadable() as error:
         raise DamagedDataset(f"{path} cannot be read as video ({error})") from error
 
 
@@ -248,7 +316,7 @@ def video_extent(path: Path, rate_hz: float) -> VideoExtent:
                     packets += 1
                     last = max(last, round(float(packet.pts * stream.time_base) * rate_hz))
             return VideoExtent(packets, last + 1, stream.height, stream.width)
-    except (av.FFmpegError, OSError, IndexError, ValueError, TypeError) as error:
+    except _unreadable() as error:
         raise DamagedDataset(f"{path} cannot be read as video ({error})") from error
 
 
@@ -257,6 +325,16 @@ def join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> N
 
     Each part must start at a keyframe.
     """
+    try:
+        _join(parts, out, rate_hz)
+    except _unreadable() as error:
+        names = ", ".join(dict.fromkeys(str(path) for path, _, _ in parts))
+        raise DatasetError(
+            f"frames of {names} cannot be copied to {out} ({error})", remedy="run `twinloop data verify`"
+        ) from error
+
+
+def _join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> None:
     import av
 
     with av.open(str(out), "w", format="mp4") as target:
@@ -289,6 +367,13 @@ def join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> N
                 if taken != count:
                     raise DamagedDataset(f"{path} ends too early", got=f"{taken} frames", expected=count)
             written += count
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """What reading a broken video raises; a stream without a known codec has no attributes to ask for."""
+    import av
+
+    return (av.FFmpegError, OSError, IndexError, ValueError, TypeError, AttributeError)
 
 
 def _rate(rate_hz: float) -> Fraction:

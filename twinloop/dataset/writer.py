@@ -502,7 +502,10 @@ class _Group:
         pq.write_table(table, self.stage(layout.numbered(layout.EPISODES_PATH, self.number)))
         side = sidecar.with_note(pa.concat_tables(self._side_tables), note)
         pq.write_table(
-            side, self.stage(layout.numbered(layout.SIDE_EPISODES_PATH, self.number)), compression="zstd"
+            side,
+            self.stage(layout.numbered(layout.SIDE_EPISODES_PATH, self.number)),
+            compression="zstd",
+            row_group_size=4 * TABLE_EPISODES,
         )
 
     def abandon(self) -> None:

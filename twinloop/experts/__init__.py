@@ -3,8 +3,19 @@
 Importing this package registers the built-in experts.
 """
 
-from twinloop.experts import pick_and_place
-from twinloop.experts.protocol import EXPERTS, Expert, Setup
+from twinloop.experts import excitation, nobody, pick_and_place, push, random_actions
+from twinloop.experts.protocol import EXPERTS, Expert, Setup, expert_for
 from twinloop.experts.reading import Reading
 
-__all__ = ["EXPERTS", "Expert", "Reading", "Setup", "pick_and_place"]
+__all__ = [
+    "EXPERTS",
+    "Expert",
+    "Reading",
+    "Setup",
+    "excitation",
+    "expert_for",
+    "nobody",
+    "pick_and_place",
+    "push",
+    "random_actions",
+]

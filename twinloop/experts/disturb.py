@@ -52,6 +52,6 @@ class Bumps:
                 inside = at < steps
                 self._offsets[ids[inside], at[inside]] = self._shape[k] * size[bump][inside]
 
-    def offset(self, step: Array) -> Array | None:
-        """How far each path is moved now, (N, 3); None when there is no noise."""
-        return self._offsets[self._rows, np.minimum(step, self._last)] if self._noise else None
+    def offset(self, step: Array) -> Array | float:
+        """How far each path is moved now: (N, 3), or nothing at all."""
+        return self._offsets[self._rows, np.minimum(step, self._last)] if self._noise else 0.0

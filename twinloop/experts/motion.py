@@ -37,15 +37,17 @@ class ToolMotion:
         self.pose = self.arm.tool_pose(self.joints)
         self._from = np.zeros((count, 3))
         self._from_yaw = np.zeros(count)
-        self._yaw = np.zeros(count)
+        self.yaw = np.zeros(count)
         self._elapsed_s = np.zeros(count)
         self._duration_s = np.full(count, SHORTEST_S)
 
     def restart(self, ids: Array, joints: Array) -> None:
         """Begin at the given joints, (len(ids), joints)."""
         self.joints[ids] = joints
-        self.pose = self.arm.tool_pose(self.joints)
-        self._yaw[ids] = tool_yaw(self.pose)[ids]
+        pose = self.arm.tool_pose(joints)
+        for part in ("place", "x", "y", "z"):
+            getattr(self.pose, part)[ids] = getattr(pose, part)
+        self.yaw[ids] = tool_yaw(pose)
 
     def begin(self, which: Array, goal: Array, speed_m_s: float | Array = TOP_SPEED_M_S) -> None:
         """The environments `which` (N,) bool set off from where they are commanded to be, towards `goal` (N, 3)."""
@@ -54,7 +56,7 @@ class ToolMotion:
         # A minimum-jerk path is 15/8 times faster in the middle than on average.
         duration_s = np.maximum(1.875 * distance_m / speed_m_s, SHORTEST_S)
         self._from[which] = self.pose.place[which]
-        self._from_yaw[which] = self._yaw[which]
+        self._from_yaw[which] = self.yaw[which]
         self._elapsed_s[which] = 0.0
         self._duration_s[which] = duration_s[which]
 
@@ -68,20 +70,19 @@ class ToolMotion:
         """Whether each path has been commanded to its end, (N,)."""
         return np.asarray(self._elapsed_s >= self._duration_s - 1e-9)
 
-    def follow(self, goal: Array, yaw: Array, offset: Array | None = None) -> Array:
-        """One control step along the paths to `goal` (N, 3), tool pointing down and turned by `yaw` (N,).
+    def path(self, goal: Array, yaw: Array) -> tuple[Array, Array]:
+        """Where the paths to `goal` (N, 3) and `yaw` (N,) are one control step on: place (N, 3) and yaw (N,).
 
-        The goal may move: the path bends towards it. Returns the commanded joints (N, joints).
+        The goal may move: the path bends towards it.
         """
         self._elapsed_s += self._dt_s
         share = minimum_jerk(np.minimum(self._elapsed_s / self._duration_s, 1.0))
         place = self._from + (goal - self._from) * share[:, None]
-        if offset is not None:
-            place = place + offset
-        self._yaw = self._from_yaw + (yaw - self._from_yaw) * share
-        return self._track(place, self._yaw)
+        return place, self._from_yaw + (yaw - self._from_yaw) * share
 
-    def _track(self, place: Array, yaw: Array) -> Array:
+    def track(self, place: Array, yaw: Array) -> Array:
+        """Move the commanded joints so that the tool points down at `place` (N, 3), turned by `yaw` (N,)."""
+        self.yaw = yaw
         pose, jacobian = self.arm.tool_jacobian(self.joints)
         x, y, z = pointing_down(yaw)
         error = np.concatenate([place - pose.place, turn_error(pose, x, y, z)], axis=1)

@@ -77,8 +77,8 @@ class PickAndPlaceExpert:
         self._advance(reading)
         self._in_phase_s += self._dt_s
         commands = np.empty((len(self._phase), self._actuators))
-        joints = self._motion.follow(self._goal(reading), self._yaw, self._bumps.offset(step))
-        commands[:, self._motion.arm.actuators] = joints
+        place, yaw = self._motion.path(self._goal(reading), self._yaw)
+        commands[:, self._motion.arm.actuators] = self._motion.track(place + self._bumps.offset(step), yaw)
         closed = (self._phase >= CLOSE) & (self._phase < OPEN)
         commands[:, self._gripper] = np.where(closed, self._closed, self._open)
         return commands

@@ -45,3 +45,10 @@ class Expert(Protocol):
 
 
 EXPERTS: Registry[Callable[[Setup], Expert]] = Registry("expert", "experts")
+
+_USUAL = {"excite": "multisine", "toss": "nobody"}
+
+
+def expert_for(task: str) -> str:
+    """The expert that usually does a task: the one of the same name, unless the task is not about achieving something."""
+    return _USUAL.get(task, task)

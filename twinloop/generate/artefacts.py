@@ -3,7 +3,7 @@
 - penetration: bodies overlap deeper than soft contact explains
 - tunnelling: the object is inside or below the table top, or moved further in one step than its speed allows
 - jitter: the object keeps reversing at speed, from one control step to the next, while nothing holds it
-- energy: an untouched object gains energy
+- energy: an object with no robot near it gains energy, or is faster than any robot could make it
 - non-finite state is found by the engine; see `diverged_event`
 """
 
@@ -21,15 +21,21 @@ from twinloop.tasks import Cell, Truth
 
 Array = NDArray[Any]
 
-DEEP_M = 0.004
+DEEP_M, DEEP_SHARE = 0.003, 0.08
+"""Overlap is deep beyond the larger of a length and a share of the object's size."""
+
 SUNK_M = 0.005
 JUMP_M = 0.02
 REVERSAL_M_S = 0.05
 REVERSALS = 5
 GAIN_J_KG = 0.3
+ALONE_M = 0.15
+"""A tool this far from the object's centre cannot have touched it between two control steps."""
+
+FLUNG_M_S = 4.0
 
 KIND = "artefact"
-COLUMNS = 15
+COLUMNS = 16
 """Numbers a trace holds per control step; see `trace_row`."""
 
 
@@ -48,7 +54,9 @@ def trace_row(truth: Truth, inertia: Inertia, judged_phase: Array) -> Array:
     terms = inertia.specific_m2 * spin * spin
     row[:, 12] = 0.5 * (terms[:, 0] + terms[:, 1] + terms[:, 2])
     row[:, 13] = truth.table_height_m
-    row[:, 14] = truth.robot_table.found
+    away = truth.tool_position - truth.object_position
+    row[:, 14] = away[:, 0] * away[:, 0] + away[:, 1] * away[:, 1] + away[:, 2] * away[:, 2]
+    row[:, 15] = truth.robot_table.found
     return row
 
 
@@ -56,8 +64,9 @@ def find_artefacts(cell: Cell, trace: Array, time_s: Array, gravity_m_s2: float)
     """The artefacts in a trace (T, COLUMNS), each flagged once, where it first shows."""
     events = []
     depth_m = trace[:, 3:6].max(axis=1)
-    if (depth_m > DEEP_M).any():
-        first = int(np.argmax(depth_m > DEEP_M))
+    deep_m = max(DEEP_M, DEEP_SHARE * _object_size_m(cell))
+    if (depth_m > deep_m).any():
+        first = int(np.argmax(depth_m > deep_m))
         pair = ("robot object", "object table", "robot table")[int(np.argmax(trace[first, 3:6]))]
         detail = f"penetration {pair} {1000 * float(depth_m.max()):.1f} mm"
         events.append(Event(float(time_s[first]), KIND, detail))
@@ -88,6 +97,8 @@ def _object_artefacts(cell: Cell, trace: Array, time_s: Array, gravity_m_s2: flo
         detail = f"tunnelling object moved {1000 * float(moved_m[jumped[0]]):.0f} mm in one step"
         events.append(Event(float(time_s[jumped[0]]), KIND, detail))
     free = trace[:, 1] == 0.0
+    if "tool" in cell.twin.roles:
+        free &= trace[:, 14] > ALONE_M * ALONE_M
     alone = free[1:] & free[:-1]
     opposed = (velocity[1:] * velocity[:-1]).sum(axis=1) < 0.0
     slower = np.minimum(speed_m_s[1:], speed_m_s[:-1])
@@ -98,10 +109,19 @@ def _object_artefacts(cell: Cell, trace: Array, time_s: Array, gravity_m_s2: flo
     energy_j_kg = gravity_m_s2 * place[:, 2] + 0.5 * speed_m_s * speed_m_s + trace[:, 12]
     gained = np.where(alone, np.maximum(np.diff(energy_j_kg), 0.0), 0.0)
     total = float(gained.sum())
-    if total > GAIN_J_KG:
+    flung = np.flatnonzero(speed_m_s > FLUNG_M_S)
+    if len(flung) and "tool" in cell.twin.roles:
+        detail = f"energy object at {float(speed_m_s[flung[0]]):.1f} m/s"
+        events.append(Event(float(time_s[flung[0]]), KIND, detail))
+    elif total > GAIN_J_KG:
         detail = f"energy {total:.2f} J/kg from nowhere"
         events.append(Event(float(time_s[int(np.argmax(gained))]), KIND, detail))
     return events
+
+
+def _object_size_m(cell: Cell) -> float:
+    """The nominal size of the object, 0 when there is none."""
+    return float(cell.twin.parameter("object_size_m").nominal) if cell.twin.has("object_size_m") else 0.0
 
 
 def _over_table(cell: Cell, place: Array) -> Array:

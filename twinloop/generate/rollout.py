@@ -104,8 +104,8 @@ class _Run:
         trace = trace_row(truth, self._engine.inertia, judged.phase)
         self._recorder.row(self._step, row_parts(self._cell, truth, reading, action), trace)
         commands = self._hardware.command(action, self._step)
-        self._step += 1
         running = self._episode >= 0
+        self._step[running] += 1
         over = running & (judged.success | judged.hopeless | (self._step >= self._steps))
         finished = [self._finish(int(i), judged) for i in np.flatnonzero(over)]
         stepping = np.flatnonzero(running & ~over)
@@ -119,7 +119,7 @@ class _Run:
 
     def _load(self, ids: Array) -> None:
         """Begin the next episodes in the environments `ids`; those for which none is left go idle."""
-        self._episode[ids] = -1
+        self._episode[ids], self._step[ids] = -1, 0
         taken = ids[: max(0, len(self._seeds) - self._next)]
         if not len(taken):
             return
@@ -131,7 +131,6 @@ class _Run:
         self._engine.load(taken, values, start)
         truth = self._engine.truth()
         self._episode[taken] = numbers
-        self._step[taken] = 0
         self._memory[taken] = 0.0
         self._hardware.restart(taken, values, seeds, truth, start.ctrl)
         self._disturbance.restart(taken, values)

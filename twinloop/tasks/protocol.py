@@ -85,16 +85,22 @@ TASKS: Registry[Callable[[Cell], Task]] = Registry("task", "tasks")
 
 def make_task(name: str, twin: Twin) -> Task:
     """The task called `name` in this twin's cell; refuses a twin that lacks a part the task needs."""
-    task = TASKS.get(name)(make_cell(twin))
-    for role in task.roles:
+    factory = TASKS.get(name)
+    _check_roles(name, getattr(factory, "roles", ()), twin)
+    task = factory(make_cell(twin))
+    _check_roles(name, task.roles, twin)
+    return task
+
+
+def _check_roles(name: str, roles: tuple[str, ...], twin: Twin) -> None:
+    for role in roles:
         if role not in twin.roles:
             raise WrongUse(
                 f"task {name!r} needs a part that twin {twin.name!r} does not have",
                 got=", ".join(sorted(twin.roles)) or "no roles",
-                expected=", ".join(task.roles),
+                expected=", ".join(roles),
                 remedy=f"say which part is the {role!r} in the twin's roles",
             )
-    return task
 
 
 def first_true(*conditions: Array) -> Array:

@@ -1,0 +1,1 @@
+"""Measurements of Twinloop beside its peers: `python -m benchmarks`."""

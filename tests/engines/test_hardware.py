@@ -1,0 +1,78 @@
+"""Imperfect hardware does to commands and readings what the twin's parameters say."""
+
+import numpy as np
+import pytest
+
+from twinloop.engines.hardware import Hardware
+from twinloop.engines.mujoco_batch import MujocoBatch
+from twinloop.tasks import make_cell, make_task
+from twinloop.twin import load_twin
+
+
+def make(values, count=1, twin_name="franka_pick_place"):
+    cell = make_cell(load_twin(twin_name))
+    drawn = {name: np.full(count, value) for name, value in values.items()}
+    ids = np.arange(count)
+    start = make_task(cell.twin.task, cell.twin).start({}, ids)
+    engine = MujocoBatch(cell, count, 1, ())
+    engine.load(ids, {}, start)
+    hardware = Hardware(cell, count, 100, drawn)
+    hardware.restart(ids, drawn, ids + 5, engine.truth(), start.ctrl)
+    return cell, hardware, engine.truth(), start.ctrl
+
+
+def at(step, count=1):
+    return np.full(count, step)
+
+
+def test_ideal_hardware_changes_nothing():
+    _, hardware, truth, ctrl = make({})
+    reading = hardware.sense(truth, at(0))
+    assert np.array_equal(reading.position, truth.position)
+    assert np.array_equal(reading.object_position, truth.object_position)
+    assert np.array_equal(hardware.command(ctrl + 0.1, at(0))[:, 0], ctrl + 0.1)
+
+
+@pytest.mark.parametrize("delay_s", [0.004, 0.02, 0.05])
+def test_a_command_arrives_after_its_delay_exact_to_the_physics_step(delay_s):
+    cell, hardware, _, ctrl = make({"action_delay_s": delay_s})
+    told = np.concatenate([hardware.command(ctrl + 0.1, at(step)) for step in range(5)], axis=1)
+    arrived = np.flatnonzero(told[0, :, 0] == ctrl[0, 0] + 0.1)[0]
+    assert arrived * cell.twin.physics_dt_s == pytest.approx(delay_s)
+
+
+def test_an_encoder_bias_moves_the_reading_one_way_and_the_joint_the_other():
+    _, hardware, truth, ctrl = make({"joint1_encoder_bias_rad": 0.02})
+    assert hardware.sense(truth, at(0)).position[0, 0] == pytest.approx(truth.position[0, 0] + 0.02)
+    assert hardware.command(ctrl, at(0))[0, 0, 0] == pytest.approx(ctrl[0, 0] - 0.02)
+
+
+def test_encoders_count_in_steps_and_a_sliding_gripper_does_not():
+    cell, hardware, truth, _ = make({"encoder_quantum_rad": 0.01})
+    position = hardware.sense(truth, at(0)).position[0]
+    np.testing.assert_allclose(position[cell.arm] / 0.01, np.rint(position[cell.arm] / 0.01), atol=1e-9)
+    assert position[cell.gripper] == truth.position[0, cell.gripper]
+
+
+def test_play_in_a_gear_swallows_a_small_reversal():
+    _, hardware, _, ctrl = make({"joint2_backlash_rad": 0.02})
+    there = hardware.command(ctrl + 0.1, at(0))[0, 0, 1]
+    back = hardware.command(ctrl + 0.09, at(1))[0, 0, 1]
+    assert there == back == pytest.approx(ctrl[0, 1] + 0.09)
+
+
+def test_readings_are_noisy_by_the_deviation_that_was_asked_for():
+    _, hardware, truth, _ = make({"encoder_noise_rad": 0.01, "object_pose_noise_m": 0.002}, count=200)
+    readings = [hardware.sense(truth, at(step, 200)) for step in range(20)]
+    joint = np.array([reading.position[:, 0] - truth.position[:, 0] for reading in readings])
+    place = np.array([reading.object_position[:, 1] - truth.object_position[:, 1] for reading in readings])
+    assert joint.std() == pytest.approx(0.01, rel=0.05)
+    assert place.std() == pytest.approx(0.002, rel=0.05)
+
+
+def test_drift_grows_to_its_deviation_in_a_minute():
+    _, hardware, truth, _ = make({"encoder_drift_rad": 0.06}, count=400)
+    for step in range(100):
+        reading = hardware.sense(truth, at(step, 400))
+    walked = reading.position[:, 0] - truth.position[:, 0]
+    assert walked.std() == pytest.approx(0.06 * np.sqrt(99 * 0.02 / 60.0), rel=0.1)
