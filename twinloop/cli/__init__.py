@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from twinloop.cli import console, data, start
+from twinloop.cli import console, data, robot, start
 from twinloop.version import __version__
 
 app = typer.Typer(
@@ -21,6 +21,8 @@ app.add_typer(data.app, name="data")
 app.command()(start.init)
 app.command()(start.doctor)
 app.command()(start.status)
+app.command()(robot.record)
+app.command()(robot.standin)
 
 
 def _print_version(wanted: bool) -> None:

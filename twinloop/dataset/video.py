@@ -197,7 +197,6 @@ class VideoFrames:
 
 def decode(path: Path, first: int, count: int, rate_hz: float) -> Iterator[Array]:
     """Frames `first` ... `first + count - 1` of a file, in order."""
-    import av
 
     wanted = first
     try:
