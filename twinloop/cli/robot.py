@@ -115,10 +115,11 @@ def record(
         description = opened.description
         attendant = opened if isinstance(opened, Attendant) else _Person()
         found, words, longest_s = _task(description, twin)
-        controller = _controller(found, attendant, expert, excite, operator, seconds or longest_s)
+        longest_s = seconds or (10.0 if excite else longest_s)
+        controller = _controller(found, attendant, expert, excite, operator, longest_s)
         plan = Plan(
             episodes=episodes,
-            longest_s=seconds or (10.0 if excite else longest_s),
+            longest_s=longest_s,
             task=task or ("Follow the excitation signal." if excite else words),
             cameras=tuple(camera or ()),
             first=first,
@@ -210,5 +211,5 @@ def _controller(
         assert isinstance(attendant, Whoever)
         return OperatorController(attendant, operator)
     if excite is not None:
-        return ExpertController(twin, excite, 10.0)
+        return ExpertController(twin, excite, longest_s)
     return ExpertController(twin, twin.task if expert in (None, "task") else str(expert), longest_s)
