@@ -14,6 +14,7 @@ test: check
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-slow: setup .venv-lerobot
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	$(BIN)/python -m pytest -m slow
 
 check: setup

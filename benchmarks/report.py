@@ -60,6 +60,7 @@ class Section:
     targets: tuple[Target, ...] = ()
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
+    loads: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,9 +138,13 @@ def _circumstances(section: Section) -> str:
     listed = ", ".join(f"{name} {number}" for name, number in libraries.items() if number)
     return (
         f"Commit {_commit()}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {os.cpu_count()} cores ({platform.machine()}), "
-        f"{memory:.0f} GiB memory, load {os.getloadavg()[1]:.1f} over five minutes, Python {platform.python_version()}; "
+        f"{memory:.0f} GiB memory, load {_range(section.loads)} meanwhile, Python {platform.python_version()}; "
         f"{listed}."
     )
+
+
+def _range(loads: Sequence[float]) -> str:
+    return f"{min(loads):.1f} to {max(loads):.1f}" if loads else "unknown"
 
 
 def _version(name: str) -> str | None:

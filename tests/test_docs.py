@@ -46,7 +46,8 @@ def test_every_command_explains_itself_and_takes_json(name, command):
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_code_blocks_run(path, tmp_path):
-    """Python blocks of a page run one after the other; `$ twinloop ...` lines of console blocks run too, in order."""
+    """Python blocks of a page run one after the other; `$ twinloop` and `$ cd` lines of a
+    console block run as one script."""
     (tmp_path / "my_arm.urdf").write_text(MY_ARM)
     blocks = BLOCK.findall(path.read_text())
     environment = os.environ | {
@@ -61,9 +62,8 @@ def test_code_blocks_run(path, tmp_path):
             if program:
                 _run([sys.executable, "-c", program], tmp_path, environment)
                 program = ""
-            for line in text.splitlines():
-                if line.startswith("$ twinloop") or line.startswith("$ cd"):
-                    _run(["bash", "-ec", line[2:]], tmp_path, environment)
+            lines = [line[2:] for line in text.splitlines() if line.startswith(("$ twinloop", "$ cd"))]
+            _run(["bash", "-ec", "\n".join(lines)], tmp_path, environment)
     if program:
         _run([sys.executable, "-c", program], tmp_path, environment)
 

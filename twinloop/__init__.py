@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from twinloop.episode import Signal as Signal
     from twinloop.episode import make_episode as make_episode
     from twinloop.errors import TwinloopError as TwinloopError
+    from twinloop.generate.open_loop import replay_actions as replay_actions
+    from twinloop.generate.replay import replay as replay
+    from twinloop.generate.run import generate as generate
+    from twinloop.logs.ingest import ingest as ingest
+    from twinloop.logs.log_map import load_map as load_map
+    from twinloop.logs.propose import propose_map as propose_map
     from twinloop.randomize import Randomization as Randomization
     from twinloop.randomize import load_randomization as load_randomization
     from twinloop.twin import Parameter as Parameter
@@ -48,6 +54,12 @@ _NAMES = {
         "make_episode",
     ],
     "twinloop.errors": ["TwinloopError"],
+    "twinloop.generate.open_loop": ["replay_actions"],
+    "twinloop.generate.replay": ["replay"],
+    "twinloop.generate.run": ["generate"],
+    "twinloop.logs.ingest": ["ingest"],
+    "twinloop.logs.log_map": ["load_map"],
+    "twinloop.logs.propose": ["propose_map"],
     "twinloop.randomize": ["Randomization", "load_randomization"],
     "twinloop.twin": ["Parameter", "Twin", "load_twin", "make_twin_from_model"],
 }

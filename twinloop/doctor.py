@@ -35,6 +35,8 @@ PARTS = (
     ("pybullet", "pybullet", "bullet", "the stand-in for reality"),
     ("torch", "torch", "learn", "training"),
     ("h5py", "h5py", "logs", "HDF5 logs and export"),
+    ("mcap", "mcap", "logs", "MCAP logs"),
+    ("rosbags", "rosbags", "logs", "ROS 2 messages in logs"),
 )
 """(module, distribution, extra or None where it is always installed, what it is for)."""
 

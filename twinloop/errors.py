@@ -110,6 +110,26 @@ class DiskError(DatasetError):
     """The disk refused: full, not permitted, gone."""
 
 
+class LogError(TwinloopError):
+    """A recording that cannot be used as asked."""
+
+
+class DamagedLog(LogError):
+    """A recording that is truncated, malformed or not what it claims to be."""
+
+
+class MapError(WrongUse):
+    """A log map that says something impossible; the message names the key."""
+
+
+class QualityError(TwinloopError):
+    """Data with blocking findings that nobody has answered for."""
+
+
+class ConsentError(TwinloopError):
+    """Data of a person who has not agreed to this use, or not any more."""
+
+
 class WorkspaceError(TwinloopError):
     """The folder is not a workspace, or not in the state the command needs."""
 
@@ -120,3 +140,7 @@ class RobotError(TwinloopError):
 
 class RobotGone(RobotError):
     """The connection to the robot was lost."""
+
+
+class GenerationError(TwinloopError):
+    """A generation that cannot start, continue or be repeated as asked."""

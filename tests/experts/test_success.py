@@ -53,6 +53,17 @@ def test_the_expert_succeeds_under_everything_at_once(twin_name):
     assert np.mean(successes(twin_name, EVERYTHING, 24)) >= 0.9
 
 
+def test_an_arm_with_one_moving_jaw_and_weak_servos_succeeds_too():
+    varied = {
+        "object_position_noise_cm": [-3, 3],
+        "target_position_noise_cm": [-2, 2],
+        "object_yaw_rad": [-3, 3],
+        "object_mass_kg": [0.015, 0.06],
+        "action_delay_ms": [60, 140],
+    }
+    assert np.mean(successes("so101_pick_place", varied, 16)) >= 0.9
+
+
 def test_the_expert_recovers_from_injected_noise():
     assert np.mean(successes("franka_pick_place", PLACES, 16, noise=1.0)) >= 0.9
 

@@ -24,7 +24,7 @@ from twinloop.randomize import (
     load_randomization,
     make_randomization,
 )
-from twinloop.twin import load_twin
+from twinloop.twin import load_twin, save_twin
 
 USUAL = """
 scene: {robot: franka_panda, task: pick_and_place}
@@ -224,3 +224,11 @@ def test_the_content_hash_follows_content_and_not_name_or_order():
 def test_a_variation_prints_itself_with_unit_and_nominal():
     assert str(load(object_mass_kg=[0.05, 0.4])) == "object_mass_kg: uniform 0.05 to 0.4 kg (nominal 0.1 kg)"
     assert str(distribution_from({"normal": [0, 1]})) == "normal 0 ± 1"
+
+
+def test_a_twin_folder_is_found_beside_the_config_wherever_one_stands(tmp_path, monkeypatch):
+    save_twin(load_twin("servo_pendulum"), tmp_path / "cell/twins/mine")
+    (tmp_path / "cell/seed.yaml").write_text("twin: twins/mine\n")
+    monkeypatch.chdir(tmp_path)
+    twin = load_config_twin(load_generate_config("cell/seed.yaml"))
+    assert twin.content_hash == load_twin("servo_pendulum").content_hash

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from twinloop.cli import console, data, robot, start
+from twinloop.cli import check, console, data, generate, ingest, robot, start, twin
 from twinloop.version import __version__
 
 app = typer.Typer(
@@ -18,11 +18,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
+app.add_typer(twin.app, name="twin")
 app.command()(start.init)
 app.command()(start.doctor)
 app.command()(start.status)
 app.command()(robot.record)
 app.command()(robot.standin)
+app.command()(generate.generate)
+app.command()(generate.replay)
+app.command()(check.check)
+app.command()(ingest.ingest)
 
 
 def _print_version(wanted: bool) -> None:

@@ -7,7 +7,7 @@ import errno
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -21,7 +21,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from twinloop.errors import TwinloopError
+from twinloop.errors import TwinloopError, WrongUse
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -35,14 +35,23 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str | None = None) -> None:
-    """A plain table; numbers to the right."""
+    """A plain table; numbers to the right, names in the first column never broken."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for position, name in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[position], int | float) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if numeric else "left"
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=position == 0)
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
     out.print(table)
+
+
+def episode_name(text: str) -> tuple[str, int]:
+    """The data set and the number in DATASET#NUMBER."""
+    folder, _, number = text.rpartition("#")
+    if not folder or not number.lstrip("-").isdigit():
+        raise WrongUse("which episode?", got=text, expected="DATASET#NUMBER, for example sim-v1#12")
+    return folder, int(number)
 
 
 @contextlib.contextmanager

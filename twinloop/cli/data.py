@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinloop.cli import console
+from twinloop.cli import consent, console
 from twinloop.cli.console import Json
 from twinloop.errors import WrongUse
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Look into data sets, query, check, join, divide, label and export them.", no_args_is_help=True
 )
+
+app.add_typer(consent.app, name="consent")
 
 Source = Annotated[Path, typer.Argument(metavar="DATASET", help="A data set's folder.")]
 
@@ -331,11 +333,9 @@ def show(
     from twinloop.dataset.reader import open_dataset
     from twinloop.report.episode_picture import draw_episode
 
-    folder, _, number = episode.rpartition("#")
-    if not folder or not number.lstrip("-").isdigit():
-        raise WrongUse("which episode?", got=episode, expected="DATASET#NUMBER, for example sim-v1#12")
+    folder, number = console.episode_name(episode)
     target = out or Path(f"episode-{number}.png")
-    found = open_dataset(folder).episode(int(number))
+    found = open_dataset(folder).episode(number)
     draw_episode(found, target, title=f"{Path(folder).name} #{number}")
     console.print_json({"out": str(target), "id": found.id}) if json else console.out.print(f"wrote {target}")
 

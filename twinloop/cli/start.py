@@ -10,22 +10,40 @@ import typer
 
 from twinloop.cli import console
 from twinloop.cli.console import Json
+from twinloop.errors import WrongUse
 
 
 def init(
     folder: Annotated[Path, typer.Argument(help="The folder to make.")],
+    twin: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FOLDER", help="The cell's twin; `twinloop twin ls` lists built-in ones."),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Or your own robot: an MJCF or URDF file.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Make a workspace: one folder for the twins, data sets, policies and reports of a robot cell."""
+    from twinloop.twin import load_twin, make_twin_from_model
     from twinloop.workspace import init_workspace
 
-    workspace = init_workspace(folder)
+    if twin is not None and model is not None:
+        raise WrongUse("--twin and --model exclude each other")
+    chosen = load_twin(twin) if twin is not None else make_twin_from_model(model) if model else None
+    workspace = init_workspace(folder, chosen)
     if json:
-        console.print_json({"workspace": workspace.name, "path": str(workspace.root.resolve())})
-    else:
-        console.out.print(
-            f"made workspace {workspace.name} in {folder}; next: cd {folder} && twinloop status"
+        console.print_json(
+            {"workspace": workspace.name, "path": str(workspace.root.resolve()), "twin": workspace.twin}
         )
+        return
+    console.out.print(f"made workspace {workspace.name} in {folder}")
+    if chosen:
+        console.out.print(
+            f"twin {chosen.name}: {len(chosen.parameters)} parameters, {len(chosen.cameras)} cameras, "
+            f"task {chosen.task or 'none'}; `twinloop twin show {workspace.twin}` lists them"
+        )
+    console.out.print(f"next: cd {folder} && twinloop {'generate seed.yaml' if chosen else 'status'}")
 
 
 def doctor(

@@ -6,17 +6,16 @@ One line per decision: `{"episode_id", "field", "value", "by", "at"}`. The last 
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from twinloop.dataset.commit import disk_errors, sync, writing
+from twinloop.dataset.commit import disk_errors, writing
 from twinloop.dataset.layout import LABELS
+from twinloop.dataset.lines import append_lines, format_lines, read_lines
 from twinloop.episode import Outcome
-from twinloop.errors import DamagedDataset, WrongUse
+from twinloop.errors import WrongUse
 
 Value = bool | str | None
 
@@ -42,38 +41,19 @@ def add_labels(root: Path, episode_ids: Sequence[str], values: Mapping[str, Valu
     labels = [
         Label(identity, field, value, by, at) for identity in episode_ids for field, value in values.items()
     ]
-    with writing(root), disk_errors(root), (root / LABELS).open("a+b") as file:
-        _cut_half_line(file.fileno())
-        file.write(format_labels(labels))
-        file.flush()
-        os.fsync(file.fileno())
-        sync((root / LABELS).parent)
+    with writing(root), disk_errors(root):
+        append_lines(root / LABELS, [asdict(label) for label in labels])
     return labels
 
 
 def format_labels(labels: Sequence[Label]) -> bytes:
     """Labels as lines of `labels.jsonl`."""
-    return "".join(json.dumps(asdict(label)) + "\n" for label in labels).encode()
+    return format_lines([asdict(label) for label in labels])
 
 
 def load_labels(root: Path) -> list[Label]:
     """Every label ever given, oldest first. A last line cut short by a crash was never promised and is ignored."""
-    path = root / LABELS
-    try:
-        if not path.exists():
-            return []
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise DamagedDataset(f"{path} cannot be read ({error.strerror or error})") from error
-    labels = []
-    for number, line in enumerate(lines[:-1], start=1):
-        try:
-            labels.append(Label(**json.loads(line)))
-        except (ValueError, TypeError) as error:
-            raise DamagedDataset(
-                f"{path}, line {number}, is not a label ({error})", remedy="correct or delete the line"
-            ) from error
-    return labels
+    return read_lines(root / LABELS, Label, "a label")
 
 
 def current_outcomes(root: Path) -> dict[str, Outcome]:
@@ -88,11 +68,3 @@ def current_outcomes(root: Path) -> dict[str, Outcome]:
             failure = label.value if isinstance(label.value, str) else None
             outcomes[label.episode_id] = Outcome(False if failure else before.success, failure)
     return outcomes
-
-
-def _cut_half_line(descriptor: int) -> None:
-    """Drop the unfinished last line that a crash may have left, so that the next label starts a line of its own."""
-    size = os.fstat(descriptor).st_size
-    content = os.pread(descriptor, size, 0)
-    if content and not content.endswith(b"\n"):
-        os.ftruncate(descriptor, content.rfind(b"\n") + 1)

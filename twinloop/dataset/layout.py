@@ -8,6 +8,8 @@
     meta/twinloop/manifest.json                what belongs to the data set, with checksums; written last
     meta/twinloop/episodes/...                 one row per episode: provenance, outcome, events, origin
     meta/twinloop/labels.jsonl                 corrections of outcomes: who, when, what
+    meta/twinloop/generation/, twins/          how simulated episodes were made: the run, and the exact twin
+    meta/twinloop/quality/overrides.jsonl      blocking findings somebody answers for: who, when, why
 
 LeRobot never looks into `meta/twinloop`. Files of one commit share one number in all four trees.
 """
@@ -35,6 +37,9 @@ TASKS = "meta/tasks.parquet"
 SIDE = "meta/twinloop"
 MANIFEST = f"{SIDE}/manifest.json"
 LABELS = f"{SIDE}/labels.jsonl"
+GENERATIONS = f"{SIDE}/generation"
+TWINS = f"{SIDE}/twins"
+OVERRIDES = f"{SIDE}/quality/overrides.jsonl"
 
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"

@@ -22,6 +22,7 @@ from twinloop.dataset.columns import from_arrow
 from twinloop.dataset.commit import write_atomically
 from twinloop.dataset.labels import format_labels, load_labels
 from twinloop.dataset.manifest import FileEntry
+from twinloop.dataset.overrides import format_overrides, load_overrides
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.dataset.stats import NAMES, FrameSampler, Stats
 from twinloop.dataset.video import count_frames, join
@@ -113,7 +114,31 @@ def copy_episodes(
         ]
         if labels:
             write_atomically(root / layout.LABELS, format_labels(labels))
+        _carry_generations([pick.dataset.root for pick in picks], root)
+        overrides = [
+            kept
+            for pick in picks
+            for override in load_overrides(pick.dataset.root)
+            if (kept := override.only(seen)).episode_ids
+        ]
+        if overrides:
+            write_atomically(root / layout.OVERRIDES, format_overrides(overrides))
     return Copied(open_dataset(out), skipped)
+
+
+def _carry_generations(sources: Sequence[Path], root: Path) -> None:
+    """Take along how simulated episodes were made. Names are ids and content hashes, so equal names are equal."""
+    for source in sources:
+        for folder in (layout.GENERATIONS, layout.TWINS):
+            for entry in sorted((source / folder).glob("*")):
+                target = root / folder / entry.name
+                if target.exists():
+                    continue
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if entry.is_dir():
+                    shutil.copytree(entry, target)
+                else:
+                    shutil.copyfile(entry, target)
 
 
 def split(
@@ -178,7 +203,9 @@ def building(out: Path) -> Iterator[Path]:
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.parent / f".{out.name}.{os.getpid()}.partial"
-    shutil.rmtree(temporary, ignore_errors=True)
+    for stale in out.parent.glob(f".{out.name}.*.partial"):
+        if stale == temporary or not _is_running(stale.suffixes[-2][1:]):
+            shutil.rmtree(stale, ignore_errors=True)
     try:
         yield temporary
         if out.exists():
@@ -186,6 +213,17 @@ def building(out: Path) -> Iterator[Path]:
         temporary.rename(out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _is_running(process: str) -> bool:
+    """Whether the process with this number exists; a folder that one left behind when it was killed is nobody's."""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (ValueError, PermissionError):
+        return True
+    return True
 
 
 class _Copier:

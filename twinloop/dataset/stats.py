@@ -136,11 +136,9 @@ def to_json(stats: Mapping[str, Stats]) -> dict[str, Any]:
 
 
 def from_json(content: Mapping[str, Any]) -> dict[str, Stats]:
-    """The inverse of `to_json`."""
+    """The inverse of `to_json`; extremes of integers stay integers."""
+    kinds = {"count": np.int64, "min": None, "max": None}
     return {
-        feature: {
-            name: np.asarray(value, np.int64 if name == "count" else np.float64)
-            for name, value in part.items()
-        }
+        feature: {name: np.asarray(value, kinds.get(name, np.float64)) for name, value in part.items()}
         for feature, part in content.items()
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,6 +112,26 @@ class StoredFrames:
     stats: Stats
 
 
+@dataclass(frozen=True)
+class PartPlace:
+    """Where the first episode of a part goes: the data set, its episode number and row there, the tasks known so far."""
+
+    dataset_id: str
+    episode: int
+    row: int
+    tasks: list[str]
+
+
+@dataclass(frozen=True)
+class PartTables:
+    """Whole episodes ready to be taken in: rows, entries and provenance rows, numbered for their place."""
+
+    rows: pa.Table
+    entries: list[columns.EpisodeEntry]
+    side: list[dict[str, Any]]
+    tasks: list[str]
+
+
 class DatasetWriter:
     """Adds episodes to one data set; use it as a context manager.
 
@@ -183,6 +203,27 @@ class DatasetWriter:
         `origin` is the data set id and index under which the episode was first written.
         """
         return self._add_rows(self._group_for(episode), episode, frames, origin)
+
+    def add_part(self, make: Callable[[PartPlace], PartTables]) -> int:
+        """Add all episodes of a finished part: `make` numbers its tables for the place they are told to take.
+
+        Returns the number of episodes added. Nothing is committed before `commit` is called.
+        """
+        group = self._open_group()
+        place = PartPlace(self.dataset_id, self.episodes, self._manifest.frames + group.rows, self._tasks)
+        tables = make(place)
+        self._tasks = tables.tasks
+        group.take(tables.rows, tables.entries, tables.side)
+        return len(tables.entries)
+
+    def discard(self) -> None:
+        """Forget what is not committed and let the next writer in."""
+        group, self._group = self._group, None
+        try:
+            if group is not None:
+                group.abandon()
+        finally:
+            self._open.close()
 
     def link_video(self, camera: Camera, place: Callable[[Path], FileEntry | None]) -> int:
         """Take in a whole video file: `place` puts it at the path it is given. Returns the number it is known by."""
@@ -373,9 +414,8 @@ class _Group:
         self._bytes = 0
         self._arrow_schema = columns.arrow_schema(schema)
         self._data_path = self.stage(layout.numbered(layout.DATA_PATH, self.number))
-        self._parquet = pq.ParquetWriter(
-            self._data_path, self._arrow_schema, compression="zstd", compression_level=1
-        )
+        options = columns.parquet_options(self._arrow_schema)
+        self._parquet = pq.ParquetWriter(self._data_path, self._arrow_schema, **options)
 
     def stage(self, relative: str) -> Path:
         """Where to write a file of this commit."""
@@ -448,6 +488,22 @@ class _Group:
         self.rows += len(episode)
         if self._waiting_bytes >= ROW_GROUP_BYTES:
             self._write_rows()
+        if len(self._entries) >= TABLE_EPISODES:
+            self._pack_entries()
+
+    def take(
+        self, rows: pa.Table, entries: Sequence[columns.EpisodeEntry], side: Sequence[dict[str, Any]]
+    ) -> None:
+        """Add episodes whose rows are in a table already, numbered as they will be in this data set."""
+        if self._waiting:
+            self._write_rows()
+        group_size = max(1, len(rows) * ROW_GROUP_BYTES // max(rows.nbytes, 1))
+        self._parquet.write_table(rows, row_group_size=group_size)
+        self._bytes += rows.nbytes
+        self._entries += entries
+        self._side_rows += side
+        self.episodes += len(entries)
+        self.rows += len(rows)
         if len(self._entries) >= TABLE_EPISODES:
             self._pack_entries()
 

@@ -67,7 +67,7 @@ class MujocoBatch:
         bind = self._batch.bind
         self.qpos, self.qvel, self.ctrl = bind("qpos"), bind("qvel"), bind("ctrl")
         self.external_force = bind("xfrc_applied")
-        self._time, self._mocap = bind("time"), bind("mocap_pos")
+        self._time, self.mocap = bind("time"), bind("mocap_pos")
         self._effort, self._sensors = bind("actuator_force"), bind("sensordata")
         self._site_position, self._site_matrix = bind("site_xpos"), bind("site_xmat")
         self._tool = cell.model.site(cell.twin.role("tool")).id if "tool" in cell.twin.roles else None
@@ -85,8 +85,8 @@ class MujocoBatch:
         model_values = {k: v for k, v in values.items() if k in self.cell.twin.patch.names("model")}
         self._writer.write(model_values, ids)
         self.qpos[ids], self.qvel[ids], self.ctrl[ids] = start.qpos, start.qvel, start.ctrl
-        if self._mocap.shape[1]:
-            self._mocap[ids] = start.mocap_pos
+        if self.mocap.shape[1]:
+            self.mocap[ids] = start.mocap_pos
         if self.cell.twin.has("table_height_m"):
             nominal = self.cell.twin.parameter("table_height_m").nominal
             self._table_height[ids] = values.get("table_height_m", nominal)
@@ -149,7 +149,7 @@ class MujocoBatch:
             object_position=none if at is None else self.qpos[:, at : at + 3].copy(),
             object_quat=np.zeros((count, 4)) if at is None else self.qpos[:, at + 3 : at + 7].copy(),
             object_velocity=np.zeros((count, 6)) if dof is None else self.qvel[:, dof : dof + 6].copy(),
-            target_position=none if cell.target_mocap is None else self._mocap[:, cell.target_mocap].copy(),
+            target_position=none if cell.target_mocap is None else self.mocap[:, cell.target_mocap].copy(),
             table_height_m=self._table_height.copy(),
             robot_object=touches.get("robot_object", untouched),
             object_table=touches.get("object_table", untouched),

@@ -23,18 +23,21 @@ POSTURE_GAIN = 0.02
 TOP_JOINT_SPEED_RAD_S = 2.0
 TOP_SPEED_M_S = 0.6
 SHORTEST_S = 0.2
+MOST_SAG_RAD = 0.2
 
 
 class ToolMotion:
     """Commanded joints of N arms, and the path that each of them follows."""
 
-    def __init__(self, cell: Cell, count: int) -> None:
+    def __init__(self, cell: Cell, count: int, sag_per_s: float = 0.0) -> None:
+        self._sag_per_s = sag_per_s
         self.arm = Arm(cell)
         home = [cell.twin.home.get(cell.actuators[k], 0.0) for k in self.arm.actuators]
         self._home = np.array(home)
         self._dt_s = cell.dt_s
         self.joints = np.tile(self._home, (count, 1))
         self.pose = self.arm.tool_pose(self.joints)
+        self._sag = np.zeros_like(self.joints)
         self._from = np.zeros((count, 3))
         self._from_yaw = np.zeros(count)
         self.yaw = np.zeros(count)
@@ -44,6 +47,7 @@ class ToolMotion:
     def restart(self, ids: Array, joints: Array) -> None:
         """Begin at the given joints, (len(ids), joints)."""
         self.joints[ids] = joints
+        self._sag[ids] = 0.0
         pose = self.arm.tool_pose(joints)
         for part in ("place", "x", "y", "z"):
             getattr(self.pose, part)[ids] = getattr(pose, part)
@@ -94,6 +98,15 @@ class ToolMotion:
         self.joints = np.clip(self.joints + step, self.arm.low, self.arm.high)
         self.pose = pose
         return self.joints
+
+    def against_sag(self, joints: Array, measured: Array) -> Array:
+        """Commands that make up for joints that hang below theirs, learned slowly while they hang, (N, joints)."""
+        if not self._sag_per_s:
+            return joints
+        # Only at the end of a path: on the way the joints lag behind, which is no sag.
+        share = np.where(self.arrived, self._sag_per_s * self._dt_s, 0.0)[:, None]
+        self._sag = np.clip(self._sag + share * (joints - measured), -MOST_SAG_RAD, MOST_SAG_RAD)
+        return np.asarray(np.clip(joints + self._sag, self.arm.low, self.arm.high))
 
 
 def minimum_jerk(share: Array) -> Array:

@@ -9,16 +9,14 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Actor
 from twinloop.experts.disturb import Bumps
-from twinloop.experts.motion import ToolMotion, nearest_quarter, vertical_angle
+from twinloop.experts.grip import grip_of
+from twinloop.experts.motion import ToolMotion, nearest_quarter, pointing_down, vertical_angle
 from twinloop.experts.protocol import EXPERTS, Setup
 from twinloop.experts.reading import Reading
 
 Array = NDArray[Any]
 
 HOVER, DESCEND, CLOSE, LIFT, CARRY, LOWER, OPEN, RETREAT = range(8)
-
-ABOVE_M = 0.1
-"""How far above object and target the tool travels."""
 
 CLEARANCE_M = 0.004
 """Height above the table at which the object is let go."""
@@ -46,11 +44,13 @@ class PickAndPlaceExpert:
         cell, count = setup.cell, setup.count
         assert cell.gripper is not None
         self._gripper = cell.gripper
-        self._open = float(cell.control_high[self._gripper])
+        self._grip = grip_of(cell)
         self._closed = float(cell.control_low[self._gripper])
+        widest = float(cell.control_high[self._gripper])
+        self._open = self._closed + self._grip.open_share * (widest - self._closed)
         self._dt_s = cell.dt_s
         self._actuators = len(cell.actuators)
-        self._motion = ToolMotion(cell, count)
+        self._motion = ToolMotion(cell, count, self._grip.sag_per_s)
         self._bumps = Bumps(setup)
         self._phase = np.zeros(count, dtype=np.int64)
         self._in_phase_s = np.zeros(count)
@@ -78,7 +78,9 @@ class PickAndPlaceExpert:
         self._in_phase_s += self._dt_s
         commands = np.empty((len(self._phase), self._actuators))
         place, yaw = self._motion.path(self._goal(reading), self._yaw)
-        commands[:, self._motion.arm.actuators] = self._motion.track(place + self._bumps.offset(step), yaw)
+        joints = self._motion.track(place + self._bumps.offset(step), yaw)
+        measured = reading.position[:, self._motion.arm.actuators]
+        commands[:, self._motion.arm.actuators] = self._motion.against_sag(joints, measured)
         closed = (self._phase >= CLOSE) & (self._phase < OPEN)
         commands[:, self._gripper] = np.where(closed, self._closed, self._open)
         return commands
@@ -95,7 +97,8 @@ class PickAndPlaceExpert:
 
     def _goal(self, reading: Reading) -> Array:
         phase = self._phase[:, None]
-        up = np.array([0.0, 0.0, ABOVE_M])
+        up = np.array([0.0, 0.0, self._grip.above_m])
+        beside = self._object - self._grip.offset_m * pointing_down(self._yaw)[0]
         above_target = reading.target_position - np.concatenate(
             [self._in_hand[:, :2], np.zeros((len(phase), 1))], axis=1
         )
@@ -106,7 +109,7 @@ class PickAndPlaceExpert:
         placed[:, 2] += CLEARANCE_M
         return np.select(
             [phase == HOVER, phase == DESCEND, phase == CLOSE, phase == LIFT, phase == CARRY, phase <= OPEN],
-            [self._object + up, self._object, self._grasp, self._grasp + up, placed + up, placed],
+            [beside + up, beside, self._grasp, self._grasp + up, placed + up, placed],
             placed + up,
         )
 

@@ -7,7 +7,7 @@ ended are loaded with the next one at once, so that none steps in vain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from twinloop.engines.disturbance import Disturbance
 from twinloop.engines.hardware import Hardware
 from twinloop.engines.mujoco_batch import ENGINE, Broken, MujocoBatch, engine_version
+from twinloop.engines.render import Painter
 from twinloop.episode import Episode, Event, Provenance, Schema
 from twinloop.errors import WrongUse
-from twinloop.experts import EXPERTS, Setup
+from twinloop.experts import EXPERTS, Expert, Setup
 from twinloop.generate.artefacts import diverged_event, trace_row
 from twinloop.generate.job import Job, describe_actor, episode_seed
 from twinloop.generate.recorder import Recorder
@@ -47,11 +48,17 @@ def rollout(job: Job, seed: int, numbers: Sequence[int], threads: int = 1) -> It
 
 
 def rollout_drawn(
-    job: Job, seeds: Sequence[int], drawn: Mapping[str, Any], threads: int = 1
+    job: Job,
+    seeds: Sequence[int],
+    drawn: Mapping[str, Any],
+    threads: int = 1,
+    make_expert: Callable[[Setup], Expert] | None = None,
 ) -> Iterator[Episode]:
     """One episode for each seed, with the values already drawn: arrays (len(seeds),) by parameter name.
 
-    This is what replaying needs: the seed and the draw are in an episode's provenance.
+    This is what replaying needs: the seed and the draw are in an episode's provenance. `make_expert` makes an expert
+    that is not registered, such as one that holds demonstrations; `job.expert` is then only what it is called. An
+    expert with a method `parents(environment)` says which episodes its present ones are derived from.
     """
     for name in drawn:
         job.twin.parameter(name)
@@ -59,13 +66,21 @@ def rollout_drawn(
         raise WrongUse("a draw does not fit the seeds", expected=f"{len(seeds)} values for each parameter")
     if not len(seeds):
         return iter(())
-    return _Run(job, np.asarray(seeds, dtype=np.int64), drawn, threads).episodes()
+    expert = make_expert or EXPERTS.get(job.expert)
+    return _Run(job, np.asarray(seeds, dtype=np.int64), drawn, threads, expert).episodes()
 
 
 class _Run:
     """Environments, what runs in them, and the episodes still to come."""
 
-    def __init__(self, job: Job, seeds: Array, drawn: Mapping[str, Any], threads: int) -> None:
+    def __init__(
+        self,
+        job: Job,
+        seeds: Array,
+        drawn: Mapping[str, Any],
+        threads: int,
+        make_expert: Callable[[Setup], Expert],
+    ) -> None:
         self._job, self._seeds = job, seeds
         self._drawn = {name: np.asarray(values) for name, values in drawn.items()}
         cell = self._cell = make_cell(job.twin)
@@ -76,8 +91,10 @@ class _Run:
         self._engine = MujocoBatch(cell, count, threads, tuple(drawn))
         self._hardware = Hardware(cell, count, self._steps, self._drawn)
         self._disturbance = Disturbance(self._engine, self._drawn)
-        self._expert = EXPERTS.get(job.expert)(Setup(cell, count, self._steps, job.expert_noise))
+        self._expert = make_expert(Setup(cell, count, self._steps, job.expert_noise))
         self._recorder = Recorder(cell, self._task, episode_schema(job), count, self._steps)
+        self._painter = Painter(cell, job.cameras) if job.cameras else None
+        self._states = np.zeros((count, self._steps if job.cameras else 0, cell.model.nq))
         self._memory = np.zeros((count, self._task.memory))
         self._step = np.zeros(count, dtype=np.int64)
         self._episode = np.full(count, -1, dtype=np.int64)
@@ -88,12 +105,15 @@ class _Run:
         waiting: dict[int, Episode] = {}
         due = 0
         self._load(np.arange(self._count))
-        while (self._episode >= 0).any():
-            for index, episode in self._control_step():
-                waiting[index] = episode
-            while due in waiting:
-                yield waiting.pop(due)
-                due += 1
+        try:
+            while (self._episode >= 0).any():
+                waiting.update(self._control_step())
+                while due in waiting:
+                    yield waiting.pop(due)
+                    due += 1
+        finally:
+            if self._painter is not None:
+                self._painter.close()
 
     def _control_step(self) -> list[tuple[int, Episode]]:
         truth = self._engine.truth()
@@ -103,6 +123,8 @@ class _Run:
         self._memory = judged.memory
         trace = trace_row(truth, self._engine.inertia, judged.phase)
         self._recorder.row(self._step, row_parts(self._cell, truth, reading, action), trace)
+        if self._painter is not None:
+            self._states[np.arange(self._count), self._step] = self._engine.qpos
         commands = self._hardware.command(action, self._step)
         running = self._episode >= 0
         self._step[running] += 1
@@ -153,18 +175,27 @@ class _Run:
         self, environment: int, success: bool, failure: str | None, events: Sequence[Event]
     ) -> tuple[int, Episode]:
         index = int(self._episode[environment])
+        length = int(self._step[environment])
+        provenance = self._provenance(index, environment)
+        frames = {}
+        if self._painter is not None:
+            states = self._states[environment, :length]
+            mocap = self._engine.mocap[environment]
+            frames = self._painter.paint(provenance.draw, int(self._seeds[index]), states, mocap)
         episode = self._recorder.episode(
             environment,
-            int(self._step[environment]),
+            length,
             success=success,
             failure=failure,
-            provenance=self._provenance(index),
+            provenance=provenance,
             more_events=events,
+            frames=frames,
         )
         return index, episode
 
-    def _provenance(self, index: int) -> Provenance:
+    def _provenance(self, index: int, environment: int) -> Provenance:
         job = self._job
+        parents = getattr(self._expert, "parents", None)
         return Provenance(
             source="sim",
             engine=ENGINE,
@@ -177,5 +208,6 @@ class _Run:
             seed=int(self._seeds[index]),
             actor=self._expert.actor,
             actor_id=describe_actor(job),
+            parents=() if parents is None else parents(environment),
             software={"twinloop": __version__, ENGINE: engine_version(), "numpy": np.__version__},
         )

@@ -34,8 +34,8 @@ class RolloutConfig(_Config):
 class GenerateConfig(_Config):
     """What `twinloop generate CONFIG` reads.
 
-    The cell is given by `scene` (robot and task) or by `twin` (a name or a folder). `randomization` is read by
-    `load_randomization`, which knows the twin's parameters.
+    The cell is given by `scene` (robot and task) or by `twin`: a name, or a folder relative to the config's own.
+    `randomization` is read by `load_randomization`, which knows the twin's parameters.
     """
 
     name: str = "unnamed"
@@ -92,6 +92,9 @@ def _read(source: str | Path | Mapping[str, Any]) -> tuple[str, Mapping[str, Any
         raise InvalidRandomization(f"{path} is not YAML", got=str(error)) from error
     if not isinstance(values, dict):
         raise InvalidRandomization(f"{path} is not a config", got=type(values).__name__, expected="a mapping")
+    twin = values.get("twin")
+    if isinstance(twin, str) and (path.parent / twin).is_dir():
+        values["twin"] = str(path.parent / twin)
     return path.stem, values
 
 

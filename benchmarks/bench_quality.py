@@ -1,0 +1,171 @@
+"""Data quality on real recordings: what is found of faults put into them, what is blocked of clean ones, and lag.
+
+Needs the real recordings (TWINLOOP_REAL_DATA, default ../shared/real).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.report import Section, Settings, Table, Target
+from tests.quality import recordings
+from tests.quality.faults import FAULTS, delayed
+from twinloop.dataset.reader import open_dataset
+from twinloop.episode import Camera, Episode
+from twinloop.quality import settings as quality_settings
+from twinloop.quality.check import check_episode
+from twinloop.quality.finding import Measurement, QualityReport
+from twinloop.quality.response import measurements
+from twinloop.quality.view import View
+
+SIZES = ("at the limit", "beyond it", "gross")
+TITLE = "Data quality on real recordings"
+Recordings = dict[str, list[tuple[str, Episode]]]
+
+
+def run(settings: Settings) -> Section:
+    if not recordings.present():
+        missing = f"not measured: no recordings in {recordings.REAL}; set TWINLOOP_REAL_DATA"
+        return Section("quality", TITLE, (), (Target("recall of every fault >= 95 %", missing, None),))
+    sources = load(every=6 if settings.quick else 1)
+    settings.say.print(f"{sum(map(len, sources.values()))} recordings")
+    clean, clean_target = measure_clean(sources)
+    recall, recall_target = measure_recall(sources, settings.say.print)
+    lag, lag_targets = measure_lag(sources["so101"])
+    notes = (
+        "A fault counts as found when the right check names it, in the right channel. Recordings in which the check "
+        "speaks before the fault is put in are left out, and so are those to which the fault does not apply "
+        "(no command, no motion, too short).",
+        "Each size is what docs/quality.md promises to find, or more. Seeds are fixed.",
+    )
+    return Section(
+        "quality", TITLE, (recall, clean, *lag), (recall_target, clean_target, *lag_targets), notes
+    )
+
+
+def load(every: int) -> Recordings:
+    """All recordings, or every so many of them."""
+    makers: dict[str, Callable[[], Iterator[tuple[str, Episode]]]] = {
+        "so101": recordings.so101,
+        "quanser": recordings.quanser,
+        "servo_pendulum": recordings.servo_pendulum,
+        "simple_pendulum": recordings.simple_pendulum,
+        "double_pendulum": recordings.double_pendulum,
+        "cube_toss": recordings.cube_tosses,
+        "g1_demos": demonstrations,
+    }
+    return {name: list(make())[::every] for name, make in makers.items()}
+
+
+def demonstrations() -> Iterator[tuple[str, Episode]]:
+    """Teleoperated demonstrations with a head camera, pictures at a quarter of their size."""
+    dataset = open_dataset(recordings.REAL / "g1_demos")
+    for number in dataset.numbers:
+        episode = dataset.episode(number)
+        small = {name: np.stack([f[::4, ::4] for f in frames]) for name, frames in episode.frames.items()}
+        cameras = tuple(Camera(name, *frames.shape[1:3]) for name, frames in small.items())
+        yield (
+            f"demonstration {number}",
+            replace(episode, frames=small, schema=replace(episode.schema, cameras=cameras)),
+        )
+
+
+def measure_clean(sources: Recordings) -> tuple[Table, Target]:
+    rows, blocked_in_all, in_all = [], 0, 0
+    for name, episodes in sources.items():
+        findings = [check_episode(episode) for _, episode in episodes]
+        blocked = sum(any(f.severity == "blocking" for f in found) for found in findings)
+        warned = sum(any(f.severity == "warning" for f in found) for found in findings)
+        codes = sorted({f.code for found in findings for f in found if f.severity == "warning"})
+        rows.append((name, str(len(episodes)), str(blocked), str(warned), ", ".join(codes)))
+        blocked_in_all, in_all = blocked_in_all + blocked, in_all + len(episodes)
+    share = blocked_in_all / in_all
+    table = Table(
+        "Recordings as they are", ("set", "recordings", "blocked", "with warnings", "of"), tuple(rows)
+    )
+    measured = f"{blocked_in_all} of {in_all} ({share:.1%})"
+    return table, Target("at most 5 % of clean recordings blocked", measured, share <= 0.05)
+
+
+def measure_recall(sources: Recordings, say: Callable[[str], None]) -> tuple[Table, Target]:
+    episodes = [episode for members in sources.values() for _, episode in members]
+    rows, shares = [], {}
+    for kind, fault in FAULTS.items():
+        cells = []
+        for size in range(3):
+            found = tried = 0
+            for number, episode in enumerate(episodes):
+                faulty = fault.inject(episode, size, np.random.default_rng([number, size]))
+                if faulty is None:
+                    continue
+                only = replace(faulty.settings, checks=(fault.code,))
+
+                def speaks(about: Episode, only=only, channel=faulty.channel) -> bool:
+                    return any(channel in (None, f.channel) for f in check_episode(about, only))
+
+                if fault.code != "low_rate" and speaks(episode):
+                    continue
+                tried += 1
+                found += speaks(faulty.episode)
+            share = found / tried if tried else float("nan")
+            cells.append(f"{fault.sizes[size]}: {found}/{tried} ({share:.1%})")
+            if size == 0:
+                shares[kind] = share
+        say(f"{kind}: {', '.join(cells)}")
+        rows.append((kind, fault.code, *cells))
+    worst = min(shares, key=lambda kind: shares[kind])
+    table = Table("Faults found", ("fault", "check", *SIZES), tuple(rows))
+    measured = f"worst: {worst}, {shares[worst]:.1%}"
+    return table, Target(
+        "recall of every fault at its detection limit >= 95 %", measured, shares[worst] >= 0.95
+    )
+
+
+def measure_lag(motions: list[tuple[str, Episode]]) -> tuple[list[Table], list[Target]]:
+    apart_ms, moved_ms, measured = [], [], []
+    for _, episode in motions:
+        view = View(episode, quality_settings.Settings())
+        measured += list(measurements(view))
+        late = View(delayed(episode, 0.137), quality_settings.Settings())
+        for pair in view.pairs:
+            lag = view.lags.get(pair.response.name)
+            if lag is None:
+                continue
+            grid_s = lag_on_a_grid(episode.time_s, pair.command.values, pair.response.values)
+            if 0 < grid_s < 0.999:
+                apart_ms.append(1000 * abs(lag.lag_s - grid_s))
+            if pair.response.name in late.lags and lag.uncertainty_s < 0.01:
+                moved_ms.append(1000 * abs(late.lags[pair.response.name].lag_s - lag.lag_s - 0.137))
+    report = QualityReport("so101", "", "", "any", len(motions), (), tuple(measured))
+    pooled: list[Measurement] = report.pooled("lag")
+    per_joint = tuple((m.channel, f"{m.value:.0f} ± {m.uncertainty:.0f}") for m in pooled)
+    compared = (
+        ("against correlation on a 1 ms grid", str(len(apart_ms)), *_spread(apart_ms)),
+        ("against 137 ms put in", str(len(moved_ms)), *_spread(moved_ms)),
+    )
+    tables = [
+        Table("so101: lag of each joint, all motions together, ms", ("joint", "lag"), per_joint),
+        Table(
+            "so101: error of the lag, ms", ("", "joints and motions", "median", "95 %", "largest"), compared
+        ),
+    ]
+    largest = f"largest difference {max(apart_ms):.1f} ms of {len(apart_ms)}"
+    return tables, [Target("lag on so101 within 5 ms of a fine grid", largest, max(apart_ms) <= 5)]
+
+
+def lag_on_a_grid(time_s: np.ndarray, command: np.ndarray, response: np.ndarray) -> float:
+    """The lag of the highest correlation among 0, 1, 2 ... 1000 ms, by brute force."""
+    scores = []
+    for lag_s in np.arange(0, 1.0005, 0.001):
+        inside = time_s - lag_s >= time_s[0]
+        sent, got = np.interp(time_s[inside] - lag_s, time_s, command), response[inside]
+        sent, got = sent - sent.mean(), got - got.mean()
+        scores.append(sent @ got / np.sqrt((sent @ sent) * (got @ got)))
+    return 0.001 * int(np.argmax(scores))
+
+
+def _spread(values: list[float]) -> tuple[str, str, str]:
+    return tuple(f"{np.percentile(values, q):.2f}" for q in (50, 95, 100)) if values else ("-", "-", "-")

@@ -1,0 +1,50 @@
+"""`twinloop ingest` as a user types it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.logs import examples
+
+TWINLOOP = Path(sys.executable).with_name("twinloop")
+
+
+def twinloop(*words, cwd, code=0):
+    done = subprocess.run([TWINLOOP, *map(str, words)], cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr + done.stdout
+    return done.stdout if code == 0 else done.stdout + done.stderr
+
+
+def test_propose_then_ingest(tmp_path):
+    examples.write_csv(tmp_path / "run.csv")
+    assert "--propose" in twinloop("ingest", "run.csv", "--out", "real", cwd=tmp_path, code=2)
+    twinloop("ingest", "run.csv", "--propose", "--map", "map.yaml", cwd=tmp_path)
+    assert "already exists" in twinloop(
+        "ingest", "run.csv", "--propose", "--map", "map.yaml", cwd=tmp_path, code=2
+    )
+    assert "--out DATASET" in twinloop("ingest", "run.csv", "--map", "map.yaml", cwd=tmp_path, code=2)
+    text = twinloop("ingest", "run.csv", "--map", "map.yaml", "--out", "real", cwd=tmp_path)
+    assert "wrote real: 1 episodes, 60 frames" in text and "exact" in text
+    assert "already exists" in twinloop(
+        "ingest", "run.csv", "--map", "map.yaml", "--out", "real", cwd=tmp_path, code=1
+    )
+
+
+def test_json_has_the_report_and_errors_too(tmp_path):
+    examples.write_csv(tmp_path / "run.csv")
+    text = (
+        "rate_hz: 50\nprovenance: {source: real}\nclock: time\nsignals: {action: {from: elbow, unit: rad}}\n"
+    )
+    (tmp_path / "map.yaml").write_text(text)
+    done = json.loads(
+        twinloop("ingest", "run.csv", "--map", "map.yaml", "--out", "a", "--json", cwd=tmp_path)
+    )
+    assert done["episodes"] == 1 and done["streams"][0]["method"] == "exact"
+    (tmp_path / "map.yaml").write_text(text.replace("elbow", "elbw"))
+    error = json.loads(
+        twinloop("ingest", "run.csv", "--map", "map.yaml", "--out", "b", "--json", cwd=tmp_path, code=2)
+    )
+    assert error["remedy"] == "did you mean 'elbow'?"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "map.yaml", "run.csv"]

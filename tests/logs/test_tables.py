@@ -1,0 +1,243 @@
+"""CSV and NPZ, the thinnest path: write with the reference library, ingest with a map, read back equal."""
+
+import numpy as np
+import pytest
+
+from twinloop.errors import DamagedLog, LogError, MapError, UnknownName
+from twinloop.logs.ingest import ingest
+from twinloop.logs.log_map import parse_map
+from twinloop.logs.originals import load_originals
+
+HEAD = """
+rate_hz: 50
+provenance: {source: real}
+"""
+
+
+def rows(count=100, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.arange(count) * 0.02, np.cumsum(rng.normal(0, 0.01, (count, 2)), axis=0)
+
+
+def write_csv(path, time, values, names="time,a,b"):
+    np.savetxt(path, np.column_stack([time, values]), delimiter=",", header=names, comments="", fmt="%.17g")
+
+
+def test_a_csv_file_comes_back_equal(tmp_path):
+    time, values = rows()
+    write_csv(tmp_path / "run.csv", time, values)
+    done = ingest(
+        tmp_path / "run.csv",
+        tmp_path / "out",
+        parse_map(HEAD + "clock: time\nsignals: {observation.state: {from: [a, b], unit: rad}}"),
+    )
+    episode = done.dataset.episode(0)
+    assert np.array_equal(episode["observation.state"], values)
+    assert np.array_equal(episode.time_s, time)
+    assert episode.schema.signal("observation.state").elements == ("a", "b")
+
+
+def test_units_signs_offsets_and_order_are_applied_as_the_map_says(tmp_path):
+    time, values = rows()
+    write_csv(tmp_path / "run.csv", time, np.degrees(values))
+    text = HEAD + (
+        "clock: time\nsignals: {observation.state: {from: [a, b], columns: [b, a], unit: deg, "
+        "sign: [1, -1], offset: [0, 0.5]}}"
+    )
+    done = ingest(tmp_path / "run.csv", tmp_path / "out", parse_map(text))
+    expected = np.column_stack([values[:, 1], 0.5 - values[:, 0]])
+    np.testing.assert_allclose(done.dataset.episode(0)["observation.state"], expected, atol=1e-12)
+    assert done.dataset.schema.signal("observation.state").units == ("rad",)
+    assert "deg to rad" in done.streams[0].conversion
+
+
+def test_streams_on_different_clocks_need_a_method_and_can_be_brought_back(tmp_path):
+    time, values = rows()
+    slow = np.arange(0.005, 1.99, 0.05)
+    np.savez(tmp_path / "run.npz", t=time, x=values, t_cmd=slow, cmd=np.sin(slow))
+    text = HEAD + (
+        "signals:\n  observation.state: {from: x, unit: rad, clock: t}\n"
+        "  action: {from: cmd, unit: rad, clock: t_cmd METHOD}\n"
+    )
+    with pytest.raises(MapError, match="action is on another clock than the rows"):
+        ingest(tmp_path / "run.npz", tmp_path / "out", parse_map(text.replace(" METHOD", "")))
+    assert not (tmp_path / "out").exists()
+    done = ingest(
+        tmp_path / "run.npz", tmp_path / "out", parse_map(text.replace(" METHOD", ", method: linear"))
+    )
+    episode = done.dataset.episode(0)
+    at = episode.time_s + float(episode.events[1].detail.split()[0])
+    np.testing.assert_allclose(episode["action"][:, 0], np.interp(at, slow, np.sin(slow)), atol=1e-12)
+    original = load_originals(done.dataset, 0)
+    assert list(original) == ["action"]
+    assert np.array_equal(original["action"].time_s, slow)
+    assert np.array_equal(original["action"].values[:, 0], np.sin(slow))
+    action = next(stream for stream in done.streams if stream.name == "action")
+    assert action.method == "linear" and action.rate_hz == pytest.approx(20)
+
+
+def test_rows_can_be_evenly_spaced(tmp_path):
+    time, values = rows()
+    time = time + np.random.default_rng(1).uniform(0, 0.004, len(time))
+    np.savez(tmp_path / "run.npz", t=time, x=values)
+    text = (
+        HEAD
+        + "rows: {rate_hz: 50}\nsignals: {observation.state: {from: x, unit: m, clock: t, method: linear}}"
+    )
+    done = ingest(tmp_path / "run.npz", tmp_path / "out", parse_map(text))
+    np.testing.assert_allclose(np.diff(done.dataset.episode(0).time_s), 0.02, atol=1e-12)
+    assert np.array_equal(load_originals(done.dataset, 0)["observation.state"].values, values)
+
+
+@pytest.mark.parametrize("order", ["wxyz", "xyzw"])
+def test_quaternions_are_stored_w_first_and_resampled_along_the_arc(tmp_path, order):
+    time = np.arange(50) * 0.02
+    angle = time * 3
+    rotation = np.column_stack([np.cos(angle / 2), np.zeros(50), np.zeros(50), np.sin(angle / 2)])
+    stored = rotation if order == "wxyz" else rotation[:, [1, 2, 3, 0]]
+    np.savez(tmp_path / "run.npz", t=time, q=stored, t2=time[:-1] + 0.01, x=time[:-1])
+    text = HEAD + (
+        "rows: {like: observation.x}\nsignals:\n"
+        f"  observation.rotation: {{from: q, unit: '1', clock: t, quaternion: {order}, method: slerp}}\n"
+        "  observation.x: {from: x, unit: m, clock: t2}\n"
+    )
+    got = ingest(tmp_path / "run.npz", tmp_path / "out", parse_map(text)).dataset.episode(0)[
+        "observation.rotation"
+    ]
+    middle = (time[:-1] + 0.01) * 3
+    np.testing.assert_allclose(got[:, 0], np.cos(middle / 2), atol=1e-9)
+    np.testing.assert_allclose(got[:, 3], np.sin(middle / 2), atol=1e-9)
+
+
+def test_episodes_are_cut_at_offsets_boundaries_gaps_and_lengths(tmp_path):
+    time, values = rows(100)
+    time[60:] += 5
+    np.savez(
+        tmp_path / "run.npz",
+        t=time,
+        x=values,
+        first=np.array([0, 30, 70, 100]),
+        trial=np.repeat([1, 2, -1, 3], 25),
+    )
+    signals = "clock: t\nsignals: {observation.state: {from: x, unit: m}}\n"
+    cases = {
+        "{by: offsets, channel: first}": [30, 40, 30],
+        "{by: boundary, channel: trial}": [25, 25, 25, 25],
+        "{by: boundary, channel: trial, leave_out: [-1]}": [25, 25, 25],
+        "{by: gaps, gap_s: 1}": [60, 40],
+        "{by: gaps, gap_s: 1, longest_s: 0.5}": [26, 26, 8, 26, 14],
+        "{by: gaps, gap_s: 1, shortest_rows: 50}": [60],
+        "{by: file}": [100],
+    }
+    for number, (how, lengths) in enumerate(cases.items()):
+        done = ingest(
+            tmp_path / "run.npz", tmp_path / f"out{number}", parse_map(HEAD + signals + f"episodes: {how}")
+        )
+        assert [len(episode) for episode in done.dataset] == lengths, how
+        joined = np.concatenate([episode["observation.state"] for episode in done.dataset])
+        if sum(lengths) == 100:
+            assert np.array_equal(joined, values)
+
+
+def test_cuts_do_not_depend_on_how_the_file_is_read(tmp_path, monkeypatch):
+    from twinloop.logs import reader
+
+    time, values = rows(100)
+    np.savez(
+        tmp_path / "run.npz",
+        t=time,
+        x=values,
+        first=np.array([0, 7, 30, 64, 100]),
+        trial=np.repeat([1, 2], 50),
+    )
+    signals = "clock: t\nsignals: {observation.state: {from: x, unit: m}}\n"
+    for how in (
+        "{by: offsets, channel: first}",
+        "{by: boundary, channel: trial}",
+        "{by: gaps, gap_s: 1, longest_s: 0.3}",
+    ):
+        found = []
+        for span_bytes in (16, 16 * 7, 16 * 32, 1 << 20):
+            monkeypatch.setattr(reader, "SPAN_BYTES", span_bytes)
+            out = tmp_path / f"{len(found)}{how[5:9]}"
+            done = ingest(tmp_path / "run.npz", out, parse_map(HEAD + signals + f"episodes: {how}"))
+            found.append([len(episode) for episode in done.dataset])
+        assert all(lengths == found[0] for lengths in found), how
+
+
+def test_missing_and_disordered_samples_are_refused_dropped_or_held(tmp_path):
+    time, values = rows(50)
+    values[10] = np.nan
+    time[20] = time[19]
+    write_csv(tmp_path / "run.csv", time, values)
+    text = (
+        HEAD + "clock: {channel: time CLOCK}\nsignals: {observation.state: {from: [a, b], unit: rad MISSING}}"
+    )
+
+    def run(name, clock="", missing=""):
+        log_map = parse_map(text.replace(" CLOCK", clock).replace(" MISSING", missing))
+        return ingest(tmp_path / "run.csv", tmp_path / name, log_map)
+
+    with pytest.raises(LogError, match="not finite at sample 10"):
+        run("a")
+    with pytest.raises(LogError, match="time does not move forward at sample"):
+        run("a", missing=", missing: drop")
+    dropped = run("b", ", out_of_order: drop", ", missing: drop")
+    assert len(dropped.dataset.episode(0)) == 48
+    assert (dropped.streams[0].missing, dropped.streams[0].out_of_order) == (1, 1)
+    held = run("c", ", out_of_order: drop", ", missing: hold").dataset.episode(0)["observation.state"]
+    assert np.array_equal(held[10], held[9])
+
+
+def test_a_wrong_rate_or_unit_of_the_clock_is_noticed(tmp_path):
+    time, values = rows(50)
+    write_csv(tmp_path / "run.csv", time * 1000, values)
+    text = HEAD + "clock: time\nsignals: {observation.state: {from: a, unit: rad}}"
+    with pytest.raises(LogError, match=r"runs at 0\.05 Hz.*\n.*clock's unit"):
+        ingest(tmp_path / "run.csv", tmp_path / "out", parse_map(text))
+    good = parse_map(text.replace("clock: time", "clock: {channel: time, unit: ms}"))
+    assert ingest(tmp_path / "run.csv", tmp_path / "out", good).streams[0].rate_hz == pytest.approx(50)
+
+
+def test_a_folder_is_ingested_file_by_file_and_names_what_it_left_out(tmp_path):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for number in range(3):
+        write_csv(folder / f"run_{number}.csv", *rows(20, seed=number))
+    (folder / "notes.md").write_text("hello")
+    log_map = parse_map(
+        HEAD + "clock: time\ntask: '{stem}'\nsignals: {observation.state: {from: a, unit: rad}}"
+    )
+    done = ingest(folder, tmp_path / "out", log_map)
+    assert [episode.task for episode in done.dataset] == ["run_0", "run_1", "run_2"]
+    assert done.skipped == {"notes.md": "no reader knows it"}
+    assert len(ingest(str(folder / "run_[01].csv"), tmp_path / "two", log_map).dataset) == 2
+
+
+def test_one_bad_file_refuses_all_or_is_left_out_by_name(tmp_path):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    write_csv(folder / "a.csv", *rows(20))
+    time, values = rows(20)
+    values[3] = np.inf
+    write_csv(folder / "b.csv", time, values)
+    log_map = parse_map(HEAD + "clock: time\nsignals: {observation.state: {from: a, unit: rad}}")
+    with pytest.raises(LogError, match=r"b\.csv"):
+        ingest(folder, tmp_path / "out", log_map)
+    assert list(tmp_path.iterdir()) == [folder]
+    done = ingest(folder, tmp_path / "out", log_map, skip_unusable=True)
+    assert len(done.dataset) == 1 and "not finite" in done.skipped["b.csv"]
+
+
+def test_an_unknown_channel_is_answered_with_the_nearest(tmp_path):
+    write_csv(tmp_path / "run.csv", *rows(20), names="time,shoulder,elbow")
+    log_map = parse_map(HEAD + "clock: time\nsignals: {observation.state: {from: [sholder], unit: rad}}")
+    with pytest.raises(UnknownName, match="did you mean 'shoulder'"):
+        ingest(tmp_path / "run.csv", tmp_path / "out", log_map)
+
+
+def test_pickled_arrays_are_refused(tmp_path):
+    np.savez(tmp_path / "run.npz", t=np.arange(3.0), x=np.array([{}, [], None], dtype=object))
+    log_map = parse_map(HEAD + "clock: t\nsignals: {observation.state: {from: x, unit: m}}")
+    with pytest.raises(DamagedLog, match="pickled Python objects, which are never loaded"):
+        ingest(tmp_path / "run.npz", tmp_path / "out", log_map)

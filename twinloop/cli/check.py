@@ -1,0 +1,158 @@
+"""`twinloop check`: what is wrong with a data set, where, and whether it blocks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast, get_args
+
+import typer
+
+from twinloop.cli import console
+from twinloop.cli.console import Json
+from twinloop.errors import WrongUse
+
+if TYPE_CHECKING:
+    from twinloop.generate.convergence import Convergence
+    from twinloop.quality.finding import QualityReport
+
+
+def check(
+    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A data set's folder.")],
+    episodes: Annotated[
+        str | None, typer.Option(help="Only these episodes: numbers and ranges, for example 0-9,17.")
+    ] = None,
+    purpose: Annotated[
+        str, typer.Option(help="What the data is for: identify, train or any; decides what blocks.")
+    ] = "any",
+    ask: Annotated[
+        str | None,
+        typer.Option(metavar="WHAT,...", help="What should be identified: joint_dynamics, contact ..."),
+    ] = None,
+    frames: Annotated[bool, typer.Option(help="Look at camera frames too, which takes longest.")] = True,
+    page: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Also write a page with a picture of each finding."),
+    ] = None,
+    override: Annotated[
+        str | None, typer.Option(metavar="CODE", help="Use the data in spite of what CODE blocks.")
+    ] = None,
+    by: Annotated[str, typer.Option(help="Who answers for the override.")] = "",
+    reason: Annotated[str, typer.Option(help="Why the override is right.")] = "",
+    time_step: Annotated[
+        int,
+        typer.Option(metavar="N", help="Also repeat N simulated episodes at half the physics time step."),
+    ] = 0,
+    json: Json = False,
+) -> None:
+    """Check recorded data: lost samples, dead channels, lag, wrong units ... Exits with 1 when something blocks."""
+    from twinloop.dataset.reader import open_dataset
+    from twinloop.quality.check import check_dataset
+    from twinloop.quality.require import override as answer_for
+    from twinloop.quality.settings import RATES_HZ, Purpose, Settings
+
+    if purpose not in get_args(Purpose):
+        raise WrongUse("unknown purpose", got=purpose, available=get_args(Purpose))
+    asked = tuple(part.strip() for part in (ask or "").split(",") if part.strip())
+    for name in asked:
+        if name not in RATES_HZ:
+            raise WrongUse(f"nothing known about identifying {name!r}", available=sorted(RATES_HZ))
+    if override and not (by.strip() and reason.strip()):
+        raise WrongUse("an override needs a name and a reason", remedy="--by NAME --reason TEXT")
+    opened = open_dataset(dataset)
+    numbers = None if episodes is None else parse_numbers(episodes)
+    settings = Settings(purpose=cast(Purpose, purpose), asked=asked, frames=frames)
+    with console.progress_bar("checking") as progress:
+        report = check_dataset(opened, settings, progress, episodes=numbers)
+    if override:
+        answer_for(report, opened, override, by, reason)
+        report = check_dataset(opened, settings, episodes=numbers)
+    if page:
+        from twinloop.report.quality_page import write_quality_page
+
+        write_quality_page(report, opened, page, settings)
+    convergence = None
+    if time_step:
+        from twinloop.generate.convergence import check_time_step
+
+        convergence = check_time_step(dataset, count=time_step)
+    if json:
+        halved = asdict(convergence) if convergence else None
+        console.print_json(report.as_json() | {"html": str(page) if page else None, "time_step": halved})
+    else:
+        _print(report, page)
+        if convergence:
+            _print_convergence(convergence)
+    if report.blocking:
+        raise typer.Exit(1)
+
+
+def parse_numbers(text: str) -> list[int]:
+    """Episode numbers out of `0-9,17`."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        try:
+            numbers += range(int(first), int(last) + 1) if dash else [int(first)]
+        except ValueError as error:
+            raise WrongUse(
+                "cannot read the episodes", got=text, expected="numbers and ranges, like 0-9,17"
+            ) from error
+    return sorted(set(numbers))
+
+
+def _print_convergence(found: Convergence) -> None:
+    count = len(found.episodes)
+    console.out.print(
+        f"{count} episodes at {found.physics_dt_s * 1000:g} ms and at half of it: "
+        f"{found.outcome_changed} of {count} end differently"
+    )
+    if found.object_end_m:
+        middle = sorted(found.object_end_m)[len(found.object_end_m) // 2]
+        console.out.print(
+            f"the object ends {middle * 1000:.3g} mm apart in the median, "
+            f"{max(found.object_end_m) * 1000:.3g} mm at most"
+        )
+    console.print_table(
+        ("signal", "unit", "largest", "root mean square"),
+        [(e.signal, e.unit, e.largest, e.root_mean_square) for e in found.errors],
+    )
+
+
+def _print(report: QualityReport, page: Path | None) -> None:
+    groups = report.groups()
+    if groups:
+        console.print_table(
+            ("severity", "finding", "channel", "episodes", "what"),
+            [
+                (
+                    group.worst.severity + (" (overridden)" if group.overridden else ""),
+                    group.worst.code,
+                    group.worst.channel,
+                    _listed(group.episodes),
+                    group.worst.message,
+                )
+                for group in groups
+                if group.worst.severity != "note"
+            ],
+        )
+        for code in dict.fromkeys(
+            g.worst.code for g in groups if g.worst.severity == "blocking" and not g.overridden
+        ):
+            remedy = next(g.worst.remedy for g in groups if g.worst.code == code)
+            console.out.print(f"{code}: {remedy}", markup=False)
+    lags = report.pooled("lag")
+    if lags:
+        text = ", ".join(
+            f"{m.channel.split('[')[-1].rstrip(']')} {m.value:.0f} ± {m.uncertainty:.0f}" for m in lags
+        )
+        console.out.print(f"lag behind the command, ms: {text}", markup=False)
+    counts = f"{report.count('blocking')} blocking, {report.count('warning')} warnings, {report.count('note')} notes"
+    verdict = "blocked" if report.blocking else "usable"
+    console.out.print(
+        f"{report.episodes} episodes: {verdict}; {counts}" + (f"; wrote {page}" if page else "")
+    )
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers[:6])) + (f" ... ({len(numbers)})" if len(numbers) > 6 else "")

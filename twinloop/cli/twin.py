@@ -1,0 +1,120 @@
+"""`twinloop twin ...`: which cells there are, and what can vary in them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from twinloop.cli import console
+from twinloop.cli.console import Json
+
+app = typer.Typer(help="Look at twins: robot cells with named parameters.", no_args_is_help=True)
+
+
+@app.command("ls")
+def list_(json: Json = False) -> None:
+    """List the built-in twins and those of plug-ins."""
+    from twinloop.twin import list_twins
+
+    twins = list_twins()
+    if json:
+        console.print_json(
+            [
+                {
+                    "name": twin.name,
+                    "version": twin.version,
+                    "robot": twin.robot,
+                    "task": twin.task,
+                    "parameters": len(twin.parameters),
+                    "cameras": [camera.name for camera in twin.cameras],
+                    "content_hash": twin.content_hash,
+                    "description": twin.description,
+                }
+                for twin in twins
+            ]
+        )
+        return
+    console.print_table(
+        ("twin", "robot", "task", "parameters", "cameras", "description"),
+        [
+            (
+                twin.name,
+                twin.robot,
+                twin.task,
+                len(twin.parameters),
+                ", ".join(camera.name for camera in twin.cameras) or "none",
+                twin.description,
+            )
+            for twin in twins
+        ],
+    )
+
+
+@app.command()
+def show(
+    twin: Annotated[str, typer.Argument(metavar="NAME|FOLDER", help="A built-in twin, or a twin's folder.")],
+    dimension: Annotated[str | None, typer.Option(help="Only parameters of this gap dimension.")] = None,
+    json: Json = False,
+) -> None:
+    """Show a twin: its rates and cameras, and every parameter with nominal value, bounds, unit and dimension."""
+    from twinloop.errors import UnknownName
+    from twinloop.twin import DIMENSIONS, load_twin
+
+    if dimension is not None and dimension not in DIMENSIONS:
+        raise UnknownName("gap dimension", dimension, DIMENSIONS)
+    found = load_twin(twin)
+    parameters = [p for p in found.parameters if dimension in (None, p.dimension)]
+    if json:
+        console.print_json(
+            {
+                "name": found.name,
+                "version": found.version,
+                "content_hash": found.content_hash,
+                "parent": found.parent,
+                "control_hz": found.control_hz,
+                "physics_dt_s": found.physics_dt_s,
+                "cameras": [asdict(camera) for camera in found.cameras],
+                "roles": dict(found.roles),
+                "parameters": [
+                    {
+                        "name": p.name,
+                        "nominal": p.nominal,
+                        "bounds": None if p.choices else p.bounds,
+                        "choices": p.choices,
+                        "unit": p.unit,
+                        "dimension": p.dimension,
+                        "stage": p.stage,
+                        "description": p.description,
+                    }
+                    for p in parameters
+                ],
+            }
+        )
+        return
+    console.out.print(
+        f"{found.name}, version {found.version}, hash {found.content_hash}\n{found.description}", markup=False
+    )
+    console.out.print(
+        f"robot {found.robot or 'unnamed'}, task {found.task or 'none'}, control {found.control_hz:g} Hz, "
+        f"physics {found.physics_dt_s * 1000:g} ms"
+    )
+    for camera in found.cameras:
+        console.out.print(f"camera {camera.name}: {camera.height}x{camera.width}")
+    ordered = sorted(parameters, key=lambda p: (DIMENSIONS.index(p.dimension), p.name))
+    console.print_table(
+        ("parameter", "nominal", "bounds", "unit", "dimension", "what it is"),
+        [(p.name, _value(p.nominal), _bounds(p), p.unit, p.dimension, p.description) for p in ordered],
+    )
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _bounds(parameter: Any) -> str:
+    if parameter.choices:
+        return " | ".join(parameter.choices)
+    low, high = parameter.bounds
+    return f"{low:g} to {high:g}"

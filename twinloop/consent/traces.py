@@ -1,0 +1,67 @@
+"""Where else in a workspace something of an episode may be: other names of the same bytes, files that mention it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_ID = re.compile(rb"[0-9a-f]{32}")
+BLOCK_BYTES = 1 << 22
+
+
+def other_names(workspace: Path, files: Sequence[Path], inside: Sequence[Path]) -> list[Path]:
+    """Hard links to these files anywhere in the workspace but in the folders `inside`."""
+    wanted = {_inode(path) for path in files if path.stat().st_nlink > 1}
+    if not wanted:
+        return []
+    return [
+        path
+        for path in _files(workspace)
+        if not any(path.is_relative_to(folder) for folder in inside) and _inode(path) in wanted
+    ]
+
+
+def mentions(workspace: Path, episode_ids: Sequence[str], leave_out: Sequence[Path]) -> list[Path]:
+    """Files that name one of these episodes: exports, reports. A person has to look at them."""
+    wanted = {identity.encode() for identity in episode_ids}
+    if not wanted:
+        return []
+    return sorted(
+        path
+        for path in _files(workspace)
+        if not any(path.is_relative_to(folder) for folder in leave_out) and _names_one(path, wanted)
+    )
+
+
+def _names_one(path: Path, wanted: set[bytes]) -> bool:
+    if path.suffix == ".parquet":
+        try:
+            column = pq.read_table(path, columns=["episode_id"], partitioning=None).column("episode_id")
+            return any(str(value).encode() in wanted for value in column.unique().to_pylist())
+        except (OSError, KeyError, pa.ArrowException):
+            return False
+    tail = b""
+    with path.open("rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            if any(found in wanted for found in _ID.findall(tail + block)):
+                return True
+            tail = block[-31:]
+    return False
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = Path(place, name)
+            if path.is_file() and not path.is_symlink():
+                yield path
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino

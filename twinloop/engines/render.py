@@ -1,0 +1,201 @@
+"""Pictures of episodes: each episode's look is set up once, then its frames are rendered in a row.
+
+Rendering after the fact, episode by episode, spares uploading textures and lights for every frame of a mixed batch. The
+geometry is the twin's drawn one, without shadows, which without a graphics card cost fifteen times everything else.
+What lens and sensor do follows in `twinloop.imperfect.camera`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.errors import TwinloopError
+from twinloop.imperfect.camera import CameraEffects, Sensor, capture, make_tables
+from twinloop.imperfect.flare import Flare
+from twinloop.imperfect.lens import Lens, focal_px
+from twinloop.imperfect.noise import frame_noise
+from twinloop.imperfect.shutter import Shutter, image_velocity_px_s
+from twinloop.tasks import Cell
+from twinloop.twin import Twin, apply_picture
+
+Array = NDArray[Any]
+Values = Mapping[str, float | str]
+
+_NOISELESS_ELECTRONS = 1e9
+_VIEW_DISTANCE_M = 0.6
+"""How far away the scene is taken to be when a moving camera blurs it."""
+
+
+class Painter:
+    """Renders the cameras of one cell; holds one graphics context, so keep one per process and close it."""
+
+    def __init__(self, cell: Cell, cameras: Sequence[str]) -> None:
+        self._twin = cell.twin
+        self._cameras = [next(c for c in cell.twin.cameras if c.name == name) for name in cameras]
+        self._model = cell.twin.make_model()
+        self._data = mujoco.MjData(self._model)
+        width = max(camera.width for camera in self._cameras)
+        height = max(camera.height for camera in self._cameras)
+        self._context = open_context(width, height)
+        self._model.vis.global_.offwidth, self._model.vis.global_.offheight = width, height
+        self._renderer = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._renderer)
+        self._scene = mujoco.MjvScene(self._model, maxgeom=1000)
+        for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
+            self._scene.flags[flag] = False
+        self._option = mujoco.MjvOption()
+        self._look: Values | None = None
+
+    def paint(self, values: Values, seed: int, qpos: Array, mocap: Array) -> dict[str, Array]:
+        """Frames of one episode by camera, (T, height, width, 3) uint8, for states qpos (T, nq).
+
+        `values` is the episode's draw; `mocap` (nmocap, 3) stays the same throughout. The observation delay shows older
+        states.
+        """
+        self._context.make_current()
+        self._prepare(values)
+        late = round(_number(self._twin, values, "observation_delay_s") * self._twin.control_hz)
+        shown = np.maximum(np.arange(len(qpos)) - late, 0)
+        frames, poses = self._render(qpos, mocap)
+        made = {}
+        for camera in self._cameras:
+            place, turn = poses[camera.name]
+            ideal = frames[camera.name]
+            seen = _through_camera(self._twin, values, seed, camera.name, ideal, place, turn)
+            made[camera.name] = seen[shown] if late else seen
+        return made
+
+    def close(self) -> None:
+        """Give the graphics context back."""
+        self._renderer.free()
+        self._context.free()
+
+    def _prepare(self, values: Values) -> None:
+        if values == self._look:
+            return
+        self._look = dict(values)
+        self._twin.patch.apply_to_model(self._model, self._twin.values(values))
+        for texture in apply_picture(self._twin, self._model, values):
+            mujoco.mjr_uploadTexture(self._model, self._renderer, texture)
+
+    def _render(self, qpos: Array, mocap: Array) -> tuple[dict[str, Array], dict[str, tuple[Array, Array]]]:
+        model, data, scene = self._model, self._data, self._scene
+        data.mocap_pos[:] = mocap
+        views = []
+        frames, poses = {}, {}
+        for camera in self._cameras:
+            view = mujoco.MjvCamera()
+            view.type = mujoco.mjtCamera.mjCAMERA_FIXED
+            view.fixedcamid = model.camera(camera.name).id
+            frame = np.empty((len(qpos), camera.height, camera.width, 3), dtype=np.uint8)
+            pose = np.empty((len(qpos), 3)), np.empty((len(qpos), 9))
+            frames[camera.name], poses[camera.name] = frame, pose
+            upside_down = np.empty((camera.height, camera.width, 3), dtype=np.uint8)
+            rectangle = mujoco.MjrRect(0, 0, camera.width, camera.height)
+            views.append((view, rectangle, upside_down, frame, pose))
+        for row, state in enumerate(qpos):
+            data.qpos[:] = state
+            mujoco.mj_kinematics(model, data)
+            mujoco.mj_comPos(model, data)
+            mujoco.mj_camlight(model, data)
+            for view, rectangle, upside_down, frame, (place, turn) in views:
+                mujoco.mjv_updateScene(
+                    model, data, self._option, None, view, mujoco.mjtCatBit.mjCAT_ALL, scene
+                )
+                mujoco.mjr_render(rectangle, scene, self._renderer)
+                mujoco.mjr_readPixels(upside_down, None, rectangle, self._renderer)
+                frame[row] = upside_down[::-1]
+                place[row], turn[row] = data.cam_xpos[view.fixedcamid], data.cam_xmat[view.fixedcamid]
+        return frames, poses
+
+
+def open_context(width: int, height: int) -> Any:
+    """A graphics context without a window: EGL, or OSMesa where there is no EGL."""
+    reasons = []
+    for name in ("egl", "osmesa"):
+        try:
+            module = __import__(f"mujoco.{name}", fromlist=["GLContext"])
+            context = module.GLContext(width, height)
+            context.make_current()
+        except (ImportError, RuntimeError, AttributeError, OSError) as error:
+            reasons.append(f"{name}: {error}")
+        else:
+            return context
+    raise TwinloopError(
+        "this machine cannot render without a window",
+        got="; ".join(reasons),
+        remedy="apt-get install libegl1 libegl-mesa0 libgl1-mesa-dri; `twinloop doctor` tells what is missing",
+    )
+
+
+def _through_camera(
+    twin: Twin, values: Values, seed: int, name: str, frames: Array, place: Array, turn: Array
+) -> Array:
+    """What a real camera would have recorded of the rendered frames of one episode."""
+
+    def number(parameter: str) -> float:
+        return _number(twin, values, parameter)
+
+    height, width = frames.shape[1:3]
+    field_of_view = math.radians(float(twin.patch.model.camera(name).fovy[0]))
+    shot, read = number("shot_noise"), number("read_noise")
+    electrons = shot**-2 if shot > 0.0 else (_NOISELESS_ELECTRONS if read > 0.0 else np.inf)
+    lens = Lens(
+        k1=number("lens_distortion"),
+        field_of_view_rad=field_of_view + number("camera_field_of_view_rad"),
+        vignetting=number("lens_vignetting"),
+    )
+    effects = CameraEffects(
+        lens=lens,
+        shutter=Shutter(number("motion_blur_s"), number("rolling_shutter_s") / height),
+        flare=Flare(number("lens_flare")),
+        sensor=Sensor(
+            exposure=2.0 ** number("exposure_stops"),
+            full_well_electrons=electrons,
+            read_noise_electrons=read * electrons if read > 0.0 else 0.0,
+        ),
+    )
+    if effects == CameraEffects(lens=Lens(field_of_view_rad=lens.field_of_view_rad)):
+        return frames
+    moves = effects.shutter != Shutter()
+    velocity = _picture_velocity(twin, focal_px(lens, height), place, turn) if moves else None
+    noise = None
+    if np.isfinite(electrons):
+        seeds = np.full(len(frames), seed, dtype=np.int64)
+        noise = frame_noise(seeds, f"camera.{name}", np.arange(len(frames)), (3, height, width))
+    return capture(make_tables(effects, 1, height, width), frames, velocity, noise)
+
+
+def _picture_velocity(twin: Twin, focal: float, place: Array, turn: Array) -> Array:
+    """How fast the picture of a moving camera moves, (T, 2), from its poses: place (T, 3), matrix (T, 9)."""
+    if len(place) < 2:
+        return np.zeros((len(place), 2))
+    matrices = turn.reshape(-1, 3, 3)
+    # MuJoCo's cameras have y up and look along -z; pictures have y down and z forward.
+    axes = matrices * np.array([1.0, -1.0, -1.0])
+    relative = axes[:-1].transpose(0, 2, 1) @ axes[1:]
+    turning = (
+        0.5
+        * twin.control_hz
+        * np.stack(
+            [
+                relative[:, 2, 1] - relative[:, 1, 2],
+                relative[:, 0, 2] - relative[:, 2, 0],
+                relative[:, 1, 0] - relative[:, 0, 1],
+            ],
+            axis=-1,
+        )
+    )
+    moving = twin.control_hz * (axes[:-1].transpose(0, 2, 1) @ np.diff(place, axis=0)[:, :, None])[:, :, 0]
+    velocity = image_velocity_px_s(focal, turning, moving, _VIEW_DISTANCE_M)
+    return np.concatenate([velocity[:1], velocity])
+
+
+def _number(twin: Twin, values: Values, name: str) -> float:
+    return float(values.get(name, twin.parameter(name).nominal)) if twin.has(name) else 0.0

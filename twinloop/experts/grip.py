@@ -1,0 +1,34 @@
+"""How a robot's hand takes hold, where that differs between robots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twinloop.tasks import Cell
+
+
+@dataclass(frozen=True)
+class Grip:
+    """`offset_m` is where the object should be along the tool's x axis when the hand comes down.
+
+    `open_share` is how far the gripper opens, of all it can. `above_m` is how far above object and target the tool
+    travels. `sag_per_s` is how fast the command is raised where the joints hang below it: servos without gravity
+    compensation need it, stiff ones do not.
+    """
+
+    offset_m: float = 0.0
+    open_share: float = 1.0
+    above_m: float = 0.1
+    sag_per_s: float = 0.0
+
+
+GRIPS = {
+    # One jaw is fixed, 8 mm from the tool's centre; the arm reaches no higher than 6 cm above its outer objects, and
+    # its servos hold their load with an error of a few degrees.
+    "so101": Grip(offset_m=0.009, open_share=0.45, above_m=0.05, sag_per_s=2.0),
+}
+
+
+def grip_of(cell: Cell) -> Grip:
+    """The grip of a cell's robot."""
+    return GRIPS.get(cell.twin.robot, Grip())

@@ -1,0 +1,424 @@
+"""One raw episode to one `Episode`: streams on their clocks, converted, aligned on rows, described."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import numpy as np
+
+from twinloop.episode import Array, Camera, Episode, Event, Provenance, Schema, Signal, make_episode
+from twinloop.errors import LogError, MapError, WrongUse
+from twinloop.logs.cameras import PlannedFrames, plan_frames, video_beside
+from twinloop.logs.clocks import (
+    Stream,
+    exact_samples,
+    in_order,
+    nearest,
+    regularity,
+    resample,
+    seconds,
+    shared_rows,
+)
+from twinloop.logs.convert import Converter, constant_value, rotated
+from twinloop.logs.cut import Raw, RawEpisode
+from twinloop.logs.log_map import CameraMap, Clock, LogMap, SignalMap
+from twinloop.logs.reader import Channel, VideoSpan
+from twinloop.logs.sources import Log
+from twinloop.logs.units import stored_unit
+from twinloop.version import __version__
+
+RATE_TOLERANCE = 0.1
+"""How far the rate of an episode may be from the map's before it is refused."""
+
+
+@dataclass(frozen=True)
+class StreamReport:
+    """How one stream was recorded and what was done to it, over one episode or (`summarize`) over many.
+
+    `method` is "exact" where the rows are the stream's own samples. `offset_s` is the start of the stream relative to
+    the first row; `unused` counts samples outside the rows.
+    """
+
+    name: str
+    source: str
+    method: str
+    conversion: str
+    episodes: int
+    samples: int
+    rate_hz: float
+    jitter_s: float
+    gaps: int
+    longest_gap_s: float
+    offset_s: float
+    out_of_order: int
+    missing: int
+    unused: int
+
+
+def summarize(reports: Iterable[StreamReport]) -> tuple[StreamReport, ...]:
+    """One report per stream and method: counts added, rate and jitter averaged over samples, gap and offset the worst."""
+    merged: dict[tuple[str, str], StreamReport] = {}
+    for report in reports:
+        key = (report.name, report.method)
+        old = merged.get(key)
+        if old is None:
+            merged[key] = report
+            continue
+        total = max(old.samples + report.samples, 1)
+        share = report.samples / total
+        merged[key] = replace(
+            old,
+            episodes=old.episodes + report.episodes,
+            samples=total,
+            rate_hz=old.rate_hz + share * (report.rate_hz - old.rate_hz),
+            jitter_s=old.jitter_s + share * (report.jitter_s - old.jitter_s),
+            gaps=old.gaps + report.gaps,
+            longest_gap_s=max(old.longest_gap_s, report.longest_gap_s),
+            offset_s=max(old.offset_s, report.offset_s, key=abs),
+            out_of_order=old.out_of_order + report.out_of_order,
+            missing=old.missing + report.missing,
+            unused=old.unused + report.unused,
+        )
+    return tuple(merged.values())
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """An episode ready to be written, what was done to its streams, and the streams as they were."""
+
+    episode: Episode
+    streams: tuple[StreamReport, ...]
+    originals: Mapping[str, Stream]
+    frames: Mapping[str, PlannedFrames]
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    stream: Stream
+    out_of_order: int
+    missing: int
+
+
+class Assembler:
+    """Builds the episodes of one log (and group); everything that does not change between them is worked out once."""
+
+    def __init__(
+        self,
+        log_map: LogMap,
+        renamed: Mapping[str, str],
+        channels: Mapping[str, Channel],
+        constants: Mapping[str, Array],
+        log: Log,
+        twin: str | None = None,
+    ) -> None:
+        self._map = log_map
+        self._twin = twin
+        self._renamed = renamed
+        self._channels = channels
+        self._constants = constants
+        self._log = log
+        self._converters = {
+            name: Converter(name, signal, tuple(channels[renamed[source]] for source in signal.source))
+            for name, signal in log_map.signals.items()
+        }
+
+    def __call__(self, raw: RawEpisode, schema: Schema | None) -> Assembled:
+        """The episode, which must fit `schema` where one is given."""
+        loaded = {name: self._load(raw, name, signal) for name, signal in self._map.signals.items()}
+        pictures = {name: self._pictures(raw, name, camera) for name, camera in self._map.cameras.items()}
+        rows_s = self._rows(raw, loaded, pictures)
+        self._check_rate(raw, rows_s)
+        signals: dict[str, Array] = {}
+        streams, originals = [], {}
+        for name, signal in self._map.signals.items():
+            values, method = self._aligned(raw, name, signal, loaded[name].stream, rows_s)
+            signals[name] = values
+            streams.append(self._report(name, signal, loaded[name], rows_s, method))
+            if self._map.originals == "all" or (self._map.originals == "resampled" and method != "exact"):
+                originals[name] = loaded[name].stream
+        for name, signal in self._map.signals.items():
+            if signal.rotate_by is not None:
+                signals[name] = self._rotated(name, signals[name], signals[signal.rotate_by])
+        for name, constant in self._map.constants.items():
+            value = constant_value(name, constant, self._constants)
+            signals[name] = np.repeat(value[None], len(rows_s), axis=0)
+        frames = {
+            name: plan_frames(picture, self._camera_rows(raw, name, picture, rows_s))
+            for name, picture in pictures.items()
+        }
+        schema = schema or self._schema(signals, frames)
+        return Assembled(
+            self._episode(raw, rows_s, signals, frames, schema), tuple(streams), originals, frames
+        )
+
+    def _load(self, raw: RawEpisode, name: str, signal: SignalMap) -> _Loaded:
+        parts = [self._raw(raw, source) for source in signal.source]
+        if len({len(part.values) for part in parts}) > 1:
+            counts = ", ".join(
+                f"{source} {len(part.values)}" for source, part in zip(signal.source, parts, strict=True)
+            )
+            raise LogError(
+                f"{raw.name}: the channels of {name} have different numbers of samples",
+                got=counts,
+                remedy="make them signals of their own",
+            )
+        clock = self._map.clock_of(signal.clock)
+        values = self._converters[name]([part.values for part in parts])
+        time_s = self._times(raw, name, clock, len(values), parts[0].time_s)
+        values, time_s, missing = _without_missing(values, time_s, signal, f"{raw.name}: {name}")
+        if not len(values):
+            raise LogError(f"{raw.name}: {name} has no samples")
+        stream, lost = in_order(Stream(time_s, values), clock, f"{raw.name}: {name}")
+        return _Loaded(stream, lost, missing)
+
+    def _raw(self, raw: RawEpisode, source: str) -> Raw:
+        found = raw.channels.get(self._renamed[source])
+        if found is None:
+            raise LogError(f"{raw.name}: channel {self._renamed[source]!r} has no samples in this episode")
+        return found
+
+    def _times(self, raw: RawEpisode, name: str, clock: Clock, count: int, own: Array | None) -> Array:
+        if clock.rate_hz is not None:
+            return np.arange(count) / clock.rate_hz
+        if clock.channel is not None:
+            stamps = seconds(self._raw(raw, clock.channel).values, clock)
+            if len(stamps) > count and clock.longer == "cut_end":
+                stamps = stamps[:count]
+            if len(stamps) != count:
+                raise LogError(
+                    f"{raw.name}: {name} has {count} samples but its clock {clock.channel!r} has {len(stamps)}",
+                    remedy="name another clock, or `clock: {longer: cut_end}` if the last stamps have no sample",
+                )
+            return stamps
+        if own is None:
+            raise MapError(
+                f"{raw.name} has no time of its own, and the map names no clock for {name}",
+                remedy="clock: CHANNEL, or clock: {rate_hz: ...} if the rows are evenly spaced",
+            )
+        return own
+
+    def _pictures(self, raw: RawEpisode, name: str, camera: CameraMap) -> PlannedFrames:
+        if camera.file is not None:
+            return video_beside(self._log.path, camera.file, self._map.rate_hz)
+        assert camera.source is not None
+        full = self._renamed[camera.source]
+        if full not in raw.pictures:
+            raise LogError(f"{raw.name}: camera {name!r} has no pictures in this episode")
+        channel = self._channels[full]
+        found = raw.pictures[full]
+        if isinstance(found, VideoSpan):
+            return PlannedFrames.from_span(found)
+        clock = self._map.clock_of(camera.clock)
+        if not len(found):
+            raise LogError(f"{raw.name}: camera {name!r} has no keyframe in this episode")
+        if clock.channel is None and clock.rate_hz is None:
+            times = self._times(raw, f"camera {name}", clock, len(found), _stamped(found.time_s))
+        else:
+            count = found.left_out + len(found)
+            times = self._times(raw, f"camera {name}", clock, count, None)[found.left_out :]
+        if np.any(np.diff(times) <= 0):
+            raise LogError(f"{raw.name}: the time stamps of camera {name!r} do not move forward")
+        return PlannedFrames.from_spool(found, times, channel)
+
+    def _rows(
+        self, raw: RawEpisode, loaded: Mapping[str, _Loaded], pictures: Mapping[str, PlannedFrames]
+    ) -> Array:
+        spans = {}
+        for name, one in loaded.items():
+            held = self._map.signals[name].edges == "hold"
+            start, end = float(one.stream.time_s[0]), float(one.stream.time_s[-1])
+            spans[name] = (-np.inf, np.inf) if held else (start, end)
+        for name, picture in pictures.items():
+            if picture.time_s is not None:
+                half = 0.5 / self._map.rate_hz
+                spans[f"camera {name}"] = (float(picture.time_s[0]) - half, float(picture.time_s[-1]) + half)
+        base: Array | None = None
+        if self._map.rows.rate_hz is None:
+            like = self._map.row_stream
+            if like in loaded:
+                base = loaded[like].stream.time_s
+            else:
+                base = pictures[like.removeprefix("camera ")].time_s
+                if base is None:
+                    raise MapError(f"rows.like: {like} has no time stamps of its own")
+        try:
+            return shared_rows(base, self._map.rows.rate_hz, spans)
+        except LogError as error:
+            raise LogError(f"{raw.name}: {error.what}", remedy=error.remedy) from error
+
+    def _check_rate(self, raw: RawEpisode, rows_s: Array) -> None:
+        rate_hz = regularity(rows_s).rate_hz
+        if self._map.mixed_rates or len(rows_s) < 3:
+            return
+        if abs(rate_hz / self._map.rate_hz - 1) > RATE_TOLERANCE:
+            raise LogError(
+                f"{raw.name} runs at {rate_hz:.4g} Hz",
+                expected=f"{self._map.rate_hz:g} Hz, as the map says",
+                remedy="correct rate_hz, resample with rows: {rate_hz: ...}, check the clock's unit, "
+                "or say mixed_rates: true",
+            )
+
+    def _aligned(
+        self, raw: RawEpisode, name: str, signal: SignalMap, stream: Stream, rows_s: Array
+    ) -> tuple[Array, str]:
+        places = exact_samples(stream, rows_s)
+        if places is not None:
+            return stream.values[places], "exact"
+        if signal.method is None:
+            raise MapError(
+                f"{raw.name}: {name} is on another clock than the rows",
+                got=f"stream from {stream.time_s[0]:.6f} s, rows from {rows_s[0]:.6f} s",
+                remedy=f"say how to bring it there: signals.{name}.method: linear, previous, nearest or slerp",
+            )
+        if (signal.method == "slerp") != bool(signal.quaternion) and signal.method in ("slerp", "linear"):
+            raise MapError(
+                f"signals.{name}.method: {signal.method} does not fit",
+                expected="slerp for quaternions and only for them",
+            )
+        return resample(stream, rows_s, signal.method), signal.method
+
+    def _rotated(self, name: str, vectors: Array, quaternions: Array) -> Array:
+        if vectors.shape[1:] != (3,):
+            raise MapError(
+                f"signals.{name}.rotate_by: only vectors of three can be rotated", got=vectors.shape[1:]
+            )
+        return rotated(vectors.astype(np.float64), quaternions.astype(np.float64)).astype(vectors.dtype)
+
+    def _camera_rows(self, raw: RawEpisode, name: str, picture: PlannedFrames, rows_s: Array) -> Array:
+        """Which picture each row shows."""
+        if picture.time_s is None:
+            if picture.available != len(rows_s):
+                raise LogError(
+                    f"{raw.name}: the video of camera {name!r} has another length than the episode",
+                    got=f"{picture.available} frames",
+                    expected=f"{len(rows_s)} rows",
+                )
+            return np.arange(len(rows_s))
+        if self._map.cameras[name].method == "nearest":
+            return nearest(picture.time_s, rows_s)
+        return np.clip(np.searchsorted(picture.time_s, rows_s, side="right") - 1, 0, None)
+
+    def _schema(self, signals: Mapping[str, Array], frames: Mapping[str, PlannedFrames]) -> Schema:
+        declared: list[Signal] = [
+            self._converters[name].describe(signals[name]) for name in self._map.signals
+        ]
+        for name, constant in self._map.constants.items():
+            units = constant.to or tuple(stored_unit(unit) for unit in constant.unit)
+            declared.append(Signal(name, signals[name].shape[1:], tuple(units), "float64"))
+        cameras = tuple(Camera(name, frame.height, frame.width) for name, frame in frames.items())
+        return Schema(tuple(declared), self._map.rate_hz, cameras, self._map.robot_type)
+
+    def _episode(
+        self,
+        raw: RawEpisode,
+        rows_s: Array,
+        signals: Mapping[str, Array],
+        frames: Mapping[str, PlannedFrames],
+        schema: Schema,
+    ) -> Episode:
+        zero = float(rows_s[0]) if self._map.time_zero == "first_row" else 0.0
+        events = [Event(float(rows_s[0]) - zero, "ingested_from", raw.name)]
+        if zero:
+            events.append(Event(0.0, "clock_origin", f"{zero!r} s"))
+        try:
+            return make_episode(
+                schema,
+                rows_s - zero,
+                signals,
+                frames=dict(frames),
+                events=events,
+                success=self._map.success,
+                task=self._text(self._map.task),
+                provenance=self._provenance(float(rows_s[0])),
+            )
+        except (LogError, WrongUse):
+            raise
+        except ValueError as error:
+            raise LogError(f"{raw.name}: {error}") from error
+
+    def _text(self, template: str) -> str:
+        def fill(match: re.Match[str]) -> str:
+            name = match[1].replace("{group}", str(self._constants["group"]))
+            if name not in self._constants:
+                raise MapError(
+                    f"task: {{{name}}} is not a constant of the log", available=sorted(self._constants)
+                )
+            value = np.asarray(self._constants[name]).reshape(-1)[0]
+            return f"{value:g}" if isinstance(value, np.floating) else str(value)
+
+        return re.sub(r"\{([^{}]+)\}", fill, template)
+
+    def _provenance(self, start_s: float) -> Provenance:
+        given = self._map.provenance
+        recorded_at: datetime | None = None
+        if given.recorded_at == "log":
+            try:
+                recorded_at = datetime.fromtimestamp(start_s, UTC)
+            except (ValueError, OverflowError, OSError) as error:
+                raise LogError("the log's clock does not say the date", got=f"{start_s:g} s") from error
+        elif given.recorded_at is not None:
+            recorded_at = given.recorded_at.replace(tzinfo=given.recorded_at.tzinfo or UTC).astimezone(UTC)
+        return Provenance(
+            source=given.source,
+            twin=self._twin,
+            actor=given.actor,
+            actor_id=given.operator,
+            robot_serial=given.robot_serial,
+            site=given.site,
+            consent=given.consent,
+            recorded_at=recorded_at,
+            software={"twinloop": __version__, "log_format": self._log.format},
+        )
+
+    def _report(
+        self, name: str, signal: SignalMap, loaded: _Loaded, rows_s: Array, method: str
+    ) -> StreamReport:
+        time_s = loaded.stream.time_s
+        how = regularity(time_s)
+        inside = int(((time_s >= rows_s[0]) & (time_s <= rows_s[-1])).sum())
+        return StreamReport(
+            name=name,
+            source=", ".join(signal.source),
+            method=method,
+            conversion=self._converters[name].words,
+            episodes=1,
+            samples=how.samples,
+            rate_hz=how.rate_hz,
+            jitter_s=how.jitter_s,
+            gaps=how.gaps,
+            longest_gap_s=how.longest_gap_s,
+            offset_s=float(time_s[0] - rows_s[0]),
+            out_of_order=loaded.out_of_order,
+            missing=loaded.missing,
+            unused=how.samples - inside,
+        )
+
+
+def _stamped(time_s: Array) -> Array | None:
+    """Time stamps, if the log gave any."""
+    return None if np.isnan(time_s).any() else time_s
+
+
+def _without_missing(values: Array, time_s: Array, signal: SignalMap, what: str) -> tuple[Array, Array, int]:
+    """NaN and infinity refused, dropped or held, as the map says; and how many samples had any."""
+    if values.dtype.kind != "f":
+        return values, time_s, 0
+    bad = np.asarray(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    count = int(bad.sum())
+    if not count:
+        return values, time_s, 0
+    if signal.missing == "refuse":
+        row = int(np.flatnonzero(bad)[0])
+        raise LogError(
+            f"{what} is not finite at sample {row}",
+            got=f"{count} samples with NaN or infinity",
+            remedy="say what to do with them: missing: drop or missing: hold",
+        )
+    if signal.missing == "drop":
+        return values[~bad], time_s[~bad], count
+    last_good = np.maximum.accumulate(np.where(bad, -1, np.arange(len(bad))))
+    known = last_good >= 0
+    return values[last_good[known]], time_s[known], count

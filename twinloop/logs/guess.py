@@ -1,0 +1,257 @@
+"""What numbers say about themselves: unit, quaternion order, clock, command or measurement. Every answer has a reason.
+
+Pure functions of small arrays. A confidence is how often we would expect to be right, not a statistic; below `SURE`
+the reader of a proposed map is told to check.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from twinloop.episode import Array
+
+SURE = 0.8
+
+_ROLES = (
+    ("time", r"t|time|times|timestamp|timestamps|stamp|time_?s|t_?cmd|time_?ns|time_?ms|secs?|clock"),
+    (
+        "command",
+        r"cmd|command|commands|action|actions|goal|target|targets|desired|des|setpoint|ref|reference",
+    ),
+    ("quaternion", r"quat|quaternion|orientation|quat_?wxyz|quat_?xyzw|rotation_?quat"),
+    ("angular velocity", r"omega|gyro|angular_?velocity|ang_?vel"),
+    ("velocity", r"vel|velocity|velocities|speed|qd|dq|qvel|dtheta|dot"),
+    ("torque", r"torque|torques|tau|effort|efforts"),
+    ("force", r"force|forces|wrench"),
+    ("current", r"current|currents|amps?"),
+    ("voltage", r"volt|volts|voltage|vin"),
+    ("temperature", r"temp|temperature"),
+    (
+        "position",
+        r"pos|position|positions|q|qpos|angle|angles|theta|state|states|joint|joints|pose|xyz|translation",
+    ),
+)
+
+
+class TwinJoints(Protocol):
+    """What a twin tells about its joints; any object with these two will do."""
+
+    @property
+    def joint_names(self) -> Sequence[str]:
+        """Names in order."""
+
+    @property
+    def joint_ranges(self) -> Sequence[tuple[float, float]]:
+        """Lowest and highest position of each, in rad or m."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A value, how sure we are, and why."""
+
+    value: str
+    confidence: float
+    reason: str
+
+    @property
+    def comment(self) -> str:
+        """The guess as a YAML comment."""
+        check = "" if self.confidence >= SURE else "; CHECK"
+        return f"# confidence {self.confidence:.2f}: {self.reason}{check}"
+
+
+def guess_role(name: str) -> str | None:
+    """The kind of quantity a channel's name speaks of; the last word that means something decides."""
+    last = re.split(r"[/.]", name.lower())[-1]
+    words = [last, *reversed(re.split(r"[_\-\s]+|(?<=[a-z])(?=\d)", last))]
+    for role, pattern in _ROLES[:2]:
+        if any(re.fullmatch(pattern, word) for word in words if word):
+            return role
+    for word in words:
+        for role, pattern in _ROLES:
+            if word and re.fullmatch(pattern, word):
+                return role
+    return None
+
+
+def guess_angle(values: Array, twin: TwinJoints | None = None) -> Guess:
+    """Radians or degrees, by range; with a twin, by the ranges of its joints."""
+    reach = np.nanmax(np.abs(values), axis=0) if len(values) else np.zeros(1)
+    largest = float(np.max(reach, initial=0.0))
+    if twin is not None and len(twin.joint_ranges) == len(reach):
+        limits = np.max(np.abs(np.asarray(twin.joint_ranges, float)), axis=1)
+        fits_rad = bool(np.all(reach <= limits * 1.1 + 0.05))
+        fits_deg = bool(np.all(np.radians(reach) <= limits * 1.1 + 0.05))
+        used = float(np.max(reach / np.maximum(limits, 1e-9)))
+        if fits_rad:
+            return Guess("rad", 0.95, f"all joints stay inside the twin's ranges and use {used:.0%} of one")
+        if fits_deg:
+            return Guess("deg", 0.95, f"in radians a joint would be {used:.1f} times beyond the twin's range")
+        return Guess("rad", 0.3, "neither radians nor degrees fit the twin's joint ranges")
+    if largest > 4 * np.pi:
+        return Guess("deg", 0.85, f"values reach {largest:.3g}, two turns in radians are 12.6")
+    if largest > 2 * np.pi * 1.05:
+        return Guess(
+            "rad", 0.5, f"values reach {largest:.3g}: several turns in radians or a small angle in degrees"
+        )
+    if largest < 0.3:
+        return Guess("rad", 0.5, f"values reach only {largest:.3g}, which fits radians and degrees")
+    return Guess("rad", 0.85, f"values reach {largest:.3g}, less than a turn in radians")
+
+
+def guess_length(values: Array) -> Guess:
+    """Metres or millimetres, by range: a robot cell is between 5 cm and 10 m."""
+    largest = float(np.nanmax(np.abs(values))) if values.size else 0.0
+    if largest > 20:
+        return Guess("mm", 0.85, f"values reach {largest:.3g}, too far for metres")
+    if largest < 0.005:
+        return Guess("m", 0.5, f"values reach only {largest:.3g}")
+    return Guess("m", 0.8, f"values reach {largest:.3g}, the size of a robot cell in metres")
+
+
+def guess_rate_unit(
+    velocity: Array, position: Array | None, time_s: Array | None, position_unit: str
+) -> Guess:
+    """Unit of an angular velocity from the slope between it and the derivative of the position."""
+    if position is not None and time_s is not None and position.shape == velocity.shape and len(time_s) > 10:
+        derivative = np.gradient(position.astype(float), time_s, axis=0)
+        power = float(np.sum(derivative**2))
+        both = float(np.sum(derivative * velocity))
+        norm = np.sqrt(power * float(np.sum(velocity.astype(float) ** 2)))
+        if power > 0 and norm > 0 and both / norm > 0.5:
+            slope = float(np.sum(velocity.astype(float) ** 2)) / both
+            per_s = {"rad": "rad/s", "deg": "deg/s", "m": "m/s", "mm": "mm/s"}.get(position_unit, "unknown")
+            if 0.6 < slope < 1.6:
+                return Guess(per_s, 0.9, f"it is the derivative of the position (slope {slope:.2f})")
+            if position_unit == "rad" and 35 < slope < 90:
+                return Guess("deg/s", 0.9, f"it is {slope:.0f} times the derivative of the position in rad")
+            if position_unit == "deg" and 1 / 90 < slope < 1 / 35:
+                return Guess("rad/s", 0.9, f"it is {slope:.3f} times the derivative of the position in deg")
+            return Guess("unknown", 0.3, f"it is {slope:.3g} times the derivative of the position")
+    largest = float(np.nanmax(np.abs(velocity))) if velocity.size else 0.0
+    if position_unit in ("m", "mm"):
+        return Guess(
+            f"{position_unit}/s", 0.6, f"the position is in {position_unit}, and no clock confirms it"
+        )
+    if largest > 60:
+        return Guess("deg/s", 0.6, f"values reach {largest:.3g}, fast for rad/s")
+    return Guess("rad/s", 0.6, f"values reach {largest:.3g}, and no position confirms it")
+
+
+def guess_quaternion(
+    name: str, elements: Sequence[str], values: Array, omega: Array | None, time_s: Array | None
+) -> tuple[Guess, Guess]:
+    """(order, frame of the angular velocity): by element names, by name, or by integrating the angular velocity."""
+    frame = Guess("unknown", 0.3, "no angular velocity tells")
+    best = _integrated(values, omega, time_s)
+    if best is not None:
+        order, frame_name, error, second = best
+        confidence = 0.95 if error < 0.5 * second else 0.5
+        frame = Guess(
+            frame_name,
+            confidence,
+            f"integrating it predicts the next rotation to {error:.3f} deg, otherwise {second:.3f}",
+        )
+    letters = "".join(element[-1:].lower() for element in elements)
+    if letters in ("wxyz", "xyzw"):
+        return Guess(letters, 0.99, "its elements are called so"), frame
+    for order in ("wxyz", "xyzw"):
+        if order in name.lower():
+            return Guess(order, 0.97, "its name says so"), frame
+    if best is not None:
+        return Guess(best[0], frame.confidence, frame.reason), frame
+    first, last = (float(np.mean(np.abs(values[:, i]))) for i in (0, 3))
+    order = "wxyz" if first >= last else "xyzw"
+    return Guess(order, 0.55, f"mean size of the first element {first:.2f}, of the last {last:.2f}"), frame
+
+
+def is_quaternion(values: Array) -> bool:
+    """Four numbers a row whose squares add up to one."""
+    if values.ndim != 2 or values.shape[1] != 4 or len(values) == 0 or values.dtype.kind != "f":
+        return False
+    return bool(np.all(np.abs(np.linalg.norm(values, axis=1) - 1) < 0.02)) and bool(np.ptp(values) > 1e-6)
+
+
+def guess_clock_unit(stamps: Array) -> Guess:
+    """Seconds, milli-, micro- or nanoseconds: by the date they would mean, else by the period."""
+    first, period = float(stamps[0]), float(np.median(np.diff(stamps))) if len(stamps) > 1 else 0.0
+    for unit, size in (("ns", 1e18), ("us", 1e15), ("ms", 1e12), ("s", 1e9)):
+        if 0.9 * size < first < 3 * size:
+            return Guess(unit, 0.97, f"as {unit} since 1970 it is a date in our time")
+    if 2e-4 < period < 0.6:
+        return Guess("s", 0.9, f"the period is {period:.4g}, so {1 / period:.4g} Hz in seconds")
+    for unit, factor in (("ms", 1e3), ("us", 1e6), ("ns", 1e9)):
+        if 2e-4 < period / factor < 0.6:
+            return Guess(unit, 0.7, f"the period is {period:.4g}, so {factor / period:.4g} Hz in {unit}")
+    return Guess("s", 0.3, f"the period is {period:.4g}, unusual in any unit")
+
+
+def guess_leader(a: Array, b: Array) -> int | None:
+    """Which of two similar signals comes first: 1 if `a` leads, -1 if `b` does, None if they do not tell."""
+    rows = min(len(a), len(b), 4000)
+    x, y = (np.nan_to_num(v[:rows].reshape(rows, -1).astype(float)) for v in (a, b))
+    if rows < 50 or x.shape != y.shape:
+        return None
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    limit = min(rows // 4, 100)
+    inner = x[limit:-limit]
+    scores = {}
+    for lag in range(-limit, limit + 1):
+        shifted = y[limit + lag : rows - limit + lag]
+        norm = float(np.linalg.norm(inner) * np.linalg.norm(shifted))
+        scores[lag] = float(np.sum(inner * shifted)) / norm if norm > 0 else 0.0
+    best = max(scores, key=lambda lag: scores[lag])
+    if scores[best] < 0.5 or best == 0:
+        return None
+    return 1 if best > 0 else -1
+
+
+def match_joints(names: Sequence[str], twin: TwinJoints | None) -> tuple[list[int], Guess] | None:
+    """The order that brings a log's joints into the twin's, if the same names are in both."""
+    if twin is None or not names:
+        return None
+    plain: Mapping[str, int] = {re.sub(r"\W|_", "", name.lower()): i for i, name in enumerate(names)}
+    wanted = [re.sub(r"\W|_", "", name.lower()) for name in twin.joint_names]
+    if not all(name in plain for name in wanted):
+        return None
+    order = [plain[name] for name in wanted]
+    moved = "in the twin's order" if order == list(range(len(order))) else "reordered to the twin's order"
+    return order, Guess(str(order), 0.95, f"joint names match the twin's, {moved}")
+
+
+def _integrated(
+    values: Array, omega: Array | None, time_s: Array | None
+) -> tuple[str, str, float, float] | None:
+    """The convention under which the angular velocity predicts the rotation best, its error and the next best's."""
+    if omega is None or time_s is None or omega.shape != (len(values), 3) or len(values) < 10:
+        return None
+    period = np.diff(time_s)[:, None]
+    usable = (period[:, 0] > 0) & (period[:, 0] < 0.2)
+    angle = np.linalg.norm(omega[:-1], axis=1, keepdims=True) * period
+    axis = omega[:-1] / np.maximum(np.linalg.norm(omega[:-1], axis=1, keepdims=True), 1e-12)
+    step = np.hstack([np.cos(angle / 2), np.sin(angle / 2) * axis])
+    errors: dict[tuple[str, str], float] = {}
+    for order, columns in (("wxyz", [0, 1, 2, 3]), ("xyzw", [3, 0, 1, 2])):
+        rotation = values[:, columns].astype(float)
+        for frame in ("body", "world"):
+            ahead = product(rotation[:-1], step) if frame == "body" else product(step, rotation[:-1])
+            cosine = np.clip(np.abs(np.sum(ahead * rotation[1:], axis=1)), 0, 1)[usable]
+            errors[order, frame] = (
+                float(np.degrees(2 * np.mean(np.arccos(cosine)))) if len(cosine) else np.inf
+            )
+    ranked = sorted(errors, key=lambda key: errors[key])
+    if not np.isfinite(errors[ranked[0]]) or float(np.mean(angle)) < 1e-4:
+        return None
+    return (*ranked[0], errors[ranked[0]], errors[ranked[1]])
+
+
+def product(a: Array, b: Array) -> Array:
+    """Hamilton product of quaternions (n, 4), w first."""
+    w, v, x, u = a[:, :1], a[:, 1:], b[:, :1], b[:, 1:]
+    real = w * x - np.sum(v * u, axis=1, keepdims=True)
+    return np.asarray(np.hstack([real, w * u + x * v + np.cross(v, u)]))

@@ -1,0 +1,315 @@
+"""The map: what the channels of a log mean. YAML on disk, frozen values here, errors that name the key.
+
+A map says everything that a log does not: which channel is which signal, in which unit, order, sign and frame, which
+clock it runs on, where episodes begin, who recorded it and under which consent. Nothing is guessed at ingest.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from twinloop.episode import Actor, Source
+from twinloop.errors import MapError, UnknownName
+from twinloop.logs.units import LOG_UNITS, known_unit
+
+LARGEST_MAP_BYTES = 1 << 20
+
+Method = Literal["linear", "previous", "nearest", "slerp"]
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str | int | float) else value
+
+
+def _as_unit(value: Any) -> Any:
+    try:
+        return known_unit(str(value))
+    except UnknownName as error:
+        raise ValueError(_nearest(str(value), sorted(LOG_UNITS)).replace("nothing", "no unit", 1)) from error
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
+Unit = Annotated[str, BeforeValidator(_as_unit)]
+Units = Annotated[tuple[Unit, ...], BeforeValidator(_as_list)]
+Numbers = Annotated[tuple[float, ...], BeforeValidator(_as_list)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
+
+
+class Clock(_Part):
+    """Where the time stamps of a stream come from.
+
+    `channel` names one (in `unit`; `column` where it has several); without it the log's own time is used; `rate_hz` alone means that the log has no
+    time stamps and rows are taken to be evenly spaced. `out_of_order: drop` leaves out samples whose time stamp does
+    not move forward and counts them; the default refuses the log. A clock longer than its stream is an error unless
+    `longer: cut_end` says that the last time stamps have no sample.
+    """
+
+    channel: str | None = None
+    column: int | None = None
+    unit: Literal["s", "ms", "us", "ns"] = "s"
+    rate_hz: float | None = Field(default=None, gt=0)
+    out_of_order: Literal["refuse", "drop"] = "refuse"
+    longer: Literal["refuse", "cut_end"] = "refuse"
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Clock:
+        if self.channel is not None and self.rate_hz is not None:
+            raise ValueError("give either channel or rate_hz: a clock is recorded or made up, not both")
+        return self
+
+
+def _as_clock(value: Any) -> Any:
+    return {"channel": value} if isinstance(value, str) else value
+
+
+AnyClock = Annotated[Clock, BeforeValidator(_as_clock)]
+
+
+class SignalMap(_Part):
+    """One signal of the data set: stored = sign * (scale * raw, converted from `unit` to `to`) + offset.
+
+    `from` is one channel or several that are put side by side; `columns` picks and orders their elements by number
+    or name. `offset` is in the stored unit. A quaternion is stored w first, whatever its order in the log. `frame`
+    says in which frame a vector is expressed; with `rotate_by` (a quaternion signal of this map, body to world) a
+    body-frame vector is stored in the world frame.
+    """
+
+    source: Names = Field(alias="from", min_length=1)
+    unit: Units
+    to: Units | None = None
+    columns: tuple[int | str, ...] | None = None
+    elements: tuple[str, ...] = ()
+    sign: Numbers = (1.0,)
+    scale: Numbers = (1.0,)
+    offset: Numbers = (0.0,)
+    dtype: str | None = None
+    clock: AnyClock | None = None
+    method: Method | None = None
+    edges: Literal["cut", "hold"] = "cut"
+    missing: Literal["refuse", "drop", "hold"] = "refuse"
+    quaternion: Literal["wxyz", "xyzw"] | None = None
+    frame: str | None = None
+    rotate_by: str | None = None
+
+
+class ConstantMap(_Part):
+    """A signal with the same value in every row: from the map (`value`) or from a constant of the log (`from`)."""
+
+    value: Numbers | None = None
+    source: str | None = Field(default=None, alias="from")
+    unit: Units = ("1",)
+    to: Units | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> ConstantMap:
+        if (self.value is None) == (self.source is None):
+            raise ValueError("give either value or from")
+        return self
+
+
+class CameraMap(_Part):
+    """A camera: a channel of pictures (`from`), or a video file beside the log (`file`, with {stem} for its name)."""
+
+    source: str | None = Field(default=None, alias="from")
+    file: str | None = None
+    clock: AnyClock | None = None
+    method: Literal["previous", "nearest"] = "nearest"
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> CameraMap:
+        if (self.source is None) == (self.file is None):
+            raise ValueError("give either from or file")
+        return self
+
+
+class EpisodeMap(_Part):
+    """Where episodes begin and end.
+
+    by: file (one log, one episode), parts (as the log declares, for LeRobot and robomimic), groups (channels named
+    {group}/..., one episode per group that fits `groups`), offsets (an array of first rows), boundary (a channel
+    that changes value), gaps (a pause of the row clock longer than `gap_s`).
+    """
+
+    by: Literal["file", "parts", "groups", "offsets", "boundary", "gaps"] = "file"
+    groups: Names = ("*",)
+    channel: str | None = None
+    gap_s: float | None = Field(default=None, gt=0)
+    leave_out: tuple[float | str, ...] = ()
+    shortest_rows: int = Field(default=1, ge=1)
+    longest_s: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _complete(self) -> EpisodeMap:
+        if self.by in ("offsets", "boundary") and self.channel is None:
+            raise ValueError(f"by: {self.by} needs channel")
+        if self.longest_s is not None and self.by not in ("file", "groups", "gaps"):
+            raise ValueError(f"longest_s goes with by: file, groups or gaps, not {self.by}")
+        if self.by == "gaps" and self.gap_s is None:
+            raise ValueError("by: gaps needs gap_s")
+        return self
+
+
+class Rows(_Part):
+    """When the rows of an episode are: at the samples of one signal or camera (`like`), or evenly (`rate_hz`)."""
+
+    like: str | None = None
+    rate_hz: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Rows:
+        if self.like is not None and self.rate_hz is not None:
+            raise ValueError("give either like or rate_hz")
+        return self
+
+
+class ProvenanceMap(_Part):
+    """Who, where, with which consent; `origin` and `licence` say whose recording it is."""
+
+    source: Source
+    actor: Actor = "unknown"
+    operator: str | None = None
+    robot_serial: str | None = None
+    site: str | None = None
+    consent: str | None = None
+    recorded_at: datetime | Literal["log"] | None = None
+    origin: str | None = None
+    licence: str | None = None
+
+
+class LogMap(_Part):
+    """Everything needed to turn one kind of log into episodes."""
+
+    provenance: ProvenanceMap
+    rate_hz: float = Field(gt=0)
+    signals: dict[str, SignalMap] = Field(min_length=1)
+    format: str | None = None
+    files: Names | None = None
+    robot_type: str = "unknown"
+    task: str = ""
+    success: bool | None = None
+    episodes: EpisodeMap = EpisodeMap()
+    clock: AnyClock | None = None
+    rows: Rows = Rows()
+    mixed_rates: bool = False
+    time_zero: Literal["first_row", "log"] = "first_row"
+    constants: dict[str, ConstantMap] = {}
+    cameras: dict[str, CameraMap] = {}
+    originals: Literal["resampled", "all", "none"] = "resampled"
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> LogMap:
+        streams = [*self.signals, *(f"camera {name}" for name in self.cameras)]
+        if self.rows.like is not None and self.rows.like not in streams:
+            raise ValueError(f"rows.like: {_nearest(self.rows.like, streams)}")
+        quaternions = [name for name, signal in self.signals.items() if signal.quaternion]
+        for name, signal in self.signals.items():
+            if signal.rotate_by is not None and signal.rotate_by not in quaternions:
+                raise ValueError(f"signals.{name}.rotate_by: {_nearest(signal.rotate_by, quaternions)}")
+        if both := self.signals.keys() & self.constants.keys():
+            raise ValueError(f"{min(both)} is a signal and a constant")
+        return self
+
+    @property
+    def row_stream(self) -> str:
+        """The signal or "camera NAME" whose samples are the rows, when they are not evenly spaced."""
+        return self.rows.like or next(iter(self.signals))
+
+    def clock_of(self, own: Clock | None) -> Clock:
+        """The clock of one stream: its own, else the map's, else the log's."""
+        return own or self.clock or Clock()
+
+
+def load_map(source: str | Path) -> LogMap:
+    """Read a map from a YAML file."""
+    path = Path(source)
+    try:
+        if path.stat().st_size > LARGEST_MAP_BYTES:
+            raise MapError(f"{path} is too large for a map", got=f"{path.stat().st_size} bytes")
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MapError(
+            f"the map {path} cannot be read ({error})", remedy="twinloop ingest SOURCE --propose writes one"
+        ) from error
+    return parse_map(text, path.name)
+
+
+def parse_map(text: str, name: str = "map") -> LogMap:
+    """Read a map from YAML text; the first thing wrong with it is said with its key and the nearest right one."""
+    try:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise MapError(f"{name} is not YAML ({' '.join(str(error).split())[:200]})") from error
+    if not isinstance(content, dict):
+        raise MapError(
+            f"{name} is not a map", got=type(content).__name__, expected="keys such as signals, rate_hz"
+        )
+    try:
+        return LogMap.model_validate(content)
+    except ValidationError as error:
+        raise _explained(error, name) from error
+
+
+def _explained(error: ValidationError, name: str) -> MapError:
+    # A key that is misspelt is also missing under its right name: the misspelling is the better news.
+    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+    place = ".".join(str(part) for part in first["loc"])
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    if first["type"] == "extra_forbidden":
+        known = _keys_at(first["loc"][:-1])
+        key = str(first["loc"][-1])
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+        return MapError(
+            f"{name}: {place} is not a key of a map{more}",
+            available=known,
+            remedy=f"did you mean {near[0]!r}?" if near else None,
+        )
+    if first["type"] == "missing":
+        return MapError(f"{name}: {place} is missing{more}", remedy=_MISSING.get(str(first["loc"][-1])))
+    message = str(first["msg"]).removeprefix("Value error, ")
+    given = first.get("input")
+    shown = repr(given)[:80] if not isinstance(given, Mapping) else None
+    return MapError(f"{name}: {place or 'it'}: {message}{more}", got=shown)
+
+
+_MISSING = {
+    "unit": f"every signal says its unit in the log: {', '.join(sorted(LOG_UNITS))}",
+    "rate_hz": "the nominal rate of the rows, in Hz",
+    "from": "the channel, or the list of channels, that the signal is made of",
+    "source": "provenance.source is real, sim or unknown",
+    "provenance": "say at least provenance: {source: real}",
+    "signals": "name at least one signal, for example observation.state",
+}
+
+_MODELS: dict[str, type[_Part]] = {
+    "signals": SignalMap,
+    "constants": ConstantMap,
+    "cameras": CameraMap,
+    "episodes": EpisodeMap,
+    "rows": Rows,
+    "provenance": ProvenanceMap,
+    "clock": Clock,
+}
+
+
+def _keys_at(place: Sequence[int | str]) -> list[str]:
+    """The keys that are allowed at a place in the map."""
+    model: type[_Part] = LogMap
+    for part in place:
+        model = _MODELS.get(str(part), model)
+    return sorted(field.alias or key for key, field in model.model_fields.items())
+
+
+def _nearest(name: str, available: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, available, n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"nothing is called {name!r}, there is {', '.join(available) or 'nothing of that kind'}{hint}"

@@ -1,0 +1,193 @@
+"""Messages of a stream log (MCAP, rosbag2) gathered into channels: TOPIC.field, with the log time of each message."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from twinloop.episode import Array
+from twinloop.errors import DamagedLog, UnknownName
+from twinloop.logs.flatten import as_vector, element_names, flatten
+from twinloop.logs.reader import SPAN_BYTES, Block, Channel, Pictures, Piece, Span
+
+Decoder = Callable[[bytes], Mapping[str, Any]]
+Message = tuple[str, int, bytes]
+"""Topic, log time in nanoseconds, payload."""
+
+_PLAIN_PICTURES = frozenset("rgb8 bgr8 mono8 rgba8 bgra8".split())
+_FORMATS = ("h264", "h265", "hevc", "vp9", "av1", "jpeg", "jpg", "png")
+
+
+@dataclass
+class Topic:
+    """What is known about one topic: its first message, how many there are, from when to when."""
+
+    name: str
+    example: Mapping[str, Any]
+    messages: int | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+
+
+def describe_topic(topic: Topic) -> list[Channel]:
+    """The channels of one topic."""
+    start_s = topic.start_ns / 1e9 if topic.start_ns is not None else None
+    end_s = topic.end_ns / 1e9 if topic.end_ns is not None else None
+    found = []
+    picture = picture_type(topic.example)
+    for path, value in flatten(topic.example).items():
+        if path == "data" and picture is not None:
+            dtype, shape = picture
+            found.append(
+                Channel(f"{topic.name}.data", shape, dtype, topic.messages, start_s=start_s, end_s=end_s)
+            )
+            continue
+        if isinstance(value, bytes | bytearray | memoryview):
+            continue
+        array = np.asarray(value)
+        if array.dtype.kind not in "biufU":
+            continue
+        size = int(array.size)
+        if size == 0 or array.ndim > 1:
+            continue
+        found.append(
+            Channel(
+                f"{topic.name}.{path}",
+                (size,),
+                "text" if array.dtype.kind == "U" else array.dtype.name,
+                topic.messages,
+                elements=element_names(topic.example, path, size) if array.ndim else (),
+                start_s=start_s,
+                end_s=end_s,
+            )
+        )
+    return found
+
+
+def picture_type(message: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]] | None:
+    """Encoding and size of the picture in a message of Foxglove's or ROS's image types; None if it is none."""
+    if "data" not in message:
+        return None
+    if isinstance(message.get("format"), str):
+        text = message["format"].lower()
+        for name in _FORMATS:
+            if name in text:
+                return {"jpg": "jpeg", "hevc": "h265"}.get(name, name), (0, 0, 3)
+        return None
+    encoding, height, width = (message.get(key) for key in ("encoding", "height", "width"))
+    if encoding in _PLAIN_PICTURES and isinstance(height, int) and isinstance(width, int):
+        return str(encoding), (height, width, 3)
+    return None
+
+
+@dataclass
+class _Series:
+    """One wanted channel while it is being gathered."""
+
+    name: str
+    keys: tuple[str, ...]
+    picture: str | None = None
+    values: list[Any] = field(default_factory=list)
+    times_ns: list[int] = field(default_factory=list)
+
+    def pick(self, message: Mapping[str, Any]) -> Any:
+        value: Any = message
+        for key in self.keys:
+            if not isinstance(value, Mapping) or key not in value:
+                raise DamagedLog(f"a message of {self.name!r} lacks the field")
+            value = value[key]
+        if isinstance(value, Mapping):
+            value = as_vector(value)
+        if self.picture is not None and isinstance(value, str):
+            try:
+                return base64.b64decode(value, validate=True)
+            except binascii.Error as error:
+                raise DamagedLog(f"a picture of {self.name!r} is not base64") from error
+        return value
+
+
+def gather(
+    messages: Iterable[Message | None], decoders: Mapping[str, Decoder], wanted: Sequence[str]
+) -> Iterator[Span]:
+    """Spans of the wanted channels; `None` among the messages is a good place to end one.
+
+    `decoders` may grow while messages come; it has an entry for a topic before the topic's first message.
+    """
+    series: dict[str, list[_Series]] = {}
+    gathered = 0
+    seen: list[str] = []
+    for message in messages:
+        if message is None or gathered >= SPAN_BYTES:
+            if gathered >= SPAN_BYTES:
+                yield _span(series)
+                gathered = 0
+            if message is None:
+                continue
+        topic, time_ns, payload = message
+        decoded = decoders[topic](payload)
+        if topic not in series:
+            series[topic] = _wanted_of(topic, decoded, wanted)
+            seen += [channel.name for channel in describe_topic(Topic(topic, decoded))]
+        for one in series[topic]:
+            one.values.append(one.pick(decoded))
+            one.times_ns.append(time_ns)
+        gathered += len(payload)
+    found = {one.name for many in series.values() for one in many}
+    for name in wanted:
+        if name not in found:
+            raise UnknownName("channel in the log", name, seen)
+    if gathered:
+        yield _span(series)
+
+
+def is_wanted(topic: str, wanted: Sequence[str]) -> bool:
+    """Whether any wanted channel is of this topic."""
+    return any(name.startswith(f"{topic}.") for name in wanted)
+
+
+def _wanted_of(topic: str, example: Mapping[str, Any], wanted: Sequence[str]) -> list[_Series]:
+    known = {channel.name: channel for channel in describe_topic(Topic(topic, example))}
+    return [
+        _Series(
+            name,
+            tuple(name[len(topic) + 1 :].split(".")),
+            known[name].dtype if known[name].has_pictures else None,
+        )
+        for name in dict.fromkeys(wanted)
+        if name in known
+    ]
+
+
+def _span(series: Mapping[str, list[_Series]]) -> Span:
+    pieces: dict[str, Piece] = {}
+    for many in series.values():
+        for one in many:
+            if not one.values:
+                continue
+            time_s = _seconds(one.times_ns)
+            if one.picture is not None:
+                pieces[one.name] = Pictures([bytes(value) for value in one.values], time_s)
+            else:
+                pieces[one.name] = Block(_stacked(one), time_s)
+            one.values, one.times_ns = [], []
+    return Span(pieces)
+
+
+def _seconds(times_ns: Sequence[int]) -> Array:
+    whole, rest = np.divmod(np.asarray(times_ns, dtype=np.int64), 10**9)
+    return np.asarray(whole + rest * 1e-9)
+
+
+def _stacked(one: _Series) -> Array:
+    try:
+        array = np.asarray(one.values)
+    except ValueError as error:
+        raise DamagedLog(f"messages of {one.name!r} have different sizes") from error
+    if array.dtype.kind not in "biufU":
+        raise DamagedLog(f"messages of {one.name!r} do not always hold numbers")
+    return array[:, None] if array.ndim == 1 else array

@@ -1,0 +1,163 @@
+"""CSV files: every numeric column is a channel, read in blocks with Arrow."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinloop.errors import DamagedLog, UnknownName
+from twinloop.logs.reader import READERS, SPAN_BYTES, Block, Channel, Span, reading
+
+KIND = "CSV"
+_DELIMITERS = ",;\t "
+_HEAD_BYTES = 64 << 10
+
+LONGEST_HEADER = 10_000
+"""Columns; more are not a log."""
+
+
+@dataclass(frozen=True)
+class _Head:
+    names: tuple[str, ...]
+    delimiter: str
+    skip: int
+
+
+class CsvReader:
+    """Reads delimited text with or without a header line; a leading '#' before the header is fine."""
+
+    def sniff(self, path: Path) -> float:
+        """The extension, or a first line of numbers."""
+        if not path.is_file():
+            return 0.0
+        with path.open("rb") as file:
+            start = file.read(4096)
+        if not start or b"\0" in start:
+            return 0.0
+        if path.suffix.lower() in (".csv", ".tsv"):
+            return 0.9
+        if path.suffix.lower() not in (".txt", ".dat", ""):
+            return 0.0
+        lines = (
+            start.decode(errors="replace").replace(";", " ").replace("\t", " ").replace(",", " ").splitlines()
+        )
+        rows = [line.split() for line in lines[1:4]]
+        return 0.3 if rows and all(row and all(_is_number(field) for field in row) for row in rows) else 0.0
+
+    def channels(self, path: Path) -> list[Channel]:
+        """Every column; the rows are not counted, since that means reading the file."""
+        with reading(path, KIND):
+            head = _head(path)
+            first = next(_blocks(path, head, head.names), None)
+            if first is None:
+                raise DamagedLog(f"{path.name} has no rows")
+            return [
+                Channel(name, dtype="text" if values.dtype.kind == "U" else values.dtype.name)
+                for name, values in first.items()
+            ]
+
+    def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
+        """Blocks of rows of the wanted columns."""
+        with reading(path, KIND):
+            head = _head(path)
+            for name in wanted:
+                if name not in head.names:
+                    raise UnknownName(f"column in {path.name}", name, head.names)
+            for block in _blocks(path, head, tuple(dict.fromkeys(wanted))):
+                yield Span({name: Block(values[:, None]) for name, values in block.items()})
+
+
+READERS.register("csv")(CsvReader())
+
+
+def _head(path: Path) -> _Head:
+    with path.open("rb") as file:
+        start = file.read(_HEAD_BYTES)
+    if not start.strip():
+        raise DamagedLog(f"{path.name} is empty")
+    text = start.decode("utf-8-sig")
+    lines = text.splitlines()
+    skip = 0
+    while skip + 1 < len(lines) and lines[skip].startswith("#") and lines[skip + 1].startswith("#"):
+        skip += 1
+    first = lines[skip].lstrip("#").strip()
+    delimiter = max(
+        _DELIMITERS, key=lambda candidate: (first.count(candidate), -_DELIMITERS.index(candidate))
+    )
+    fields = [field.strip() for field in next(csv.reader([first], delimiter=delimiter))]
+    if len(fields) > LONGEST_HEADER:
+        raise DamagedLog(f"{path.name} has too many columns", got=len(fields), expected=LONGEST_HEADER)
+    if all(_is_number(field) for field in fields):
+        return _Head(tuple(f"column_{i}" for i in range(len(fields))), delimiter, skip)
+    names = tuple(field or f"column_{i}" for i, field in enumerate(fields))
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise DamagedLog(f"{path.name} has two columns called {twice[0]!r}")
+    return _Head(names, delimiter, skip + 1)
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _blocks(path: Path, head: _Head, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+    with _open(path, head, wanted, None) as reader:
+        types = _types(next(iter(reader), None))
+    with _open(path, head, wanted, types) as reader:
+        for batch in reader:
+            if batch.num_rows:
+                yield {
+                    name: _numpy(column)
+                    for name, column in zip(batch.schema.names, batch.columns, strict=True)
+                }
+
+
+def _open(path: Path, head: _Head, wanted: Sequence[str], types: dict[str, Any] | None) -> Any:
+    from pyarrow import csv as arrow_csv
+
+    return arrow_csv.open_csv(
+        path,
+        read_options=arrow_csv.ReadOptions(
+            block_size=SPAN_BYTES, skip_rows=head.skip, column_names=list(head.names), use_threads=False
+        ),
+        parse_options=arrow_csv.ParseOptions(delimiter=head.delimiter),
+        convert_options=arrow_csv.ConvertOptions(
+            include_columns=list(wanted), strings_can_be_null=False, column_types=types
+        ),
+    )
+
+
+def _types(batch: Any) -> dict[str, Any]:
+    """Numbers as float64, since fractions and holes may come later; but nanoseconds must not lose their digits."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    types: dict[str, Any] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True) if batch is not None else ():
+        if pa.types.is_integer(column.type):
+            largest = pc.max(column).as_py() or 0
+            types[name] = pa.int64() if abs(largest) > 1 << 53 else pa.float64()
+        elif pa.types.is_floating(column.type) or pa.types.is_null(column.type):
+            types[name] = pa.float64()
+        elif not pa.types.is_boolean(column.type):
+            types[name] = pa.string()
+    return types
+
+
+def _numpy(column: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_string(column.type):
+        return np.array(column.to_pylist(), dtype=np.str_)
+    values = column.to_numpy(zero_copy_only=False)
+    if values.dtype == object:
+        raise DamagedLog("a column of flags has empty cells", remedy="write 0 and 1 instead")
+    return values

@@ -1,0 +1,179 @@
+"""JSON files: a list of records, an object of lists, records inside an object, or one record a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinloop.episode import Array
+from twinloop.errors import DamagedLog, UnknownName
+from twinloop.logs.flatten import element_names, flatten
+from twinloop.logs.reader import READERS, Block, Channel, Span, as_rows, reading, row_shape
+
+KIND = "JSON"
+
+LARGEST_FILE_BYTES = 256 << 20
+"""One document is parsed in one piece, so its size is bounded; lines are read one by one and may be any size."""
+
+LONGEST_LINE_BYTES = 16 << 20
+_RECORDS_PER_SPAN = 4096
+
+
+class JsonReader:
+    """Reads .json documents and .jsonl lines."""
+
+    def sniff(self, path: Path) -> float:
+        """Starts like JSON; the extension makes it sure."""
+        if not path.is_file():
+            return 0.0
+        with path.open("rb") as file:
+            start = file.read(256).lstrip()
+        if not start.startswith((b"{", b"[")):
+            return 0.0
+        return 0.9 if path.suffix.lower() in (".json", ".jsonl", ".ndjson") else 0.3
+
+    def channels(self, path: Path) -> list[Channel]:
+        """Lists of numbers, and single values as constants."""
+        with reading(path, KIND):
+            if _is_lines(path):
+                records = list(islice(_lines(path), 64))
+                columns = _columns(path, records, "")
+                return [_channel(name, values, records, None) for name, values in columns.items()]
+            found = []
+            for name, values in _document(path).items():
+                constant = values.ndim == 0
+                found.append(
+                    _channel(name, as_rows(values.reshape(1) if constant else values), None, constant)
+                )
+            return found
+
+    def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
+        """A document at once; lines in blocks."""
+        with reading(path, KIND):
+            if not _is_lines(path):
+                document = _document(path)
+                for name in wanted:
+                    if name not in document:
+                        raise UnknownName(f"channel in {path.name}", name, document)
+                yield Span({name: Block(as_rows(np.atleast_1d(document[name]))) for name in wanted})
+                return
+            records = _lines(path)
+            while block := list(islice(records, _RECORDS_PER_SPAN)):
+                columns = _columns(path, block, "")
+                for name in wanted:
+                    if name not in columns:
+                        raise UnknownName(f"channel in {path.name}", name, columns)
+                yield Span({name: Block(as_rows(columns[name])) for name in wanted})
+
+
+READERS.register("json")(JsonReader())
+
+
+def _channel(
+    name: str, values: Array, records: Sequence[Mapping[str, Any]] | None, constant: bool | None
+) -> Channel:
+    text = values.dtype.kind == "U"
+    rows = as_rows(values)
+    elements = element_names(records[0], name, rows.shape[1]) if records and rows.shape[1:] != (1,) else ()
+    return Channel(
+        name,
+        row_shape(rows.shape),
+        "text" if text else rows.dtype.name,
+        None if constant is None else len(rows),
+        elements=elements,
+        constant=bool(constant),
+    )
+
+
+def _is_lines(path: Path) -> bool:
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        return True
+    with path.open("rb") as file:
+        first, second = file.readline(LONGEST_LINE_BYTES).strip(), file.readline(LONGEST_LINE_BYTES).strip()
+    return first.startswith(b"{") and first.endswith(b"}") and second.startswith(b"{")
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(LONGEST_LINE_BYTES + 1):
+            number += 1
+            if len(line) > LONGEST_LINE_BYTES:
+                raise DamagedLog(
+                    f"{path.name}, line {number}, is too long", expected=f"{LONGEST_LINE_BYTES} bytes"
+                )
+            if line.strip():
+                record = json.loads(line)
+                if not isinstance(record, dict):
+                    raise DamagedLog(f"{path.name}, line {number}, is not an object")
+                yield record
+
+
+def _document(path: Path) -> dict[str, Array]:
+    """Every channel of a document; a constant has no rows (0-dimensional)."""
+    size = path.stat().st_size
+    if size > LARGEST_FILE_BYTES:
+        raise DamagedLog(
+            f"{path.name} is too large to be parsed in one piece",
+            got=f"{size / 1e6:.0f} MB",
+            expected=f"at most {LARGEST_FILE_BYTES / 1e6:.0f} MB",
+            remedy="write one record a line (.jsonl), which is read in blocks",
+        )
+    with path.open("rb") as file:
+        content = json.load(file)
+    if isinstance(content, list):
+        return (
+            _columns(path, content, "")
+            if content and isinstance(content[0], dict)
+            else {"values": _array(path, "values", content)}
+        )
+    if not isinstance(content, dict):
+        raise DamagedLog(f"{path.name} is neither a list nor an object", got=type(content).__name__)
+    found: dict[str, Array] = {}
+    for name, value in content.items():
+        if isinstance(value, list) and value and all(isinstance(v, dict) for v in value):
+            found |= {f"{name}.{key}": column for key, column in _columns(path, value, name).items()}
+        elif isinstance(value, list) and value and isinstance(value[0], list | int | float):
+            found[name] = _array(path, name, value)
+        elif isinstance(value, bool | int | float | str):
+            found[name] = np.asarray(value)
+        elif isinstance(value, dict):
+            found |= {
+                f"{name}.{key}": np.asarray(v)
+                for key, v in flatten(value).items()
+                if not isinstance(v, bytes)
+            }
+    return found
+
+
+def _columns(path: Path, records: Sequence[Any], where: str) -> dict[str, Array]:
+    """Records as columns. A field that some records lack is not a channel, since its rows could not be told."""
+    flats = []
+    for number, record in enumerate(records):
+        if not isinstance(record, dict):
+            raise DamagedLog(f"{path.name}: entry {number} of {where or 'the list'} is not an object")
+        flats.append(flatten(record))
+    if not flats:
+        return {}
+    shared = [key for key in flats[0] if all(key in flat for flat in flats)]
+    return {key: _array(path, key, [flat[key] for flat in flats]) for key in shared}
+
+
+def _array(path: Path, name: str, values: Sequence[Any]) -> Array:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DamagedLog(f"{path.name}: {name!r} has entries of different sizes") from error
+    if array.dtype.kind == "O":
+        # A null among numbers is a missing sample; anything else is not a channel of numbers.
+        array = np.asarray([np.nan if value is None else value for value in values])
+    if array.dtype.kind not in "biufU" or (
+        array.dtype.kind == "U" and not all(isinstance(v, str) for v in values)
+    ):
+        raise DamagedLog(f"{path.name}: {name!r} mixes numbers with something else")
+    return array

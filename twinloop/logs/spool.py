@@ -1,0 +1,102 @@
+"""Encoded pictures of one episode, kept on disk while the rest of the episode is being read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from twinloop.dataset.commit import disk_errors
+from twinloop.episode import Array
+from twinloop.logs.reader import Pictures
+
+
+@dataclass(frozen=True)
+class Spooled:
+    """Pictures one after the other in a file of our own; picture k is bytes `offsets[k]` to `offsets[k + 1]`.
+
+    `left_out` counts pictures at the start that cannot be decoded, because the keyframe they build on came earlier.
+    """
+
+    path: Path
+    offsets: Array
+    time_s: Array
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+    def packets(self, first: int = 0, count: int | None = None) -> Iterator[bytes]:
+        """The encoded pictures in order."""
+        last = len(self) if count is None else first + count
+        with self.path.open("rb") as file:
+            file.seek(int(self.offsets[first]))
+            for k in range(first, last):
+                yield file.read(int(self.offsets[k + 1] - self.offsets[k]))
+
+    def discard(self) -> None:
+        """Give the disk space back."""
+        self.path.unlink(missing_ok=True)
+
+
+class Spool:
+    """Appends pictures to a file, from the first keyframe on where the codec has such."""
+
+    def __init__(self, path: Path, encoding: str) -> None:
+        self._path = path
+        self._encoding = encoding
+        self._left_out = 0
+        self._sizes: list[int] = []
+        self._times: list[Array] = []
+        with disk_errors(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("wb")
+
+    def add(self, pictures: Pictures) -> None:
+        """Append pictures in the order of the log."""
+        if not self._sizes:
+            first = _first_keyframe(pictures.packets, self._encoding)
+            self._left_out += first
+            pictures = Pictures(pictures.packets[first:], pictures.time_s[first:])
+        with disk_errors(self._path.parent):
+            self._file.writelines(pictures.packets)
+        self._sizes += [len(packet) for packet in pictures.packets]
+        self._times.append(pictures.time_s)
+
+    def close(self) -> Spooled:
+        """Finish the file."""
+        with disk_errors(self._path.parent):
+            self._file.close()
+        offsets = np.concatenate([[0], np.cumsum(self._sizes, dtype=np.int64)])
+        return Spooled(self._path, offsets, np.concatenate([np.zeros(0), *self._times]), self._left_out)
+
+
+def _first_keyframe(packets: Sequence[bytes], encoding: str) -> int:
+    """How many packets come before the first that can be decoded without its predecessors."""
+    if encoding not in ("h264", "h265"):
+        return 0
+    for number, packet in enumerate(packets):
+        kinds = _unit_kinds(packet, encoding)
+        # Without start codes the stream is not Annex B, and only the decoder can tell.
+        if not kinds or kinds & _KEY_UNITS[encoding]:
+            return number
+    return len(packets)
+
+
+_KEY_UNITS = {"h264": {5, 7}, "h265": {*range(16, 22), 32, 33}}
+"""Types of units that start a picture anew: IDR and parameter sets."""
+
+
+def _unit_kinds(packet: bytes, encoding: str) -> set[int]:
+    kinds = set()
+    place = packet.find(b"\0\0\1")
+    while 0 <= place < len(packet) - 3:
+        header = packet[place + 3]
+        kind = header & 0x1F if encoding == "h264" else (header >> 1) & 0x3F
+        kinds.add(kind)
+        if kind in _KEY_UNITS[encoding] or (encoding == "h264" and kind == 1):
+            break
+        place = packet.find(b"\0\0\1", place + 3)
+    return kinds

@@ -1,0 +1,92 @@
+"""Checks of cameras: frozen and dead pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from twinloop.episode import Array
+from twinloop.quality.finding import Finding
+from twinloop.quality.registry import CHECKS, finding, graded
+from twinloop.quality.view import View, runs
+
+MOTION_SHARE = 0.02
+"""The robot moves through a stretch when some channel travels this share of its range in it."""
+
+
+@CHECKS.register("frozen_camera")
+def frozen_camera(view: View) -> Iterator[Finding]:
+    """A picture that stays the same while the robot moves."""
+    for name in view.episode.frames if view.settings.frames else ():
+        pictures = view.pictures(name)
+        change = pictures.change
+        usual = float(np.median(change[1:])) if len(change) > 1 else 0.0
+        still = change <= max(view.settings.frozen_level, view.settings.frozen_share * usual)
+        still[0] = False
+        still &= ~_dead(view, pictures.level)  # said by another check
+        frozen = [
+            (a - 1, b)
+            for a, b in runs(still)
+            if view.time_s[b - 1] - view.time_s[a - 1] >= view.settings.frozen_s
+            and _robot_moves(view, a - 1, b)
+        ]
+        if not frozen:
+            continue
+        total_s = sum(float(view.time_s[b - 1] - view.time_s[a]) for a, b in frozen)
+        share = total_s / max(view.episode.duration_s, 1e-9)
+        a, b = max(frozen, key=lambda stretch: stretch[1] - stretch[0])
+        yield finding(
+            view,
+            "frozen_camera",
+            f"observation.images.{name}",
+            graded(share, view.settings.frozen_blocking),
+            total_s,
+            "s",
+            view.settings.frozen_s,
+            f"shows the same picture for {total_s:.2f} s while the robot moves, longest from row {a} to {b - 1}",
+            "check the camera's cable and its driver's buffer; leave the episode out",
+            (a, b - 1),
+        )
+
+
+@CHECKS.register("dead_camera")
+def dead_camera(view: View) -> Iterator[Finding]:
+    """A picture that is black or white all over."""
+    for name in view.episode.frames if view.settings.frames else ():
+        level = view.pictures(name).level
+        limit = view.settings.dark_level
+        dead = _dead(view, level)
+        if dead.any():
+            share = float(dead.mean())
+            a, b = max(runs(dead), key=lambda stretch: stretch[1] - stretch[0])
+            yield finding(
+                view,
+                "dead_camera",
+                f"observation.images.{name}",
+                graded(share, view.settings.frozen_blocking),
+                float(level[a:b].mean()),
+                "of 255",
+                limit if level[a] < 128 else 255 - limit,
+                f"is black or white in {share:.0%} of the frames, longest from row {a} to {b - 1}",
+                "check exposure, lens cap and cable; leave the episode out",
+                (a, b - 1),
+            )
+
+
+def _dead(view: View, level: Array) -> Array:
+    limit = view.settings.dark_level
+    return np.asarray((level < limit) | (level > 255 - limit))
+
+
+def _robot_moves(view: View, first: int, stop: int) -> bool:
+    """Whether some channel travels a share of its range in these rows."""
+
+    def travels(values: Array, floor: float) -> bool:
+        return float(np.ptp(values[first:stop])) > floor
+
+    return any(
+        travels(channel.values, max(MOTION_SHARE * channel.range, 10 * channel.step, 6 * channel.noise))
+        for channel in view.channels
+        if channel.moves
+    )

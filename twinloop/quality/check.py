@@ -1,0 +1,92 @@
+"""Run the checks: over one episode, or streaming over a whole data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from twinloop.dataset.overrides import load_overrides
+from twinloop.dataset.reader import Dataset
+from twinloop.episode import Episode
+from twinloop.errors import DamagedDataset
+from twinloop.quality import cameras, outcome, response, signals, timing, units  # noqa: F401  (they register)
+from twinloop.quality.finding import Finding, Measurement, Override, QualityReport, in_episode
+from twinloop.quality.registry import CHECKS
+from twinloop.quality.settings import Settings
+from twinloop.quality.view import View, check_names
+
+Progress = Callable[[int, int], None]
+"""Called with (episodes done, episodes in all)."""
+
+SERIOUS_IN_SIMULATION = frozenset({"artefact", "success_contradiction", "not_a_number", "unreadable"})
+"""Findings that block simulated episodes as well; the others tell of hardware that a simulation does not have."""
+
+
+def check_episode(episode: Episode, settings: Settings | None = None) -> list[Finding]:
+    """Everything that is wrong with one episode."""
+    return _findings(View(episode, settings or Settings()))
+
+
+def check_dataset(
+    dataset: Dataset,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+    *,
+    episodes: Sequence[int] | None = None,
+) -> QualityReport:
+    """Check every episode, or those numbered, one after the other; only findings stay in memory."""
+    settings = settings or Settings()
+    numbers = dataset.numbers if episodes is None else list(episodes)
+    findings: list[Finding] = []
+    measurements: list[Measurement] = []
+    for done, number in enumerate(numbers, start=1):
+        try:
+            view = View(dataset.episode(number), settings)
+            found = _findings(view)
+            measured = list(response.measurements(view))
+        except DamagedDataset as error:
+            view, found, measured = None, [_unreadable(error)], []
+        identity = view.episode.id if view else ""
+        findings += [in_episode(finding, number, identity) for finding in found]
+        measurements += [
+            Measurement(m.quantity, m.channel, m.value, m.uncertainty, m.unit, number) for m in measured
+        ]
+        if progress:
+            progress(done, len(numbers))
+    return QualityReport(
+        str(dataset.root),
+        dataset.id,
+        dataset.manifest.fingerprint if dataset.manifest else "unknown",
+        settings.purpose,
+        len(numbers),
+        tuple(findings),
+        tuple(measurements),
+        recorded_overrides(dataset),
+    )
+
+
+def recorded_overrides(dataset: Dataset) -> tuple[Override, ...]:
+    """What people have answered for in this data set."""
+    return tuple(
+        Override(line.code, tuple(line.episode_ids), line.by, line.reason, line.at)
+        for line in load_overrides(dataset.root)
+    )
+
+
+def _findings(view: View) -> list[Finding]:
+    known = CHECKS.names()
+    check_names(view.settings, known)
+    found = [one for name in view.settings.checks or known for one in CHECKS.get(name)(view)]
+    if view.episode.provenance.source == "sim":
+        # A simulated sensor cannot be broken: a gripper at its stop looks clipped, an object at rest looks stuck.
+        found = [one if one.code in SERIOUS_IN_SIMULATION else _not_blocking(one) for one in found]
+    return found
+
+
+def _not_blocking(finding: Finding) -> Finding:
+    return replace(finding, severity="warning") if finding.severity == "blocking" else finding
+
+
+def _unreadable(error: DamagedDataset) -> Finding:
+    remedy = error.remedy or "run `twinloop data verify`"
+    return Finding("unreadable", "episode", "blocking", 1, "episodes", 0, error.what, remedy, 0.0, 0.0)

@@ -1,0 +1,50 @@
+"""The door through which every check enters, built-in or not.
+
+A check is a function of a `View` of one episode that yields `Finding`s under the name it is registered by. Another
+package adds one with an entry point in the group `twinloop.quality_checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from twinloop.plugins import Registry
+from twinloop.quality.finding import Finding, Severity
+from twinloop.quality.view import View
+
+
+class Check(Protocol):
+    """Looks at one episode; a pure function."""
+
+    def __call__(self, view: View, /) -> Iterable[Finding]:
+        """What is wrong."""
+
+
+CHECKS: Registry[Check] = Registry("quality check", "quality_checks")
+
+
+def graded(value: float, blocking_from: float) -> Severity:
+    """Blocking from a value on, below it a warning."""
+    return "blocking" if value >= blocking_from else "warning"
+
+
+def finding(
+    view: View,
+    code: str,
+    channel: str,
+    severity: Severity,
+    value: float,
+    unit: str,
+    threshold: float,
+    message: str,
+    remedy: str,
+    rows: tuple[int, int] | None = None,
+) -> Finding:
+    """A finding about rows first ... last, or about the whole episode."""
+    first, last = rows or (0, len(view.time_s) - 1)
+    last = min(max(last, first), len(view.time_s) - 1)
+    start_s, end_s = float(view.time_s[first]), float(view.time_s[last])
+    return Finding(
+        code, channel, severity, float(value), unit, float(threshold), message, remedy, start_s, end_s
+    )

@@ -1,0 +1,82 @@
+"""Checks of what a command leads to: the response's lag and its offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twinloop.quality.finding import Finding, Measurement
+from twinloop.quality.registry import CHECKS, finding, graded
+from twinloop.quality.view import Channel, View
+
+
+@CHECKS.register("lag")
+def lag(view: View) -> Iterator[Finding]:
+    """A response later than usual tools assume, or earlier than its command."""
+    settings = view.settings
+    for name, found in view.lags.items():
+        if found.uncertainty_s > settings.lag_uncertainty_s:
+            continue
+        if found.lag_s >= settings.lag_s:
+            yield finding(
+                view,
+                "lag",
+                name,
+                graded(found.lag_s, settings.lag_blocking_s),
+                1000 * found.lag_s,
+                "ms",
+                1000 * settings.lag_s,
+                f"follows its command {1000 * found.lag_s:.0f} ± {1000 * found.uncertainty_s:.0f} ms late",
+                "put the delay into the twin (identify does), or find out where it comes from",
+            )
+        elif found.lag_s < -(view.period_s + 3 * found.uncertainty_s):
+            yield finding(
+                view,
+                "lag",
+                name,
+                "warning",
+                1000 * found.lag_s,
+                "ms",
+                -1000 * view.period_s,
+                f"moves {-1000 * found.lag_s:.0f} ms before its command",
+                "the streams are not aligned, or the action was computed from the state: align the clocks",
+            )
+
+
+@CHECKS.register("offset")
+def offset(view: View) -> Iterator[Finding]:
+    """A response that stays beside its command: a calibration that is off."""
+    for pair in view.pairs:
+        found = view.lags.get(pair.response.name)
+        if found is None or not 0.7 < found.gain < 1.4:
+            continue
+        warn, block = _limits(view, pair.command)
+        # A wrong zero is the same all the time; a weak actuator under a load is not.
+        if abs(found.offset) >= max(warn, 2 * found.scatter):
+            yield finding(
+                view,
+                "offset",
+                pair.response.name,
+                graded(abs(found.offset), block),
+                found.offset,
+                pair.response.unit,
+                warn,
+                f"is {found.offset:+.3g} {pair.response.unit} beside its command {pair.command.name} all the time",
+                "calibrate the zero of the joint, or of the leader arm; gravity alone should not do this",
+            )
+
+
+def measurements(view: View) -> Iterator[Measurement]:
+    """Lag and offset of every pair that follows, whether or not anything is wrong with them."""
+    for name, found in view.lags.items():
+        yield Measurement("lag", name, 1000 * found.lag_s, 1000 * found.uncertainty_s, "ms")
+        unit = next(pair.response.unit for pair in view.pairs if pair.response.name == name)
+        yield Measurement("offset", name, found.offset, 0.0, unit)
+
+
+def _limits(view: View, command: Channel) -> tuple[float, float]:
+    settings = view.settings
+    if command.unit == "rad":
+        return settings.offset_rad, settings.offset_blocking_rad
+    if command.unit == "m":
+        return settings.offset_m, settings.offset_blocking_m
+    return settings.offset_share * command.range, 2 * settings.offset_share * command.range

@@ -1,0 +1,293 @@
+"""Checks of single channels: holes, dead and stuck channels, limits, spikes, resolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from twinloop.episode import Array
+from twinloop.quality.finding import Finding
+from twinloop.quality.registry import CHECKS, finding, graded
+from twinloop.quality.view import Channel, Pair, View, runs
+
+FEWEST_ROWS = 16
+CORNER_STEPS = 3.0
+"""The last step of a motion into a limit is at least this many steps of the resolution; a smooth stop ends below."""
+CORNER_SHARE = 0.1
+"""... and at least this share of the channel's fast steps (90th percentile)."""
+PLATEAU_ROWS = 3
+FEWEST_PLATEAUS = 2
+"""Once is a coincidence."""
+FEWEST_LEVELS = 8
+"""A channel with fewer distinct values flickers, and a flicker is no spike."""
+FORCES = ("N", "N·m", "A")
+"""Units in which a single large sample may be a contact."""
+OTHER_RUNS = 10.0
+"""A channel that never stands still is stuck when one pause is this many times its second longest."""
+
+
+@CHECKS.register("not_a_number")
+def not_a_number(view: View) -> Iterator[Finding]:
+    """NaN or infinity, which only foreign data can hold."""
+    for channel in view.channels:
+        if not channel.finite.all():
+            holes = ~channel.finite
+            first = int(np.argmax(holes))
+            last = int(len(holes) - 1 - np.argmax(holes[::-1]))
+            yield finding(
+                view,
+                "not_a_number",
+                channel.name,
+                "blocking",
+                int(holes.sum()),
+                "rows",
+                0,
+                f"{int(holes.sum())} rows hold no number, rows {first} to {last}",
+                "drop the rows, or fill the holes and say so in an event",
+                (first, last),
+            )
+
+
+@CHECKS.register("constant")
+def constant(view: View) -> Iterator[Finding]:
+    """A channel that never changes; harmless for a joint that was not asked to move, a dead sensor otherwise."""
+    if len(view.time_s) < FEWEST_ROWS:
+        return
+    for signal in view.episode.schema.signals:
+        channels = [c for c in view.channels if c.signal is signal]
+        still = [c for c in channels if np.ptp(c.values) == 0]
+        if not still:
+            continue
+        whole = len(still) == len(channels)
+        names = (
+            signal.name if whole else ", ".join(c.name.removeprefix(signal.name).strip("[]") for c in still)
+        )
+        yield finding(
+            view,
+            "constant",
+            signal.name,
+            "warning" if whole else "note",
+            len(still),
+            "channels",
+            0,
+            f"{names}: the same value in every row",
+            "check the sensor or its driver"
+            if whole
+            else "nothing to do if it was not used; else check its driver",
+        )
+
+
+@CHECKS.register("stuck")
+def stuck(view: View) -> Iterator[Finding]:
+    """A measured channel that stands still while its command moves, or that otherwise never stands still."""
+    if len(view.time_s) < FEWEST_ROWS or not view.in_order:
+        return
+    for channel in view.measured:
+        pauses = [(a, b) for a, b in _pauses(channel.values) if _span_s(view, a, b) >= view.settings.stuck_s]
+        pair = view.pair_of(channel)
+        if pair is None:
+            pauses = [pause for pause in pauses if _unusual(view, channel, pause)]
+        elif pauses:
+            pauses = _left_behind(view, pair, pauses)
+        if not pauses:
+            continue
+        total_s = sum(_span_s(view, a, b) for a, b in pauses)
+        a, b = max(pauses, key=lambda pause: pause[1] - pause[0])
+        share = total_s / max(view.episode.duration_s, 1e-9)
+        why = "while its command moves" if pair else "though it never rests otherwise"
+        yield finding(
+            view,
+            "stuck",
+            channel.name,
+            "blocking" if pair and share >= view.settings.stuck_blocking else "warning",
+            total_s,
+            "s",
+            view.settings.stuck_s,
+            f"stands still for {total_s:.2f} s {why}, longest from row {a} to {b - 1}",
+            "check the sensor, its cable and its driver; leave the episode out",
+            (a, b - 1),
+        )
+
+
+@CHECKS.register("clipped")
+def clipped(view: View) -> Iterator[Finding]:
+    """A measured channel that hits a ceiling or floor in the middle of a motion."""
+    for channel in view.measured:
+        pair = view.pair_of(channel)
+        plateaus = _plateaus(channel)
+        if pair is not None and pair.command.moves:
+            lag_s = view.lags[channel.name].lag_s if channel.name in view.lags else 0.0
+            plateaus = [
+                (a, b)
+                for a, b in plateaus
+                if _travel(view, pair.command.values, a, b, lag_s) > 5 * (channel.step or channel.noise)
+            ]
+        share = sum(b - a for a, b in plateaus) / len(view.time_s)
+        if len(plateaus) >= FEWEST_PLATEAUS and share >= view.settings.clipped:
+            a, b = max(plateaus, key=lambda plateau: plateau[1] - plateau[0])
+            yield finding(
+                view,
+                "clipped",
+                channel.name,
+                graded(share, view.settings.clipped_blocking),
+                100 * share,
+                "%",
+                100 * view.settings.clipped,
+                f"{len(plateaus)} times flat at {channel.values[a]:.4g} {channel.unit} in the middle of a motion",
+                "widen the sensor's range, or mark these rows as unusable",
+                (a, b - 1),
+            )
+
+
+@CHECKS.register("saturated")
+def saturated(view: View) -> Iterator[Finding]:
+    """A command that sits on its limit in the middle of a motion: what was wanted is not what was sent."""
+    for channel in view.commands:
+        plateaus = _plateaus(channel)
+        share = sum(b - a for a, b in plateaus) / len(view.time_s)
+        if len(plateaus) >= FEWEST_PLATEAUS and share >= view.settings.saturated:
+            a, b = max(plateaus, key=lambda plateau: plateau[1] - plateau[0])
+            yield finding(
+                view,
+                "saturated",
+                channel.name,
+                "warning",
+                100 * share,
+                "%",
+                100 * view.settings.saturated,
+                f"{len(plateaus)} times flat at its limit {channel.values[a]:.4g} {channel.unit}",
+                "lower the gains or the speed; at the limit, parameters of the actuator cannot be told apart",
+                (a, b - 1),
+            )
+
+
+@CHECKS.register("spike")
+def spike(view: View) -> Iterator[Finding]:
+    """Single samples far from both neighbours, which agree with each other."""
+    for channel in view.measured:
+        rows, threshold = spikes(channel, view.settings.spike_scales)
+        if len(rows):
+            share = len(rows) / len(view.time_s)
+            sizes = np.abs(channel.values[rows] - (channel.values[rows - 1] + channel.values[rows + 1]) / 2)
+            row = int(rows[np.argmax(sizes)])
+            yield finding(
+                view,
+                "spike",
+                channel.name,
+                "note" if channel.unit in FORCES else graded(share, view.settings.spike_blocking),
+                float(sizes.max()),
+                channel.unit,
+                threshold,
+                f"single samples that stand out: {len(rows)}, the largest by {sizes.max():.4g} {channel.unit} at row {row}",
+                "look for electrical noise or bus errors; replace them by their neighbours and say so",
+                (max(row - 3, 0), row + 3),
+            )
+
+
+@CHECKS.register("quantization")
+def quantization(view: View) -> Iterator[Finding]:
+    """A resolution that is coarse for the motion it records."""
+    for channel in view.measured:
+        if channel.step == 0 or channel.range < 4 * channel.step:
+            continue
+        levels = channel.range / channel.step
+        if levels < view.settings.quantization_levels:
+            yield finding(
+                view,
+                "quantization",
+                channel.name,
+                "note",
+                channel.step,
+                channel.unit,
+                channel.range / view.settings.quantization_levels,
+                f"moves over only {levels:.0f} steps of {channel.step:.3g} {channel.unit}",
+                "excite it more, or use a finer sensor; velocities from differences are meaningless here",
+            )
+
+
+def spikes(channel: Channel, scales: float) -> tuple[Array, float]:
+    """Rows of single outliers, and the size from which on a sample is one."""
+    values = channel.values
+    if len(values) < FEWEST_ROWS or channel.range == 0 or len(np.unique(values)) < FEWEST_LEVELS:
+        return np.zeros(0, np.int64), np.inf
+    away = np.abs(values[1:-1] - (values[:-2] + values[2:]) / 2)
+    alone = np.abs(values[2:] - values[:-2]) < 0.3 * away
+    # What is usual is taken from rows that are not suspected themselves, nor beside one that is.
+    suspected = np.convolve(alone & (away > 4 * np.percentile(away, 75)), np.ones(3), "same") > 0
+    usual, roughest = np.percentile(away[~suspected], [90, 97]) if not suspected.all() else (0.0, 0.0)
+    threshold = max(scales * usual, 0.5 * scales * roughest, 5 * channel.step, 0.01 * channel.range)
+    return np.flatnonzero(alone & (away > threshold)) + 1, float(threshold)
+
+
+def _pauses(values: Array) -> list[tuple[int, int]]:
+    """Stretches of identical values as (first row, one past the last)."""
+    return [(a, b + 1) for a, b in runs(np.diff(values) == 0)]
+
+
+def _unusual(view: View, channel: Channel, pause: tuple[int, int]) -> bool:
+    """Whether a channel pauses far longer than ever else while another one moves."""
+    if np.ptp(channel.values) == 0 or not channel.moves:
+        return False
+    a, b = pause
+    others = sorted(stop - first for first, stop in _pauses(channel.values) if (first, stop) != pause)
+    rest = others[-1] if others else 1
+    if b - a <= OTHER_RUNS * max(rest, 2):
+        return False
+    return any(
+        np.ptp(other.values[a:b]) > max(0.2 * other.range, 20 * other.step)
+        for other in view.measured
+        if other is not channel and other.moves
+    )
+
+
+def _left_behind(view: View, pair: Pair, pauses: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those pauses in which the command went away, further than friction and weak actuators leave it otherwise."""
+    command, response = pair.command, pair.response
+    if not command.moves:
+        return []
+    lag = view.lags.get(response.name)
+    sent = np.interp(view.time_s - (lag.lag_s if lag else 0.0), view.time_s, command.values)
+    away = np.abs(response.values - sent - (lag.offset if lag else 0.0))
+    if np.ptp(response.values) == 0:
+        return pauses
+    travel = max(view.settings.stuck_travel * command.range, 20 * response.step)
+
+    def left(a: int, b: int) -> bool:
+        others = np.concatenate([away[:a], away[b:]])
+        usual = float(np.percentile(others, 95)) if len(others) else 0.0
+        return bool(np.ptp(sent[a:b]) > travel and away[a:b].max() > view.settings.stuck_errors * usual)
+
+    return [(a, b) for a, b in pauses if left(a, b)]
+
+
+def _plateaus(channel: Channel) -> list[tuple[int, int]]:
+    """Stretches exactly on the highest or lowest value that the channel enters and leaves at speed."""
+    values = channel.values
+    if len(values) < FEWEST_ROWS or not channel.moves:
+        return []
+    change = np.abs(np.diff(values))
+    moving = change[change > 0]
+    corner = max(CORNER_STEPS * channel.step, CORNER_SHARE * float(np.percentile(moving, 90)))
+    found = []
+    # Zero is where signals rest, not where they end.
+    for limit in {float(values.max()), float(values.min())} - {0.0}:
+        for a, b in runs(values == limit):
+            # The step onto the limit may be a jump that was meant, so the two before it count; likewise on the way out.
+            if b - a < PLATEAU_ROWS or a < 3 or b > len(values) - 4:
+                continue
+            enters = max(change[a - 3], change[a - 2]) >= corner
+            leaves = max(change[b], change[b + 1]) >= corner
+            if enters and leaves:
+                found.append((a, b))
+    return found
+
+
+def _travel(view: View, command: Array, first: int, stop: int, lag_s: float) -> float:
+    """How far the command went in the time that the response shows in these rows."""
+    times = view.time_s[first:stop] - lag_s
+    return float(np.ptp(np.interp(times, view.time_s, command)))
+
+
+def _span_s(view: View, first: int, stop: int) -> float:
+    return float(view.time_s[stop - 1] - view.time_s[first])

@@ -1,0 +1,280 @@
+"""An episode as the checks see it: scalar channels, its true period, pairs of command and response; computed once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from twinloop.episode import Array, Episode, Signal
+from twinloop.errors import UnknownName, WrongUse
+from twinloop.quality.lag import Lag, correlation_peak, estimate_lag
+from twinloop.quality.settings import Settings
+
+CLOCK_PREFIX = "clock."
+TRUTH_PREFIX = "simulation."
+"""A signal called `clock.<stream>` in seconds holds that stream's own time stamp of every row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Channel:
+    """One number over time: `observation.state[elbow]`, shape (T,) float64; holes are filled with the value before."""
+
+    name: str
+    signal: Signal
+    element: int
+    unit: str
+    raw: Array
+
+    @cached_property
+    def finite(self) -> Array:
+        """Which rows hold a number."""
+        return np.isfinite(self.raw)
+
+    @cached_property
+    def values(self) -> Array:
+        """The rows with every hole filled by the last number before it, or the first after it."""
+        if self.finite.all():
+            return self.raw
+        if not self.finite.any():
+            return np.zeros(len(self.raw))
+        last = np.maximum.accumulate(np.where(self.finite, np.arange(len(self.raw)), -1))
+        last[last < 0] = int(np.argmax(self.finite))
+        return np.asarray(self.raw[last])
+
+    @property
+    def is_command(self) -> bool:
+        """Whether it was sent rather than measured."""
+        return self.signal.name == "action" or self.signal.name.startswith("action.")
+
+    @cached_property
+    def range(self) -> float:
+        """Distance of the 0.5th and the 99.5th percentile."""
+        low, high = np.percentile(self.values, [0.5, 99.5])
+        return float(high - low)
+
+    @cached_property
+    def step(self) -> float:
+        """The resolution it was recorded with, 0 when it looks continuous."""
+        return resolution(self.values)
+
+    @cached_property
+    def noise(self) -> float:
+        """Standard deviation of what changes from row to row without direction, robustly from second differences."""
+        if len(self.values) < 4:
+            return 0.0
+        second = np.diff(self.values, 2)
+        return float(1.4826 * np.median(np.abs(second - np.median(second))) / np.sqrt(6))
+
+    @cached_property
+    def moves(self) -> bool:
+        """Whether it goes anywhere beyond its resolution and noise."""
+        floor = 1e-9 + 1e-6 * float(np.abs(self.values).max(initial=0.0))
+        return self.range > max(20 * self.step, 8 * self.noise, floor)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """One camera over time: mean level, and mean difference to the frame before, of 255, both (T,)."""
+
+    level: Array
+    change: Array
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A command channel and the channel that answers it."""
+
+    command: Channel
+    response: Channel
+
+
+class View:
+    """One episode with everything the checks share, computed when first asked for."""
+
+    def __init__(self, episode: Episode, settings: Settings) -> None:
+        self.episode = episode
+        self.settings = settings
+        self.time_s = np.asarray(episode.time_s, np.float64)
+        self._pictures: dict[str, Pictures] = {}
+
+    @cached_property
+    def period_s(self) -> float:
+        """The median distance of the true time stamps."""
+        forward = np.diff(self.time_s)
+        forward = forward[np.isfinite(forward) & (forward > 0)]
+        return float(np.median(forward)) if len(forward) else 1 / self.episode.schema.rate_hz
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether time is finite and moves forward from row to row."""
+        return bool(np.isfinite(self.time_s).all() and (np.diff(self.time_s) > 0).all())
+
+    @cached_property
+    def channels(self) -> tuple[Channel, ...]:
+        """Every number of every signal, but for flags, clocks and what a simulator knows without a sensor."""
+        found = []
+        for signal in self.episode.schema.signals:
+            if signal.dtype == "bool" or signal.name.startswith((CLOCK_PREFIX, TRUTH_PREFIX)):
+                continue
+            rows = self.episode.signals[signal.name].reshape(len(self.episode), -1).astype(np.float64)
+            found += [_channel(signal, element, rows[:, element]) for element in range(signal.size)]
+        return tuple(found)
+
+    @cached_property
+    def commands(self) -> tuple[Channel, ...]:
+        """What was sent."""
+        return tuple(channel for channel in self.channels if channel.is_command)
+
+    @cached_property
+    def measured(self) -> tuple[Channel, ...]:
+        """What was observed."""
+        return tuple(channel for channel in self.channels if not channel.is_command)
+
+    def channel(self, name: str) -> Channel:
+        """The channel called `name`, by element name or by number: `action[elbow]`, `action[2]`."""
+        for channel in self.channels:
+            if name in (channel.name, f"{channel.signal.name}[{channel.element}]"):
+                return channel
+        raise UnknownName("channel", name, [channel.name for channel in self.channels])
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Declared pairs; or else those whose names match, or whose place does, or those that move alike."""
+        if self.settings.pairs:
+            return tuple(Pair(self.channel(c), self.channel(r)) for c, r in self.settings.pairs)
+        return self._pairs_by_name() or self._pairs_by_place() or self._pairs_by_motion()
+
+    @cached_property
+    def lags(self) -> dict[str, Lag]:
+        """The lag behind its command of every response that follows one, by the response's name."""
+        found = {}
+        for pair in self.pairs:
+            if self.in_order and pair.command.moves and pair.response.moves:
+                lag = estimate_lag(
+                    self.time_s, pair.command.values, pair.response.values, self.settings.longest_lag_s
+                )
+                if lag is not None and lag.correlation >= self.settings.lag_correlation:
+                    found[pair.response.name] = lag
+        return found
+
+    def pictures(self, camera: str) -> Pictures:
+        """Level and change of every frame, in one pass over the video."""
+        if camera not in self._pictures:
+            level, change = np.zeros(len(self.time_s)), np.zeros(len(self.time_s))
+            before: Array | None = None
+            for row, frame in enumerate(self.episode.frames[camera]):
+                # Every second pixel is enough to see a change, and half the work.
+                small = np.asarray(frame)[::2, ::2].astype(np.int16)
+                level[row] = small.mean()
+                change[row] = 0.0 if before is None else np.abs(small - before).mean()
+                before = small
+            self._pictures[camera] = Pictures(level, change)
+        return self._pictures[camera]
+
+    def pair_of(self, response: Channel) -> Pair | None:
+        """The pair in which this channel answers."""
+        return next((pair for pair in self.pairs if pair.response is response), None)
+
+    def _pairs_by_name(self) -> tuple[Pair, ...]:
+        responses: dict[str, list[Channel]] = {}
+        for channel in self.measured:
+            if channel.signal.elements:
+                responses.setdefault(_plain(channel), []).append(channel)
+        pairs = []
+        for command in self.commands:
+            if not command.signal.elements:
+                continue
+            same_unit = [r for r in responses.get(_plain(command), ()) if _may_answer(command, r)]
+            # A state may hold the position and, in another signal, something else of the same name.
+            same_unit.sort(key=lambda r: r.signal.name != "observation.state")
+            if same_unit:
+                pairs.append(Pair(command, same_unit[0]))
+        return tuple(pairs)
+
+    def _pairs_by_place(self) -> tuple[Pair, ...]:
+        """`action[i]` and `observation.state[i]` where neither has names and both have the same size and units."""
+        sent = [channel for channel in self.commands if channel.signal.name == "action"]
+        answered = [channel for channel in self.measured if channel.signal.name == "observation.state"]
+        if any(channel.signal.elements for channel in sent + answered):
+            return ()
+        units = [channel.unit for channel in sent]
+        if units != [channel.unit for channel in answered] or "unknown" in units:
+            return ()
+        return tuple(Pair(command, response) for command, response in zip(sent, answered, strict=True))
+
+    def _pairs_by_motion(self) -> tuple[Pair, ...]:
+        """Pairs that are each other's best match among channels of the same unit."""
+        moving = [channel for channel in self.measured if channel.moves]
+        scores: dict[tuple[int, int], float] = {}
+        if not self.in_order or len(self.time_s) < 16:
+            return ()
+        grid = np.arange(self.time_s[0], self.time_s[-1], self.period_s)
+        most = int(self.settings.longest_lag_s / self.period_s)
+        for i, command in enumerate(self.commands):
+            if not command.moves:
+                continue
+            sent = np.interp(grid, self.time_s, command.values)
+            for j, response in enumerate(moving):
+                if _may_answer(command, response):
+                    answered = np.interp(grid, self.time_s, response.values)
+                    scores[i, j] = correlation_peak(sent, answered, 0, most)[1]
+        pairs = []
+        for (i, j), score in sorted(scores.items()):
+            rivals = [s for (a, b), s in scores.items() if (a == i) != (b == j)]
+            if score >= self.settings.pair_correlation and score >= max(rivals, default=0.0):
+                pairs.append(Pair(self.commands[i], moving[j]))
+        return tuple(pairs)
+
+
+def resolution(values: Array) -> float:
+    """The step between neighbouring values when they lie on a grid, else 0."""
+    levels = np.unique(values)
+    if len(levels) < 4:
+        return 0.0
+    gaps = np.diff(levels)
+    gaps = gaps[gaps > 1e-5 * (levels[-1] - levels[0])]
+    # Where hardly a value repeats, a few gaps may look like a grid by chance.
+    if len(gaps) < (20 if len(levels) > 0.5 * len(values) else 3):
+        return 0.0
+    step = float(np.median(gaps[gaps < 1.5 * gaps.min()]))
+    on_grid = np.abs(gaps / step - np.rint(gaps / step)) < 0.15
+    return step if on_grid.mean() >= 0.9 else 0.0
+
+
+def runs(mask: Array) -> list[tuple[int, int]]:
+    """Stretches of True as (first, one past the last)."""
+    edges = np.flatnonzero(
+        np.diff(np.concatenate([[False], np.asarray(mask, bool), [False]]).astype(np.int8))
+    )
+    return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+
+
+def _channel(signal: Signal, element: int, values: Array) -> Channel:
+    label = signal.elements[element] if signal.elements else str(element)
+    name = signal.name if signal.size == 1 else f"{signal.name}[{label}]"
+    unit = signal.units[element] if len(signal.units) > 1 else signal.units[0]
+    return Channel(name, signal, element, unit, values)
+
+
+def _plain(channel: Channel) -> str:
+    """The element's name without what tells a target from a reading."""
+    name = channel.signal.elements[channel.element].lower()
+    return re.sub(
+        r"(^|[._\- ])(pos|position|cmd|command|target|goal|desired|meas|measured)(?=$|[._\- ])", "", name
+    )
+
+
+def _may_answer(command: Channel, response: Channel) -> bool:
+    return command.unit == response.unit or "unknown" in (command.unit, response.unit)
+
+
+def check_names(settings: Settings, known: list[str]) -> None:
+    """Refuse names of checks that are not registered."""
+    for name in settings.checks:
+        if name not in known:
+            raise UnknownName("quality check", name, known)
+    if settings.purpose not in ("identify", "train", "any"):
+        raise WrongUse("unknown purpose", got=settings.purpose, expected="identify, train or any")
