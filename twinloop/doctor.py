@@ -32,6 +32,7 @@ PARTS = (
     ("av", "av", None, "video"),
     ("duckdb", "duckdb", None, "queries"),
     ("pyarrow", "pyarrow", None, "data sets"),
+    ("pybullet", "pybullet", "bullet", "the stand-in for reality"),
     ("torch", "torch", "learn", "training"),
     ("h5py", "h5py", "logs", "HDF5 logs and export"),
     ("mcap", "mcap", "logs", "MCAP logs"),

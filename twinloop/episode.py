@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from twinloop.errors import InvalidEpisode, UnknownName
 
 Array = NDArray[Any]
-Source = Literal["sim", "real", "unknown"]
+Source = Literal["sim", "real", "standin", "unknown"]
 Actor = Literal["expert", "policy", "operator", "excitation", "unknown"]
 
 UNITS = frozenset(
@@ -194,7 +194,8 @@ class Event:
 class Provenance:
     """Where an episode came from; for a simulated one, enough to regenerate it bit for bit.
 
-    `draw` is the exact value of every randomized parameter of this episode. `parents` are the ids of the episodes
+    `source` is "standin" for a robot that is simulated in another engine to stand in for reality: it is recorded like a
+    real one and never called real. `draw` is the exact value of every randomized parameter of this episode. `parents` are the ids of the episodes
     this one was derived from. `consent` refers to the consent record of the person involved, never to the person.
     """
 

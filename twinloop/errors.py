@@ -134,5 +134,13 @@ class WorkspaceError(TwinloopError):
     """The folder is not a workspace, or not in the state the command needs."""
 
 
+class RobotError(TwinloopError):
+    """A robot that refuses, or that does not do what it declared."""
+
+
+class RobotGone(RobotError):
+    """The connection to the robot was lost."""
+
+
 class GenerationError(TwinloopError):
     """A generation that cannot start, continue or be repeated as asked."""

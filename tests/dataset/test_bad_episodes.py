@@ -107,7 +107,7 @@ BAD = {
     "draw": (lambda: Provenance(draw={"mass_kg": np.inf}), "got inf; expected a finite float"),
     "draw name": (lambda: Provenance(draw={1: 2.0}), "a name in draw is not text"),  # type: ignore[dict-item]
     "site": (lambda: Provenance(site=4), "site is not text; got 4"),  # type: ignore[arg-type]
-    "source": (lambda: Provenance(source="simulation"), "available: real, sim, unknown"),  # type: ignore[arg-type]
+    "source": (lambda: Provenance(source="simulation"), "available: real, sim, standin, unknown"),  # type: ignore[arg-type]
     "local time": (lambda: Provenance(recorded_at=datetime(2026, 1, 1)), "must be in UTC"),
 }
 

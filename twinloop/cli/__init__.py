@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from twinloop.cli import check, console, data, demo, generate, ingest, start, twin
+from twinloop.cli import check, console, data, demo, generate, ingest, robot, start, twin
 from twinloop.version import __version__
 
 app = typer.Typer(
@@ -23,6 +23,8 @@ app.command()(demo.demo)
 app.command()(start.init)
 app.command()(start.doctor)
 app.command()(start.status)
+app.command()(robot.record)
+app.command()(robot.standin)
 app.command()(generate.generate)
 app.command()(generate.replay)
 app.command()(check.check)

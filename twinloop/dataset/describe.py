@@ -12,7 +12,7 @@ from twinloop.dataset.reader import Dataset, open_dataset
 
 @dataclass(frozen=True)
 class SourceCount:
-    """Episodes of one source (sim, real, unknown)."""
+    """Episodes of one source (sim, real, standin, unknown)."""
 
     source: str
     episodes: int

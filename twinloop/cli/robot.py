@@ -1,0 +1,215 @@
+"""`twinloop standin` and `twinloop record`: a stand-in for reality, and recordings of robots."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinloop.cli import console
+from twinloop.cli.console import Json
+from twinloop.errors import WrongUse
+
+if TYPE_CHECKING:
+    from twinloop.episode import Outcome
+    from twinloop.robot.controllers import Controller
+    from twinloop.robot.protocol import Attendant, Description, Robot
+
+
+def standin(
+    reality: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE.yaml", help="What the stand-in is really like: a shipped name, or your file."
+        ),
+    ] = "",
+    twin: Annotated[
+        str | None, typer.Option(help="The twin whose cell to build; default: the reality's.")
+    ] = None,
+    socket: Annotated[Path | None, typer.Option(help="Serve at this Unix socket.")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Serve at this port of 127.0.0.1; 0 picks a free one.")
+    ] = None,
+    lockstep: Annotated[
+        bool, typer.Option("--lockstep/--realtime", help="Time passes with each command, or by the clock.")
+    ] = False,
+    list_effects: Annotated[
+        bool, typer.Option("--list-effects", help="Print every key of a reality file with unit and range.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Serve a stand-in for reality: the twin's cell in another engine, with effects the twin does not model."""
+    if list_effects:
+        from twinloop.robot.standin.effects import list_effects as listed
+
+        rows = listed()
+        if json:
+            console.print_json(rows)
+        else:
+            columns = ("block", "key", "unit", "low", "high", "default", "meaning")
+            console.print_table(columns, [[row[name] for name in columns] for row in rows])
+        return
+    from twinloop.robot.standin.reality import list_realities
+    from twinloop.robot.standin.run import serve_reality
+
+    if not reality:
+        raise WrongUse(
+            "which reality?", available=list_realities(), remedy="twinloop standin --reality mild --port 4750"
+        )
+    if (socket is None) == (port is None):
+        raise WrongUse("where should it listen?", expected="--socket PATH or --port NUMBER, one of them")
+
+    def ready(where: str) -> None:
+        if json:
+            console.print_json({"robot": where, "lockstep": lockstep})
+        else:
+            console.out.print(f"stand-in ready: twinloop record --robot {where} ...  (Ctrl-C ends it)")
+
+    address: str | int = str(socket) if socket is not None else int(port or 0)
+    serve_reality(reality, twin=twin, address=address, lockstep=lockstep, ready=ready)
+
+
+def record(
+    robot: Annotated[
+        str, typer.Option(help="standin:NAME, unix:PATH, tcp:HOST:PORT, or a plug-in's scheme.")
+    ],
+    out: Annotated[Path, typer.Option(help="The data set; one that is there is appended to.")],
+    episodes: Annotated[int, typer.Option(help="How many episodes.")] = 10,
+    expert: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A scripted expert acts; 'task' is the one for the robot's task."),
+    ] = None,
+    excite: Annotated[
+        str | None,
+        typer.Option(metavar="SIGNAL", help="chirp, multisine, prbs or waypoints: for identification."),
+    ] = None,
+    operator: Annotated[
+        str | None, typer.Option(metavar="PSEUDONYM", help="A person demonstrates; never a real name.")
+    ] = None,
+    camera: Annotated[
+        list[str] | None, typer.Option(help="Record this camera; may be given several times.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="Longest an episode may take.")] = None,
+    first: Annotated[int, typer.Option(help="Number of the first episode, which sets the scene.")] = 0,
+    task: Annotated[str | None, typer.Option(help="The task in words; default: the twin's.")] = None,
+    twin: Annotated[str | None, typer.Option(help="The robot's twin, where the robot does not say.")] = None,
+    site: Annotated[str | None, typer.Option(help="Where the robot stands.")] = None,
+    consent: Annotated[
+        str | None, typer.Option(help="Consent record of the person who demonstrates.")
+    ] = None,
+    reconnects: Annotated[int, typer.Option(help="How often to try to reach a robot that was lost.")] = 3,
+    json: Json = False,
+) -> None:
+    """Record episodes from a robot: an expert, an excitation signal or a person acts, and somebody says how it went."""
+    from twinloop.robot import open_robot
+    from twinloop.robot.protocol import Attendant, connected
+    from twinloop.robot.record import Plan
+    from twinloop.robot.record import record as run
+
+    if sum(choice is not None for choice in (expert, excite, operator)) != 1:
+        raise WrongUse("who acts?", expected="one of --expert NAME, --excite SIGNAL, --operator PSEUDONYM")
+    opened = open_robot(robot)
+    with connected(opened), console.progress_bar("recording") as progress:
+        description = opened.description
+        attendant = opened if isinstance(opened, Attendant) else _Person()
+        found, words, longest_s = _task(description, twin)
+        longest_s = seconds or (10.0 if excite else longest_s)
+        controller = _controller(found, attendant, expert, excite, operator, longest_s)
+        plan = Plan(
+            episodes=episodes,
+            longest_s=longest_s,
+            task=task or ("Follow the excitation signal." if excite else words),
+            cameras=tuple(camera or ()),
+            first=first,
+            site=site,
+            operator=operator,
+            consent=consent,
+            judged=excite is None,
+            reconnects=reconnects,
+        )
+        done = run(
+            opened,
+            controller,
+            out,
+            plan,
+            attendant=attendant,
+            progress=progress,
+            tell=lambda line: console.err.print(line, markup=False),
+        )
+    kind = "stand-in" if description.standin else "robot"
+    if json:
+        console.print_json(asdict(done) | {"out": str(out), "standin": description.standin})
+    else:
+        judged = f", {done.successes} succeeded, {done.failures} failed" if not excite else ""
+        console.out.print(
+            f"{kind} {description.serial}: {done.episodes} episodes, {done.rows} rows{judged} -> {out}"
+        )
+        if done.reason:
+            console.err.print(
+                f"{done.reason}; {done.episodes} of {episodes} episodes are safe in {out}", markup=False
+            )
+    if done.reason:
+        raise typer.Exit(1)
+
+
+class _Person:
+    """Whoever sits at the terminal: asked to set the scene and to say how it went."""
+
+    def prepare(self, number: int) -> None:
+        """Wait until the scene is set."""
+        typer.prompt(
+            f"episode {number}: set the scene, then press Enter", default="", show_default=False, err=True
+        )
+
+    def steer(self) -> Any:
+        """A keyboard is no leader arm."""
+        raise WrongUse(
+            "this robot has no leader arm", remedy="record its own teleoperation and ingest the log"
+        )
+
+    def judge(self, over: bool = False) -> Outcome:
+        """Asked once, when the episode is over."""
+        from twinloop.episode import Outcome
+
+        if not over:
+            return Outcome()
+        said = typer.prompt("did it succeed? y, n, or ? for unknown", default="?", err=True).strip().lower()
+        return Outcome({"y": True, "n": False}.get(said[:1]))
+
+
+def _task(description: Description, twin: str | None) -> tuple[Any, str, float]:
+    """The robot's twin, its task in words, and how long an episode may take."""
+    from twinloop.tasks import make_task
+    from twinloop.twin import load_twin
+
+    name = twin or description.twin
+    if name is None:
+        raise WrongUse("the robot does not say which twin it has", remedy="--twin NAME")
+    found = load_twin(name)
+    if description.twin_hash and found.content_hash != description.twin_hash:
+        raise WrongUse(
+            f"the robot's twin {name!r} is another version than the one here", remedy="--twin FOLDER"
+        )
+    made = make_task(found.task, found)
+    return found, made.text, made.longest_s
+
+
+def _controller(
+    twin: Any,
+    attendant: Attendant | Robot,
+    expert: str | None,
+    excite: str | None,
+    operator: str | None,
+    longest_s: float,
+) -> Controller:
+    from twinloop.robot.controllers import ExpertController, OperatorController
+    from twinloop.robot.protocol import Attendant as Whoever
+
+    if operator is not None:
+        assert isinstance(attendant, Whoever)
+        return OperatorController(attendant, operator)
+    if excite is not None:
+        return ExpertController(twin, excite, longest_s)
+    return ExpertController(twin, twin.task if expert in (None, "task") else str(expert), longest_s)

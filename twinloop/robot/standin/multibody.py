@@ -1,0 +1,238 @@
+"""A compiled MuJoCo model as URDF text that Bullet can load: bodies, joints, masses, inertias, limits, collision shapes.
+
+Every tree of bodies that hangs from the world becomes one URDF. A body's joints become one link each, the last of which
+carries the body's mass and shapes. Only shapes that can touch something are kept: what a cell looks like is drawn by
+somebody else. Planes become thick boxes, ellipsoids and meshes become convex hulls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from xml.etree import ElementTree
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.errors import InvalidTwin
+
+Array = NDArray[Any]
+Element = ElementTree.Element
+
+ENDLESS_M = 5.0
+"""Half the edge of a plane that the model does not bound."""
+
+PLANE_DEPTH_M = 0.1
+
+_FEATHER_KG = 1e-6
+"""Mass of the links between two joints of one body; Bullet needs one."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One tree of bodies: `urdf`, the hulls it refers to by file name, and whether its base moves freely.
+
+    `base` is the MuJoCo body that is the URDF's base link, or None where the base is the world itself. Link `body3` is
+    MuJoCo's body 3, joint `joint7` its joint 7.
+    """
+
+    root: int
+    urdf: str
+    base: int | None
+    free: bool
+    hulls: Mapping[str, str] = field(default_factory=dict)
+
+
+def make_trees(model: mujoco.MjModel) -> list[Tree]:
+    """Every tree of the model that can move or be touched."""
+    children: dict[int, list[int]] = {}
+    for body in range(1, model.nbody):
+        children.setdefault(int(model.body_parentid[body]), []).append(body)
+    trees = [_make_tree(model, root, children) for root in children.get(0, [])]
+    if any(_collides(model, geom) for geom in range(model.ngeom) if model.geom_bodyid[geom] == 0):
+        trees.append(_make_tree(model, 0, {}))
+    return [tree for tree in trees if "<collision" in tree.urdf or "<axis" in tree.urdf or tree.free]
+
+
+def _make_tree(model: mujoco.MjModel, root: int, children: Mapping[int, list[int]]) -> Tree:
+    robot = ElementTree.Element("robot", name=f"tree{root}")
+    hulls: dict[str, str] = {}
+    free = (
+        root > 0
+        and _joints(model, root)
+        and model.jnt_type[_joints(model, root)[0]] == mujoco.mjtJoint.mjJNT_FREE
+    )
+    own_base = bool(free) or root == 0 or model.body_mocapid[root] >= 0
+    offset: dict[int, Array] = {}
+    if own_base:
+        robot.append(_link(model, root, np.zeros(3), hulls))
+        offset[root] = np.zeros(3)
+        waiting = [(root, child) for child in children.get(root, [])]
+    else:
+        ElementTree.SubElement(robot, "link", name="world")
+        waiting = [(0, root)]
+    while waiting:
+        parent, body = waiting.pop(0)
+        above = f"body{parent}" if parent in offset else "world"
+        offset[body] = _attach(model, robot, body, above, offset.get(parent, np.zeros(3)))
+        robot.append(_link(model, body, offset[body], hulls))
+        waiting += [(body, child) for child in children.get(body, [])]
+    return Tree(root, ElementTree.tostring(robot, "unicode"), root if own_base else None, bool(free), hulls)
+
+
+def _attach(model: mujoco.MjModel, robot: Element, body: int, parent: str, shift: Array) -> Array:
+    """Add the joints between a body and its parent; returns where the body's last joint sits in the body's frame."""
+    place = np.asarray(model.body_pos[body]) - shift
+    quat = np.asarray(model.body_quat[body])
+    joints = _joints(model, body)
+    if not joints:
+        _joint(robot, f"fixed{body}", "fixed", parent, f"body{body}", place, quat)
+        return np.zeros(3)
+    anchor = np.zeros(3)
+    for position, joint in enumerate(joints):
+        last = position == len(joints) - 1
+        name = f"body{body}" if last else f"body{body}_before{joints[position + 1]}"
+        step = np.asarray(model.jnt_pos[joint]) - anchor
+        place = place + _matrix(quat) @ step if position == 0 else step
+        made = _joint(robot, f"joint{joint}", _kind(model, joint), parent, name, place, quat)
+        ElementTree.SubElement(made, "axis", xyz=_words(model.jnt_axis[joint]))
+        low, high = (float(x) for x in model.jnt_range[joint] - model.qpos0[model.jnt_qposadr[joint]])
+        if not model.jnt_limited[joint]:
+            low, high = 1.0, -1.0  # Bullet reads an empty range as no limit
+        ElementTree.SubElement(
+            made, "limit", lower=f"{low:.17g}", upper=f"{high:.17g}", effort="1e6", velocity="1e3"
+        )
+        if not last:
+            robot.append(_feather(name))
+        parent, anchor, quat = name, np.array(model.jnt_pos[joint]), np.array([1.0, 0.0, 0.0, 0.0])
+    return anchor
+
+
+def _kind(model: mujoco.MjModel, joint: int) -> str:
+    kind = model.jnt_type[joint]
+    if kind == mujoco.mjtJoint.mjJNT_HINGE:
+        return "revolute"
+    if kind == mujoco.mjtJoint.mjJNT_SLIDE:
+        return "prismatic"
+    raise InvalidTwin(
+        f"the stand-in cannot build joint {model.joint(joint).name!r}",
+        got="a ball or free joint inside a tree",
+        expected="hinges and slides; free joints only on bodies of the world",
+    )
+
+
+def _joint(
+    robot: Element, name: str, kind: str, parent: str, child: str, place: Array, quat: Array
+) -> Element:
+    made = ElementTree.SubElement(robot, "joint", name=name, type=kind)
+    ElementTree.SubElement(made, "parent", link=parent)
+    ElementTree.SubElement(made, "child", link=child)
+    _origin(made, place, quat)
+    return made
+
+
+def _feather(name: str) -> Element:
+    link = ElementTree.Element("link", name=name)
+    inertial = ElementTree.SubElement(link, "inertial")
+    ElementTree.SubElement(inertial, "mass", value=str(_FEATHER_KG))
+    _inertia(inertial, np.full(3, _FEATHER_KG * 1e-3))
+    return link
+
+
+def _link(model: mujoco.MjModel, body: int, shift: Array, hulls: dict[str, str]) -> Element:
+    link = ElementTree.Element("link", name=f"body{body}")
+    if model.body_mass[body] > 0.0:
+        inertial = ElementTree.SubElement(link, "inertial")
+        _origin(inertial, model.body_ipos[body] - shift, model.body_iquat[body])
+        ElementTree.SubElement(inertial, "mass", value=f"{model.body_mass[body]:.17g}")
+        _inertia(inertial, model.body_inertia[body])
+    first = int(model.body_geomadr[body])
+    for geom in range(first, first + int(model.body_geomnum[body])):
+        if _collides(model, geom):
+            _collision(model, link, geom, shift, hulls)
+    return link
+
+
+def _collision(model: mujoco.MjModel, link: Element, geom: int, shift: Array, hulls: dict[str, str]) -> None:
+    size = np.asarray(model.geom_size[geom])
+    place, quat = np.asarray(model.geom_pos[geom]) - shift, np.asarray(model.geom_quat[geom])
+    made = ElementTree.SubElement(link, "collision")
+    shape = ElementTree.SubElement(made, "geometry")
+    kind = mujoco.mjtGeom(int(model.geom_type[geom]))
+    if kind == mujoco.mjtGeom.mjGEOM_BOX:
+        ElementTree.SubElement(shape, "box", size=_words(2.0 * size))
+    elif kind == mujoco.mjtGeom.mjGEOM_SPHERE:
+        ElementTree.SubElement(shape, "sphere", radius=f"{size[0]:.17g}")
+    elif kind in (mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_CYLINDER):
+        name = "capsule" if kind == mujoco.mjtGeom.mjGEOM_CAPSULE else "cylinder"
+        ElementTree.SubElement(shape, name, radius=f"{size[0]:.17g}", length=f"{2.0 * size[1]:.17g}")
+    elif kind == mujoco.mjtGeom.mjGEOM_PLANE:
+        half = np.where(size[:2] > 0.0, size[:2], ENDLESS_M)
+        place = place - _matrix(quat) @ np.array([0.0, 0.0, 0.5 * PLANE_DEPTH_M])
+        ElementTree.SubElement(shape, "box", size=_words(np.array([*(2.0 * half), PLANE_DEPTH_M])))
+    elif kind in (mujoco.mjtGeom.mjGEOM_MESH, mujoco.mjtGeom.mjGEOM_ELLIPSOID):
+        name = f"hull{geom}.obj"
+        hulls[name] = _hull(model, geom, kind)
+        ElementTree.SubElement(shape, "mesh", filename=name)
+    else:
+        raise InvalidTwin(
+            f"the stand-in cannot build geom {model.geom(geom).name!r}",
+            got=kind.name,
+            expected="boxes, spheres, capsules, cylinders, planes, ellipsoids or meshes",
+        )
+    _origin(made, place, quat)
+
+
+def _hull(model: mujoco.MjModel, geom: int, kind: mujoco.mjtGeom) -> str:
+    if kind == mujoco.mjtGeom.mjGEOM_MESH:
+        mesh = int(model.geom_dataid[geom])
+        first = int(model.mesh_vertadr[mesh])
+        points = np.asarray(model.mesh_vert[first : first + int(model.mesh_vertnum[mesh])])
+    else:
+        turn, rise = np.meshgrid(np.linspace(0.0, 2 * np.pi, 16, endpoint=False), np.linspace(-1.0, 1.0, 9))
+        flat = np.sqrt(1.0 - rise * rise)
+        points = np.stack([flat * np.cos(turn), flat * np.sin(turn), rise], axis=-1).reshape(-1, 3)
+        points = points * np.asarray(model.geom_size[geom])
+    lines = [f"v {_words(point)}" for point in points]
+    # Bullet takes the hull of the vertices; faces are only there because its reader wants some.
+    lines += [f"f {k} {k + 1} {k + 2}" for k in range(1, len(points) - 1)]
+    return "\n".join(lines) + "\n"
+
+
+def _collides(model: mujoco.MjModel, geom: int) -> bool:
+    return bool(model.geom_contype[geom] or model.geom_conaffinity[geom])
+
+
+def _joints(model: mujoco.MjModel, body: int) -> list[int]:
+    first = int(model.body_jntadr[body])
+    return list(range(first, first + int(model.body_jntnum[body])))
+
+
+def _origin(element: Element, place: Array, quat: Array) -> None:
+    ElementTree.SubElement(element, "origin", xyz=_words(place), rpy=_words(_rpy(_matrix(np.asarray(quat)))))
+
+
+def _inertia(element: Element, diagonal: Array) -> None:
+    words = {"ixy": "0", "ixz": "0", "iyz": "0"}
+    words |= {f"i{axis}{axis}": f"{value:.17g}" for axis, value in zip("xyz", diagonal, strict=True)}
+    ElementTree.SubElement(element, "inertia", words)
+
+
+def _matrix(quat: Array) -> Array:
+    flat = np.empty(9)
+    mujoco.mju_quat2Mat(flat, quat)
+    return flat.reshape(3, 3)
+
+
+def _rpy(matrix: Array) -> Array:
+    """Roll, pitch and yaw as URDF means them."""
+    pitch = np.arctan2(-matrix[2, 0], np.hypot(matrix[0, 0], matrix[1, 0]))
+    if np.hypot(matrix[0, 0], matrix[1, 0]) < 1e-9:
+        return np.array([np.arctan2(-matrix[1, 2], matrix[1, 1]), pitch, 0.0])
+    return np.array([np.arctan2(matrix[2, 1], matrix[2, 2]), pitch, np.arctan2(matrix[1, 0], matrix[0, 0])])
+
+
+def _words(numbers: Array) -> str:
+    return " ".join(f"{float(number):.17g}" for number in numbers)

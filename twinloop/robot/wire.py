@@ -1,0 +1,103 @@
+"""Messages over a socket: a JSON header and raw arrays, length first. Nothing that is received is ever executed.
+
+4 bytes  b"TWL1"
+4 bytes  length of the header, big endian
+header   JSON: {"kind": ..., "arrays": [[name, dtype, shape], ...], ...}
+body     the arrays one after the other, C order, little endian
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.errors import RobotError, RobotGone
+
+Array = NDArray[Any]
+
+MAGIC = b"TWL1"
+HEADER_BYTES = 1 << 16
+BODY_BYTES = 1 << 25
+MOST_ARRAYS = 64
+DTYPES = frozenset({"float64", "float32", "uint8", "int64"})
+
+_PREFIX = struct.Struct(">4sI")
+
+
+def send(
+    connection: socket.socket, kind: str, arrays: Mapping[str, Array] | None = None, **words: Any
+) -> None:
+    """Send one message."""
+    made = {name: np.ascontiguousarray(array) for name, array in (arrays or {}).items()}
+    for name, array in made.items():
+        if array.dtype.name not in DTYPES:
+            raise RobotError(
+                f"array {name!r} cannot be sent", got=array.dtype.name, expected=", ".join(sorted(DTYPES))
+            )
+    listed = [[name, array.dtype.name, list(array.shape)] for name, array in made.items()]
+    header = json.dumps({"kind": kind, "arrays": listed, **words}, allow_nan=False).encode()
+    body = b"".join(
+        array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes() for array in made.values()
+    )
+    if len(header) > HEADER_BYTES or len(body) > BODY_BYTES or len(made) > MOST_ARRAYS:
+        raise RobotError("a message is too long", got=f"{len(header)} + {len(body)} bytes")
+    try:
+        connection.sendall(_PREFIX.pack(MAGIC, len(header)) + header + body)
+    except OSError as error:
+        raise _gone(error) from error
+
+
+def receive(connection: socket.socket) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Wait for one message; refuses anything malformed or too long before making room for it."""
+    magic, length = _PREFIX.unpack(_read(connection, _PREFIX.size))
+    if magic != MAGIC or length > HEADER_BYTES:
+        raise RobotError("this is not a message", got=f"{magic!r}, {length} bytes", expected=f"{MAGIC!r}")
+    try:
+        header: Any = json.loads(_read(connection, length))
+        kind, listed = header["kind"], header["arrays"]
+        plan = [(str(name), str(dtype), tuple(int(size) for size in shape)) for name, dtype, shape in listed]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RobotError("the header of a message cannot be read", got=type(error).__name__) from error
+    if not isinstance(kind, str) or len(plan) > MOST_ARRAYS:
+        raise RobotError("the header of a message makes no sense")
+    left = BODY_BYTES
+    for name, dtype, shape in plan:
+        if dtype not in DTYPES or len(shape) > 4 or any(size < 0 for size in shape):
+            raise RobotError(f"array {name!r} cannot be received", got=f"{dtype} {shape}")
+        left -= prod(shape) * np.dtype(dtype).itemsize
+        if left < 0:
+            raise RobotError("a message is too long", expected=f"at most {BODY_BYTES} bytes of arrays")
+    arrays = {name: _read_array(connection, dtype, shape) for name, dtype, shape in plan}
+    return header, arrays
+
+
+def _read_array(connection: socket.socket, dtype: str, shape: tuple[int, ...]) -> Array:
+    kind = np.dtype(dtype).newbyteorder("<")
+    data = _read(connection, prod(shape) * kind.itemsize)
+    return np.frombuffer(data, dtype=kind).astype(dtype, copy=False).reshape(shape)
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        try:
+            piece = connection.recv(min(size - len(data), 1 << 20))
+        except OSError as error:
+            raise _gone(error) from error
+        if not piece:
+            raise RobotGone("the connection was closed by the other side")
+        data += piece
+    return bytes(data)
+
+
+def _gone(error: OSError) -> RobotGone:
+    if isinstance(error, TimeoutError):
+        return RobotGone("the other side does not answer", remedy="is it still running?")
+    return RobotGone(f"the connection was lost ({error.strerror or error})")
