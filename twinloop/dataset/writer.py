@@ -223,6 +223,7 @@ class DatasetWriter:
             if group is not None:
                 group.abandon()
         finally:
+            self._closed = True
             self._open.close()
 
     def link_video(self, camera: Camera, place: Callable[[Path], FileEntry | None]) -> int:
@@ -243,7 +244,8 @@ class DatasetWriter:
                 f"the writer of {self.root} is closed", remedy="open another one with append_to(path)"
             )
         if self._group is None:
-            with disk_errors(self.root):
+            # Ctrl-C between making the group and keeping it would leave its files for nobody to clear away.
+            with disk_errors(self.root), unbroken():
                 self._finish_commit()
                 self._group = _Group(self.root, self.schema, self._manifest, self._video)
         return self._group
