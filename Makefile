@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-slow check format bench docs clean setup
+.PHONY: system demo test test-slow check format bench docs clean setup
 
 demo: setup
 	@rm -rf demo-output
@@ -41,7 +41,17 @@ docs: setup
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+# Cameras are drawn with EGL: installed here when root on a Debian-like system, named otherwise.
+GRAPHICS := libegl1 libegl-mesa0 libgl1-mesa-dri
+system:
+	@if [ "$$(uname)" = Linux ] && ! ldconfig -p | grep -q libEGL_mesa; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	    echo "Installing $(GRAPHICS) ..."; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(GRAPHICS) > /dev/null \
+	      || echo "Could not install $(GRAPHICS); cameras will not work."; \
+	  else echo "Cameras need system packages: sudo apt-get install $(GRAPHICS)"; fi; fi
+
+$(STAMP): pyproject.toml constraints.txt | system
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Twinloop needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	@echo "Setting up $(VENV) (first time: a few minutes) ..."
