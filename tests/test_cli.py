@@ -95,6 +95,12 @@ def test_query_prints_a_table_json_or_csv(shelf):
     assert "try: describe episodes" in twinloop("data", "query", "sim", "select x from y", cwd=shelf, code=2)
 
 
+def test_a_query_with_many_columns_prints_records_instead_of_a_squeezed_table(shelf):
+    said = twinloop("data", "query", "sim", "select * from episodes limit 2", cwd=shelf)
+    assert said.count("-- row") == 2
+    assert "[('mass_kg', " in said and "wood_1" in said
+
+
 def test_merge_split_and_export_from_the_command_line(shelf, tmp_path):
     twinloop("data", "merge", shelf / "sim", shelf / "field", "--out", "all", cwd=tmp_path)
     parts = twinloop_json(

@@ -25,6 +25,9 @@ from twinloop.errors import TwinloopError, WrongUse
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
+COLUMN_WIDTH = 13
+"""Columns narrower than this are hard to read."""
+
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -52,6 +55,18 @@ def episode_name(text: str) -> tuple[str, int]:
     if not folder or not number.lstrip("-").isdigit():
         raise WrongUse("which episode?", got=text, expected="DATASET#NUMBER, for example sim-v1#12")
     return folder, int(number)
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table; or, where there are more columns than would be readable, one record below the other."""
+    if len(columns) <= max(4, out.width // COLUMN_WIDTH):
+        print_table(columns, rows)
+        return
+    widest = max(len(name) for name in columns)
+    for number, row in enumerate(rows):
+        out.print(f"-- row {number}", markup=False)
+        for name, value in zip(columns, row, strict=True):
+            out.print(f"{name:<{widest}}  {_plain(value)}", markup=False)
 
 
 @contextlib.contextmanager
@@ -111,10 +126,15 @@ def _end(message: str, code: int) -> None:
 
 
 def _cell(value: Any) -> str:
+    """For a table, which reads square brackets as markup."""
+    return _plain(value).replace("[", r"\[")
+
+
+def _plain(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return str(value).replace("[", r"\[")
+    return str(value)

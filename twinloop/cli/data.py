@@ -140,7 +140,7 @@ def query(
             writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
     else:
         shown = table if limit == 0 else table.slice(0, limit)
-        console.print_table(table.column_names, [list(row.values()) for row in shown.to_pylist()])
+        console.print_rows(table.column_names, [list(row.values()) for row in shown.to_pylist()])
         if len(shown) < len(table):
             console.err.print(f"{len(table) - len(shown)} more rows; --limit 0 prints all")
 
@@ -249,7 +249,7 @@ def export(
         str,
         typer.Option(
             "--as",
-            help="transitions (one Parquet file), hdf5 (robomimic's layout) or lerobot (a plain copy).",
+            help="transitions (one Parquet file), hdf5 (groups as in robomimic) or lerobot (a plain copy).",
         ),
     ] = "transitions",
     json: Json = False,

@@ -53,5 +53,6 @@ def demo(
         ],
     )
     console.out.print(
-        f'next: twinloop data query {done.dataset} "select * from episodes limit 3"', markup=False
+        f'next: twinloop data query {done.dataset} "select episode_index, success, draw from episodes limit 3"',
+        markup=False,
     )

@@ -86,7 +86,10 @@ def _transition_table(episode: Episode, number: int) -> pa.Table:
 
 
 def _hdf5(dataset: Dataset, path: Path, progress: Progress | None) -> None:
-    """The layout robomimic reads: /data/demo_<n>/actions, obs/<signal>, with provenance as JSON attributes."""
+    """Groups as in robomimic's files: /data/demo_<n>/actions and obs/<signal>, with provenance as JSON attributes.
+
+    `success` and `failure` are attributes where somebody said; rewards and dones are not invented.
+    """
     try:
         import h5py
     except ImportError as error:
@@ -102,7 +105,10 @@ def _hdf5(dataset: Dataset, path: Path, progress: Progress | None) -> None:
             group.attrs["num_samples"] = len(episode)
             group.attrs["episode_id"] = episode.id
             group.attrs["task"] = episode.task
-            group.attrs["success"] = {True: "yes", False: "no", None: "unknown"}[episode.success]
+            if episode.success is not None:
+                group.attrs["success"] = episode.success
+            if episode.outcome.failure is not None:
+                group.attrs["failure"] = episode.outcome.failure
             group.attrs["provenance"] = json.dumps(episode.provenance.as_json())
             origin = rows[number]
             group.attrs["origin"] = json.dumps([origin["origin_dataset"], origin["origin_index"]])

@@ -51,7 +51,7 @@ def _signals(cell: Cell) -> tuple[Signal, ...]:
         made.append(_environment_state(cell))
         pose = ("object.x", "object.y", "object.z", "object.qw", "object.qx", "object.qy", "object.qz")
         made.append(Signal("simulation.object", (7,), ("m",) * 3 + ("1",) * 4, elements=pose))
-        forces = ("robot_object.force", "object_table.force")
+        forces = ("robot_object.deepest_force", "object_table.deepest_force")
         made.append(Signal("simulation.contact", (2,), ("N",), elements=forces))
     if names:
         made.append(per_actuator("action", "target", "rad", "m"))
