@@ -82,4 +82,4 @@ def test_every_built_in_twin_gets_a_first_config_that_loads(tmp_path):
 
     for twin in list_twins():
         config = load_generate_config(yaml.safe_load(first_config(twin, twin.name)))
-        load_randomization(config, twin)
+        assert load_randomization(config, twin).names, f"nothing varies in the first config of {twin.name}"

@@ -334,6 +334,7 @@ def test_an_encoder_may_be_closed_twice_and_without_frames(tmp_path):
             encoder.add(np.zeros((16, 16, 3), np.uint8))
         encoder.close()
         encoder.close()
+        assert encoder.frames == frames
 
 
 @pytest.mark.parametrize("rate_hz", [0.0123, 0.5, 7.3, 29.97, 59.94005994, 240.0])
