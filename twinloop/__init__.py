@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from twinloop.generate.open_loop import replay_actions as replay_actions
     from twinloop.generate.replay import replay as replay
     from twinloop.generate.run import generate as generate
+    from twinloop.identify.result import Identification as Identification
+    from twinloop.identify.run import identify as identify
     from twinloop.logs.ingest import ingest as ingest
     from twinloop.logs.log_map import load_map as load_map
     from twinloop.logs.propose import propose_map as propose_map
@@ -57,6 +59,8 @@ _NAMES = {
     "twinloop.generate.open_loop": ["replay_actions"],
     "twinloop.generate.replay": ["replay"],
     "twinloop.generate.run": ["generate"],
+    "twinloop.identify.result": ["Identification"],
+    "twinloop.identify.run": ["identify"],
     "twinloop.logs.ingest": ["ingest"],
     "twinloop.logs.log_map": ["load_map"],
     "twinloop.logs.propose": ["propose_map"],

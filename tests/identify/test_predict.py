@@ -1,0 +1,153 @@
+"""Open-loop prediction against MuJoCo stepped by hand, and against analytic answers."""
+
+import mujoco
+import numpy as np
+import pytest
+
+from twinloop.errors import WrongUse
+from twinloop.identify.predict import Predictor, Window, held_integral
+from twinloop.identify.recording import find_channels, read_recording, rotation_between, slopes, turning_rates
+from twinloop.identify.windows import cut, find_horizon_s, sensor_noise, split_episodes
+from twinloop.tasks import make_cell
+from twinloop.twin import load_twin
+
+from .worlds import record
+
+
+def make_predictor(name="servo_pendulum", truth=None, varying=("action_delay_s",), **how):
+    twin = load_twin(name)
+    cell = make_cell(twin)
+    episode = record(twin, truth or {}, 3, noise=0.0, **how)
+    channels = find_channels(cell, episode)
+    return Predictor(cell, [read_recording(cell, episode, channels)], channels, varying, threads=1), episode
+
+
+def test_prediction_is_what_mujoco_does():
+    dt_s = load_twin("servo_pendulum").physics_dt_s
+    predictor, episode = make_predictor(rate_hz=1.0 / dt_s, seconds=1.0)
+    model = predictor.cell.twin.make_model()
+    data = mujoco.MjData(model)
+    data.qvel[:] = predictor.recordings[0].qvel[0]
+    commands = episode.signals["action"][:, 0]
+    positions = [data.qpos[0]]
+    for row in range(len(commands) - 1):
+        data.ctrl[0] = commands[row]
+        mujoco.mj_step(model, data)
+        positions.append(float(data.qpos[0]))
+    residual = predictor.residuals({}, [Window(0, 0, len(episode))])[0, :, 0]
+    np.testing.assert_allclose(residual + episode.signals["observation.state"][:, 0], positions, atol=1e-9)
+
+
+def test_a_held_command_integrates_to_its_area():
+    stamps, values = np.array([0.0, 1.0, 3.0]), np.array([[2.0], [-1.0], [4.0]])
+    at = np.array([-1.0, 0.5, 1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_allclose(held_integral(stamps, values, at)[:, 0], [-2.0, 1.0, 2.0, 1.0, 0.0, 4.0])
+
+
+def test_delay_shifts_the_response_and_is_smooth_below_a_step():
+    predictor, _ = make_predictor()
+    window = [Window(0, 0, 600)]
+    delays = np.array([0.02, 0.0201, 0.0202, 0.03])
+    at_rest = np.tile([0.0, -predictor.recordings[0].qvel[0, 0]], (4, 1, 1))
+    made = predictor.residuals({"action_delay_s": delays}, window, at_rest)[:, :, 0]
+    assert np.abs(made[1] - made[0]).max() > 1e-6
+    np.testing.assert_allclose(
+        made[2] - made[1], made[1] - made[0], atol=0.05 * np.abs(made[1] - made[0]).max()
+    )
+    readings = predictor.recordings[0].readings[:600, 0]
+    np.testing.assert_allclose((made[3] + readings)[2:], (made[0] + readings)[:-2], atol=1e-9)
+
+
+def test_action_and_observation_delay_are_one_and_the_same_open_loop():
+    predictor, _ = make_predictor(varying=("action_delay_s", "observation_delay_s"))
+    made = predictor.residuals(
+        {"action_delay_s": np.array([0.05, 0.0, 0.02]), "observation_delay_s": np.array([0.0, 0.05, 0.03])},
+        [Window(0, 0, 300)],
+    )
+    np.testing.assert_allclose(made[1:], np.broadcast_to(made[:1], made[1:].shape), atol=1e-9)
+
+
+def test_an_encoder_bias_moves_the_joint_and_not_the_reading_where_gravity_is_level():
+    predictor, _ = make_predictor(varying=("motor_encoder_bias_rad",))
+    made = predictor.residuals({"motor_encoder_bias_rad": np.array([0.0, 0.1])}, [Window(0, 0, 400)])[:, :, 0]
+    assert np.abs(made[1] - made[0]).max() > 1e-3, "the weight hangs elsewhere, so it must show"
+    assert np.abs(made[1] - made[0]).max() < 0.1, "the servo follows the biased encoder"
+
+
+def test_a_window_from_the_middle_starts_from_the_recording():
+    predictor, episode = make_predictor(rate_hz=250.0)
+    residual = predictor.residuals({}, [Window(0, 0, 500), Window(0, 500, len(episode))])[0, :, 0]
+    assert np.abs(residual).max() < 2e-3
+
+
+def test_the_offset_of_a_start_is_what_it_says():
+    predictor, _ = make_predictor()
+    names = [handle.label for handle in predictor.handles]
+    assert names == ["motor", "motor speed"]
+    offsets = np.zeros((3, 1, 2))
+    offsets[1, 0, 0], offsets[2, 0, 1] = 0.01, 0.5
+    made = predictor.residuals({}, [Window(0, 0, 200)], offsets)[:, :, 0]
+    assert made[1, 0] - made[0, 0] == pytest.approx(0.01)
+    assert made[2, 1] - made[0, 1] == pytest.approx(0.5 / 200.0, rel=0.2)
+
+
+def test_many_rows_and_windows_give_what_each_gives_alone():
+    predictor, _ = make_predictor(varying=("action_delay_s", "motor_damping_nms_rad"))
+    values = {
+        "action_delay_s": np.array([0.0, 0.01, 0.05]),
+        "motor_damping_nms_rad": np.array([0.02, 0.04, 0.01]),
+    }
+    windows = [Window(0, 0, 100), Window(0, 100, 400), Window(0, 50, 90)]
+    together = predictor.residuals(values, windows)
+    for row in range(3):
+        one = {name: column[row : row + 1] for name, column in values.items()}
+        begin = 0
+        for window in windows:
+            alone = predictor.residuals(one, [window])[0]
+            np.testing.assert_array_equal(together[row, begin : begin + len(window)], alone)
+            begin += len(window)
+
+
+def test_slopes_and_turning_rates_of_known_motion():
+    time_s = np.sort(np.random.default_rng(1).uniform(0, 2, 300))
+    np.testing.assert_allclose(slopes(time_s, 3.0 - 2.0 * time_s + time_s**2), -2.0 + 2.0 * time_s, atol=1e-6)
+    rate = np.array([0.3, -1.2, 0.7])
+    angle = np.linalg.norm(rate) * time_s / 2
+    quat = np.concatenate(
+        [np.cos(angle)[:, None], np.sin(angle)[:, None] * rate / np.linalg.norm(rate)], axis=1
+    )
+    np.testing.assert_allclose(turning_rates(time_s, quat), np.tile(rate, (300, 1)), atol=1e-6)
+    np.testing.assert_allclose(rotation_between(quat[:1], -quat[:1]), 0.0, atol=1e-12)
+
+
+def test_windows_cover_a_recording_without_overlap():
+    predictor, _ = make_predictor()
+    windows = cut(predictor.recordings, [0], 0.7)
+    rows = np.concatenate([np.arange(window.start, window.stop) for window in windows])
+    assert len(rows) == len(set(rows.tolist()))
+    assert len(rows) > 0.85 * len(predictor.recordings[0])
+    assert cut(predictor.recordings, [0], None) == (Window(0, 0, len(predictor.recordings[0])),)
+
+
+def test_a_servo_needs_no_short_windows():
+    predictor, _ = make_predictor()
+    assert find_horizon_s(predictor, [0]) is None
+
+
+def test_noise_is_measured_off_the_readings():
+    twin = load_twin("servo_pendulum")
+    cell = make_cell(twin)
+    for noise, quantum, expected in ((2e-3, 0.0, 2e-3), (0.0, 0.01, 0.01 / np.sqrt(12))):
+        episode = record(twin, {}, 5, noise=noise, quantum=quantum)
+        recording = read_recording(cell, episode, find_channels(cell, episode))
+        assert sensor_noise([recording])[0] == pytest.approx(expected, rel=0.3)
+
+
+def test_the_split_depends_on_ids_alone():
+    ids = [f"episode-{i}" for i in range(20)]
+    fitted, held = split_episodes(ids)
+    assert len(held) == 5 and not set(fitted) & set(held)
+    again = split_episodes(list(reversed(ids)))[1]
+    assert {list(reversed(ids))[i] for i in again} == {ids[i] for i in held}
+    with pytest.raises(WrongUse, match="at least 2 episodes"):
+        split_episodes(["alone"])

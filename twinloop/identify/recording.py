@@ -1,0 +1,308 @@
+"""A real episode as identification sees it: stamped commands, stamped readings, and what in the twin each reading is.
+
+Readings are never resampled: the twin's prediction is brought to the stamps of the recording, not the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.episode import Episode, Signal
+from twinloop.errors import WrongUse
+from twinloop.tasks import Cell
+
+Array = NDArray[Any]
+Kind = Literal["position", "velocity", "place", "turn"]
+
+SUFFIXES = (".pos", ".vel", ".target", ".position", ".velocity")
+SMOOTHING_ROWS = 4
+"""Rows on either side from which a speed is read off when none was recorded."""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One recorded number and where the twin has it.
+
+    `position` and `velocity` are of a joint or actuator: the sum of `weights * state[addresses]`. `place` is a coordinate
+    of the object, `turn` a component of its rotation vector away from the recorded orientation.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    addresses: tuple[int, ...] = ()
+    weights: tuple[float, ...] = ()
+    actuator: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """One episode: readings (T, channels) at `time_s` (T,), commands (C, actuators) at `command_s` (C,), starts of windows.
+
+    `qpos` and `qvel` (T, ...) are the twin's state as read off at every row: what a window starts from. `given` holds
+    parameters that the recording itself tells, such as a gain that was set for this run.
+    """
+
+    id: str
+    time_s: Array
+    readings: Array
+    command_s: Array
+    commands: Array
+    qpos: Array
+    qvel: Array
+    given: Mapping[str, float]
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+
+def find_channels(cell: Cell, episode: Episode, wanted: Sequence[str] | None = None) -> tuple[Channel, ...]:
+    """The recorded numbers that the twin can predict; `wanted` names signals, by default positions and poses."""
+    names = (
+        tuple(wanted) if wanted else ("observation.state", "observation.position", "observation.orientation")
+    )
+    found: list[Channel] = []
+    for name in names:
+        if name not in episode.signals:
+            if wanted:
+                episode.schema.signal(name)
+            continue
+        found += _channels_of(cell, episode.schema.signal(name))
+    if not found and not wanted:
+        found = _perceived_object(cell, episode)
+    if not found:
+        raise WrongUse(
+            f"nothing in the recording can be predicted by twin {cell.twin.name!r}",
+            got=", ".join(signal.name for signal in episode.schema.signals),
+            expected="observation.state with the joints' names, or observation.position and .orientation of the object",
+            remedy="name the joints in the map's `elements` as the twin does; `twinloop twin show` lists them",
+        )
+    return tuple(found)
+
+
+def read_recording(
+    cell: Cell, episode: Episode, channels: Sequence[Channel], given: Mapping[str, str] | None = None
+) -> Recording:
+    """Bring an episode into the shape that prediction needs; `given` maps parameters to the signals that tell them."""
+    time_s = np.asarray(episode.time_s, np.float64)
+    readings = np.stack([_column(episode, cell, channel) for channel in channels], axis=1)
+    commands, command_s = _commands(cell, episode, time_s)
+    qpos, qvel = _states(cell, episode, channels, time_s, readings)
+    known = {}
+    for parameter, signal in (given or {}).items():
+        cell.twin.parameter(parameter)
+        episode.schema.signal(signal)
+        known[parameter] = float(np.asarray(episode.signals[signal]).reshape(len(time_s), -1)[0, 0])
+        cell.twin.parameter(parameter).check(known[parameter])
+    return Recording(episode.id, time_s, readings, command_s, commands, qpos, qvel, known)
+
+
+def _channels_of(cell: Cell, signal: Signal) -> list[Channel]:
+    if signal.name in ("observation.position", "observation.orientation"):
+        if cell.object_qpos is None:
+            return []
+        if signal.name == "observation.position":
+            return [_place(axis) for axis in range(3)]
+        return [Channel(f"object.turn_{axis}", "turn", "rad") for axis in "xyz"]
+    kind: Kind = "velocity" if signal.name == "observation.velocity" else "position"
+    names = signal.elements or cell.actuators
+    if len(names) != signal.size:
+        return []
+    made = []
+    for index, raw in enumerate(names):
+        unit = signal.units[index if len(signal.units) > 1 else 0]
+        channel = _of_joint(cell, _bare(raw), kind, unit)
+        if channel is not None:
+            made.append(channel)
+    return made
+
+
+def _of_joint(cell: Cell, name: str, kind: Kind, unit: str) -> Channel | None:
+    model = cell.model
+    label = name if kind == "position" else f"{name}.velocity"
+    if name in cell.actuators:
+        index = cell.actuators.index(name)
+        table = cell.qpos_addresses if kind == "position" else cell.dof_addresses
+        return Channel(
+            label, kind, unit, tuple(table[index].tolist()), tuple(cell.weights[index].tolist()), index
+        )
+    joint = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, name)
+    if joint < 0:
+        return None
+    address = int(model.jnt_qposadr[joint] if kind == "position" else model.jnt_dofadr[joint])
+    return Channel(label, kind, unit, (address,), (1.0,))
+
+
+def _perceived_object(cell: Cell, episode: Episode) -> list[Channel]:
+    """The object as a policy perceives it, where nothing better was recorded."""
+    if cell.object_qpos is None or "observation.environment_state" not in episode.signals:
+        return []
+    elements = episode.schema.signal("observation.environment_state").elements
+    return [_place(axis) for axis in range(3) if f"object.{'xyz'[axis]}" in elements]
+
+
+def _place(axis: int) -> Channel:
+    return Channel(f"object.{'xyz'[axis]}", "place", "m")
+
+
+def _column(episode: Episode, cell: Cell, channel: Channel) -> Array:
+    """The readings of one channel (T,). A rotation away from itself is nothing: `turn` channels read zero."""
+    if channel.kind == "turn":
+        return np.zeros(len(episode))
+    if channel.kind == "place":
+        axis = channel.name[-1]
+        for name, element in (
+            ("observation.position", axis),
+            ("observation.environment_state", f"object.{axis}"),
+        ):
+            if name in episode.signals:
+                elements = episode.schema.signal(name).elements
+                index = elements.index(element) if element in elements else "xyz".index(axis)
+                return np.asarray(episode.signals[name], np.float64)[:, index]
+    name = "observation.velocity" if channel.kind == "velocity" else "observation.state"
+    signal = episode.schema.signal(name)
+    names = [_bare(element) for element in signal.elements] or list(cell.actuators)
+    wanted = channel.name.removesuffix(".velocity")
+    return np.asarray(episode.signals[name], np.float64).reshape(len(episode), -1)[:, names.index(wanted)]
+
+
+def _commands(cell: Cell, episode: Episode, time_s: Array) -> tuple[Array, Array]:
+    """Commands in the twin's order and the time each was sent: its own stamp where one was recorded."""
+    if not cell.actuators:
+        return np.zeros((1, 0)), time_s[:1]
+    name = "action.applied" if "action.applied" in episode.signals else "action"
+    if name not in episode.signals:
+        raise WrongUse(f"episode {episode.id} has no commands", expected="a signal called 'action'")
+    signal = episode.schema.signal(name)
+    rows = np.asarray(episode.signals[name], np.float64).reshape(len(time_s), -1)
+    names = [_bare(element) for element in signal.elements]
+    if names and set(cell.actuators) <= set(names):
+        rows = rows[:, [names.index(actuator) for actuator in cell.actuators]]
+    elif rows.shape[1] != len(cell.actuators):
+        raise WrongUse(
+            f"the commands of episode {episode.id} do not fit twin {cell.twin.name!r}",
+            got=f"{rows.shape[1]}: {', '.join(names) or 'without names'}",
+            expected=f"{len(cell.actuators)}: {', '.join(cell.actuators)}",
+            remedy="name the command's elements in the map as the twin names its actuators",
+        )
+    stamps = time_s
+    if f"clock.{name}" in episode.signals:
+        stamps = np.asarray(episode.signals[f"clock.{name}"], np.float64).reshape(len(time_s), -1)[:, 0]
+        first = np.concatenate([[True], np.diff(stamps) > 0.0])
+        return rows[first], stamps[first]
+    return rows, stamps
+
+
+def _states(
+    cell: Cell, episode: Episode, channels: Sequence[Channel], time_s: Array, readings: Array
+) -> tuple[Array, Array]:
+    model, count = cell.model, len(time_s)
+    qpos = np.tile(np.asarray(model.qpos0), (count, 1))
+    for joint, position in cell.twin.home.items():
+        qpos[:, model.joint(joint).qposadr[0]] = position
+    qvel = np.zeros((count, model.nv))
+    spoken = {c.name.removesuffix(".velocity") for c in find_velocities(cell, episode)}
+    for index, channel in enumerate(channels):
+        if channel.kind != "position":
+            continue
+        dofs = _dofs(cell, channel)
+        speed = slopes(time_s, readings[:, index])
+        if channel.name in spoken:
+            speed = _column(episode, cell, Channel(f"{channel.name}.velocity", "velocity", ""))
+        scale = sum(weight * weight for weight in channel.weights)
+        for address, dof, weight in zip(channel.addresses, dofs, channel.weights, strict=True):
+            if weight:
+                qpos[:, address] = readings[:, index] * weight / scale
+                qvel[:, dof] = speed * weight / scale
+    if cell.object_qpos is not None and cell.object_dof is not None:
+        _object_states(cell, episode, time_s, qpos, qvel)
+    return qpos, qvel
+
+
+def find_velocities(cell: Cell, episode: Episode) -> list[Channel]:
+    """Speeds of joints that were recorded."""
+    if "observation.velocity" not in episode.signals or not (cell.actuators or cell.object_qpos is None):
+        return []
+    return [
+        c for c in _channels_of(cell, episode.schema.signal("observation.velocity")) if c.kind == "velocity"
+    ]
+
+
+def _dofs(cell: Cell, channel: Channel) -> tuple[int, ...]:
+    if channel.actuator is not None:
+        return tuple(cell.dof_addresses[channel.actuator].tolist())
+    joint = int(np.flatnonzero(np.asarray(cell.model.jnt_qposadr) == channel.addresses[0])[0])
+    return (int(cell.model.jnt_dofadr[joint]),)
+
+
+def _object_states(cell: Cell, episode: Episode, time_s: Array, qpos: Array, qvel: Array) -> None:
+    """MuJoCo's free joint: speed in the world's frame, turning rate in the body's."""
+    at, dof = cell.object_qpos, cell.object_dof
+    assert at is not None and dof is not None
+    signals = {name: np.asarray(rows, np.float64) for name, rows in episode.signals.items()}
+    if "observation.position" not in signals:
+        return
+    qpos[:, at : at + 3] = signals["observation.position"]
+    velocity = signals.get("observation.velocity")
+    for axis in range(3):
+        told = velocity is not None and velocity.shape[1:] == (3,) and not cell.actuators
+        qvel[:, dof + axis] = (
+            velocity[:, axis] if told and velocity is not None else slopes(time_s, qpos[:, at + axis])
+        )
+    if "observation.orientation" in signals:
+        quat = signals["observation.orientation"]
+        qpos[:, at + 3 : at + 7] = quat / np.linalg.norm(quat, axis=1, keepdims=True)
+    if "observation.omega" in signals:
+        qvel[:, dof + 3 : dof + 6] = signals["observation.omega"]
+    elif "observation.orientation" in signals:
+        qvel[:, dof + 3 : dof + 6] = turning_rates(time_s, qpos[:, at + 3 : at + 7])
+
+
+def slopes(time_s: Array, values: Array) -> Array:
+    """The slope of `values` (T,) at every row: of the parabola through the rows around it, least squares."""
+    count = len(values)
+    if count < 3:
+        return np.zeros(count) if count < 2 else np.full(count, np.diff(values)[0] / np.diff(time_s)[0])
+    reach = min(SMOOTHING_ROWS, (count - 1) // 2)
+    rows = np.clip(np.arange(count), reach, count - 1 - reach)[:, None] + np.arange(-reach, reach + 1)
+    shifted = time_s[rows] - time_s[:, None]
+    scale = np.maximum(np.abs(shifted).max(axis=1, keepdims=True), 1e-12)
+    basis = np.stack([np.ones_like(shifted), shifted / scale, (shifted / scale) ** 2], axis=2)
+    fitted = np.linalg.pinv(basis) @ values[rows][:, :, None]
+    return np.asarray(fitted[:, 1, 0] / scale[:, 0])
+
+
+def turning_rates(time_s: Array, quat: Array) -> Array:
+    """Turning rate in the body's own frame (T, 3) from orientations (T, 4), w first."""
+    reach = min(SMOOTHING_ROWS // 2, (len(quat) - 1) // 2)
+    if reach < 1:
+        return np.zeros((len(quat), 3))
+    middle = np.clip(np.arange(len(quat)), reach, len(quat) - 1 - reach)
+    turn = rotation_between(quat[middle - reach], quat[middle + reach])
+    return np.asarray(turn / (time_s[middle + reach] - time_s[middle - reach])[:, None])
+
+
+def rotation_between(first: Array, second: Array) -> Array:
+    """The rotation vector, in the first one's frame, that turns `first` into `second`; quaternions (..., 4), w first."""
+    w1, v1 = first[..., :1], -first[..., 1:]
+    w2, v2 = second[..., :1], second[..., 1:]
+    w = w1 * w2 - np.sum(v1 * v2, axis=-1, keepdims=True)
+    v = w1 * v2 + w2 * v1 + np.cross(v1, v2)
+    sign = np.where(w < 0.0, -1.0, 1.0)
+    w, v = w * sign, v * sign
+    size = np.linalg.norm(v, axis=-1, keepdims=True)
+    angle = 2.0 * np.arctan2(size, w)
+    return np.asarray(np.where(size > 1e-12, v / np.maximum(size, 1e-12), 0.0) * angle)
+
+
+def _bare(name: str) -> str:
+    for suffix in SUFFIXES:
+        if name.endswith(suffix):
+            return name[: -len(suffix)]
+    return name
