@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import json
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ from twinloop.dataset.layout import INFO
 from twinloop.dataset.query import query
 from twinloop.dataset.reader import open_dataset
 from twinloop.errors import NewerFormat, TwinloopError, WorkspaceError
-from twinloop.twin import Twin, save_twin
+from twinloop.twin import Twin, load_twin, save_twin
 
 MARKER = "twinloop.yaml"
 FOLDERS = ("twins", "data", "policies", "reports")
 SEED_CONFIG = "seed.yaml"
+TWIN_HISTORY = "twins/history.jsonl"
 FORMAT = 1
 
 FIRST_VARIATIONS = {
@@ -88,7 +90,7 @@ def init_workspace(folder: str | Path, twin: Twin | None = None) -> Workspace:
     for name in FOLDERS:
         (root / name).mkdir(parents=True, exist_ok=True)
     place = f"twins/{twin.name}" if twin else None
-    created_at = datetime.now(UTC).isoformat(timespec="seconds")
+    created_at = _now()
     workspace = Workspace(root, root.resolve().name, created_at, FORMAT, place)
     content: dict[str, Any] = {"format": FORMAT, "name": workspace.name, "created_at": created_at}
     if twin and place:
@@ -208,3 +210,69 @@ def _summary(path: Path, root: Path) -> DatasetSummary:
 def as_json(value: DatasetSummary | Status) -> dict[str, Any]:
     """Plain values for `--json`."""
     return asdict(value)
+
+
+@dataclass(frozen=True)
+class TwinUse:
+    """One line of a workspace's history: from then on, this twin was the current one."""
+
+    at: str
+    twin: str
+    version: str
+    content_hash: str
+    reason: str
+
+
+def twin_history(workspace: Workspace) -> list[TwinUse]:
+    """Which twins were current, oldest first; the last one is."""
+    file = workspace.root / TWIN_HISTORY
+    uses = []
+    if workspace.twin and not file.exists():
+        uses.append(_use(workspace, workspace.twin, "made with the workspace", workspace.created_at))
+    if file.exists():
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            try:
+                uses.append(TwinUse(**json.loads(line)))
+            except (ValueError, TypeError) as error:
+                raise WorkspaceError(f"{file}, line {number} cannot be read", got=line[:80]) from error
+    return uses
+
+
+def use_twin(workspace: Workspace, place: str, reason: str) -> Workspace:
+    """Make the twin in the folder `place`, seen from the workspace, the current one; recorded, never rewritten."""
+    uses = [*twin_history(workspace), _use(workspace, place, reason, _now())]
+    lines = "".join(json.dumps(asdict(use), ensure_ascii=False) + "\n" for use in uses)
+    write_atomically(workspace.root / TWIN_HISTORY, lines.encode())
+    content = yaml.safe_load((workspace.root / MARKER).read_text()) | {"twin": place}
+    write_atomically(workspace.root / MARKER, yaml.safe_dump(content, sort_keys=False).encode())
+    return replace(workspace, twin=place)
+
+
+def roll_back_twin(workspace: Workspace, reason: str) -> TwinUse:
+    """Go back to the twin that was current before this one; the step back is itself recorded."""
+    uses = twin_history(workspace)
+    if not uses:
+        raise WorkspaceError("this workspace has no twin", remedy="twinloop init DIR --twin NAME")
+    current = uses[-1]
+    earlier = [use for use in uses[:-1] if use.content_hash != current.content_hash]
+    if not earlier:
+        raise WorkspaceError(
+            f"there is nothing to go back to: {current.twin} is the first twin of this workspace"
+        )
+    use_twin(workspace, earlier[-1].twin, f"rolled back from {current.twin}: {reason}")
+    return twin_history(find_workspace(workspace.root))[-1]
+
+
+def rejected_twins(workspace: Workspace) -> list[str]:
+    """Folders of candidates that the replay gate turned down."""
+    found = sorted((workspace.root / "twins").glob("*-rejected/identification.json"))
+    return [str(path.parent.relative_to(workspace.root)) for path in found]
+
+
+def _use(workspace: Workspace, place: str, reason: str, at: str) -> TwinUse:
+    twin = load_twin(workspace.root / place)
+    return TwinUse(at, place, twin.version, twin.content_hash, reason)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

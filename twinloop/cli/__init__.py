@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from twinloop.cli import check, console, data, demo, generate, ingest, robot, start, twin
+from twinloop.cli import check, console, data, demo, generate, identify, ingest, robot, start, twin
 from twinloop.version import __version__
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.command()(generate.generate)
 app.command()(generate.replay)
 app.command()(check.check)
 app.command()(ingest.ingest)
+app.command()(identify.identify)
 
 
 def _print_version(wanted: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -107,6 +108,69 @@ def show(
         ("parameter", "nominal", "bounds", "unit", "dimension", "what it is"),
         [(p.name, _value(p.nominal), _bounds(p), p.unit, p.dimension, p.description) for p in ordered],
     )
+
+
+@app.command()
+def versions(
+    workspace: Annotated[Path, typer.Option(help="The workspace, or any folder inside it.")] = Path(),
+    json: Json = False,
+) -> None:
+    """List which twins of a workspace were current, and the candidates that were rejected."""
+    from twinloop.workspace import find_workspace, rejected_twins, twin_history
+
+    found = find_workspace(workspace)
+    uses, rejected = twin_history(found), rejected_twins(found)
+    if json:
+        console.print_json({"history": [asdict(use) for use in uses], "rejected": rejected})
+        return
+    console.print_table(
+        ("since", "twin", "version", "why"),
+        [(use.at, use.twin, use.version, use.reason) for use in uses],
+    )
+    for name in rejected:
+        console.out.print(f"rejected: {name}, see {name}/report.html", markup=False)
+
+
+@app.command()
+def compare(
+    first: Annotated[str, typer.Argument(metavar="NAME|FOLDER", help="A twin.")],
+    second: Annotated[str, typer.Argument(metavar="NAME|FOLDER", help="Another version of it.")],
+    json: Json = False,
+) -> None:
+    """Show the parameters in which two versions of a twin differ."""
+    from twinloop.twin import compare_twins, load_twin
+
+    rows = compare_twins(load_twin(first), load_twin(second))
+    if json:
+        console.print_json([asdict(row) for row in rows])
+        return
+    if not rows:
+        console.out.print("no parameter differs")
+        return
+    console.print_table(
+        ("parameter", "first", "second", "unit", "dimension"),
+        [(r.name, _shown(r.first), _shown(r.second), r.unit, r.dimension) for r in rows],
+    )
+
+
+@app.command()
+def rollback(
+    reason: Annotated[str, typer.Option(help="Why; recorded with the step back.")],
+    workspace: Annotated[Path, typer.Option(help="The workspace, or any folder inside it.")] = Path(),
+    json: Json = False,
+) -> None:
+    """Go back to the twin that was current before this one."""
+    from twinloop.workspace import find_workspace, roll_back_twin
+
+    use = roll_back_twin(find_workspace(workspace), reason)
+    if json:
+        console.print_json(asdict(use))
+        return
+    console.out.print(f"current again: {use.twin}, version {use.version}", markup=False)
+
+
+def _shown(value: float | str | None) -> str:
+    return "absent" if value is None else _value(value)
 
 
 def _value(value: float | str) -> str:

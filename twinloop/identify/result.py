@@ -48,8 +48,9 @@ class Estimate:
 class Identification:
     """The outcome of `identify`.
 
-    `twin` is the calibrated version; parameters that the data do not tell keep their nominal value in it. `covariance`
-    and `samples` are in the parameters' own units, in the order of `estimates`. `discrepancy` per channel is what the
+    `twin` is the calibrated version; parameters that the data do not tell keep their nominal value in it. `covariance` of
+    the estimates, `run_to_run` (how much the true values differ between episodes) and posterior `samples` are in the
+    parameters' own units, in the order of `estimates`. `discrepancy` per channel is what the
     calibrated twin leaves unexplained beyond the sensor's noise.
     """
 
@@ -57,6 +58,7 @@ class Identification:
     base: str
     estimates: tuple[Estimate, ...]
     covariance: Array
+    run_to_run: Array
     samples: Array
     confusions: tuple[Confusion, ...]
     channels: tuple[str, ...]
@@ -109,6 +111,7 @@ class Identification:
             "accepted": self.gate.accepted,
             "estimates": [asdict(estimate) for estimate in self.estimates],
             "covariance": self.covariance.tolist(),
+            "run_to_run": self.run_to_run.tolist(),
             "confusions": [asdict(confusion) for confusion in self.confusions],
             "channels": list(self.channels),
             "units": list(self.units),
@@ -161,6 +164,7 @@ def _from_json(words: dict[str, Any], twin: Twin, samples: Array) -> Identificat
         base=words["base"],
         estimates=tuple(Estimate(**{**e, "prior": tuple(e["prior"])}) for e in words["estimates"]),
         covariance=np.array(words["covariance"]),
+        run_to_run=np.array(words["run_to_run"]),
         samples=samples,
         confusions=tuple(
             Confusion(tuple(c["names"]), tuple(c["weights"]), c["remedy"]) for c in words["confusions"]

@@ -19,6 +19,7 @@ from twinloop.identify.predict import Predictor
 from twinloop.identify.recording import Channel, Recording, find_channels, read_recording
 from twinloop.identify.result import Estimate, Identification
 from twinloop.identify.scale import Scale, make_scales, start_places, values_at
+from twinloop.identify.scatter import run_to_run
 from twinloop.identify.solve import Noise, Problem, Progress, Solution, linearize, solve_from_many
 from twinloop.identify.windows import (
     cut,
@@ -30,6 +31,7 @@ from twinloop.identify.windows import (
 )
 from twinloop.tasks import make_cell
 from twinloop.twin import Twin
+from twinloop.twin.declare import word
 
 Array = NDArray[Any]
 
@@ -126,6 +128,7 @@ def identify(
         base=twin.content_hash,
         estimates=_estimates(scales, posterior, statuses, ready.start),
         covariance=covariance,
+        run_to_run=_scaled(scales, posterior, run_to_run(solution, linear)),
         samples=samples,
         confusions=find_confusions(scales, posterior),
         channels=tuple(channel.name for channel in ready.channels),
@@ -207,7 +210,7 @@ def check(ready: Prepared) -> list[str]:
     names = [scale.name for scale in ready.problem.scales]
     rate_hz = 1.0 / float(np.median(np.concatenate([np.diff(r.time_s) for r in ready.recordings])))
     reasons = []
-    dynamic = [name for name in names if any(word in name for word in _DYNAMIC)]
+    dynamic = [name for name in names if any(kind in name for kind in _DYNAMIC)]
     if rate_hz < SLOWEST_HZ and dynamic:
         reasons.append(
             f"logged at {rate_hz:.3g} Hz, where {', '.join(dynamic[:3])} come out biased: log at {SLOWEST_HZ:g} Hz or more"
@@ -259,7 +262,33 @@ def _estimates(
 def _in_units(scales: Sequence[Scale], posterior: Posterior, seed: int) -> tuple[Array, Array]:
     samples = posterior.samples(_SAMPLES, seed)
     drawn = np.stack(list(values_at(scales, samples).values()), axis=1)
-    slopes = np.array(
-        [scale.slope(float(place)) for scale, place in zip(scales, posterior.mean, strict=True)]
-    )
-    return np.asarray(posterior.covariance * slopes[:, None] * slopes[None, :]), drawn
+    return _scaled(scales, posterior, posterior.covariance), drawn
+
+
+def _scaled(scales: Sequence[Scale], posterior: Posterior, covariance: Array) -> Array:
+    """A covariance of places as one of values."""
+    places = posterior.mean.tolist()
+    slopes = np.array([scale.slope(place) for scale, place in zip(scales, places, strict=True)])
+    return np.asarray(covariance * slopes[:, None] * slopes[None, :])
+
+
+def default_parameters(twin: Twin, real: Iterable[Episode]) -> list[str]:
+    """What is worth asking first: friction, damping and rotor inertia of every joint that is read, and the delay."""
+    cell = make_cell(twin)
+    channels = find_channels(cell, next(iter(real)))
+    names = []
+    for channel in channels:
+        if channel.kind == "position":
+            stem = word(channel.name)
+            wanted = (f"{stem}_friction_", f"{stem}_damping_", f"{stem}_armature_")
+            names += [p.name for p in twin.parameters if p.stage == "model" and p.name.startswith(wanted)]
+    if twin.has("action_delay_s"):
+        names.append("action_delay_s")
+    if any(channel.kind == "place" for channel in channels):
+        names += [p.name for p in twin.parameters if p.stage == "model" and p.dimension == "contact"]
+    if not names:
+        raise WrongUse(
+            f"twin {twin.name!r} has none of the parameters that are fitted by default",
+            remedy="name some; `twinloop twin show` lists them",
+        )
+    return names

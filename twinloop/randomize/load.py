@@ -58,8 +58,7 @@ def explain(randomization: Randomization) -> list[ExplainRow]:
     varied = [(v.parameter, str(v.distribution)) for v in randomization.variations]
     for correlation in randomization.correlations:
         for parameter in correlation.parameters:
-            others = ", ".join(name for name in correlation.names if name != parameter.name)
-            varied.append((parameter, f"{correlation.marginal(parameter.name)}, together with {others}"))
+            varied.append((parameter, f"{correlation.marginal(parameter.name)}, correlated"))
     rows = [
         ExplainRow(
             p.name,

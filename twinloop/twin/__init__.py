@@ -9,6 +9,7 @@ start = initial_state(twin, values, nsim)                   # qpos, ctrl, mocap_
 textures = apply_picture(twin, model, draw)                 # lights, cameras, textures of a rendered model
 """
 
+from twinloop.twin.compare import Difference, compare_twins
 from twinloop.twin.folder import save_twin
 from twinloop.twin.load import find_twin, list_twins, load_twin
 from twinloop.twin.parameter import DIMENSIONS, STAGES, Dimension, Parameter, Stage, Target
@@ -22,6 +23,7 @@ __all__ = [
     "DIMENSIONS",
     "STAGES",
     "BatchWriter",
+    "Difference",
     "Dimension",
     "InitialState",
     "ModelPatch",
@@ -31,6 +33,7 @@ __all__ = [
     "Twin",
     "apply_picture",
     "check_twin",
+    "compare_twins",
     "find_twin",
     "initial_state",
     "list_twins",

@@ -1,0 +1,67 @@
+"""Anchored randomization: the posterior comes back out of what `generate` draws, and what is not known keeps its prior."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from twinloop.identify.anchor import anchor
+from twinloop.identify.run import identify
+from twinloop.randomize.distribution import Uniform
+from twinloop.randomize.draw import draw_many
+from twinloop.randomize.load import load_randomization
+from twinloop.twin import load_twin
+
+from .worlds import record
+
+NAMES = ["motor_damping_nms_rad", "motor_armature_kgm2", "action_delay_s"]
+
+
+@pytest.fixture(scope="module")
+def found():
+    twin = load_twin("servo_pendulum")
+    truth = {"motor_damping_nms_rad": 0.03, "motor_armature_kgm2": 0.003, "action_delay_s": 0.02}
+    episodes = []
+    for seed in range(8):
+        wobble = 1.0 + 0.2 * np.random.default_rng(seed).standard_normal()
+        values = truth | {"motor_damping_nms_rad": 0.03 * wobble}
+        episodes.append(record(twin, values, seed, seconds=1.5))
+    return identify(twin, episodes, NAMES, threads=1, held_out=[e.id for e in episodes[6:]])
+
+
+def test_differences_between_runs_are_seen_where_they_are(found):
+    scatter = np.sqrt(np.diag(found.run_to_run))
+    values = np.array([estimate.value for estimate in found.estimates])
+    damping, armature, delay = scatter / values
+    assert 0.08 <= damping <= 0.5, "injected: 20 %"
+    assert armature < 0.05 and delay < 0.05
+
+
+def test_draws_have_the_mean_and_spread_of_posterior_and_runs(found):
+    anchored = anchor(found)
+    drawn = draw_many(anchored.randomization, 1, range(4000))
+    expected = found.covariance + found.run_to_run
+    for index, estimate in enumerate(found.estimates):
+        assert np.mean(drawn[estimate.name]) == pytest.approx(estimate.value, rel=0.02)
+        assert np.std(drawn[estimate.name]) == pytest.approx(np.sqrt(expected[index, index]), rel=0.08)
+    columns = np.stack([drawn[name] for name in found.names])
+    wanted = expected[0, 1] / np.sqrt(expected[0, 0] * expected[1, 1])
+    assert np.corrcoef(columns)[0, 1] == pytest.approx(wanted, abs=0.05)
+
+
+def test_what_is_not_identified_keeps_its_prior_and_is_named(found):
+    blind = replace(
+        found, estimates=(replace(found.estimates[0], status="not identifiable"), *found.estimates[1:])
+    )
+    anchored = anchor(blind)
+    assert anchored.guessed == ("motor_damping_nms_rad",)
+    assert anchored.randomization["motor_damping_nms_rad"] == Uniform(*found.estimates[0].prior)
+
+
+def test_the_config_is_one_that_generate_reads(found, tmp_path):
+    from twinloop.identify.result import save_identification
+
+    save_identification(found, tmp_path / "calibrated")
+    config = anchor(found).as_config(str(tmp_path / "calibrated"))
+    again = load_randomization(config)
+    assert set(again.names) == {*NAMES, "motor_encoder_bias_rad"}

@@ -1,0 +1,103 @@
+"""Anchored randomization: the identification's uncertainty as a distribution that `generate` draws from.
+
+- What was identified varies around its estimate, by its posterior and by how much it differs from run to run, correlated.
+- What was not identified keeps its prior range, and is named.
+- What the calibrated twin leaves unexplained of a joint becomes an offset of that joint from episode to episode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twinloop.identify.result import Estimate, Identification
+from twinloop.randomize.distribution import Distribution, LogUniform, Normal, Uniform
+from twinloop.randomize.randomization import LARGEST_SHARE_OUTSIDE, Randomization, make_randomization
+from twinloop.twin import Parameter
+from twinloop.twin.declare import word
+
+
+@dataclass(frozen=True)
+class Anchored:
+    """A randomization from an identification, and what it still guesses."""
+
+    randomization: Randomization
+    guessed: tuple[str, ...]
+    offsets: tuple[str, ...]
+
+    def as_config(self, twin_place: str, episodes: int = 1000) -> dict[str, Any]:
+        """What `twinloop generate` reads; `twin_place` is the calibrated twin's folder, seen from the config's."""
+        described = self.randomization.plain()
+        return {
+            "name": described["name"],
+            "twin": twin_place,
+            "randomization": described["randomization"],
+            "rollout": {
+                "parallel_envs": min(episodes, 100),
+                "episodes_per_env": max(1, episodes // min(episodes, 100)),
+            },
+        }
+
+
+def anchor(result: Identification, name: str = "anchored") -> Anchored:
+    """The randomization that stands for what is known and not known after an identification."""
+    twin = result.twin
+    covariance = result.covariance + result.run_to_run
+    known = [i for i, e in enumerate(result.estimates) if e.status != "not identifiable"]
+    together: list[int] = []
+    alone: dict[str, Distribution] = {}
+    for index in known:
+        estimate, parameter = result.estimates[index], twin.parameter(result.estimates[index].name)
+        deviation = max(float(np.sqrt(covariance[index, index])), 1e-12)
+        spread = Normal(estimate.value, deviation)
+        if spread.outside(*parameter.bounds) > 0.5 * LARGEST_SHARE_OUTSIDE:
+            alone[estimate.name] = _cut(parameter, estimate.value, deviation)
+        else:
+            together.append(index)
+    for estimate in result.estimates:
+        if estimate.status == "not identifiable":
+            alone[estimate.name] = _prior(estimate)
+    offsets = _joint_offsets(result, set(result.names))
+    correlated = []
+    if len(together) == 1:
+        only = result.estimates[together[0]]
+        alone[only.name] = Normal(only.value, float(np.sqrt(covariance[together[0], together[0]])))
+    elif together:
+        names = [result.estimates[i].name for i in together]
+        matrix = covariance[np.ix_(together, together)]
+        correlated.append((names, [result.estimates[i].value for i in together], _definite(matrix)))
+    made = make_randomization(twin, {**alone, **offsets}, correlated=correlated, name=name)
+    return Anchored(made, result.unidentified, tuple(offsets))
+
+
+def _prior(estimate: Estimate) -> Distribution:
+    low, high = estimate.prior
+    return LogUniform(low, high) if low > 0.0 and high / low > 5.0 else Uniform(low, high)
+
+
+def _cut(parameter: Parameter, value: float, deviation: float) -> Normal:
+    return Normal(value, deviation, *parameter.bounds)
+
+
+def _joint_offsets(result: Identification, taken: set[str]) -> dict[str, Distribution]:
+    made: dict[str, Distribution] = {}
+    for channel, unit, size in zip(result.channels, result.units, result.discrepancy, strict=True):
+        name = f"{word(channel)}_encoder_bias_rad"
+        if unit == "rad" and name not in taken and size > 0.0 and result.twin.has(name):
+            parameter = result.twin.parameter(name)
+            made[name] = _cut(parameter, float(parameter.nominal), size)
+    return made
+
+
+def _definite(matrix: Any) -> Any:
+    """`matrix` with the least that makes every direction vary: rounding can leave one that does not."""
+    size = np.sqrt(np.diag(matrix))
+    correlation = matrix / size[:, None] / size[None, :]
+    correlation = 0.5 * (correlation + correlation.T)
+    lowest = float(np.linalg.eigvalsh(correlation).min())
+    if lowest < 1e-9:
+        correlation = correlation + (1e-9 - lowest) * np.eye(len(size))
+        correlation /= correlation[0, 0]
+    return correlation * size[:, None] * size[None, :]
