@@ -8,11 +8,12 @@ from twinloop.episode import Camera
 from twinloop.twin.declare import joint_parameters, servo_parameters
 from twinloop.twin.hardware import (
     encoder_parameters,
-    force_parameters,
     latency_parameters,
     lens_parameters,
     object_pose_parameters,
+    sensor_parameters,
 )
+from twinloop.twin.human import demonstrator_parameters
 from twinloop.twin.library.objects import (
     FACE_GEOMS,
     contact_parameters,
@@ -90,8 +91,9 @@ def _make(
             *scene_parameters(len(DISTRACTORS)),
             *latency_parameters(),
             *encoder_parameters(JOINTS),
-            *force_parameters(),
+            *sensor_parameters(model),
             *object_pose_parameters(),
+            *demonstrator_parameters(),
             *picture_parameters(lights=3),
             *lens_parameters(),
         ),

@@ -10,6 +10,7 @@ from twinloop.twin.hardware import (
     lens_parameters,
     object_pose_parameters,
 )
+from twinloop.twin.human import demonstrator_parameters
 from twinloop.twin.library.objects import (
     FACE_GEOMS,
     contact_parameters,
@@ -49,6 +50,7 @@ def make_so101_pick_place() -> Twin:
             # The servo's encoder has 4096 steps per turn.
             *encoder_parameters(JOINTS, encoder_quantum_rad=0.001534),
             *object_pose_parameters(),
+            *demonstrator_parameters(),
             *picture_parameters(lights=2),
             *lens_parameters(),
         ),
