@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -35,13 +35,14 @@ class GenerateConfig(_Config):
     """What `twinloop generate CONFIG` reads.
 
     The cell is given by `scene` (robot and task) or by `twin`: a name, or a folder relative to the config's own.
-    `randomization` is read by `load_randomization`, which knows the twin's parameters.
+    `randomization` is read by `load_randomization`, which knows the twin's parameters; `default` is what usually varies
+    in the twin, and `{from: default, ...}` that with changes.
     """
 
     name: str = "unnamed"
     scene: SceneConfig | None = None
     twin: str | None = None
-    randomization: dict[str, Any] = Field(default_factory=dict)
+    randomization: dict[str, Any] | Literal["default"] = Field(default_factory=dict)
     rollout: RolloutConfig = RolloutConfig()
     cameras: tuple[str, ...] = Field(default=(), strict=False)
     seed: int = 0
