@@ -196,10 +196,15 @@ def _explain(config: GenerateConfig, json: bool) -> None:
     console.out.print(
         f"{config.episodes} episodes of {twin.name} ({twin.version}), {len(rows)} parameters vary:"
     )
-    console.print_table(
-        ("parameter", "dimension", "unit", "nominal", "varies", "what it is"),
-        [(r.parameter, r.dimension, r.unit, r.nominal, r.distribution, r.description) for r in rows],
-    )
+    cells = [(r.parameter, r.nominal, r.distribution, "" if r.unit == "1" else r.unit) for r in rows]
+    widths = [max((len(cell[column]) for cell in cells), default=0) for column in range(4)]
+    dimension = ""
+    for row, cell in zip(rows, cells, strict=True):
+        if row.dimension != dimension:
+            dimension = row.dimension
+            console.out.print(f"\n{dimension}: nominal, what it varies over, unit, what it is")
+        padded = (word.ljust(width) for word, width in zip(cell, widths, strict=True))
+        console.out.print("  " + "  ".join((*padded, row.description)), markup=False)
 
 
 def _preview(

@@ -109,6 +109,12 @@ def _explained(where: str, error: ValidationError) -> InvalidRandomization | Unk
     if first["type"] == "extra_forbidden":
         owner = _PARTS.get(path[0], GenerateConfig) if len(path) > 1 else GenerateConfig
         return UnknownName(f"key in {'.'.join([where, *path[:-1]])}", path[-1], owner.model_fields)
+    if path[:1] == ["randomization"]:
+        return InvalidRandomization(
+            f"{where}: cannot read 'randomization'",
+            got=repr(first["input"]),
+            expected="parameters and how they vary, or the word default",
+        )
     return InvalidRandomization(
         f"{where}: {'.'.join(path) or 'config'}: {first['msg']}", got=repr(first["input"])
     )
