@@ -25,7 +25,7 @@ COMPANIONS = {
 """What else must differ from nominal for a parameter to mean anything, such as a push for its direction."""
 
 FRAMES, ROWS, TOUCHES = 12, 150, 500
-SEEN = ("clutter_count", "clutter_layout")
+SEEN = ("clutter_count", "clutter_layout", "occlusion")
 """Seen by cameras only, as long as nobody bumps into it."""
 
 

@@ -11,7 +11,6 @@ from twinloop.generate.job import Job, episode_seed
 from twinloop.generate.rollout import rollout_drawn
 from twinloop.randomize import draw_many
 
-
 MULTIPLY = "multiply"
 """Who acts, in the provenance of a child."""
 

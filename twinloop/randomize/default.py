@@ -12,8 +12,10 @@ from collections.abc import Callable
 
 from twinloop.randomize.distribution import (
     Categorical,
+    Constant,
     Distribution,
     LogUniform,
+    Mixture,
     Uniform,
     WholeNumbers,
 )
@@ -72,6 +74,16 @@ def _count_to(most: int) -> Rule:
     return lambda p: WholeNumbers(int(p.bounds[0]), min(most, int(p.bounds[1])))
 
 
+def _sometimes(share: float, most: float) -> Rule:
+    """Nominal, but in a share of the episodes anything up to `most` beyond."""
+
+    def rule(p: Parameter) -> Distribution:
+        nominal = float(p.nominal)
+        return Mixture((Constant(nominal), Uniform(nominal, nominal + most)), (1.0 - share, share))
+
+    return rule
+
+
 def _any_choice(p: Parameter) -> Distribution:
     return Categorical(p.choices)
 
@@ -98,8 +110,8 @@ RULES: dict[str, Rule] = {
     r"object_center_[xyz]_m": _share_of_bound(0.15),
     # actuation
     r"\w+_friction_nm?": _scaled_or_share(0.5, 2.0, 0.01),
-    r"(?!\w+_servo_)\w+_damping_(nms_rad|ns_m)": _scaled(0.7, 1.3),
-    r"\w+_armature_(kgm2|kg)": _scaled(0.7, 1.3),
+    r"(?!\w+_servo_)\w+_damping_(nms_rad|ns_m)": _scaled_or_share(0.7, 1.3, 0.01),
+    r"\w+_armature_(kgm2|kg)": _scaled_or_share(0.7, 1.3, 0.01),
     r"servo_(stiffness|damping)_scale": _around(0.2),
     r"force_limit_scale": _from_to(0.2, 0.1),
     r"\w+_gain_scale|torque_scale": _around(0.1),
@@ -144,6 +156,7 @@ RULES: dict[str, Rule] = {
     r"table_height_m": _around(0.01),
     r"clutter_count": _count_to(9),
     r"clutter_layout": _count_to(9999),
+    r"occlusion": _sometimes(0.25, 0.7),
     r"gravity_m_s2": _around(0.03),
     # human
     r"demonstrator_speed_scale": _around(0.2),

@@ -88,7 +88,7 @@ def _make(
             *servo_parameters(model, [*JOINTS, "gripper"]),
             _gravity_compensation(),
             table_height(),
-            *scene_parameters(len(DISTRACTORS)),
+            *scene_parameters(len(DISTRACTORS), occluder=True),
             *latency_parameters(),
             *encoder_parameters(JOINTS),
             *sensor_parameters(model),

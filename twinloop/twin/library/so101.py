@@ -44,7 +44,7 @@ def make_so101_pick_place() -> Twin:
             *joint_parameters(model, JOINTS),
             *servo_parameters(model, JOINTS),
             table_height(),
-            *scene_parameters(distractors=0),
+            *scene_parameters(distractors=0, occluder=True),
             # Public recordings of the real arm follow their command 95 to 130 ms late.
             *latency_parameters(action_delay_s=0.1),
             # The servo's encoder has 4096 steps per turn.
