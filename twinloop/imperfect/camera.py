@@ -18,7 +18,7 @@ import numpy as np
 
 from twinloop.errors import WrongUse
 from twinloop.imperfect.flare import Flare, make_flare
-from twinloop.imperfect.lens import Lens, make_defocus, make_remap, make_vignette
+from twinloop.imperfect.lens import Lens, defocus, make_defocus, make_remap, make_vignette
 from twinloop.imperfect.parameters import Array, Value, check_field, spread
 from twinloop.imperfect.shutter import Shutter, blur, roll
 
@@ -150,7 +150,7 @@ def capture(
         if table.remap is not None:
             planes = np.stack([table.remap @ plane.ravel() for plane in planes]).reshape(planes.shape)
         if table.defocus is not None:
-            planes = table.defocus[0] @ planes @ table.defocus[1].T
+            planes = defocus(table.defocus, planes)
         if velocity_px_s is not None:
             across, down = (float(v) for v in velocity_px_s[i])
             planes = blur(planes, across * table.exposure_s, down * table.exposure_s)

@@ -140,10 +140,21 @@ def make_remap(lens: Lens, height: int, width: int) -> Any:
 
 
 def make_defocus(lens: Lens, height: int, width: int) -> tuple[Array, Array] | None:
-    """Matrices (height, height) and (width, width) that defocus columns and rows of a picture, or None when sharp."""
+    """Matrices (height, height) and (width, width) for `defocus`, or None when the lens is sharp."""
     if float(lens.blur_px) == 0.0:
         return None
-    return _gaussian(float(lens.blur_px), height), _gaussian(float(lens.blur_px), width)
+    deviation_px = float(lens.blur_px)
+    return _gaussian(deviation_px, height), np.ascontiguousarray(_gaussian(deviation_px, width).T)
+
+
+def defocus(matrices: tuple[Array, Array], planes: Array) -> Array:
+    """Planes (colours, height, width), defocused down and across.
+
+    Two plain matrix products: NumPy multiplies a stack of matrices without its fast path, in twenty times the time.
+    """
+    down, across = matrices
+    rows = (planes.reshape(-1, planes.shape[2]) @ across).reshape(planes.shape)
+    return np.stack([down @ plane for plane in rows])
 
 
 def _gaussian(deviation_px: float, size: int) -> Array:

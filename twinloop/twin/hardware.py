@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import mujoco
 
+from twinloop.twin.declare import word
 from twinloop.twin.parameter import Dimension, Parameter
 
 
@@ -63,12 +64,12 @@ def encoder_parameters(joints: Sequence[str], encoder_quantum_rad: float = 0.0) 
         _imperfect("stiction_scale", 0.0, 5.0, "1", "actuation", "static over sliding friction, minus one"),
     ]
     for joint in joints:
-        word = joint.lower()
+        name = word(joint)
         made += [
             _imperfect(
-                f"{word}_encoder_bias_rad", 0.0, 0.35, "rad", "sensing", f"offset of {joint}'s reading", -0.35
+                f"{name}_encoder_bias_rad", 0.0, 0.35, "rad", "sensing", f"offset of {joint}'s reading", -0.35
             ),
-            _imperfect(f"{word}_backlash_rad", 0.0, 0.1, "rad", "actuation", f"play in {joint}'s gear"),
+            _imperfect(f"{name}_backlash_rad", 0.0, 0.1, "rad", "actuation", f"play in {joint}'s gear"),
         ]
     return tuple(made)
 
