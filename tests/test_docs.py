@@ -78,3 +78,8 @@ def test_links_lead_somewhere(path):
     for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
         if "://" not in target:
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_a_task_takes_less_than_50_lines():
+    first = next(text for _, text in BLOCK.findall((ROOT / "docs/tasks.md").read_text()))
+    assert "TASKS.register" in first and len(first.splitlines()) < 50

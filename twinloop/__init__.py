@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from twinloop.logs.log_map import load_map as load_map
     from twinloop.logs.propose import propose_map as propose_map
     from twinloop.randomize import Randomization as Randomization
+    from twinloop.randomize import default_randomization as default_randomization
     from twinloop.randomize import load_randomization as load_randomization
     from twinloop.twin import Parameter as Parameter
     from twinloop.twin import Twin as Twin
@@ -64,7 +65,7 @@ _NAMES = {
     "twinloop.logs.ingest": ["ingest"],
     "twinloop.logs.log_map": ["load_map"],
     "twinloop.logs.propose": ["propose_map"],
-    "twinloop.randomize": ["Randomization", "load_randomization"],
+    "twinloop.randomize": ["Randomization", "default_randomization", "load_randomization"],
     "twinloop.twin": ["Parameter", "Twin", "load_twin", "make_twin_from_model"],
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

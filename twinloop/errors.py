@@ -82,7 +82,7 @@ class InvalidTwin(TwinloopError):
     """A twin, or a model file it should be made from, that contradicts itself."""
 
 
-class InvalidRandomization(TwinloopError):
+class InvalidRandomization(WrongUse):
     """A randomization that cannot be drawn from: wrong names, units, ranges or shapes."""
 
 

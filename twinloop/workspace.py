@@ -15,6 +15,7 @@ from twinloop.dataset.layout import INFO
 from twinloop.dataset.query import query
 from twinloop.dataset.reader import open_dataset
 from twinloop.errors import NewerFormat, TwinloopError, WorkspaceError
+from twinloop.randomize import Uniform, default_randomization
 from twinloop.twin import Twin, load_twin, save_twin
 
 MARKER = "twinloop.yaml"
@@ -22,19 +23,6 @@ FOLDERS = ("twins", "data", "policies", "reports")
 SEED_CONFIG = "seed.yaml"
 TWIN_HISTORY = "twins/history.jsonl"
 FORMAT = 1
-
-FIRST_VARIATIONS = {
-    "object_offset_x_m": 0.02,
-    "object_offset_y_m": 0.02,
-    "object_mass_kg": 0.3,
-    "object_friction": 0.3,
-    "action_delay_s": 0.02,
-    "encoder_noise_rad": 0.001,
-    "light_intensity": 0.4,
-    "camera_yaw_rad": 0.05,
-    "camera_pitch_rad": 0.05,
-}
-"""Around nominal: as a share of it, or as a half-width where nominal is zero."""
 
 
 @dataclass(frozen=True)
@@ -102,23 +90,20 @@ def init_workspace(folder: str | Path, twin: Twin | None = None) -> Workspace:
 
 
 def first_config(twin: Twin, place: str) -> str:
-    """A generation config to start from: the usual suspects that this twin has, within its bounds."""
-    varied: dict[str, Any] = {}
-    for name, share in FIRST_VARIATIONS.items():
-        if not twin.has(name):
-            continue
-        parameter = twin.parameter(name)
-        nominal = float(parameter.nominal)
-        spread = share if nominal == 0.0 else share * abs(nominal)
-        low, high = max(nominal - spread, parameter.bounds[0]), min(nominal + spread, parameter.bounds[1])
-        if low < high:
-            varied.setdefault(parameter.dimension, {})[name] = [round(low, 9), round(high, 9)]
+    """A generation config to start from: what usually varies in this twin."""
     config = {
         "twin": place,
-        "randomization": varied,
+        "randomization": "default",
         "rollout": {"parallel_envs": 100, "episodes_per_env": 1},
     }
-    head = "# What varies between episodes; `twinloop twin show " + place + "` lists everything that can.\n"
+    some = next(
+        (v for v in default_randomization(twin).variations if isinstance(v.distribution, Uniform)), None
+    )
+    head = f"# What usually varies in {twin.name}; `twinloop generate {SEED_CONFIG} --explain` lists it.\n"
+    if some is not None:
+        words = f"{{from: default, {some.name}: {some.distribution.plain()}}}"
+        head += f"# With a range of your own:  randomization: {words}\n"
+    head += f"# `twinloop twin show {place}` lists everything that can vary.\n"
     return head + yaml.safe_dump(config, sort_keys=False, default_flow_style=None)
 
 

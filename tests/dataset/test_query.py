@@ -8,7 +8,7 @@ from tests.dataset.examples import STATE_ONLY, toy_episode
 from twinloop.dataset.labels import add_labels
 from twinloop.dataset.query import query
 from twinloop.dataset.writer import make_dataset
-from twinloop.errors import DatasetError, WrongUse
+from twinloop.errors import DatasetError, UnknownName, WrongUse
 
 
 @pytest.fixture
@@ -82,6 +82,11 @@ def test_anything_but_one_readable_select_is_refused(two, sql):
     with pytest.raises(WrongUse):
         query(two[:1], sql.replace("DATASET", str(two[0])))
     assert sorted(two[0].rglob("*")) == before
+
+
+def test_a_draw_that_no_episode_has_is_refused_with_the_nearest_one(two):
+    with pytest.raises(UnknownName, match="did you mean 'mass_kg'"):
+        query(two, "select avg(draw['mas_kg']) from episodes")
 
 
 def test_the_same_data_set_twice_is_refused(two):

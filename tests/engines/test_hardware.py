@@ -1,5 +1,7 @@
 """Imperfect hardware does to commands and readings what the twin's parameters say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,53 @@ def test_drift_grows_to_its_deviation_in_a_minute():
         reading = hardware.sense(truth, at(step, 400))
     walked = reading.position[:, 0] - truth.position[:, 0]
     assert walked.std() == pytest.approx(0.06 * np.sqrt(99 * 0.02 / 60.0), rel=0.1)
+
+
+def channel(cell, element):
+    names = [name for group in cell.sensors for name in group.elements]
+    return names.index(element)
+
+
+def test_an_ideal_wrist_sensor_reads_the_weight_of_the_hand_and_gravity():
+    cell, hardware, truth, _ = make({})
+    reading = hardware.sense(truth, at(0)).sensors[0]
+    hand_kg = 0.73 + 2 * 0.015
+    assert reading[channel(cell, "wrist_force.z")] == pytest.approx(-9.81 * hand_kg, rel=1e-6)
+    assert reading[channel(cell, "wrist_accelerometer.z")] == pytest.approx(-9.81, rel=1e-6)
+    assert reading[channel(cell, "wrist_gyro.x")] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_force_sensor_that_warms_up_drifts_as_an_exponential_from_when_it_was_zeroed():
+    values = {"force_drift_n": 8.0, "force_warm_up_s": 3.0, "force_age_s": 2.0, "torque_drift_nm": -0.4}
+    cell, hardware, truth, _ = make(values)
+    readings = np.array([hardware.sense(truth, at(step)).sensors[0] for step in range(100)])
+    offsets = readings - truth.sensors[0]
+    warm = 1.0 - np.exp(-(2.0 + np.arange(100) * cell.dt_s) / 3.0)
+    np.testing.assert_allclose(offsets[:, channel(cell, "wrist_force.x")], 8.0 * warm, rtol=1e-9)
+    np.testing.assert_allclose(offsets[:, channel(cell, "wrist_torque.z")], -0.4 * warm, rtol=1e-9)
+    assert not offsets[:, channel(cell, "wrist_gyro.x")].any()
+
+
+def test_an_inertial_unit_is_biased_noisy_and_drifts_by_what_was_asked_for():
+    values = {
+        "gyro_bias_rad_s": 0.05,
+        "gyro_drift_rad_s": 0.12,
+        "accelerometer_noise_m_s2": 0.3,
+        "accelerometer_bias_m_s2": -0.2,
+    }
+    cell, hardware, truth, _ = make(values, count=400)
+    errors = np.array([hardware.sense(truth, at(step, 400)).sensors - truth.sensors for step in range(100)])
+    gyro, shake = channel(cell, "wrist_gyro.y"), channel(cell, "wrist_accelerometer.y")
+    assert np.allclose(errors[0, :, gyro], 0.05)
+    assert errors[-1, :, gyro].std() == pytest.approx(0.12 * np.sqrt(99 * 0.02 / 60.0), rel=0.1)
+    assert errors[:, :, shake].std() == pytest.approx(0.3, rel=0.02)
+    assert errors[:, :, shake].mean() == pytest.approx(-0.2, abs=0.01)
+
+
+def test_a_lost_pose_repeats_the_last_one_even_when_poses_are_otherwise_exact():
+    _, hardware, truth, _ = make({"object_pose_drop_probability": 0.5}, count=50)
+    moved = replace(truth, object_position=truth.object_position + 0.1)
+    hardware.sense(truth, at(0, 50))
+    seen = hardware.sense(moved, at(1, 50)).object_position
+    kept = np.isclose(seen[:, 0], truth.object_position[:, 0])
+    assert 10 < kept.sum() < 40 and np.array_equal(seen[~kept], moved.object_position[~kept])

@@ -5,8 +5,17 @@ import pytest
 
 from twinloop.generate.job import Job
 from twinloop.generate.rollout import rollout
-from twinloop.randomize import load_randomization
-from twinloop.twin import load_twin
+from twinloop.randomize import default_randomization, load_randomization, make_randomization
+from twinloop.twin import list_twins, load_twin
+
+ARMS = ("franka_pick_place", "franka_push", "so101_pick_place")
+DEFAULT_PLACES = (
+    "object_offset_x_m",
+    "object_offset_y_m",
+    "object_yaw_rad",
+    "target_offset_x_m",
+    "target_offset_y_m",
+)
 
 PLACES = {
     "object_position_noise_cm": [-8, 8],
@@ -66,6 +75,35 @@ def test_an_arm_with_one_moving_jaw_and_weak_servos_succeeds_too():
 
 def test_the_expert_recovers_from_injected_noise():
     assert np.mean(successes("franka_pick_place", PLACES, 16, noise=1.0)) >= 0.9
+
+
+def over(twin_name, episodes, *, only=None, seed=21):
+    """Success over the shipped default randomization, or over some of its parameters."""
+    twin = load_twin(twin_name)
+    usual = default_randomization(twin)
+    if only is not None:
+        usual = make_randomization(twin, {name: usual[name] for name in only})
+    return np.mean(
+        [e.success for e in rollout(Job(twin, twin.task, twin.task, usual), seed, range(episodes))]
+    )
+
+
+def test_the_default_randomization_covers_every_dimension_a_twin_has():
+    for twin in list_twins():
+        varied = {variation.parameter.dimension for variation in default_randomization(twin).variations}
+        assert varied == {parameter.dimension for parameter in twin.parameters}, twin.name
+
+
+@pytest.mark.parametrize("twin_name", ARMS)
+def test_the_expert_succeeds_over_the_default_randomization(twin_name):
+    assert over(twin_name, 24) >= 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("twin_name", ARMS)
+def test_success_over_many_seeds_of_the_default_randomization(twin_name):
+    assert over(twin_name, 320, only=DEFAULT_PLACES) >= 0.98
+    assert over(twin_name, 320) >= 0.9
 
 
 @pytest.mark.slow

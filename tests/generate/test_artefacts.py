@@ -95,3 +95,9 @@ def test_a_simulation_that_diverges_ends_its_episode_and_keeps_the_state(monkeyp
     (event,) = [event for event in broken.events if event.kind == "artefact" and "non-finite" in event.detail]
     assert '"qpos": [' in event.detail and "NaN" not in event.detail
     assert (before.id, after.id) == (expected[0].id, expected[2].id)
+
+
+def test_tossed_cubes_sink_in_too_little_to_be_flagged():
+    twin = load_twin("cube_toss")
+    tosses = list(rollout(Job(twin, "toss", "nobody"), 3, range(16)))
+    assert not [event for toss in tosses for event in toss.events if event.kind == "artefact"]

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from twinloop.errors import WrongUse
+from twinloop.dataset.reader import open_dataset
+from twinloop.dataset.writer import make_dataset
+from twinloop.errors import GenerationError, WrongUse
 from twinloop.generate.job import Job
 from twinloop.generate.multiply import multiply
+from twinloop.generate.replay import replay
 from twinloop.generate.rollout import rollout
 from twinloop.randomize import load_randomization
 from twinloop.testing import assert_same_episode
@@ -51,3 +54,21 @@ def test_failed_demonstrations_cannot_be_multiplied(job):
     short = Job(job.twin, job.task, job.expert, max_steps=5)
     with pytest.raises(WrongUse, match="no successful demonstration"):
         next(multiply(job, list(rollout(short, 1, [0])), 2, [0]))
+
+
+def test_children_are_made_again_bit_for_bit_from_the_demonstrations_beside_them(
+    job, demonstrations, tmp_path
+):
+    children = list(multiply(job, demonstrations, 2, range(4)))
+    with make_dataset(tmp_path / "both", demonstrations[0].schema) as writer:
+        for episode in (*demonstrations, *children):
+            writer.add(episode)
+    dataset = open_dataset(tmp_path / "both")
+    for number in range(len(demonstrations), len(dataset)):
+        again = replay(dataset, number)
+        assert again.same, again.differences
+        assert again.again.provenance.parents == children[number - len(demonstrations)].provenance.parents
+    with make_dataset(tmp_path / "alone", demonstrations[0].schema) as writer:
+        writer.add(children[0])
+    with pytest.raises(GenerationError, match="demonstration that an episode was made from is not in"):
+        replay(tmp_path / "alone", 0)

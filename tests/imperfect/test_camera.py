@@ -34,6 +34,18 @@ def test_a_camera_without_effects_records_the_picture_unchanged():
     np.testing.assert_allclose(captured(CameraEffects(), scaled), scaled, atol=1e-6)
 
 
+def test_defocus_spreads_a_point_into_a_gaussian_of_its_deviation_and_keeps_the_light():
+    frames = np.zeros((1, 41, 61, 3), dtype=np.float32)
+    frames[0, 20, 30] = 1.0
+    light = linear(captured(CameraEffects(lens=Lens(blur_px=2.0)), frames))[0, ..., 0]
+    assert light.sum() == pytest.approx(1.0, rel=1e-3)
+    x, y = np.arange(61) - 30, np.arange(41) - 20
+    assert np.sqrt((light.sum(axis=0) * x**2).sum()) == pytest.approx(2.0, rel=0.01)
+    assert np.sqrt((light.sum(axis=1) * y**2).sum()) == pytest.approx(2.0, rel=0.01)
+    flat = np.full((1, 24, 32, 3), 100, dtype=np.uint8)
+    np.testing.assert_array_equal(captured(CameraEffects(lens=Lens(blur_px=5.0)), flat), flat)
+
+
 def test_distortion_follows_the_formula_at_a_known_point():
     x, y = lens.distort(Lens(k1=0.1, k2=0.01, k3=0.001, p1=0.02, p2=0.03), np.array(0.5), np.array(-0.25))
     r2 = 0.3125

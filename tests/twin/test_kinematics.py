@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from twinloop.twin import load_twin
+from twinloop.twin import initial_state, load_twin
 
 RECORDED = json.loads((Path(__file__).parent / "reference_kinematics.json").read_text())
 
@@ -36,3 +36,21 @@ def test_link_masses_agree(source):
     assert len(masses) >= 6
     for body, mass in masses.items():
         assert model.body(body).mass[0] == pytest.approx(mass, rel=1e-4), (source, body)
+
+
+@pytest.mark.parametrize("joint", [4, 5, 6])
+def test_a_wrist_joint_follows_a_target_at_2_rad_s_without_reaching_its_torque_limit(joint):
+    """The target comes in steps of 0.04 rad at 50 Hz; a servo that is too stiff bounces between its limits."""
+    twin = load_twin("franka_pick_place")
+    model = twin.make_model()
+    data = mujoco.MjData(model)
+    start = initial_state(twin, {}, 1)
+    data.qpos[:], data.ctrl[:] = start.qpos[0], start.ctrl[0]
+    torques = []
+    for step in range(200):
+        if step % twin.substeps == 0:
+            data.ctrl[joint] += 2.0 / twin.control_hz
+        mujoco.mj_step(model, data)
+        torques.append(abs(data.actuator_force[joint]))
+    assert max(torques) < 12.0
+    assert data.qvel[joint] == pytest.approx(2.0, rel=0.1)

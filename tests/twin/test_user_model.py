@@ -140,6 +140,12 @@ def test_an_mjcf_with_meshes_includes_and_nameless_parts_becomes_a_twin(mjcf):
     assert load_randomization(config, twin).names == ["object_mass_kg", "object_friction"]
 
 
+def test_names_that_no_parameter_could_have_are_made_into_words(urdf):
+    urdf.write_text(URDF.replace('"shoulder"', '"left/Shoulder-1"'))
+    twin = make_twin_from_model(urdf)
+    assert twin.has("left_shoulder_1_backlash_rad") and twin.has("left_shoulder_1_friction_nm")
+
+
 def test_a_users_twin_survives_its_folder_without_the_original_files(mjcf, tmp_path):
     twin = make_twin_from_model(mjcf)
     folder = save_twin(twin, tmp_path / "saved")

@@ -31,7 +31,8 @@ Config = Annotated[
 def generate(
     config: Config,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The new data set; default: in the workspace's data/.")
+        Path | None,
+        typer.Option("--out", help="The new data set; default: in data/ of the config's workspace."),
     ] = None,
     episodes: Annotated[int | None, typer.Option(help="How many; default: what the config says.")] = None,
     cameras: Annotated[
@@ -73,7 +74,7 @@ def generate(
     if preview is not None:
         _preview(read, preview, chosen, seed, expert, expert_noise, json)
         return
-    target = out or _next_dataset(read.name, resume)
+    target = out or _next_dataset(config, read.name, resume)
     started = time.monotonic()
     with generation_bar(target) as progress:
         dataset = make(
@@ -195,10 +196,15 @@ def _explain(config: GenerateConfig, json: bool) -> None:
     console.out.print(
         f"{config.episodes} episodes of {twin.name} ({twin.version}), {len(rows)} parameters vary:"
     )
-    console.print_table(
-        ("parameter", "dimension", "unit", "nominal", "varies", "what it is"),
-        [(r.parameter, r.dimension, r.unit, r.nominal, r.distribution, r.description) for r in rows],
-    )
+    cells = [(r.parameter, r.nominal, r.distribution, "" if r.unit == "1" else r.unit) for r in rows]
+    widths = [max((len(cell[column]) for cell in cells), default=0) for column in range(4)]
+    dimension = ""
+    for row, cell in zip(rows, cells, strict=True):
+        if row.dimension != dimension:
+            dimension = row.dimension
+            console.out.print(f"\n{dimension}: nominal, what it varies over, unit, what it is")
+        padded = (word.ljust(width) for word, width in zip(cell, widths, strict=True))
+        console.out.print("  " + "  ".join((*padded, row.description)), markup=False)
 
 
 def _preview(
@@ -223,17 +229,24 @@ def _preview(
         console.out.print(f"wrote {sheet} and {video}")
 
 
-def _next_dataset(name: str, resume: bool) -> Path:
-    """The next free name in the workspace, or with `resume` the last one that was used."""
+def _next_dataset(config: Path, name: str, resume: bool) -> Path:
+    """The next free name in the config's workspace, or with `resume` the last one that was used.
+
+    A config that lies outside of any belongs to the workspace the command is run in.
+    """
     from twinloop.errors import WorkspaceError
     from twinloop.workspace import find_workspace
 
     try:
-        data = find_workspace().data
-    except WorkspaceError as error:
-        raise WrongUse(
-            "where to? this is no workspace", remedy="--out DATASET, or run it inside a workspace"
-        ) from error
+        data = find_workspace(config.parent).data
+    except WorkspaceError:
+        try:
+            data = find_workspace().data
+        except WorkspaceError as error:
+            raise WrongUse(
+                "where to? neither the config nor this folder is in a workspace",
+                remedy="--out DATASET, or run it inside a workspace",
+            ) from error
     number = 1
     while (data / f"{name}-v{number}").exists():
         number += 1

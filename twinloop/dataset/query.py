@@ -13,6 +13,7 @@ A query can read these tables and nothing else, and it cannot write.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ import pyarrow.parquet as pq
 from twinloop.dataset import sidecar
 from twinloop.dataset.labels import load_labels
 from twinloop.dataset.reader import Dataset, open_dataset
-from twinloop.errors import DamagedDataset, DatasetError, WrongUse
+from twinloop.errors import DamagedDataset, DatasetError, UnknownName, WrongUse
 
 MEMORY_LIMIT = "2GB"
+
+_DRAWN = re.compile(r"\b(draw|draw_text)\s*\[\s*'((?:[^']|'')*)'\s*\]", re.IGNORECASE)
 
 
 def query(sources: Sequence[str | Path | Dataset], sql: str) -> pa.Table:
@@ -49,6 +52,7 @@ def query(sources: Sequence[str | Path | Dataset], sql: str) -> pa.Table:
             duckdb.StatementType.EXPLAIN,
         ):
             raise WrongUse("a query is one SELECT", got=sql.strip() or "nothing")
+        _check_draws(connection, sql)
         return connection.sql(sql).to_arrow_table()
     except duckdb.PermissionException as error:
         raise WrongUse("a query can only read the data sets it was given", got=_first_line(error)) from error
@@ -61,6 +65,17 @@ def query(sources: Sequence[str | Path | Dataset], sql: str) -> pa.Table:
         ) from error
     finally:
         connection.close()
+
+
+def _check_draws(connection: Any, sql: str) -> None:
+    """Refuse a draw that no episode has: SQL would answer null, which looks like a value that is missing."""
+    for column, key in dict.fromkeys((c.lower(), k.replace("''", "'")) for c, k in _DRAWN.findall(sql)):
+        has_it = f"select 1 from episodes where list_contains(map_keys({column}), ?) limit 1"
+        if connection.execute(has_it, [key]).fetchall():
+            continue
+        known = connection.execute(f"select distinct unnest(map_keys({column})) from episodes").fetchall()
+        if connection.execute("select 1 from episodes limit 1").fetchall():
+            raise UnknownName(f"{column} of these episodes", key, [name for (name,) in known])
 
 
 def episode_rows(dataset: Dataset) -> list[dict[str, Any]]:

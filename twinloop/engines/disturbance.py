@@ -52,13 +52,15 @@ class Disturbance:
         self._sliding = self._friction.copy() if self._friction is not None else None
 
     def restart(self, ids: Array, values: Mapping[str, Any]) -> None:
-        """New episodes in the environments `ids`, just loaded with their draws."""
+        """New episodes in the environments `ids`, about to be loaded with these draws; nothing acts on them yet."""
         for name, nominal in self._nominal.items():
             self._number[name][ids] = values.get(name, nominal)
         if self._gravity is not None and self._still is not None:
             self._still[ids] = self._engine.loaded_rows("opt.gravity", values, len(ids))
+            self._gravity[ids] = self._still[ids]
         if self._friction is not None and self._sliding is not None:
             self._sliding[ids] = self._engine.loaded_rows("dof_frictionloss", values, len(ids))
+            self._friction[ids] = self._sliding[ids]
 
     def apply(self, truth: Truth, ids: Array) -> None:
         """Write what acts during the next control step of the environments `ids`."""

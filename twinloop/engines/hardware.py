@@ -10,6 +10,7 @@ Where each effect enters:
 - Play in the gears follows the command as it arrives.
 - Readings are delayed, then biased, drifting, noisy, and last of all counted in encoder steps.
 - The perceived object pose is late, biased and noisy; frames without a pose repeat the last one.
+- Force, torque and inertial sensors: see `twinloop.engines.sensors`.
 
 Encoder effects apply to turning joints, whose parameters are in radians.
 """
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.engines.sensors import NOISE, SensorErrors
 from twinloop.experts.reading import Reading, rotation_columns
 from twinloop.imperfect import backlash, delay, quantize, stream
 from twinloop.imperfect.noise import draw_normal, draw_uniform
@@ -33,6 +35,14 @@ Values = Mapping[str, Any]
 
 WALK_S = 60.0
 """A drift parameter is the standard deviation after this long."""
+
+_POSE = (
+    "object_pose_noise_m",
+    "object_pose_noise_rad",
+    "object_pose_bias_x_m",
+    "object_pose_bias_y_m",
+    "object_pose_drop_probability",
+)
 
 
 class Hardware:
@@ -56,8 +66,10 @@ class Hardware:
         self._late_reading = self._any(
             "observation_delay_s", "observation_jitter_s", "observation_drop_probability"
         )
+        self._sensors = SensorErrors(cell, count, WALK_S)
+        self._channels = sum(len(group.elements) for group in cell.sensors)
         self._sent = self._make_sent(np.zeros((count, actuators)))
-        self._seen = self._make_seen(np.zeros((count, 3 * actuators + 9)))
+        self._seen = self._make_seen(np.zeros((count, 3 * actuators + self._channels + 9)))
         self._driven = backlash.make_state(np.zeros((count, actuators)))
         self._walk = np.zeros((count, actuators))
         self._pose = np.zeros((count, 9))
@@ -83,6 +95,7 @@ class Hardware:
         self._walk[ids] = 0.0
         self._pose[ids] = self._stacked(truth)[ids, -9:]
         self._delays = (self._make_delay("action"), self._make_delay("observation"))
+        self._sensors.restart(ids, self._number)
         self._draw(ids, seeds)
 
     def first_reading(self, truth: Truth) -> Reading:
@@ -96,6 +109,7 @@ class Hardware:
             object_position=pose[:, :3],
             object_columns=pose[:, 3:],
             target_position=truth.target_position,
+            sensors=truth.sensors,
         )
 
     def sense(self, truth: Truth, step: Array) -> Reading:
@@ -129,6 +143,9 @@ class Hardware:
         if "velocity" in self._noise:
             deviation = self._number["velocity_noise_rad_s"][:, None] * self._turning
             velocity += deviation * self._noise["velocity"][rows, step]
+        sensors = exact[:, 3 * actuators : -9]
+        if self._channels:
+            sensors = self._sensors.read(sensors, self._number, lambda name: self._noise_at(name, step))
         pose = self._perceive(exact[:, -9:], step)
         return Reading(
             time_s=truth.time_s,
@@ -138,6 +155,7 @@ class Hardware:
             object_position=pose[:, :3],
             object_columns=pose[:, 3:],
             target_position=truth.target_position,
+            sensors=sensors,
         )
 
     def command(self, action: Array, step: Array) -> Array:
@@ -166,7 +184,7 @@ class Hardware:
         return command - self._bias if self._biased else command
 
     def _perceive(self, exact: Array, step: Array) -> Array:
-        if "object_pose" not in self._noise and not self._any("object_pose_bias_x_m", "object_pose_bias_y_m"):
+        if not self._any(*_POSE):
             return exact
         pose = exact.copy()
         pose[:, 0] += self._number["object_pose_bias_x_m"]
@@ -193,9 +211,10 @@ class Hardware:
             ("velocity", actuators, ("velocity_noise_rad_s",)),
             ("object_pose", 4, ("object_pose_noise_m", "object_pose_noise_rad")),
         )
+        sensed = ((name, self._sensors.width(name), (parameter,)) for name, parameter in NOISE.items())
         drops = ("action_drop", "observation_drop", "object_pose_drop")
-        for name, width, parameters in streams:
-            if self._any(*parameters):
+        for name, width, parameters in (*streams, *sensed):
+            if width and self._any(*parameters):
                 self._keep(name, ids, draw_normal(seeds, name, self._steps, (width,)))
         for name in drops:
             if self._any(f"{name}_probability"):
@@ -206,12 +225,16 @@ class Hardware:
             self._noise[name] = np.zeros((self._count, *block.shape[:1], *block.shape[2:]), dtype=np.float32)
         self._noise[name][ids] = block.swapaxes(0, 1)
 
+    def _noise_at(self, name: str, step: Array) -> Array | None:
+        return self._noise[name][self._rows, step] if name in self._noise else None
+
     def _scalar_noise(self, name: str, step: Array) -> Array | None:
         return self._noise[name][self._rows, step, 0] if name in self._noise else None
 
     def _stacked(self, truth: Truth) -> Array:
         columns = rotation_columns(truth.object_quat)
-        parts = [truth.position, truth.velocity, truth.effort, truth.object_position, columns]
+        sensors = [truth.sensors] if truth.sensors is not None else []
+        parts = [truth.position, truth.velocity, truth.effort, *sensors, truth.object_position, columns]
         return np.concatenate(parts, axis=1)
 
     def _any(self, *names: str) -> bool:

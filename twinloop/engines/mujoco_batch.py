@@ -69,6 +69,8 @@ class MujocoBatch:
         self.external_force = bind("xfrc_applied")
         self._time, self.mocap = bind("time"), bind("mocap_pos")
         self._effort, self._sensors = bind("actuator_force"), bind("sensordata")
+        self._touches = cell.model.nsensordata
+        self._sensed = [address for group in cell.sensors for address in group.addresses]
         self._site_position, self._site_matrix = bind("site_xpos"), bind("site_xmat")
         self._tool = cell.model.site(cell.twin.role("tool")).id if "tool" in cell.twin.roles else None
         self._table_height = np.zeros(count)
@@ -154,10 +156,12 @@ class MujocoBatch:
             robot_object=touches.get("robot_object", untouched),
             object_table=touches.get("object_table", untouched),
             robot_table=touches.get("robot_table", untouched),
+            sensors=self._sensors[:, self._sensed],
         )
 
     def _touch(self, index: int) -> Touch:
-        readings = self._sensors[:, _PER_TOUCH * index : _PER_TOUCH * (index + 1)]
+        start = self._touches + _PER_TOUCH * index
+        readings = self._sensors[:, start : start + _PER_TOUCH]
         x, y, z = readings[:, 1], readings[:, 2], readings[:, 3]
         return Touch(
             found=readings[:, 0] > 0.0,

@@ -146,10 +146,14 @@ def _through_camera(
     field_of_view = math.radians(float(twin.patch.model.camera(name).fovy[0]))
     shot, read = number("shot_noise"), number("read_noise")
     electrons = shot**-2 if shot > 0.0 else (_NOISELESS_ELECTRONS if read > 0.0 else np.inf)
+    distortion = number("lens_distortion")
     lens = Lens(
-        k1=number("lens_distortion"),
+        k1=distortion,
+        # With k2 = k1^2 the picture folds over itself for no k1 and no field of view.
+        k2=distortion * distortion,
         field_of_view_rad=field_of_view + number("camera_field_of_view_rad"),
         vignetting=number("lens_vignetting"),
+        blur_px=number("lens_blur_px"),
     )
     effects = CameraEffects(
         lens=lens,

@@ -42,6 +42,7 @@ class ToolMotion:
         self._from_yaw = np.zeros(count)
         self.yaw = np.zeros(count)
         self._elapsed_s = np.zeros(count)
+        self._pause_s = np.zeros(count)
         self._duration_s = np.full(count, SHORTEST_S)
 
     def restart(self, ids: Array, joints: Array) -> None:
@@ -53,21 +54,31 @@ class ToolMotion:
             getattr(self.pose, part)[ids] = getattr(pose, part)
         self.yaw[ids] = tool_yaw(pose)
 
-    def begin(self, which: Array, goal: Array, speed_m_s: float | Array = TOP_SPEED_M_S) -> None:
-        """The environments `which` (N,) bool set off from where they are commanded to be, towards `goal` (N, 3)."""
+    def begin(
+        self,
+        which: Array,
+        goal: Array,
+        speed_m_s: float | Array = TOP_SPEED_M_S,
+        pause_s: float | Array = 0.0,
+    ) -> None:
+        """The environments `which` (N,) bool set off from where they are commanded to be, towards `goal` (N, 3).
+
+        They stay there for `pause_s` first.
+        """
         away = goal - self.pose.place
         distance_m = np.sqrt((away * away).sum(axis=1))
         # A minimum-jerk path is 15/8 times faster in the middle than on average.
         duration_s = np.maximum(1.875 * distance_m / speed_m_s, SHORTEST_S)
         self._from[which] = self.pose.place[which]
         self._from_yaw[which] = self.yaw[which]
-        self._elapsed_s[which] = 0.0
+        self._pause_s[which] = np.broadcast_to(pause_s, which.shape)[which]
+        self._elapsed_s[which] = -self._pause_s[which]
         self._duration_s[which] = duration_s[which]
 
     @property
     def duration_s(self) -> Array:
-        """How long each path takes, (N,)."""
-        return self._duration_s
+        """How long each path takes, with the pause before it, (N,)."""
+        return np.asarray(self._pause_s + self._duration_s)
 
     @property
     def arrived(self) -> Array:
@@ -80,7 +91,7 @@ class ToolMotion:
         The goal may move: the path bends towards it.
         """
         self._elapsed_s += self._dt_s
-        share = minimum_jerk(np.minimum(self._elapsed_s / self._duration_s, 1.0))
+        share = minimum_jerk(np.clip(self._elapsed_s / self._duration_s, 0.0, 1.0))
         place = self._from + (goal - self._from) * share[:, None]
         return place, self._from_yaw + (yaw - self._from_yaw) * share
 

@@ -13,6 +13,7 @@ from twinloop.experts.grip import grip_of
 from twinloop.experts.motion import ToolMotion, nearest_quarter, pointing_down, vertical_angle
 from twinloop.experts.protocol import EXPERTS, Setup
 from twinloop.experts.reading import Reading
+from twinloop.experts.style import Style
 
 Array = NDArray[Any]
 
@@ -21,7 +22,7 @@ HOVER, DESCEND, CLOSE, LIFT, CARRY, LOWER, OPEN, RETREAT = range(8)
 CLEARANCE_M = 0.004
 """Height above the table at which the object is let go."""
 
-SLOW_M_S = 0.25
+SLOW_M_S, FAST_M_S = 0.25, 0.5
 SETTLE_M = 0.01
 CLOSE_S = 0.5
 OPEN_S = 0.3
@@ -52,6 +53,7 @@ class PickAndPlaceExpert:
         self._actuators = len(cell.actuators)
         self._motion = ToolMotion(cell, count, self._grip.sag_per_s)
         self._bumps = Bumps(setup)
+        self._style = Style(setup)
         self._phase = np.zeros(count, dtype=np.int64)
         self._in_phase_s = np.zeros(count)
         self._object = np.zeros((count, 3))
@@ -64,6 +66,7 @@ class PickAndPlaceExpert:
         joints = reading.position[:, self._motion.arm.actuators]
         self._motion.restart(ids, joints[ids])
         self._bumps.restart(ids, seeds)
+        self._style.restart(ids, seeds)
         self._object[ids] = reading.object_position[ids]
         self._grasp[ids] = reading.object_position[ids]
         self._in_hand[ids] = 0.0
@@ -78,7 +81,7 @@ class PickAndPlaceExpert:
         self._in_phase_s += self._dt_s
         commands = np.empty((len(self._phase), self._actuators))
         place, yaw = self._motion.path(self._goal(reading), self._yaw)
-        joints = self._motion.track(place + self._bumps.offset(step), yaw)
+        joints = self._motion.track(place + self._bumps.offset(step) + self._style.tremor(step), yaw)
         measured = reading.position[:, self._motion.arm.actuators]
         commands[:, self._motion.arm.actuators] = self._motion.against_sag(joints, measured)
         closed = (self._phase >= CLOSE) & (self._phase < OPEN)
@@ -97,7 +100,8 @@ class PickAndPlaceExpert:
 
     def _goal(self, reading: Reading) -> Array:
         phase = self._phase[:, None]
-        up = np.array([0.0, 0.0, self._grip.above_m])
+        up = np.zeros((len(phase), 3))
+        up[:, 2] = self._grip.above_m + self._style.lift_m
         beside = self._object - self._grip.offset_m * pointing_down(self._yaw)[0]
         above_target = reading.target_position - np.concatenate(
             [self._in_hand[:, :2], np.zeros((len(phase), 1))], axis=1
@@ -144,4 +148,5 @@ class PickAndPlaceExpert:
         grasps = which & (self._phase == CLOSE)
         self._grasp[grasps] = self._motion.pose.place[grasps]
         careful = (self._phase == DESCEND) | (self._phase == LIFT) | (self._phase == LOWER)
-        self._motion.begin(which, self._goal(reading), np.where(careful, SLOW_M_S, 0.5))
+        speed_m_s = self._style.speed * np.where(careful, SLOW_M_S, FAST_M_S)
+        self._motion.begin(which, self._goal(reading), speed_m_s, self._style.pause_s)

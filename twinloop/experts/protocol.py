@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.episode import Actor
@@ -27,6 +29,12 @@ class Setup:
     count: int
     steps: int
     noise: float = 0.0
+
+    @cached_property
+    def style(self) -> dict[str, Array]:
+        """The twin's parameters of stage `actor`, one value per environment (N,); up to date whenever `restart` is called."""
+        actor = [parameter for parameter in self.cell.twin.parameters if parameter.stage == "actor"]
+        return {parameter.name: np.full(self.count, float(parameter.nominal)) for parameter in actor}
 
 
 class Expert(Protocol):

@@ -16,6 +16,7 @@ from twinloop.experts.disturb import Bumps
 from twinloop.experts.motion import ToolMotion, vertical_angle
 from twinloop.experts.protocol import EXPERTS, Setup
 from twinloop.experts.reading import Reading
+from twinloop.experts.style import Style
 
 Array = NDArray[Any]
 
@@ -28,6 +29,7 @@ BEHIND_M = 0.085
 NEAR_M = 0.008
 """The object's centre is this close to the target's when pushing ends."""
 
+SLOW_M_S, FAST_M_S = 0.25, 0.5
 SLOWEST_M_S, FASTEST_M_S = 0.02, 0.12
 SLOWING_PER_S = 1.5
 STEERING = 0.15
@@ -54,6 +56,7 @@ class PushExpert:
         self._actuators = len(cell.actuators)
         self._motion = ToolMotion(cell, count)
         self._bumps = Bumps(setup)
+        self._style = Style(setup)
         self._phase = np.zeros(count, dtype=np.int64)
         self._in_phase_s = np.zeros(count)
         self._object = np.zeros((count, 3))
@@ -64,6 +67,7 @@ class PushExpert:
         """Start again above the place behind the object."""
         self._motion.restart(ids, reading.position[ids][:, self._motion.arm.actuators])
         self._bumps.restart(ids, seeds)
+        self._style.restart(ids, seeds)
         self._object[ids] = reading.object_position[ids]
         which = np.zeros(len(self._phase), dtype=bool)
         which[ids] = True
@@ -84,7 +88,8 @@ class PushExpert:
         commands = np.empty((len(self._phase), self._actuators))
         if self._gripper is not None:
             commands[:, self._gripper] = self._closed
-        commands[:, self._motion.arm.actuators] = self._motion.track(place + self._bumps.offset(step), yaw)
+        place = place + self._bumps.offset(step) + self._style.tremor(step)
+        commands[:, self._motion.arm.actuators] = self._motion.track(place, yaw)
         return commands
 
     def _direction(self, reading: Reading) -> Array:
@@ -96,7 +101,7 @@ class PushExpert:
         """The next place of a pushing tool: forward, and sideways onto the line behind the object."""
         now, direction = self._motion.pose.place, self._direction(reading)
         left_m = _length(reading.target_position[:, :2] - self._object[:, :2])
-        speed_m_s = np.clip(SLOWING_PER_S * left_m, SLOWEST_M_S, FASTEST_M_S)
+        speed_m_s = self._style.speed * np.clip(SLOWING_PER_S * left_m, SLOWEST_M_S, FASTEST_M_S)
         offset = self._object[:, :2] - now[:, :2]
         along = offset[:, 0] * direction[:, 0] + offset[:, 1] * direction[:, 1]
         sideways = offset - along[:, None] * direction
@@ -107,7 +112,8 @@ class PushExpert:
 
     def _goal(self, reading: Reading) -> Array:
         phase = self._phase[:, None]
-        up = np.array([0.0, 0.0, ABOVE_M])
+        up = np.zeros((len(phase), 3))
+        up[:, 2] = ABOVE_M + self._style.lift_m
         behind = self._object.copy()
         behind[:, :2] -= BEHIND_M * self._direction(reading)
         return np.select([phase == HOVER, phase == DESCEND], [behind + up, behind], self._latched + up)
@@ -138,7 +144,8 @@ class PushExpert:
         wanted = nearest_half(vertical_angle(self._direction(reading)), np.zeros_like(self._yaw))
         self._yaw = np.where(aims, wanted, np.where(which, self._motion.yaw, self._yaw))
         careful = self._phase == DESCEND
-        self._motion.begin(which, self._goal(reading), np.where(careful, 0.25, 0.5))
+        speed_m_s = self._style.speed * np.where(careful, SLOW_M_S, FAST_M_S)
+        self._motion.begin(which, self._goal(reading), speed_m_s, self._style.pause_s)
 
 
 def nearest_half(angle: Array, to: Array) -> Array:

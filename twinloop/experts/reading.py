@@ -17,7 +17,8 @@ class Reading:
 
     `position`, `velocity` and `effort` are per actuator. The object's pose is the perceived one: its place (N, 3), and
     its orientation as the first two columns of the rotation matrix (N, 6), which unlike angles and quaternions have
-    neither jumps nor two names for one orientation. `time_s` (N,) is the time in each episode.
+    neither jumps nor two names for one orientation. `time_s` (N,) is the time in each episode. `sensors` (N, channels)
+    holds the axes of `Cell.sensors`; None where a robot does not report them.
     """
 
     time_s: Array
@@ -27,6 +28,7 @@ class Reading:
     object_position: Array
     object_columns: Array
     target_position: Array
+    sensors: Array | None = None
 
 
 def rotation_columns(quat: Array) -> Array:

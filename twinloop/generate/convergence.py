@@ -14,7 +14,7 @@ from twinloop.engines.mujoco_batch import ENGINE
 from twinloop.episode import Episode
 from twinloop.errors import InvalidTwin, WrongUse
 from twinloop.generate.record import find_kept_twin
-from twinloop.generate.replay import SignalError, make_again, signal_errors
+from twinloop.generate.replay import SignalError, demonstrations_of, make_again, signal_errors
 from twinloop.twin import Twin
 
 OBJECT = "simulation.object"
@@ -53,7 +53,9 @@ def check_time_step(
         made = original.provenance
         twin = find_kept_twin(source.root, made.twin_hash or "", made.twin or "unnamed")
         dt_s = twin.physics_dt_s
-        pairs.append((original, make_again(original, with_time_step(twin, dt_s / 2.0), threads=threads)))
+        finer = with_time_step(twin, dt_s / 2.0)
+        shown = demonstrations_of(source, original)
+        pairs.append((original, make_again(original, finer, demonstrations=shown, threads=threads)))
     ends = [_object_end_m(coarse, fine) for coarse, fine in pairs]
     return Convergence(
         dt_s,

@@ -11,6 +11,9 @@ from twinloop.generate.job import Job, episode_seed
 from twinloop.generate.rollout import rollout_drawn
 from twinloop.randomize import draw_many
 
+MULTIPLY = "multiply"
+"""Who acts, in the provenance of a child."""
+
 
 def multiply(
     job: Job, demonstrations: Sequence[Episode], seed: int, numbers: Sequence[int], threads: int = 1
@@ -23,4 +26,4 @@ def multiply(
     drawn = draw_many(job.randomization, seed, numbers) if job.randomization is not None else {}
     seeds = [episode_seed(seed, number) for number in numbers]
     made = multiplier(demonstrations)
-    return rollout_drawn(replace(job, expert="multiply"), seeds, drawn, threads, make_expert=made)
+    return rollout_drawn(replace(job, expert=MULTIPLY), seeds, drawn, threads, make_expert=made)

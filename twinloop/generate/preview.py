@@ -9,6 +9,7 @@ import numpy as np
 from twinloop.dataset.video import VideoEncoder, VideoSettings
 from twinloop.episode import Array, Camera, Episode
 from twinloop.errors import WrongUse
+from twinloop.generate.caption import GROUND, describe_draws, paint_caption
 from twinloop.generate.part import Work
 
 EPISODES = 12
@@ -21,23 +22,25 @@ def write_preview(work: Work, out: str | Path, *, threads: int = 1) -> tuple[Pat
     """Draw the first episodes of a run: `out` as a contact sheet (.png), and beside it a video (.mp4).
 
     A sheet has one row of cameras per episode, at a moment that differs from episode to episode so that it shows the
-    whole motion; the video shows the first episodes side by side.
+    whole motion, and under it how it ended and what is unusual about its draw; the video shows the first episodes side by
+    side.
     """
     if not work.schema.cameras:
         raise WrongUse("a preview needs a camera", remedy="--cameras NAME or --cameras all")
     sheet = Path(out).with_suffix(".png")
     episodes = list(work.roll(work.job, work.seed, range(EPISODES), threads))
     sheet.parent.mkdir(parents=True, exist_ok=True)
-    _save_picture(contact_sheet(episodes), sheet)
+    _save_picture(contact_sheet(episodes, describe_draws(work.job.twin, episodes)), sheet)
     return sheet, _write_video(episodes[:VIDEO_EPISODES], sheet.with_suffix(".mp4"))
 
 
-def contact_sheet(episodes: list[Episode]) -> Array:
-    """One tile per episode, cameras side by side: (height, width, 3) uint8."""
+def contact_sheet(episodes: list[Episode], captions: list[list[str]]) -> Array:
+    """One tile per episode, cameras side by side over a caption: (height, width, 3) uint8."""
     tiles = []
-    for position, episode in enumerate(episodes):
+    for position, (episode, lines) in enumerate(zip(episodes, captions, strict=True)):
         row = round((len(episode) - 1) * (position % COLUMNS + 1) / COLUMNS)
-        tiles.append(_side_by_side([episode.frames[c.name][row] for c in episode.schema.cameras]))
+        picture = _side_by_side([episode.frames[c.name][row] for c in episode.schema.cameras])
+        tiles.append(np.concatenate([picture, paint_caption(lines, picture.shape[1])]))
     return _grid(tiles, COLUMNS)
 
 
@@ -66,14 +69,14 @@ def _write_video(episodes: list[Episode], path: Path) -> Path:
 def _side_by_side(pictures: list[Array]) -> Array:
     """Pictures of one moment in a row, the smaller ones on a dark ground."""
     height = max(len(picture) for picture in pictures)
-    padded = [np.pad(p, ((0, height - len(p)), (0, 0), (0, 0)), constant_values=24) for p in pictures]
+    padded = [np.pad(p, ((0, height - len(p)), (0, 0), (0, 0)), constant_values=GROUND) for p in pictures]
     return np.concatenate(padded, axis=1)
 
 
 def _grid(tiles: list[Array], columns: int, gap: int = 4) -> Array:
     height, width = (max(tile.shape[axis] for tile in tiles) for axis in (0, 1))
     rows = -(-len(tiles) // columns)
-    sheet = np.full((rows * (height + gap), columns * (width + gap), 3), 24, np.uint8)
+    sheet = np.full((rows * (height + gap), columns * (width + gap), 3), GROUND, np.uint8)
     for position, tile in enumerate(tiles):
         top, left = position // columns * (height + gap), position % columns * (width + gap)
         sheet[top : top + tile.shape[0], left : left + tile.shape[1]] = tile

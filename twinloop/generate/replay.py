@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.engines.mujoco_batch import ENGINE
 from twinloop.episode import Array, Episode, content_id
 from twinloop.errors import GenerationError, WrongUse
+from twinloop.experts.multiply import multiplier
 from twinloop.generate.job import job_from_actor
+from twinloop.generate.multiply import MULTIPLY
 from twinloop.generate.record import find_kept_twin, load_record, this_build
 from twinloop.generate.rollout import rollout_drawn
 from twinloop.twin import Twin
@@ -56,7 +58,8 @@ def replay(
 ) -> Replay:
     """Make episode `number` again, with the twin kept beside it or the one given, and compare.
 
-    Pictures are not drawn again: they are stored as lossy video, and follow from what is compared.
+    Pictures are not drawn again: they are stored as lossy video, and follow from what is compared. An episode that was
+    multiplied from a demonstration needs that demonstration in the same data set.
     """
     source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
     original = source.episode(number)
@@ -80,7 +83,7 @@ def replay(
             expected=made.twin_hash,
             remedy="leave --twin out to use the one kept in the data set",
         )
-    again = make_again(original, twin, threads=threads)
+    again = make_again(original, twin, demonstrations=demonstrations_of(source, original), threads=threads)
     side = _side_row(source, number)
     return Replay(
         original,
@@ -91,14 +94,36 @@ def replay(
     )
 
 
-def make_again(original: Episode, twin: Twin, *, threads: int = 1) -> Episode:
-    """The episode that its provenance describes, without pictures."""
+def demonstrations_of(source: Dataset, episode: Episode) -> list[Episode]:
+    """The demonstrations that an episode was multiplied from; none for an episode of any other kind."""
+    made = episode.provenance
+    if made.actor_id is None or made.actor_id.split()[0] != MULTIPLY:
+        return []
+    side = source.side_table()
+    identities = side.column("episode_id").to_pylist() if side is not None else []
+    numbers = dict(zip(identities, source.numbers, strict=True))
+    for parent in made.parents:
+        if parent not in numbers:
+            raise GenerationError(
+                f"the demonstration that an episode was made from is not in {source.root}",
+                got=f"{len(numbers)} other episodes",
+                expected=parent,
+                remedy="merge it with the demonstrations' data set: twinloop data merge",
+            )
+    return [source.episode(numbers[parent]) for parent in made.parents]
+
+
+def make_again(
+    original: Episode, twin: Twin, *, demonstrations: Sequence[Episode] = (), threads: int = 1
+) -> Episode:
+    """The episode that its provenance describes, without pictures; one that was multiplied, from its `demonstrations`."""
     made = original.provenance
     assert made.seed is not None and made.actor_id is not None
     job = job_from_actor(twin, made.actor_id)
     drawn = {name: np.array([value], dtype=None) for name, value in made.draw.items()}
     drawn = {name: v.astype(object) if v.dtype.kind == "U" else v for name, v in drawn.items()}
-    again = next(iter(rollout_drawn(job, [made.seed], drawn, threads)))
+    make_expert = multiplier(demonstrations) if demonstrations else None
+    again = next(iter(rollout_drawn(job, [made.seed], drawn, threads, make_expert=make_expert)))
     provenance = replace(again.provenance, randomization=made.randomization)
     schema = replace(again.schema, cameras=original.schema.cameras)
     identity = content_id(schema, again.time_s, again.signals, again.events, again.task, provenance)

@@ -91,7 +91,8 @@ class _Run:
         self._engine = MujocoBatch(cell, count, threads, tuple(drawn))
         self._hardware = Hardware(cell, count, self._steps, self._drawn)
         self._disturbance = Disturbance(self._engine, self._drawn)
-        self._expert = make_expert(Setup(cell, count, self._steps, job.expert_noise))
+        self._setup = Setup(cell, count, self._steps, job.expert_noise)
+        self._expert = make_expert(self._setup)
         self._recorder = Recorder(cell, self._task, episode_schema(job), count, self._steps)
         self._painter = Painter(cell, job.cameras) if job.cameras else None
         self._states = np.zeros((count, self._steps if job.cameras else 0, cell.model.nq))
@@ -145,17 +146,20 @@ class _Run:
         taken = ids[: max(0, len(self._seeds) - self._next)]
         if not len(taken):
             return
+        job = self._job
         numbers = np.arange(self._next, self._next + len(taken))
         self._next += len(taken)
         values = {name: column[numbers] for name, column in self._drawn.items()}
         seeds = self._seeds[numbers]
         start = self._task.start(values, seeds)
+        self._disturbance.restart(taken, values)
         self._engine.load(taken, values, start)
         truth = self._engine.truth()
         self._episode[taken] = numbers
         self._memory[taken] = 0.0
         self._hardware.restart(taken, values, seeds, truth, start.ctrl)
-        self._disturbance.restart(taken, values)
+        for name, column in self._setup.style.items():
+            column[taken] = values.get(name, job.twin.parameter(name).nominal)
         self._expert.restart(taken, self._hardware.first_reading(truth), seeds)
 
     def _finish(self, environment: int, judged: Judgement) -> tuple[int, Episode]:

@@ -47,6 +47,7 @@ def _signals(cell: Cell) -> tuple[Signal, ...]:
             per_actuator("observation.velocity", "vel", "rad/s", "m/s"),
             per_actuator("observation.effort", "effort", "N·m", "N"),
         ]
+    made += [group.signal for group in cell.sensors]
     if cell.object_qpos is not None:
         made.append(_environment_state(cell))
         pose = ("object.x", "object.y", "object.z", "object.qw", "object.qx", "object.qy", "object.qz")
@@ -73,6 +74,9 @@ def row_parts(cell: Cell, truth: Truth, reading: Reading, action: Array) -> list
     parts: list[Array] = []
     if cell.actuators:
         parts += [reading.position, reading.velocity, reading.effort]
+    if cell.sensors:
+        assert reading.sensors is not None
+        parts.append(reading.sensors)
     if cell.object_qpos is not None:
         parts += [reading.object_position, reading.object_columns]
         if cell.target_mocap is not None:

@@ -1,6 +1,6 @@
 """A camera: from the perfect picture of a renderer to what a real one would have recorded.
 
-In the order of the light: lens distortion, motion blur, rolling shutter, exposure and vignetting, flare, shot and read
+In the order of the light: lens distortion, defocus, motion blur, rolling shutter, exposure and vignetting, flare, shot and read
 noise, gain, colour, clipping, 8 bits. Everything between decoding and encoding happens in linear light; the display
 curve is taken as gamma 2 because a square and a root cost a twentieth of sRGB's power.
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from twinloop.errors import WrongUse
 from twinloop.imperfect.flare import Flare, make_flare
-from twinloop.imperfect.lens import Lens, make_remap, make_vignette
+from twinloop.imperfect.lens import Lens, defocus, make_defocus, make_remap, make_vignette
 from twinloop.imperfect.parameters import Array, Value, check_field, spread
 from twinloop.imperfect.shutter import Shutter, blur, roll
 
@@ -62,6 +62,7 @@ class _Table:
     """What one environment's camera needs for every frame."""
 
     remap: Any
+    defocus: tuple[Array, Array] | None
     light: Array | None
     flare: Array | None
     shot_variance: float
@@ -115,6 +116,7 @@ def _make_table(effects: CameraEffects, height: int, width: int) -> _Table:
     colour = (saturation * np.eye(3) + (1.0 - saturation) * grey) * sensor.white_balance * sensor.gain
     return _Table(
         remap=make_remap(lens, height, width),
+        defocus=make_defocus(lens, height, width),
         light=None if (light == 1.0).all() else light.astype(np.float32),
         flare=_scaled(make_flare(effects.flare, height, width)),
         shot_variance=_FULL_SCALE / full_well,
@@ -147,6 +149,8 @@ def capture(
         planes = _decoded(frame)
         if table.remap is not None:
             planes = np.stack([table.remap @ plane.ravel() for plane in planes]).reshape(planes.shape)
+        if table.defocus is not None:
+            planes = defocus(table.defocus, planes)
         if velocity_px_s is not None:
             across, down = (float(v) for v in velocity_px_s[i])
             planes = blur(planes, across * table.exposure_s, down * table.exposure_s)

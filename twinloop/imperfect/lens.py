@@ -1,4 +1,4 @@
-"""What a lens does: Brown-Conrady distortion and vignetting, as tables made once per episode.
+"""What a lens does: Brown-Conrady distortion, defocus and vignetting, as tables made once per episode.
 
 Distortion maps a point of the ideal picture, (x, y) in units of the focal length from the centre, to
 
@@ -30,7 +30,7 @@ class Lens:
     """One lens, or one per environment with fields (N,).
 
     `field_of_view_rad` is vertical, as in MJCF. `vignetting` 1 is the cos^4 law of a simple lens, 0 is none.
-    `source_scale` is how much wider the given picture is than the camera's, as a ratio of tangents.
+    `blur_px` is the standard deviation of defocus, a Gaussian. `source_scale` is how much wider the given picture is than the camera's, as a ratio of tangents.
     """
 
     k1: Value = 0.0
@@ -40,6 +40,7 @@ class Lens:
     p2: Value = 0.0
     field_of_view_rad: Value = 0.8
     vignetting: Value = 0.0
+    blur_px: Value = 0.0
     source_scale: Value = 1.0
 
     def __post_init__(self) -> None:
@@ -47,6 +48,7 @@ class Lens:
             check_field(self, name)
         check_field(self, "field_of_view_rad", above=0.0, at_most=3.1)
         check_field(self, "vignetting", at_least=0.0)
+        check_field(self, "blur_px", at_least=0.0)
         check_field(self, "source_scale", above=0.0)
 
 
@@ -135,6 +137,30 @@ def make_remap(lens: Lens, height: int, width: int) -> Any:
     return csr_array(
         (weights.astype(np.float32).ravel(), indices.ravel(), starts), shape=(pixels, pixels), copy=False
     )
+
+
+def make_defocus(lens: Lens, height: int, width: int) -> tuple[Array, Array] | None:
+    """Matrices (height, height) and (width, width) for `defocus`, or None when the lens is sharp."""
+    if float(lens.blur_px) == 0.0:
+        return None
+    deviation_px = float(lens.blur_px)
+    return _gaussian(deviation_px, height), np.ascontiguousarray(_gaussian(deviation_px, width).T)
+
+
+def defocus(matrices: tuple[Array, Array], planes: Array) -> Array:
+    """Planes (colours, height, width), defocused across and down."""
+    down, across = matrices
+    rows = (planes.reshape(-1, planes.shape[2]) @ across).reshape(planes.shape)
+    return np.stack([down @ plane for plane in rows])
+
+
+def _gaussian(deviation_px: float, size: int) -> Array:
+    """(size, size) weights of each pixel's neighbours; beyond the border there is nothing, and rows sum to one."""
+    away = np.arange(size) - np.arange(size)[:, None]
+    weights = np.exp(-0.5 * (away / deviation_px) ** 2)
+    # Numbers too small for float32's usual form would make every product twenty times slower.
+    weights[weights < 1e-7] = 0.0
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
 
 
 def make_vignette(lens: Lens, height: int, width: int) -> Array:

@@ -7,6 +7,7 @@ rows = explain(randomization)                               # what varies, in wh
 """
 
 from twinloop.randomize.config import GenerateConfig, load_config_twin, load_generate_config
+from twinloop.randomize.default import default_randomization
 from twinloop.randomize.distribution import (
     Categorical,
     Constant,
@@ -38,6 +39,7 @@ __all__ = [
     "Uniform",
     "Variation",
     "WholeNumbers",
+    "default_randomization",
     "distribution_from",
     "draw",
     "draw_many",

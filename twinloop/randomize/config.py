@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -35,13 +35,14 @@ class GenerateConfig(_Config):
     """What `twinloop generate CONFIG` reads.
 
     The cell is given by `scene` (robot and task) or by `twin`: a name, or a folder relative to the config's own.
-    `randomization` is read by `load_randomization`, which knows the twin's parameters.
+    `randomization` is read by `load_randomization`, which knows the twin's parameters; `default` is what usually varies
+    in the twin, and `{from: default, ...}` that with changes.
     """
 
     name: str = "unnamed"
     scene: SceneConfig | None = None
     twin: str | None = None
-    randomization: dict[str, Any] = Field(default_factory=dict)
+    randomization: dict[str, Any] | Literal["default"] = Field(default_factory=dict)
     rollout: RolloutConfig = RolloutConfig()
     cameras: tuple[str, ...] = Field(default=(), strict=False)
     seed: int = 0
@@ -108,6 +109,12 @@ def _explained(where: str, error: ValidationError) -> InvalidRandomization | Unk
     if first["type"] == "extra_forbidden":
         owner = _PARTS.get(path[0], GenerateConfig) if len(path) > 1 else GenerateConfig
         return UnknownName(f"key in {'.'.join([where, *path[:-1]])}", path[-1], owner.model_fields)
+    if path[:1] == ["randomization"]:
+        return InvalidRandomization(
+            f"{where}: cannot read 'randomization'",
+            got=repr(first["input"]),
+            expected="parameters and how they vary, or the word default",
+        )
     return InvalidRandomization(
         f"{where}: {'.'.join(path) or 'config'}: {first['msg']}", got=repr(first["input"])
     )

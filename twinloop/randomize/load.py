@@ -11,6 +11,8 @@ import numpy as np
 
 from twinloop.errors import InvalidRandomization, TwinloopError, UnknownName
 from twinloop.randomize.config import GenerateConfig, load_config_twin, load_generate_config
+from twinloop.randomize.default import NAME as DEFAULT
+from twinloop.randomize.default import default_randomization
 from twinloop.randomize.distribution import Distribution, WholeNumbers
 from twinloop.randomize.friendly import resolve
 from twinloop.randomize.notation import distribution_from
@@ -26,19 +28,32 @@ def load_randomization(
     """The randomization in a YAML file, in values already read, or in a config.
 
     Without `twin`, the file must say which cell it is for (`scene` or `twin`). Keys are parameter names, friendly names
-    or either with another unit at the end; they may be grouped under `visual`, `physics` or a gap dimension. Schedules
-    over progress stay so until `randomization.over(episodes)` is told how long the run is.
+    or either with another unit at the end; they may be grouped under `visual`, `physics` or a gap dimension. The word
+    `default` instead of keys is `default_randomization(twin)`, and the key `from: default` starts from it. Schedules over
+    progress stay so until `randomization.over(episodes)` is told how long the run is.
     """
     config = source if isinstance(source, GenerateConfig) else load_generate_config(source)
     twin = twin or load_config_twin(config)
     variations: list[Variation] = []
     correlations: list[Correlation] = []
-    for section, key, values in _entries(config.randomization):
+    described = {"from": DEFAULT} if isinstance(config.randomization, str) else dict(config.randomization)
+    usual = _usual(described.pop("from", None), twin)
+    for section, key, values in _entries(described):
         if key == "correlated":
             correlations += [_correlation(twin, entry) for entry in values]
         else:
             variations += _variations(twin, section, key, values)
-    return Randomization(config.name, twin.name, tuple(variations), tuple(correlations))
+    changed = {v.name for v in variations} | {name for c in correlations for name in c.names}
+    kept = tuple(variation for variation in usual if variation.name not in changed)
+    return Randomization(config.name, twin.name, (*kept, *variations), tuple(correlations))
+
+
+def _usual(name: Any, twin: Twin) -> tuple[Variation, ...]:
+    if name is None:
+        return ()
+    if name != DEFAULT:
+        raise UnknownName("randomization to start from", str(name), [DEFAULT])
+    return default_randomization(twin).variations
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.errors import InvalidTwin
+from twinloop.tasks.sensors import Sensors, find_sensors
 from twinloop.twin import Twin
 
 Array = NDArray[Any]
@@ -22,7 +23,7 @@ class Cell:
 
     Actuator k sits at the sum of `weights[k] * qpos[addresses[k]]`, at most two joints: a hinge or slide, or a tendon
     that couples two fingers. `arm` lists the actuators that move the tool, `gripper` is the one that opens and closes.
-    Addresses are None where the twin has no such part.
+    Addresses are None where the twin has no such part. `sensors` are the force, torque and inertial ones.
     """
 
     twin: Twin
@@ -39,6 +40,7 @@ class Cell:
     object_dof: int | None
     target_mocap: int | None
     robot_root: str | None
+    sensors: tuple[Sensors, ...] = ()
 
     @property
     def model(self) -> mujoco.MjModel:
@@ -110,6 +112,7 @@ def _resolve(holder: _ByHash) -> Cell:
         object_dof=None if object_joint is None else int(model.jnt_dofadr[object_joint]),
         target_mocap=None if mocap < 0 else mocap,
         robot_root=_robot_root(twin),
+        sensors=find_sensors(model),
     )
 
 

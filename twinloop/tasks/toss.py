@@ -38,16 +38,27 @@ class Toss:
         self._cell = cell
 
     def start(self, values: Mapping[str, Any], seeds: Array) -> Start:
-        """A throw that follows from the seed: any orientation, up to 1.2 m/s and 8 rad/s about each axis."""
+        """A throw that follows from the seed: any orientation, up to 1.2 m/s and 8 rad/s about each axis.
+
+        How hard and from how high people throw are parameters of the twin.
+        """
         start = start_at_rest(self._cell, values, len(seeds))
         uniform = draw_uniform(seeds, "toss", 1, (10,))[0].astype(np.float64)
         at, dof = self._cell.object_qpos, self._cell.object_dof
         assert at is not None and dof is not None
         start.qpos[:, at + 2] += HEIGHT_M[0] + (HEIGHT_M[1] - HEIGHT_M[0]) * uniform[:, 0]
+        start.qpos[:, at + 2] += self._number(values, "throw_height_m", 0.0)
         start.qpos[:, at + 3 : at + 7] = _any_orientation(uniform[:, 1:4])
-        start.qvel[:, dof : dof + 3] = SPEED_M_S * (2.0 * uniform[:, 4:7] - 1.0)
-        start.qvel[:, dof + 3 : dof + 6] = SPIN_RAD_S * (2.0 * uniform[:, 7:10] - 1.0)
+        speed_m_s = SPEED_M_S * self._number(values, "throw_speed_scale", 1.0)
+        spin_rad_s = SPIN_RAD_S * self._number(values, "throw_spin_scale", 1.0)
+        start.qvel[:, dof : dof + 3] = speed_m_s[..., None] * (2.0 * uniform[:, 4:7] - 1.0)
+        start.qvel[:, dof + 3 : dof + 6] = spin_rad_s[..., None] * (2.0 * uniform[:, 7:10] - 1.0)
         return start
+
+    def _number(self, values: Mapping[str, Any], name: str, otherwise: float) -> Array:
+        twin = self._cell.twin
+        nominal = twin.parameter(name).nominal if twin.has(name) else otherwise
+        return np.asarray(values.get(name, nominal), np.float64)
 
     def judge(self, truth: Truth, memory: Array) -> Judgement:
         """`memory` holds whether the table was touched, and how long the object has been at rest."""

@@ -24,7 +24,9 @@ class Truth:
     """The state of N environments. Parts that the twin does not have are zeros.
 
     `position`, `velocity` and `effort` are per actuator, (N, actuators). The object's velocity is linear and angular,
-    (N, 6). The tool's pose and the contacts are those at the start of the last physics step, as MuJoCo computes them.
+    (N, 6). The tool's pose, the contacts and the sensors are those at the start of the last physics step, as MuJoCo
+    computes them. `sensors` (N, channels) holds the axes of `Cell.sensors` one after the other; None where an engine
+    does not compute them.
     """
 
     time_s: Array
@@ -41,3 +43,4 @@ class Truth:
     robot_object: Touch
     object_table: Touch
     robot_table: Touch
+    sensors: Array | None = None

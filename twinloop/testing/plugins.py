@@ -102,5 +102,5 @@ def _one_row(truth: Truth, row: int) -> Truth:
                 value.found[row : row + 1], value.force_n[row : row + 1], value.depth_m[row : row + 1]
             )
         else:
-            values[part.name] = value[row : row + 1]
+            values[part.name] = None if value is None else value[row : row + 1]
     return Truth(**values)

@@ -59,11 +59,11 @@ def servo_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[P
     made += [_strength(name) for name in actuators if name not in servos]
     for name in servos:
         index = model.actuator(name).id
-        turning = _turns(model, index)
+        turning = turns(model, index)
         units = ("N·m/rad", "N·m·s/rad", "N·m") if turning else ("N/m", "N·s/m", "N")
         suffixes = ("nm_rad", "nms_rad", "nm") if turning else ("n_m", "ns_m", "n")
         stiffness = float(model.actuator_gainprm[index, 0])
-        damping = -float(model.actuator_biasprm[index, 2])
+        damping = abs(float(model.actuator_biasprm[index, 2]))
         made += [
             Parameter(
                 f"{word(name)}_stiffness_{suffixes[0]}",
@@ -195,7 +195,8 @@ def _is_position_servo(model: mujoco.MjModel, name: str) -> bool:
     return gain > 0.0 and bool(np.isclose(gain, -bias))
 
 
-def _turns(model: mujoco.MjModel, actuator: int) -> bool:
+def turns(model: mujoco.MjModel, actuator: int) -> bool:
+    """Whether an actuator drives a hinge, so that its position is an angle."""
     if model.actuator_trntype[actuator] != mujoco.mjtTrn.mjTRN_JOINT:
         return False
     joint = int(model.actuator_trnid[actuator, 0])

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import mujoco
+
+from twinloop.twin.declare import word
 from twinloop.twin.parameter import Dimension, Parameter
 
 
@@ -61,39 +64,60 @@ def encoder_parameters(joints: Sequence[str], encoder_quantum_rad: float = 0.0) 
         _imperfect("stiction_scale", 0.0, 5.0, "1", "actuation", "static over sliding friction, minus one"),
     ]
     for joint in joints:
-        word = joint.lower()
+        name = word(joint)
         made += [
             _imperfect(
-                f"{word}_encoder_bias_rad", 0.0, 0.35, "rad", "sensing", f"offset of {joint}'s reading", -0.35
+                f"{name}_encoder_bias_rad", 0.0, 0.35, "rad", "sensing", f"offset of {joint}'s reading", -0.35
             ),
-            _imperfect(f"{word}_backlash_rad", 0.0, 0.1, "rad", "actuation", f"play in {joint}'s gear"),
+            _imperfect(f"{name}_backlash_rad", 0.0, 0.1, "rad", "actuation", f"play in {joint}'s gear"),
         ]
     return tuple(made)
 
 
-def force_parameters() -> tuple[Parameter, ...]:
-    """A wrist force-torque sensor whose offset moves as it warms up."""
-    return (
-        _imperfect("force_noise_n", 0.0, 5.0, "N", "sensing", "standard deviation of a force reading"),
-        _imperfect("force_bias_n", 0.0, 20.0, "N", "sensing", "offset of a force reading", -20.0),
-        _imperfect("force_drift_n", 0.0, 20.0, "N", "sensing", "offset gained once warm", -20.0),
-        _imperfect("force_warm_up_s", 600.0, 7200.0, "s", "sensing", "time constant of warming up", 1.0),
-    )
+def sensor_parameters(model: mujoco.MjModel) -> tuple[Parameter, ...]:
+    """Errors of the force, torque and inertial sensors that a model has."""
+    kinds = {mujoco.mjtSensor(int(kind)) for kind in model.sensor_type}
+    force, torque = mujoco.mjtSensor.mjSENS_FORCE in kinds, mujoco.mjtSensor.mjSENS_TORQUE in kinds
+    made: list[Parameter] = []
+    if force:
+        made += _warming("force", "n", "N", noise=5.0, offset=20.0)
+    if torque:
+        made += _warming("torque", "nm", "N·m", noise=0.5, offset=2.0)
+    if force or torque:
+        made += [
+            _imperfect("force_warm_up_s", 600.0, 7200.0, "s", "sensing", "time constant of warming up", 1.0),
+            _imperfect("force_age_s", 0.0, 36000.0, "s", "sensing", "time since the sensor was zeroed, cold"),
+        ]
+    if mujoco.mjtSensor.mjSENS_GYRO in kinds:
+        made += [
+            _imperfect(
+                "gyro_noise_rad_s", 0.0, 0.5, "rad/s", "sensing", "standard deviation of a rate reading"
+            ),
+            _imperfect("gyro_bias_rad_s", 0.0, 0.2, "rad/s", "sensing", "offset of a rate reading", -0.2),
+            _imperfect(
+                "gyro_drift_rad_s", 0.0, 0.2, "rad/s", "sensing", "random walk of the rate offset in 60 s"
+            ),
+        ]
+    if mujoco.mjtSensor.mjSENS_ACCELEROMETER in kinds:
+        made += [
+            _imperfect(
+                "accelerometer_noise_m_s2", 0.0, 2.0, "m/s²", "sensing", "standard deviation of a reading"
+            ),
+            _imperfect("accelerometer_bias_m_s2", 0.0, 1.0, "m/s²", "sensing", "offset of a reading", -1.0),
+        ]
+    return tuple(made)
 
 
-def imu_parameters() -> tuple[Parameter, ...]:
-    """An inertial unit: white noise, constant bias and a bias that walks."""
-    return (
-        _imperfect("gyro_noise_rad_s", 0.0, 0.5, "rad/s", "sensing", "standard deviation of a rate reading"),
-        _imperfect("gyro_bias_rad_s", 0.0, 0.2, "rad/s", "sensing", "offset of a rate reading", -0.2),
+def _warming(kind: str, suffix: str, unit: str, noise: float, offset: float) -> list[Parameter]:
+    """One half of a force-torque sensor, whose offset moves as it warms up; each axis alike."""
+    what = f"of a {kind} reading"
+    return [
+        _imperfect(f"{kind}_noise_{suffix}", 0.0, noise, unit, "sensing", f"standard deviation {what}"),
+        _imperfect(f"{kind}_bias_{suffix}", 0.0, offset, unit, "sensing", f"offset {what}", -offset),
         _imperfect(
-            "gyro_drift_rad_s", 0.0, 0.2, "rad/s", "sensing", "random walk of the rate offset in 60 s"
+            f"{kind}_drift_{suffix}", 0.0, offset, unit, "sensing", f"offset {what} gained once warm", -offset
         ),
-        _imperfect(
-            "accelerometer_noise_m_s2", 0.0, 2.0, "m/s²", "sensing", "standard deviation of a reading"
-        ),
-        _imperfect("accelerometer_bias_m_s2", 0.0, 1.0, "m/s²", "sensing", "offset of a reading", -1.0),
-    )
+    ]
 
 
 def object_pose_parameters() -> tuple[Parameter, ...]:
@@ -113,18 +137,27 @@ def object_pose_parameters() -> tuple[Parameter, ...]:
     )
 
 
-def lens_parameters() -> tuple[Parameter, ...]:
-    """What a camera does to the light that reaches it."""
+def lens_parameters(*, moving: bool = True) -> tuple[Parameter, ...]:
+    """What a camera does to the light that reaches it; one that never moves has no motion blur."""
+    shutter = (
+        _imperfect("motion_blur_s", 0.0, 0.1, "s", "visual", "time the shutter of a moving camera is open"),
+        _imperfect("rolling_shutter_s", 0.0, 0.1, "s", "visual", "time from first to last row, when moving"),
+    )
     return (
-        _imperfect("lens_distortion", 0.0, 0.5, "1", "visual", "radial term k1; negative is barrel", -0.5),
+        *(shutter if moving else ()),
+        _imperfect(
+            "lens_distortion",
+            0.0,
+            0.5,
+            "1",
+            "visual",
+            "radial term k1 (k2 is its square); negative is barrel",
+            -0.5,
+        ),
         _imperfect("lens_vignetting", 0.0, 1.0, "1", "visual", "light lost in the corners"),
         _imperfect("lens_flare", 0.0, 1.0, "1", "visual", "strength of the veil around bright spots"),
         _imperfect("lens_blur_px", 0.0, 10.0, "px", "visual", "standard deviation of defocus"),
         _imperfect("exposure_stops", 0.0, 4.0, "1", "visual", "over- or under-exposure, powers of two", -4.0),
-        _imperfect("motion_blur_s", 0.0, 0.1, "s", "visual", "time the shutter is open"),
-        _imperfect("rolling_shutter_s", 0.0, 0.1, "s", "visual", "time from first to last row"),
         _imperfect("shot_noise", 0.0, 0.5, "1", "visual", "noise at full brightness, share of full scale"),
         _imperfect("read_noise", 0.0, 0.2, "1", "visual", "noise in the dark, share of full scale"),
-        _imperfect("depth_noise_m", 0.0, 0.1, "m", "sensing", "standard deviation of depth at 1 m"),
-        _imperfect("depth_dropout", 0.0, 1.0, "1", "sensing", "share of reflective pixels without depth"),
     )

@@ -6,6 +6,7 @@ A parameter belongs to a stage, which says who reads it:
 - `scene`: how an episode starts and what disturbs it, read by `twinloop.twin.scene` and by tasks
 - `picture`: lights, textures and camera poses of the rendered model, written by `twinloop.twin.picture`
 - `imperfect`: delay, backlash, noise, lens ..., read by name by the imperfect-hardware stage
+- `actor`: the style of whoever acts, read by experts
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from twinloop.errors import InvalidTwin, UnknownName
 Dimension = Literal[
     "contact", "visual", "sensing", "object", "environment", "human", "actuation", "latency", "numerics"
 ]
-Stage = Literal["model", "scene", "picture", "imperfect"]
+Stage = Literal["model", "scene", "picture", "imperfect", "actor"]
 Rule = Literal["set", "scale", "add"]
 
 DIMENSIONS: tuple[str, ...] = get_args(Dimension)

@@ -24,6 +24,10 @@ CLEARANCE_M = 0.14
 """Distance a distractor keeps from object and target: the gripper is 20 cm wide and must fit."""
 
 
+OCCLUDER = "occluder"
+"""The bottle that hides the object: for the eye only, moved where the draw puts it."""
+
+
 @dataclass(frozen=True)
 class InitialState:
     """What to write into n simulations: qpos (n, nq), ctrl (n, nu), mocap_pos (n, nmocap, 3)."""
@@ -33,15 +37,15 @@ class InitialState:
     mocap_pos: Array
 
 
-def scene_parameters(distractors: int) -> tuple[Parameter, ...]:
-    """Where things lie and what disturbs them."""
+def scene_parameters(distractors: int, *, occluder: bool = False) -> tuple[Parameter, ...]:
+    """Where things lie and what disturbs them, and whether something stands between camera and object."""
 
     def scene(
         name: str, nominal: float, low: float, high: float, unit: str, text: str, whole: bool = False
     ) -> Parameter:
         return Parameter(name, nominal, (low, high), unit, "environment", "scene", text, whole=whole)
 
-    made = (
+    made: tuple[Parameter, ...] = (
         scene("object_offset_x_m", 0.0, -0.2, 0.2, "m", "object's start, along x from its nominal place"),
         scene("object_offset_y_m", 0.0, -0.2, 0.2, "m", "object's start, along y from its nominal place"),
         scene("object_yaw_rad", 0.0, -math.pi, math.pi, "rad", "object's start, turn about the vertical"),
@@ -55,6 +59,9 @@ def scene_parameters(distractors: int) -> tuple[Parameter, ...]:
         scene("vibration_m", 0.0, 0.0, 0.005, "m", "amplitude of the table's vibration"),
         scene("vibration_hz", 10.0, 0.5, 60.0, "Hz", "frequency of the table's vibration"),
     )
+    if occluder:
+        text = "share of the object's height that a bottle hides from the first camera"
+        made = (*made, scene("occlusion", 0.0, 0.0, 1.0, "1", text))
     if not distractors:
         return made
     return (
@@ -88,6 +95,11 @@ def initial_state(twin: Twin, values: Mapping[str, Any], count: int) -> InitialS
         qpos[:, start : start + 3] = place
         qpos[:, start + 3 : start + 7] = _turned(np.asarray(body.quat), yaw)
         occupied.append(place)
+        if twin.has("occlusion"):
+            bottle = model.body(OCCLUDER)
+            hidden = number("occlusion")
+            shown = _occluding(twin, place, height_m, hidden)
+            mocap[:, bottle.mocapid[0]] = np.where(hidden[:, None] > 0.0, shown, bottle.pos)
     if twin.distractors:
         _strew(twin, qpos, occupied, number("clutter_count"), number("clutter_layout"))
     return InitialState(qpos, _controls(model, qpos), mocap)
@@ -105,6 +117,20 @@ def _place(pos: Array, number: Any, what: str, height_m: Array, size_ratio: floa
     x = pos[0] + number(f"{what}_offset_x_m")
     y = pos[1] + number(f"{what}_offset_y_m")
     return np.stack([x, y, height_m + pos[2] * size_ratio], axis=-1)
+
+
+def _occluding(twin: Twin, place: Array, height_m: Array, hidden: Array) -> Array:
+    """Where the bottle stands, (n, 3): its top on the line from the camera to the edge of what is hidden."""
+    model = twin.patch.model
+    bottle = model.body(OCCLUDER)
+    half_m = float(model.geom_size[int(bottle.geomadr[0]), 1])
+    edge = place.copy()
+    edge[:, 2] = height_m + hidden * 2.0 * (place[:, 2] - height_m)
+    towards = np.asarray(model.camera(twin.cameras[0].name).pos) - edge
+    share = (height_m + 2.0 * half_m - edge[:, 2]) / towards[:, 2]
+    spot = edge + share[:, None] * towards
+    spot[:, 2] = height_m + half_m
+    return np.asarray(spot)
 
 
 def _size_ratio(twin: Twin, number: Any) -> float | Array:

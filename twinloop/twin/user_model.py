@@ -10,14 +10,20 @@ import numpy as np
 
 from twinloop.episode import Camera
 from twinloop.errors import InvalidTwin, WrongUse
-from twinloop.twin.declare import body_parameters, joint_parameters, moving_joints, servo_parameters, word
+from twinloop.twin.declare import (
+    body_parameters,
+    joint_parameters,
+    moving_joints,
+    servo_parameters,
+    turns,
+    word,
+)
 from twinloop.twin.hardware import (
     encoder_parameters,
-    force_parameters,
-    imu_parameters,
     latency_parameters,
     lens_parameters,
     object_pose_parameters,
+    sensor_parameters,
 )
 from twinloop.twin.parameter import Parameter
 from twinloop.twin.picture import picture_parameters
@@ -206,26 +212,23 @@ def _gravity_load(model: mujoco.MjModel) -> np.ndarray:
 
 
 def _parameters(model: mujoco.MjModel, free: list[str]) -> tuple[Parameter, ...]:
-    joints = moving_joints(model)
+    actuators = [model.actuator(i).name for i in range(model.nu)]
+    turning = [name for name in actuators if turns(model, model.actuator(name).id)]
     made = [
-        *joint_parameters(model, joints),
-        *servo_parameters(model, [model.actuator(i).name for i in range(model.nu)]),
+        *joint_parameters(model, moving_joints(model)),
+        *servo_parameters(model, actuators),
         *latency_parameters(),
-        *encoder_parameters(joints),
+        *(encoder_parameters(turning) if turning else ()),
     ]
     for body in free:
         made += body_parameters(model, body, "object" if len(free) == 1 else None)
     if len(free) == 1:
         made += [*scene_parameters(distractors=0), *object_pose_parameters()]
-    sensors = {mujoco.mjtSensor(int(kind)) for kind in model.sensor_type}
-    if sensors & {mujoco.mjtSensor.mjSENS_GYRO, mujoco.mjtSensor.mjSENS_ACCELEROMETER}:
-        made += imu_parameters()
-    if sensors & {mujoco.mjtSensor.mjSENS_FORCE, mujoco.mjtSensor.mjSENS_TORQUE}:
-        made += force_parameters()
+    made += sensor_parameters(model)
     if model.ncam:
         made += [
             *picture_parameters(max(model.nlight, 1), textured=False, object_colour=False),
-            *lens_parameters(),
+            *lens_parameters(moving=bool((np.asarray(model.cam_bodyid) > 0).any())),
         ]
     return tuple(made)
 

@@ -10,6 +10,7 @@ from twinloop.twin.hardware import (
     lens_parameters,
     object_pose_parameters,
 )
+from twinloop.twin.human import thrower_parameters
 from twinloop.twin.library.objects import contact_parameters, object_parameters
 from twinloop.twin.library.registry import TWINS, read_files
 from twinloop.twin.parameter import Parameter, Target
@@ -83,7 +84,7 @@ def make_servo_pendulum() -> Twin:
             # The servo's encoder has 4096 steps per turn.
             *encoder_parameters(motor, encoder_quantum_rad=0.001534),
             *picture_parameters(lights=1),
-            *lens_parameters(),
+            *lens_parameters(moving=False),
         ),
         control_hz=200.0,
         cameras=(Camera("front", 128, 128),),
@@ -115,9 +116,10 @@ def make_cube_toss() -> Twin:
                 description="apparent gravity; a wrong length scale shows up here",
                 targets=(Target("opt.gravity", index=(2,), factor=-1.0),),
             ),
+            *thrower_parameters(),
             *object_pose_parameters(),
             *picture_parameters(lights=1),
-            *lens_parameters(),
+            *lens_parameters(moving=False),
         ),
         control_hz=148.0,
         cameras=(Camera("front", 128, 128),),

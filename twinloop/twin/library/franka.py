@@ -8,11 +8,12 @@ from twinloop.episode import Camera
 from twinloop.twin.declare import joint_parameters, servo_parameters
 from twinloop.twin.hardware import (
     encoder_parameters,
-    force_parameters,
     latency_parameters,
     lens_parameters,
     object_pose_parameters,
+    sensor_parameters,
 )
+from twinloop.twin.human import demonstrator_parameters
 from twinloop.twin.library.objects import (
     FACE_GEOMS,
     contact_parameters,
@@ -87,11 +88,12 @@ def _make(
             *servo_parameters(model, [*JOINTS, "gripper"]),
             _gravity_compensation(),
             table_height(),
-            *scene_parameters(len(DISTRACTORS)),
+            *scene_parameters(len(DISTRACTORS), occluder=True),
             *latency_parameters(),
             *encoder_parameters(JOINTS),
-            *force_parameters(),
+            *sensor_parameters(model),
             *object_pose_parameters(),
+            *demonstrator_parameters(),
             *picture_parameters(lights=3),
             *lens_parameters(),
         ),

@@ -10,6 +10,7 @@ from twinloop.twin.hardware import (
     lens_parameters,
     object_pose_parameters,
 )
+from twinloop.twin.human import demonstrator_parameters
 from twinloop.twin.library.objects import (
     FACE_GEOMS,
     contact_parameters,
@@ -43,12 +44,13 @@ def make_so101_pick_place() -> Twin:
             *joint_parameters(model, JOINTS),
             *servo_parameters(model, JOINTS),
             table_height(),
-            *scene_parameters(distractors=0),
+            *scene_parameters(distractors=0, occluder=True),
             # Public recordings of the real arm follow their command 95 to 130 ms late.
             *latency_parameters(action_delay_s=0.1),
             # The servo's encoder has 4096 steps per turn.
             *encoder_parameters(JOINTS, encoder_quantum_rad=0.001534),
             *object_pose_parameters(),
+            *demonstrator_parameters(),
             *picture_parameters(lights=2),
             *lens_parameters(),
         ),
