@@ -144,9 +144,7 @@ def capture(
     recorded = np.empty_like(frames)
     for i, frame in enumerate(frames):
         table = tables.tables[i if len(tables.tables) > 1 else 0]
-        planes = _decoded(frame)
-        if table.remap is not None:
-            planes = np.stack([table.remap @ plane.ravel() for plane in planes]).reshape(planes.shape)
+        planes = _decoded(frame, table.remap)
         if velocity_px_s is not None:
             across, down = (float(v) for v in velocity_px_s[i])
             planes = blur(planes, across * table.exposure_s, down * table.exposure_s)
@@ -156,12 +154,20 @@ def capture(
     return recorded
 
 
-def _decoded(frame: Array) -> Array:
-    """A frame (height, width, 3) as planes of linear light."""
-    planes = frame.transpose(2, 0, 1).astype(np.float32, order="C")
+def _decoded(frame: Array, remap: Any) -> Array:
+    """A frame (height, width, 3) as planes of linear light, seen through the lens."""
+    height, width, colours = frame.shape
+    light = (
+        frame.transpose(2, 0, 1).astype(np.float32, order="C") if remap is None else frame.astype(np.float32)
+    )
     if frame.dtype != np.uint8:
-        planes *= np.float32(255.0)
-    planes *= planes
+        light *= np.float32(255.0)
+    light *= light
+    if remap is None:
+        return light
+    line, planes = light.ravel(), np.empty((colours, height, width), dtype=np.float32)
+    for colour, plane in enumerate(planes):
+        plane[:] = (remap @ line[colour : colour + remap.shape[1]]).reshape(height, width)
     return planes
 
 

@@ -111,7 +111,11 @@ def needed_source_scale(lens: Lens, height: int, width: int) -> float:
 
 
 def make_remap(lens: Lens, height: int, width: int) -> Any:
-    """The table of one environment's lens: a sparse (pixels, pixels) matrix, or None when nothing moves."""
+    """The table of one environment's lens, or None when nothing moves: a sparse matrix (pixels, 3 pixels - 2).
+
+    Its columns step over a picture with interleaved colours: times `line[c:][:3 * pixels - 2]`, where `line` is the picture
+    (height, width, 3) in a row, it is the distorted plane of colour c.
+    """
     coefficients = (lens.k1, lens.k2, lens.k3, lens.p1, lens.p2)
     if not any(coefficients) and lens.source_scale == 1.0:
         return None
@@ -120,7 +124,7 @@ def make_remap(lens: Lens, height: int, width: int) -> Any:
     column, column_part = _cell(focal * x + (width - 1) / 2.0, width)
     row, row_part = _cell(focal * y + (height - 1) / 2.0, height)
     corner = (row * width + column).ravel()
-    indices = corner[:, None] + np.array([0, 1, width, width + 1], dtype=np.int32)
+    indices = 3 * (corner[:, None] + np.array([0, 1, width, width + 1], dtype=np.int32))
     weights = np.stack(
         [
             (1.0 - row_part) * (1.0 - column_part),
@@ -133,7 +137,9 @@ def make_remap(lens: Lens, height: int, width: int) -> Any:
     pixels = height * width
     starts = np.arange(0, 4 * pixels + 1, 4, dtype=np.int32)
     return csr_array(
-        (weights.astype(np.float32).ravel(), indices.ravel(), starts), shape=(pixels, pixels), copy=False
+        (weights.astype(np.float32).ravel(), indices.ravel(), starts),
+        shape=(pixels, 3 * pixels - 2),
+        copy=False,
     )
 
 
