@@ -1,5 +1,7 @@
 """Imperfect hardware does to commands and readings what the twin's parameters say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,14 @@ def test_drift_grows_to_its_deviation_in_a_minute():
         reading = hardware.sense(truth, at(step, 400))
     walked = reading.position[:, 0] - truth.position[:, 0]
     assert walked.std() == pytest.approx(0.06 * np.sqrt(99 * 0.02 / 60.0), rel=0.1)
+
+
+def test_a_perceived_pose_is_dropped_as_often_as_asked_and_the_last_one_stays():
+    _, hardware, truth, _ = make({"object_pose_drop_probability": 0.3}, count=200)
+    hardware.sense(truth, at(0, 200))
+    missed = []
+    for step in range(1, 40):
+        truth = replace(truth, object_position=truth.object_position + 0.001)
+        seen = hardware.sense(truth, at(step, 200)).object_position
+        missed.append((seen != truth.object_position).any(axis=1))
+    assert np.mean(missed) == pytest.approx(0.3, abs=0.02)

@@ -56,6 +56,8 @@ class Hardware:
         self._late_reading = self._any(
             "observation_delay_s", "observation_jitter_s", "observation_drop_probability"
         )
+        self._counted = self._any("encoder_quantum_rad")
+        self._pose_biased = self._any("object_pose_bias_x_m", "object_pose_bias_y_m")
         self._sent = self._make_sent(np.zeros((count, actuators)))
         self._seen = self._make_seen(np.zeros((count, 3 * actuators + 9)))
         self._driven = backlash.make_state(np.zeros((count, actuators)))
@@ -123,7 +125,7 @@ class Hardware:
         if "encoder" in self._noise:
             deviation = self._number["encoder_noise_rad"][:, None] * self._turning
             position += deviation * self._noise["encoder"][rows, step]
-        if self._any("encoder_quantum_rad"):
+        if self._counted:
             quantum = self._number["encoder_quantum_rad"][:, None] * self._turning
             position = quantize.apply(quantize.Quantization(quantum), position)
         if "velocity" in self._noise:
@@ -166,7 +168,7 @@ class Hardware:
         return command - self._bias if self._biased else command
 
     def _perceive(self, exact: Array, step: Array) -> Array:
-        if "object_pose" not in self._noise and not self._any("object_pose_bias_x_m", "object_pose_bias_y_m"):
+        if not (self._pose_biased or "object_pose" in self._noise or "object_pose_drop" in self._noise):
             return exact
         pose = exact.copy()
         pose[:, 0] += self._number["object_pose_bias_x_m"]
