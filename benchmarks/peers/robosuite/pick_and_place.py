@@ -15,7 +15,9 @@ import argparse
 import json
 import multiprocessing
 import shutil
+import sys
 import time
+import traceback
 from importlib.metadata import version
 from pathlib import Path
 
@@ -99,12 +101,16 @@ def episode(environment, path: Path) -> tuple[int, bool]:
 
 def work(number: int, out: Path, episodes: int, seed: int, barrier, results) -> None:
     np.random.seed(seed + number)  # noqa: NPY002  robosuite places objects with NumPy's global state
-    environment = make(seed + number)
-    episode(environment, out / f"warm-up-{number}.npz")
-    barrier.wait()
-    began, cpu = time.perf_counter(), time.process_time()
-    made = [episode(environment, out / f"episode-{number}-{i:05d}.npz") for i in range(episodes)]
-    results.put((time.perf_counter() - began, time.process_time() - cpu, made))
+    try:
+        environment = make(seed + number)
+        episode(environment, out / f"warm-up-{number}.npz")
+        barrier.wait()
+        began, cpu = time.perf_counter(), time.process_time()
+        made = [episode(environment, out / f"episode-{number}-{i:05d}.npz") for i in range(episodes)]
+    except Exception:  # whatever it is, the parent must not wait for it
+        results.put(traceback.format_exc())
+    else:
+        results.put((time.perf_counter() - began, time.process_time() - cpu, made))
 
 
 def main() -> None:
@@ -122,13 +128,19 @@ def main() -> None:
     barrier, results = context.Barrier(arguments.processes), context.Queue()
     crew = [
         context.Process(
-            target=work, args=(i, arguments.out, arguments.episodes, arguments.seed, barrier, results)
+            target=work,
+            args=(i, arguments.out, arguments.episodes, arguments.seed, barrier, results),
+            daemon=True,
         )
         for i in range(arguments.processes)
     ]
     for process in crew:
         process.start()
-    said = [results.get() for _ in crew]
+    said = []
+    for _ in crew:
+        said.append(results.get())
+        if isinstance(said[-1], str):
+            sys.exit(said[-1])
     for process in crew:
         process.join()
     made = [one for _, _, of_one in said for one in of_one]
