@@ -95,7 +95,7 @@ class Measured:
 
 
 def run(settings: Settings) -> Section:
-    episodes, repeats = (32, 1) if settings.quick else (256, 3)
+    episodes, repeats = (32, 1) if settings.quick else (CHUNK_EPISODES, 3)
     loads = [os.getloadavg()[0]]
     measured: dict[str, list[Measured]] = {case.title: [] for case in CASES}
     for repeat in range(repeats):
@@ -107,7 +107,7 @@ def run(settings: Settings) -> Section:
     on_two: dict[str, list[Measured]] = {case.title: [] for case in promised}
     for repeat in range(repeats):
         for case in promised:
-            many = CHUNK_EPISODES if settings.quick else 6 * CHUNK_EPISODES
+            many = (1 if settings.quick else 4) * CHUNK_EPISODES
             settings.say.print(
                 f"{THREADS} workers, {case.title}: {many} episodes, {repeat + 1} of {repeats} ..."
             )

@@ -107,7 +107,7 @@ def work(number: int, out: Path, episodes: int, seed: int, barrier, results) -> 
         barrier.wait()
         began, cpu = time.perf_counter(), time.process_time()
         made = [episode(environment, out / f"episode-{number}-{i:05d}.npz") for i in range(episodes)]
-    except Exception:  # whatever it is, the parent must not wait for it
+    except Exception:  # noqa: BLE001  whatever it is, the parent must not wait for it
         results.put(traceback.format_exc())
     else:
         results.put((time.perf_counter() - began, time.process_time() - cpu, made))
