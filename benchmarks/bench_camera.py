@@ -1,8 +1,9 @@
 """Generation with one camera beside the raw renderer: frames per second of processor time, on the same scene.
 
 Ours steps the physics, draws with textures, lights and camera poses that vary, passes every frame through lens, shutter and
-sensor, encodes video and writes a data set. The raw renderer is `mujoco.Renderer` drawing the states of the same
-episodes at the same size, without shadows and reflections like ours, and throwing the frames away.
+sensor, encodes video and writes a data set. The raw renderer is MuJoCo's own (mjv_updateScene, mjr_render, mjr_readPixels)
+drawing the states of the same episodes at the same size, without shadows and reflections like ours, and throwing the
+frames away.
 """
 
 from __future__ import annotations

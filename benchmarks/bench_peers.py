@@ -130,14 +130,13 @@ def measure(settings: Settings, episodes: int, workers: int) -> Measured:
     control_steps = (
         data.num_frames - episodes
     )  # the last row of an episode is a state without a step after it
-    outcomes = data.outcomes.values()
     return Measured(
         episodes=episodes,
         steps=control_steps * job.twin.substeps,
         seconds=seconds,
         cpu_s=cpu_s,
         robot_s=control_steps / job.twin.control_hz / episodes,
-        success=sum(bool(outcome.success) for outcome in outcomes) / episodes,
+        success=sum(bool(episode.success) for episode in data) / episodes,
     )
 
 

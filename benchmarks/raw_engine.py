@@ -10,9 +10,12 @@ import mujoco
 import mujoco.batch
 import numpy as np
 
+from twinloop.engines.render import open_context
 from twinloop.generate.job import Job
 from twinloop.randomize import draw_many
 from twinloop.twin import BatchWriter, Twin, initial_state
+
+WARM_UP = 20
 
 
 @dataclass(frozen=True)
@@ -57,23 +60,33 @@ def step(
 
 
 def draw_pictures(twin: Twin, camera: str, states: np.ndarray) -> float:
-    """Processor seconds that `mujoco.Renderer` takes to draw these states; shadows and reflections off, as ours."""
+    """Processor seconds that MuJoCo's renderer takes to draw these states; shadows and reflections off, as ours."""
     declared = next(c for c in twin.cameras if c.name == camera)
     model = twin.make_model()
-    data = mujoco.MjData(model)
-    with mujoco.Renderer(model, declared.height, declared.width) as renderer:
-        frame = np.empty((declared.height, declared.width, 3), dtype=np.uint8)
-        for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
-            renderer.scene.flags[flag] = False
-        spent = 0.0
-        for row, state in enumerate([*states[:20], *states]):
-            began = time.process_time()
+    model.vis.global_.offwidth, model.vis.global_.offheight = declared.width, declared.height
+    data, option, scene = mujoco.MjData(model), mujoco.MjvOption(), mujoco.MjvScene(model, maxgeom=1000)
+    for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
+        scene.flags[flag] = False
+    view = mujoco.MjvCamera()
+    view.type, view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, model.camera(camera).id
+    everything = mujoco.mjtCatBit.mjCAT_ALL
+    frame = np.empty((declared.height, declared.width, 3), dtype=np.uint8)
+    rectangle = mujoco.MjrRect(0, 0, declared.width, declared.height)
+    window = open_context(declared.width, declared.height)
+    renderer = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
+    mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, renderer)
+    try:
+        for row, state in enumerate([*states[:WARM_UP], *states]):
+            if row == WARM_UP:  # the first frames set up the graphics library
+                began = time.process_time()
             data.qpos[:] = state
             mujoco.mj_kinematics(model, data)
             mujoco.mj_comPos(model, data)
             mujoco.mj_camlight(model, data)
-            renderer.update_scene(data, camera)
-            renderer.render(out=frame)
-            if row >= 20:  # the first frames set up the graphics library
-                spent += time.process_time() - began
-    return spent
+            mujoco.mjv_updateScene(model, data, option, None, view, everything, scene)
+            mujoco.mjr_render(rectangle, scene, renderer)
+            mujoco.mjr_readPixels(frame, None, rectangle, renderer)
+        return time.process_time() - began
+    finally:
+        renderer.free()
+        window.free()
