@@ -28,7 +28,7 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup .venv-lerobot
+bench: setup .venv-lerobot .venv-robosuite .venv-gymnasium_robotics
 	$(BIN)/python -m benchmarks $(BENCH)
 
 docs: setup
@@ -38,6 +38,11 @@ docs: setup
 .PHONY: .venv-lerobot
 .venv-lerobot:
 	-@benchmarks/peers/lerobot/install.sh $@
+
+# The other peers of the benchmarks, each in an environment of its own.
+.PHONY: .venv-robosuite .venv-gymnasium_robotics
+.venv-robosuite .venv-gymnasium_robotics: .venv-%:
+	-@benchmarks/peers/install.sh benchmarks/peers/$* $@
 
 setup: $(STAMP)
 
@@ -60,4 +65,4 @@ $(STAMP): pyproject.toml constraints.txt | system
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-lerobot demo-output build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* demo-output build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -273,7 +273,7 @@ def captured(
     frames = scene() if frames is None else frames
     size = frames.shape[1:3]
     velocity = None if velocity_px_s is None else np.array([velocity_px_s])
-    normal = noise.frame_noise([7], "camera", 0, (3, *size))
+    normal = noise.frame_noise([7], "camera", 0, (*size, 3))
     return camera.capture(camera.make_tables(effects, 1, *size), frames, velocity, normal)[0]
 
 
@@ -320,7 +320,7 @@ def draw_sensor() -> None:
     levels = np.linspace(0.02, 0.7, 18, dtype=np.float32)
     frames = np.broadcast_to(np.sqrt(levels)[:, None, None, None], (18, 96, 96, 3)).copy()
     effects = CameraEffects(sensor=Sensor(full_well_electrons=full_well, read_noise_electrons=read))
-    normal = noise.frame_noise(range(18), "camera", 0, (3, 96, 96))
+    normal = noise.frame_noise(range(18), "camera", 0, (96, 96, 3))
     recorded = camera.capture(camera.make_tables(effects, 18, 96, 96), frames, normal=normal)
     figure_, axes = figure(3, (6.4, 2.3), width_ratios=(1.35, 1, 1))
     axes[0].plot(

@@ -128,3 +128,14 @@ def test_a_lost_pose_repeats_the_last_one_even_when_poses_are_otherwise_exact():
     seen = hardware.sense(moved, at(1, 50)).object_position
     kept = np.isclose(seen[:, 0], truth.object_position[:, 0])
     assert 10 < kept.sum() < 40 and np.array_equal(seen[~kept], moved.object_position[~kept])
+
+
+def test_a_perceived_pose_is_dropped_as_often_as_asked_and_the_last_one_stays():
+    _, hardware, truth, _ = make({"object_pose_drop_probability": 0.3}, count=200)
+    hardware.sense(truth, at(0, 200))
+    missed = []
+    for step in range(1, 40):
+        truth = replace(truth, object_position=truth.object_position + 0.001)
+        seen = hardware.sense(truth, at(step, 200)).object_position
+        missed.append((seen != truth.object_position).any(axis=1))
+    assert np.mean(missed) == pytest.approx(0.3, abs=0.02)

@@ -142,7 +142,7 @@ def run_camera(seeds):
     frames = (pictures(seeds, (13, 17, 3)) * 60).clip(0, 255).astype(np.uint8)
     tables = camera.make_tables(effects, len(seeds), 13, 17)
     velocity = 200.0 * signal(seeds, "velocity")[0][:, :2]
-    return camera.capture(tables, frames, velocity, noise.frame_noise(seeds, "camera", 0, (3, 13, 17)))
+    return camera.capture(tables, frames, velocity, noise.frame_noise(seeds, "camera", 0, (13, 17, 3)))
 
 
 RUNS = [

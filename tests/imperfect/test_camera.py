@@ -99,10 +99,10 @@ def test_vignetting_follows_the_fourth_power_of_the_cosine():
 
 
 def test_motion_blur_turns_an_edge_into_a_ramp_as_wide_as_the_motion():
-    planes = np.zeros((3, 8, 64), dtype=np.float32)
-    planes[:, :, 32:] = 1.0
+    picture = np.zeros((8, 64, 3), dtype=np.float32)
+    picture[:, 32:] = 1.0
     for length in (4.0, 7.5, -4.0):
-        profile = shutter.blur(planes, length, 0.0)[0, 4]
+        profile = shutter.blur(picture, length, 0.0)[4, :, 0]
         np.testing.assert_allclose(np.diff(profile).max(), 1 / abs(length), rtol=0.1)
         centre = 63.5 - profile.sum()
         deviation = np.sqrt((np.diff(profile) * (np.arange(63) + 0.5 - centre) ** 2).sum())
@@ -112,13 +112,13 @@ def test_motion_blur_turns_an_edge_into_a_ramp_as_wide_as_the_motion():
 
 
 def test_motion_blur_keeps_the_light_and_is_the_same_in_both_directions():
-    planes = np.zeros((3, 40, 40), dtype=np.float32)
-    planes[:, 20, 20] = 1.0
-    across, down = shutter.blur(planes, 6.3, 0.0), shutter.blur(planes, 0.0, 6.3)
-    diagonal = shutter.blur(planes, 5.0, -3.0)
-    assert diagonal[0].sum() == pytest.approx(1.0, abs=1e-5)
-    np.testing.assert_allclose(across, down.transpose(0, 2, 1), atol=1e-6)
-    rows, columns = np.nonzero(diagonal[0] > 0.01)
+    picture = np.zeros((40, 40, 3), dtype=np.float32)
+    picture[20, 20] = 1.0
+    across, down = shutter.blur(picture, 6.3, 0.0), shutter.blur(picture, 0.0, 6.3)
+    diagonal = shutter.blur(picture, 5.0, -3.0)[..., 0]
+    assert diagonal.sum() == pytest.approx(1.0, abs=1e-5)
+    np.testing.assert_allclose(across, down.transpose(1, 0, 2), atol=1e-6)
+    rows, columns = np.nonzero(diagonal > 0.01)
     assert np.corrcoef(rows, columns)[0, 1] < -0.8
 
 
@@ -138,9 +138,9 @@ def test_a_rolling_shutter_skews_a_moving_edge_by_speed_times_line_time():
 
 
 def test_a_rolling_shutter_stretches_a_picture_that_moves_down():
-    planes = np.broadcast_to(np.arange(50, dtype=np.float32)[:, None], (3, 50, 10)).copy()
-    rolled = shutter.roll(planes, 0.0, 0.2)
-    np.testing.assert_allclose(rolled[0, :, 0], np.arange(50) * 0.8, atol=1e-4)
+    picture = np.broadcast_to(np.arange(50, dtype=np.float32)[:, None, None], (50, 10, 3)).copy()
+    rolled = shutter.roll(picture, 0.0, 0.2)
+    np.testing.assert_allclose(rolled[:, 0, 0], np.arange(50) * 0.8, atol=1e-4)
 
 
 def test_a_global_shutter_does_not_skew():
@@ -160,7 +160,7 @@ def test_shot_noise_variance_is_proportional_to_the_signal_and_read_noise_is_its
     sensor = Sensor(full_well_electrons=full_well, read_noise_electrons=read)
     levels = np.array([0.05, 0.1, 0.2, 0.4, 0.6], dtype=np.float32)
     frames = np.broadcast_to(np.sqrt(levels)[:, None, None, None], (5, 120, 120, 3)).copy()
-    normal = noise.frame_noise(range(5), "camera", 0, (3, 120, 120))
+    normal = noise.frame_noise(range(5), "camera", 0, (120, 120, 3))
     light = linear(captured(CameraEffects(sensor=sensor), frames, normal=normal)).reshape(5, -1)
     np.testing.assert_allclose(light.mean(axis=1), levels, rtol=2e-3)
     np.testing.assert_allclose(light.var(axis=1), levels / full_well + (read / full_well) ** 2, rtol=0.03)
@@ -171,7 +171,7 @@ def test_shot_noise_variance_is_proportional_to_the_signal_and_read_noise_is_its
 
 def test_a_dark_picture_amplified_is_noisier_than_one_exposed_longer():
     frames = np.full((2, 100, 100, 3), 0.6, dtype=np.float32)
-    normal = noise.frame_noise([1, 2], "camera", 0, (3, 100, 100))
+    normal = noise.frame_noise([1, 2], "camera", 0, (100, 100, 3))
     sensor = Sensor(
         exposure=np.array([1.0, 0.1]), gain=np.array([1.0, 10.0]), full_well_electrons=np.array([3e3, 3e3])
     )

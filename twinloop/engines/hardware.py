@@ -36,14 +36,6 @@ Values = Mapping[str, Any]
 WALK_S = 60.0
 """A drift parameter is the standard deviation after this long."""
 
-_POSE = (
-    "object_pose_noise_m",
-    "object_pose_noise_rad",
-    "object_pose_bias_x_m",
-    "object_pose_bias_y_m",
-    "object_pose_drop_probability",
-)
-
 
 class Hardware:
     """The hardware of `count` environments, for episodes of at most `steps` control steps.
@@ -68,6 +60,8 @@ class Hardware:
         )
         self._sensors = SensorErrors(cell, count, WALK_S)
         self._channels = sum(len(group.elements) for group in cell.sensors)
+        self._counted = self._any("encoder_quantum_rad")
+        self._pose_biased = self._any("object_pose_bias_x_m", "object_pose_bias_y_m")
         self._sent = self._make_sent(np.zeros((count, actuators)))
         self._seen = self._make_seen(np.zeros((count, 3 * actuators + self._channels + 9)))
         self._driven = backlash.make_state(np.zeros((count, actuators)))
@@ -137,7 +131,7 @@ class Hardware:
         if "encoder" in self._noise:
             deviation = self._number["encoder_noise_rad"][:, None] * self._turning
             position += deviation * self._noise["encoder"][rows, step]
-        if self._any("encoder_quantum_rad"):
+        if self._counted:
             quantum = self._number["encoder_quantum_rad"][:, None] * self._turning
             position = quantize.apply(quantize.Quantization(quantum), position)
         if "velocity" in self._noise:
@@ -184,7 +178,7 @@ class Hardware:
         return command - self._bias if self._biased else command
 
     def _perceive(self, exact: Array, step: Array) -> Array:
-        if not self._any(*_POSE):
+        if not (self._pose_biased or "object_pose" in self._noise or "object_pose_drop" in self._noise):
             return exact
         pose = exact.copy()
         pose[:, 0] += self._number["object_pose_bias_x_m"]

@@ -172,7 +172,7 @@ def _through_camera(
     noise = None
     if np.isfinite(electrons):
         seeds = np.full(len(frames), seed, dtype=np.int64)
-        noise = frame_noise(seeds, f"camera.{name}", np.arange(len(frames)), (3, height, width))
+        noise = frame_noise(seeds, f"camera.{name}", np.arange(len(frames)), (height, width, 3))
     return capture(make_tables(effects, 1, height, width), frames, velocity, noise)
 
 

@@ -40,7 +40,7 @@ class Flare:
 
 
 def make_flare(flare: Flare, height: int, width: int) -> Array | None:
-    """The light one environment's flare adds: (3, height, width) float32, or None when there is no flare."""
+    """The light one environment's flare adds: (height, width, 3) float32, or None when there is no flare."""
     if not flare.strength:
         return None
     # Lengths are in picture heights, so that a flare is round whatever the format.
@@ -49,10 +49,10 @@ def make_flare(flare: Flare, height: int, width: int) -> Array | None:
     y = ((np.arange(height) + 0.5) / height - 0.5)[:, None]
     lamp_x, lamp_y = (flare.x - 0.5) * aspect, flare.y - 0.5
     away = ((x - lamp_x) ** 2 + (y - lamp_y) ** 2) / flare.radius**2
-    light = np.broadcast_to(1.0 / (1.0 + away) + _VEIL, (3, height, width)).copy()
+    light = np.repeat((1.0 / (1.0 + away) + _VEIL)[..., None], 3, axis=2)
     for along, radius, brightness, tint in _GHOSTS:
         distance = np.hypot(x - along * lamp_x, y - along * lamp_y)
         # A ghost is an image of the aperture: a disc with an edge a hundredth of the picture wide.
         disc = np.clip((radius - distance) / 0.01 + 0.5, 0.0, 1.0)
-        light += np.reshape(tint, (3, 1, 1)) * disc * brightness
+        light += disc[..., None] * brightness * np.array(tint)
     return (flare.strength * light).astype(np.float32)

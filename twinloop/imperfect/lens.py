@@ -113,7 +113,10 @@ def needed_source_scale(lens: Lens, height: int, width: int) -> float:
 
 
 def make_remap(lens: Lens, height: int, width: int) -> Any:
-    """The table of one environment's lens: a sparse (pixels, pixels) matrix, or None when nothing moves."""
+    """The table of one environment's lens: a sparse matrix for pictures laid out in a row, or None when nothing moves.
+
+    It is square, with a row and a column for each of the three colours of each pixel, in the order of (height, width, 3).
+    """
     coefficients = (lens.k1, lens.k2, lens.k3, lens.p1, lens.p2)
     if not any(coefficients) and lens.source_scale == 1.0:
         return None
@@ -121,9 +124,11 @@ def make_remap(lens: Lens, height: int, width: int) -> Any:
     x, y = undistort(lens, *_pixel_grid(lens, height, width))
     column, column_part = _cell(focal * x + (width - 1) / 2.0, width)
     row, row_part = _cell(focal * y + (height - 1) / 2.0, height)
-    corner = (row * width + column).ravel()
-    indices = corner[:, None] + np.array([0, 1, width, width + 1], dtype=np.int32)
-    weights = np.stack(
+    corner = (row * width + column).reshape(-1, 1, 1)
+    colours = np.arange(3, dtype=np.int32)[:, None]
+    indices = 3 * (corner + np.array([0, 1, width, width + 1], dtype=np.int32)) + colours
+    weights = np.empty((height * width, 3, 4), dtype=np.float32)
+    weights[:] = np.stack(
         [
             (1.0 - row_part) * (1.0 - column_part),
             (1.0 - row_part) * column_part,
@@ -131,12 +136,10 @@ def make_remap(lens: Lens, height: int, width: int) -> Any:
             row_part * column_part,
         ],
         axis=-1,
-    )
-    pixels = height * width
-    starts = np.arange(0, 4 * pixels + 1, 4, dtype=np.int32)
-    return csr_array(
-        (weights.astype(np.float32).ravel(), indices.ravel(), starts), shape=(pixels, pixels), copy=False
-    )
+    ).reshape(-1, 1, 4)
+    values = 3 * height * width
+    starts = np.arange(0, 4 * values + 1, 4, dtype=np.int32)
+    return csr_array((weights.ravel(), indices.ravel(), starts), shape=(values, values), copy=False)
 
 
 def make_defocus(lens: Lens, height: int, width: int) -> tuple[Array, Array] | None:
@@ -147,11 +150,11 @@ def make_defocus(lens: Lens, height: int, width: int) -> tuple[Array, Array] | N
     return _gaussian(deviation_px, height), np.ascontiguousarray(_gaussian(deviation_px, width).T)
 
 
-def defocus(matrices: tuple[Array, Array], planes: Array) -> Array:
-    """Planes (colours, height, width), defocused across and down."""
+def defocus(matrices: tuple[Array, Array], picture: Array) -> Array:
+    """A picture (height, width, colours), defocused down and across."""
     down, across = matrices
-    rows = (planes.reshape(-1, planes.shape[2]) @ across).reshape(planes.shape)
-    return np.stack([down @ plane for plane in rows])
+    rows = (down @ picture.reshape(len(picture), -1)).reshape(picture.shape)
+    return np.asarray(np.matmul(across.T, rows))
 
 
 def _gaussian(deviation_px: float, size: int) -> Array:

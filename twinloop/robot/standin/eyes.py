@@ -57,7 +57,7 @@ class Eyes:
             sigma = (self._visual.blur_px, self._visual.blur_px, 0.0)
             picture = gaussian_filter(picture.astype(np.float32), sigma).astype(np.uint8)
         self._frames += 1
-        normal = frame_noise(np.array([self._seed]), name, self._frames, (3, declared.height, declared.width))
+        normal = frame_noise(np.array([self._seed]), name, self._frames, (declared.height, declared.width, 3))
         return np.asarray(
             cameras.capture(self._table(name, declared.height, declared.width), picture[None], None, normal)[
                 0
