@@ -272,13 +272,17 @@ def _plateaus(channel: Channel) -> list[tuple[int, int]]:
     found = []
     # Zero is where signals rest, not where they end.
     for limit in {float(values.max()), float(values.min())} - {0.0}:
-        for a, b in runs(values == limit):
-            # The step onto the limit may be a jump that was meant, so the two before it count; likewise on the way out.
-            if b - a < PLATEAU_ROWS or a < 3 or b > len(values) - 4:
+        at_limit = runs(values == limit)
+        # Without a resolution no value comes twice by chance, so beside one plateau a mere touch of the limit counts too.
+        touches = channel.step == 0 and any(b - a >= PLATEAU_ROWS for a, b in at_limit)
+        for a, b in at_limit:
+            if b - a < PLATEAU_ROWS and not touches:
                 continue
-            enters = max(change[a - 3], change[a - 2]) >= corner
-            leaves = max(change[b], change[b + 1]) >= corner
-            if enters and leaves:
+            # The step onto the limit may be a jump that was meant, so the two before it count; likewise on the way out.
+            inside = 3 <= a and b <= len(values) - 4
+            enters = a >= 3 and max(change[a - 3], change[a - 2]) >= corner
+            leaves = b <= len(values) - 4 and max(change[b], change[b + 1]) >= corner
+            if (enters and leaves) if inside else touches and (enters or leaves):
                 found.append((a, b))
     return found
 
