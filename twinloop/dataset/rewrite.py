@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from twinloop.dataset import layout
 from twinloop.dataset.columns import from_arrow
 from twinloop.dataset.commit import write_atomically
+from twinloop.dataset.ingests import carry_ingests
 from twinloop.dataset.labels import format_labels, load_labels
 from twinloop.dataset.manifest import FileEntry
 from twinloop.dataset.overrides import format_overrides, load_overrides
@@ -115,6 +116,7 @@ def copy_episodes(
         if labels:
             write_atomically(root / layout.LABELS, format_labels(labels))
         _carry_generations([pick.dataset.root for pick in picks], root)
+        carry_ingests([pick.dataset.root for pick in picks], root, seen)
         overrides = [
             kept
             for pick in picks
@@ -195,27 +197,41 @@ def split(
 
 
 @contextmanager
-def building(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that becomes `out` when the block ends well and vanishes when it does not."""
+def building(out: Path, *, resumable: bool = False, resume: bool = False) -> Iterator[Path]:
+    """A folder beside `out` that becomes `out` when the block ends well and vanishes when it does not.
+
+    With `resumable`, Ctrl-C leaves it as a kill would, and a later call with `resume` goes on in it.
+    """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DatasetError(
             f"{out} already exists and is not empty", remedy="choose another folder, or delete this one"
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.parent / f".{out.name}.{os.getpid()}.partial"
-    for stale in out.parent.glob(f".{out.name}.*.partial"):
-        if stale == temporary or not _is_running(stale.suffixes[-2][1:]):
-            shutil.rmtree(stale, ignore_errors=True)
+    left = [
+        path
+        for path in sorted(out.parent.glob(f".{out.name}.*.partial"), key=lambda path: path.stat().st_mtime)
+        if path == temporary or not is_running(path.suffixes[-2][1:])
+    ]
+    if resume and left:
+        left.pop().rename(temporary)
+    for stale in left:
+        shutil.rmtree(stale, ignore_errors=True)
+    kept = False
     try:
         yield temporary
         if out.exists():
             out.rmdir()
         temporary.rename(out)
+    except KeyboardInterrupt:
+        kept = resumable
+        raise
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if not kept:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _is_running(process: str) -> bool:
+def is_running(process: str) -> bool:
     """Whether the process with this number exists; a folder that one left behind when it was killed is nobody's."""
     try:
         os.kill(int(process), 0)

@@ -196,9 +196,14 @@ def store_frames(
             _say(ways, camera.name, way)
         return writer.add_copy(episode, stored, (writer.dataset_id, writer.episodes))
     finally:
-        for frames in planned.values():
-            if isinstance(frames.source, Spooled):
-                frames.source.discard()
+        discard_frames(planned)
+
+
+def discard_frames(planned: Mapping[str, PlannedFrames]) -> None:
+    """Delete the pictures that wait on disk."""
+    for frames in planned.values():
+        if isinstance(frames.source, Spooled):
+            frames.source.discard()
 
 
 def _say(ways: dict[str, str], name: str, way: str) -> None:

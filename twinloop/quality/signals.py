@@ -279,7 +279,7 @@ def _plateaus(channel: Channel) -> list[tuple[int, int]]:
             if b - a < PLATEAU_ROWS and not touches:
                 continue
             # The step onto the limit may be a jump that was meant, so the two before it count; likewise on the way out.
-            inside = 3 <= a and b <= len(values) - 4
+            inside = a >= 3 and b <= len(values) - 4
             enters = a >= 3 and max(change[a - 3], change[a - 2]) >= corner
             leaves = b <= len(values) - 4 and max(change[b], change[b + 1]) >= corner
             if (enters and leaves) if inside else touches and (enters or leaves):
