@@ -57,6 +57,15 @@ def test_another_number_of_joints_is_refused(tmp_path, so101):
     assert done.notes == (), "some of the joints, by name, are enough"
 
 
+@pytest.mark.parametrize("size", [7, 8, 9])
+def test_an_arm_without_fingers_or_with_one_number_for_them_fits(tmp_path, size):
+    franka = load_twin("franka_pick_place")
+    q = (np.array(list(franka.home.values())) + motion(9, 0.001))[:, :size]
+    units = f"[{', '.join((['rad'] * 7 + ['m', 'm'])[:size])}]"
+    done = ingest(record(tmp_path / "a.npz", q), tmp_path / "out", state(unit=units), twin=franka)
+    assert done.notes == ()
+
+
 def test_strange_names_are_taken_in_order_and_said(tmp_path, so101):
     q = motion(6)
     q[:, 5] += 0.6

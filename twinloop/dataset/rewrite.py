@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from twinloop.dataset import layout
 from twinloop.dataset.columns import from_arrow
 from twinloop.dataset.commit import write_atomically
+from twinloop.dataset.group import StoredFrames
 from twinloop.dataset.ingests import carry_ingests
 from twinloop.dataset.labels import format_labels, load_labels
 from twinloop.dataset.manifest import FileEntry
@@ -27,7 +28,7 @@ from twinloop.dataset.overrides import format_overrides, load_overrides
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.dataset.stats import NAMES, FrameSampler, Stats
 from twinloop.dataset.video import count_frames, join
-from twinloop.dataset.writer import DatasetWriter, StoredFrames, make_dataset
+from twinloop.dataset.writer import DatasetWriter, make_dataset
 from twinloop.episode import Array, Camera, Episode, Signal, make_episode
 from twinloop.errors import DamagedDataset, DatasetError, InvalidEpisode, WrongUse
 
@@ -101,12 +102,12 @@ def copy_episodes(
                     where = (str(pick.dataset.root), int(number))
                     try:
                         episode = _usable(pick.dataset, number, seen)
+                        copier.copy(episode, number)
                     except (InvalidEpisode, DamagedDataset) as error:
                         if not skip_unusable:
                             raise
-                        skipped[where] = error.what
+                        skipped[where] = _named(error.what, number, pick.dataset)
                         continue
-                    copier.copy(episode, number)
                     seen[episode.id] = f"episode {number} of {pick.dataset.root}"
                     if progress:
                         progress(len(seen) + len(skipped), total)
@@ -250,6 +251,7 @@ class _Copier:
         self._writer = writer
         self._picked = np.isin(pick.dataset.index.numbers, np.asarray(pick.numbers))
         self._placed: dict[tuple[str, int], tuple[int, dict[int, int]]] = {}
+        self._broken: dict[tuple[str, int], DamagedDataset] = {}
         self._frame_stats = {
             camera.key: _recorded_stats(pick.dataset, camera) for camera in pick.dataset.schema.cameras
         }
@@ -276,6 +278,16 @@ class _Copier:
 
     def _place_video(self, camera: Camera, file: int) -> tuple[int, dict[int, int]]:
         """The number of the copied file, and the first frame in it of each picked episode."""
+        key = (camera.name, file)
+        if key in self._broken:
+            raise self._broken[key]
+        try:
+            return self._placed_video(camera, file)
+        except DamagedDataset as error:
+            self._broken[key] = error
+            raise
+
+    def _placed_video(self, camera: Camera, file: int) -> tuple[int, dict[int, int]]:
         key = (camera.name, file)
         if key not in self._placed:
             index, video = self._dataset.index, self._dataset.index.video[camera.name]
@@ -322,6 +334,12 @@ def _usable(dataset: Dataset, number: int, seen: Mapping[str, str]) -> Episode:
                 f"episode {number} of {dataset.root}: {error.what}", remedy="leave it out: --skip-unusable"
             ) from error
     return episode
+
+
+def _named(what: str, number: int, dataset: Dataset) -> str:
+    """What is wrong with an episode, with its name once."""
+    name = f"episode {number} of {dataset.root}"
+    return what if what.startswith(name) else f"{name}: {what}"
 
 
 def _version(dataset: Dataset) -> str:

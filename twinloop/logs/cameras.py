@@ -11,10 +11,11 @@ from typing import Any, overload
 
 import numpy as np
 
+from twinloop.dataset.group import StoredFrames
 from twinloop.dataset.manifest import FileEntry
 from twinloop.dataset.stats import FrameSampler, Stats
 from twinloop.dataset.video import VideoEncoder, VideoFrames, VideoSettings, decode, join, video_extent
-from twinloop.dataset.writer import DatasetWriter, StoredFrames
+from twinloop.dataset.writer import DatasetWriter
 from twinloop.episode import Array, Camera, Episode
 from twinloop.errors import DamagedDataset, DamagedLog, DatasetError, LogError
 from twinloop.logs.reader import Channel, VideoSpan, reading, refuse_escape, refuse_large_piece

@@ -41,12 +41,20 @@ class TwinCheck:
     def __init__(self, twin: Twin) -> None:
         self._name = twin.name
         self._joints: Joints = joints_of(twin)
+        # A log may leave the fingers out, or give one number for all of them as the actuators do.
+        self._arm = [i for i, unit in enumerate(self._joints.units) if unit == "rad"]
+        self._actuators = int(twin.make_model().nu)
         self._notes: dict[str, str] = {}
 
     @property
     def notes(self) -> list[str]:
         """What somebody should know, each once."""
         return list(self._notes.values())
+
+    @property
+    def _counts(self) -> set[int]:
+        """Numbers a row that can be this robot's joints, or its commands, in order."""
+        return {len(self._joints), len(self._arm), max(self._actuators, len(self._arm))}
 
     def check(self, episode: Episode, where: str) -> None:
         """Refuse what cannot be this robot."""
@@ -64,7 +72,7 @@ class TwinCheck:
         named = [self._joints.find(element) for element in signal.elements]
         strangers = [e for e, n in zip(signal.elements, named, strict=True) if n is None]
         in_place = all(number in (None, place) for place, number in enumerate(named))
-        if len(strangers) < len(named) and not (strangers and in_place and signal.size == len(self._joints)):
+        if len(strangers) < len(named) and not (strangers and in_place and signal.size in self._counts):
             if strangers:
                 self._say(
                     f"{signal.name}: the twin {self._name} has no joint called {', '.join(strangers)}",
@@ -72,12 +80,13 @@ class TwinCheck:
                 )
             yield from (_Column(signal, i, n) for i, n in enumerate(named) if n is not None)
             return
-        if signal.size != len(self._joints):
+        if signal.size not in self._counts:
             called = f" called {', '.join(signal.elements)}" if signal.elements else ""
             raise MapError(
                 f"{signal.name} does not fit the twin {self._name}",
                 got=f"{signal.size} numbers{called}",
-                expected=f"{len(self._joints)} joints: {', '.join(self._joints.names)}",
+                expected=f"{len(self._joints)} joints ({', '.join(self._joints.names)}), the {len(self._arm)} of the arm, "
+                f"or {self._actuators} commands",
                 remedy=f"name the joints it has with `elements` (signals.{signal.name}), or leave --twin out",
             )
         if strangers:
@@ -86,7 +95,8 @@ class TwinCheck:
                 f"all are taken in order for {', '.join(self._joints.names)}",
                 signal.name,
             )
-        yield from (_Column(signal, i, i) for i in range(signal.size))
+        places = range(signal.size) if signal.size == len(self._joints) else self._arm
+        yield from (_Column(signal, i, joint) for i, joint in enumerate(places))
 
     def _check_column(self, column: _Column, values: Array, where: str) -> None:
         joint, unit = self._joints.names[column.joint], column.unit
