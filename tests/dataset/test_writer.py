@@ -16,7 +16,6 @@ import pytest
 from tests.dataset.examples import STATE_ONLY, WITH_CAMERA, toy_episode, toy_frames
 from twinloop.dataset import commit
 from twinloop.dataset import group as group_module
-from twinloop.dataset import writer as writer_module
 from twinloop.dataset.labels import add_labels
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.verify import verify

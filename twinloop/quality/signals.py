@@ -134,7 +134,7 @@ def clipped(view: View) -> Iterator[Finding]:
                 100 * share,
                 "%",
                 100 * view.settings.clipped,
-                f"{len(plateaus)} times flat at {channel.values[a]:.4g} {channel.unit} in the middle of a motion",
+                f"{len(plateaus)} times flat at {channel.with_unit(channel.values[a])} in the middle of a motion",
                 "widen the sensor's range, or mark these rows as unusable",
                 (a, b - 1),
             )
@@ -156,7 +156,7 @@ def saturated(view: View) -> Iterator[Finding]:
                 100 * share,
                 "%",
                 100 * view.settings.saturated,
-                f"{len(plateaus)} times flat at its limit {channel.values[a]:.4g} {channel.unit}",
+                f"{len(plateaus)} times flat at its limit {channel.with_unit(channel.values[a])}",
                 "lower the gains or the speed; at the limit, parameters of the actuator cannot be told apart",
                 (a, b - 1),
             )
@@ -179,7 +179,7 @@ def spike(view: View) -> Iterator[Finding]:
                 float(sizes.max()),
                 channel.unit,
                 threshold,
-                f"single samples that stand out: {len(rows)}, the largest by {sizes.max():.4g} {channel.unit} at row {row}",
+                f"single samples that stand out: {len(rows)}, the largest by {channel.with_unit(sizes.max())} at row {row}",
                 "look for electrical noise or bus errors; replace them by their neighbours and say so",
                 (max(row - 3, 0), row + 3),
             )
@@ -201,7 +201,7 @@ def quantization(view: View) -> Iterator[Finding]:
                 channel.step,
                 channel.unit,
                 channel.range / view.settings.quantization_levels,
-                f"moves over only {levels:.0f} steps of {channel.step:.3g} {channel.unit}",
+                f"moves over only {levels:.0f} steps of {channel.with_unit(channel.step, 3)}",
                 "excite it more, or use a finer sensor; velocities from differences are meaningless here",
             )
 
