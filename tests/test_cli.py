@@ -151,6 +151,41 @@ def test_labels_need_a_name_and_a_target(tmp_path):
     )
 
 
+def test_the_history_of_labels_says_who_said_what(tmp_path):
+    with make_dataset(tmp_path / "a", STATE_ONLY) as writer:
+        for seed in range(2):
+            writer.add(toy_episode(seed))
+    assert "nobody has labelled" in twinloop("data", "label", "a", "--history", cwd=tmp_path)
+    twinloop("data", "label", "a", 0, 1, "--success", "--by", "ann", cwd=tmp_path)
+    twinloop("data", "label", "a", 1, "--failure", "jammed", "--by", "ben", cwd=tmp_path)
+    said = twinloop_json("data", "label", "a", 1, "--history", cwd=tmp_path)
+    assert [(one["episode"], one["field"], one["value"], one["by"]) for one in said] == [
+        (1, "success", True, "ann"),
+        (1, "failure", "jammed", "ben"),
+    ]
+
+
+def test_a_query_with_its_words_swapped_is_told_the_right_order(shelf):
+    said = twinloop("data", "query", "select count(*) from episodes", "sim", cwd=shelf, code=2)
+    assert "SELECT last" in said and 'twinloop data query sim "select count(*) from episodes"' in said
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_tables_fit_the_terminal(shelf, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    for words in (("twin", "show", "so101_pick_place"), ("data", "info", "sim"), ("check", "sim")):
+        for line in twinloop(*words, cwd=shelf).splitlines():
+            if not line.startswith(("lag behind", "id ", "error", "  ->", "so101_pick_place, version")):
+                assert len(line.rstrip()) <= max(width, 80), line
+
+
+def test_one_is_singular(tmp_path):
+    with make_dataset(tmp_path / "one", STATE_ONLY) as writer:
+        writer.add(toy_episode(0))
+    assert "one: 1 episode, 30 frames" in twinloop("data", "info", "one", cwd=tmp_path)
+    assert "1 episode, 30 frames" in twinloop("data", "verify", "one", cwd=tmp_path)
+
+
 def test_verify_names_the_broken_file_and_repair_says_what_was_lost(tmp_path):
     with make_dataset(tmp_path / "a", STATE_ONLY) as writer:
         for seed in range(6):

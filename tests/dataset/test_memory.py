@@ -11,9 +11,10 @@ WRITE = """
 import resource, sys
 import numpy as np
 from tests.dataset.examples import STATE_ONLY
+from twinloop.dataset import group
 from twinloop.dataset import writer as module
 from twinloop.episode import make_episode
-module.ROW_GROUP_BYTES = 1 << 20
+group.ROW_GROUP_BYTES = 1 << 20
 folder, episodes = sys.argv[1], int(sys.argv[2])
 rng = np.random.default_rng(0)
 with module.make_dataset(folder, STATE_ONLY) as writer:

@@ -8,9 +8,10 @@ from tests.dataset.examples import STATE_ONLY, WITH_CAMERA, toy_episode
 from twinloop.dataset.labels import add_labels
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.rewrite import merge, split
+from twinloop.dataset.verify import verify
 from twinloop.dataset.writer import append_to, make_dataset
 from twinloop.episode import Outcome
-from twinloop.errors import DatasetError, InvalidEpisode, WrongUse
+from twinloop.errors import DamagedDataset, DatasetError, InvalidEpisode, WrongUse
 from twinloop.testing import assert_same_episode
 
 
@@ -129,3 +130,21 @@ def test_impossible_splits_are_refused(tmp_path):
     with pytest.raises(WrongUse, match="cannot stratify by 'colour'"):
         split(tmp_path / "a", tmp_path / "s", {"train": 0.5, "test": 0.5}, stratify=["colour"])
     assert not (tmp_path / "s").exists()
+
+
+def test_merge_leaves_out_episodes_whose_video_cannot_be_read(tmp_path):
+    for name, seeds in (("a", (0, 1)), ("b", (2, 3))):
+        with make_dataset(tmp_path / name, WITH_CAMERA) as writer:
+            for seed in seeds:
+                writer.add(toy_episode(seed, schema=WITH_CAMERA))
+                writer.commit()
+    video = sorted((tmp_path / "a/videos").rglob("*.mp4"))[0]
+    video.write_bytes(video.read_bytes()[: video.stat().st_size // 3])
+    with pytest.raises(DamagedDataset):
+        merge([tmp_path / "a", tmp_path / "b"], tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+    done = merge([tmp_path / "a", tmp_path / "b"], tmp_path / "m", skip_unusable=True)
+    assert len(done.dataset) == 3
+    ((where, reason),) = done.skipped.items()
+    assert where == (str(tmp_path / "a"), 0) and "cannot be read as video" in reason
+    assert verify(tmp_path / "m", decode=True).ok

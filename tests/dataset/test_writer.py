@@ -15,7 +15,7 @@ import pytest
 
 from tests.dataset.examples import STATE_ONLY, WITH_CAMERA, toy_episode, toy_frames
 from twinloop.dataset import commit
-from twinloop.dataset import writer as writer_module
+from twinloop.dataset import group as group_module
 from twinloop.dataset.labels import add_labels
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.verify import verify
@@ -238,7 +238,7 @@ def test_a_commit_that_fails_before_it_was_decided_is_lost_and_says_so(tmp_path,
 
 
 def test_rows_that_cannot_be_written_are_lost_with_their_commit_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer_module, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(group_module, "ROW_GROUP_BYTES", 1)
     with make_dataset(tmp_path / "d", STATE_ONLY) as writer:
         writer.add(toy_episode(0))
         writer.commit()
@@ -267,13 +267,14 @@ def test_a_full_disk_is_one_clear_error_and_what_was_committed_stays(tmp_path, k
 import resource, signal, sys
 import numpy as np
 from tests.dataset.examples import STATE_ONLY, WITH_CAMERA, toy_episode
+from twinloop.dataset import group
 from twinloop.dataset import writer as module
 from twinloop.episode import make_episode
 from twinloop.errors import DiskError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 schema = {{"state": STATE_ONLY, "camera": WITH_CAMERA}}[{kind!r}]
-module.ROW_GROUP_BYTES = 1 << 14
+group.ROW_GROUP_BYTES = 1 << 14
 rng = np.random.default_rng(0)
 try:
     with module.append_to({str(tmp_path / "d")!r}) as writer:

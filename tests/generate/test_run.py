@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from tests.generate.fakes import fake_work
+from twinloop.dataset import room
 from twinloop.dataset.commit import writing
 from twinloop.dataset.reader import open_dataset
 from twinloop.errors import GenerationError, LockedDataset, TwinloopError, WrongUse
-from twinloop.generate import disk
 from twinloop.generate.run import PARTS, run
 
 EPISODES = 50
@@ -191,7 +191,7 @@ def test_a_second_run_into_the_same_folder_is_refused(tmp_path):
 
 
 def test_too_little_room_is_said_before_anything_is_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(disk, "free_bytes", lambda folder: 300 << 20)
+    monkeypatch.setattr(room, "free_bytes", lambda folder: 300 << 20)
     with pytest.raises(GenerationError, match=r"100000 episodes .* got 315 MB free; expected about \d"):
         run(fake_work(), 100_000, tmp_path / "out", workers=1)
     assert not (tmp_path / "out").exists()

@@ -25,10 +25,14 @@ def test_propose_then_ingest(tmp_path):
         "ingest", "run.csv", "--propose", "--map", "map.yaml", cwd=tmp_path, code=2
     )
     assert "--out DATASET" in twinloop("ingest", "run.csv", "--map", "map.yaml", cwd=tmp_path, code=2)
-    text = twinloop("ingest", "run.csv", "--map", "map.yaml", "--out", "real", cwd=tmp_path)
-    assert "wrote real: 1 episodes, 60 frames" in text and "exact" in text
+    refused = twinloop("ingest", "run.csv", "--map", "map.yaml", "--out", "real", cwd=tmp_path, code=2)
+    assert "(source) is an unchecked guess" in refused and "--accept-guesses" in refused
+    read = [line.split("# confidence")[0] for line in (tmp_path / "map.yaml").read_text().splitlines()]
+    (tmp_path / "read.yaml").write_text("\n".join(read))
+    text = twinloop("ingest", "run.csv", "--map", "read.yaml", "--out", "real", cwd=tmp_path)
+    assert "wrote real: 1 episode, 60 frames" in text and "exact" in text
     assert "already exists" in twinloop(
-        "ingest", "run.csv", "--map", "map.yaml", "--out", "real", cwd=tmp_path, code=1
+        "ingest", "run.csv", "--map", "read.yaml", "--out", "real", cwd=tmp_path, code=1
     )
 
 

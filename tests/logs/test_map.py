@@ -1,7 +1,6 @@
 """A map says what is wrong with it; a proposed map says how sure it is."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +18,12 @@ from twinloop.logs.guess import (
     product,
 )
 from twinloop.logs.ingest import ingest
+from twinloop.logs.joints import Joints, load_joints
 from twinloop.logs.log_map import load_map, parse_map
+from twinloop.logs.originals import load_reports
 from twinloop.logs.propose import propose_map
 from twinloop.logs.units import LOG_UNITS, conversion, stored_unit
+from twinloop.twin.load import load_twin
 
 GOOD = """
 rate_hz: 50
@@ -81,10 +83,7 @@ def test_something_that_is_no_quaternion_is_refused(tmp_path):
         ingest(tmp_path / "a.npz", tmp_path / "out", log_map)
 
 
-@dataclass(frozen=True)
-class Twin:
-    joint_names: tuple[str, ...] = examples.JOINTS
-    joint_ranges: tuple[tuple[float, float], ...] = ((-1.0, 1.0),) * 3
+TWIN = Joints(examples.JOINTS, ((-1.0, 1.0),) * 3)
 
 
 def test_names_tell_roles():
@@ -106,7 +105,7 @@ def test_ranges_tell_degrees_from_radians_better_with_a_twin():
     small = np.random.default_rng(0).uniform(-20, 20, (50, 3))
     assert guess_angle(np.radians(small)).value == "rad"
     assert guess_angle(10 * small).value == "deg"
-    without, with_twin = guess_angle(small / 10), guess_angle(small / 10, Twin())
+    without, with_twin = guess_angle(small / 10), guess_angle(small / 10, TWIN)
     assert (without.value, with_twin.value) == ("rad", "deg"), (
         "2 rad is beyond the twin's joints, 2 deg is not"
     )
@@ -154,14 +153,20 @@ def test_a_proposed_map_is_complete_marks_every_guess_and_ingests_the_log(tmp_pa
     for line in text.splitlines():
         if re.match(r"\s+unit: ", line) and '"1"' not in line:
             assert "# confidence" in line, line
-    done = ingest(path, tmp_path / "out", log_map, map_text=text)
+    with pytest.raises(MapError, match="unchecked guess"):
+        ingest(path, tmp_path / "out", log_map, map_text=text)
+    done = ingest(path, tmp_path / "out", log_map, map_text=text, accept_guesses=True)
     assert len(done.dataset) == 1
-    assert (done.dataset.root / "meta/twinloop/ingest/map.yaml").read_text() == text
+    kept = done.dataset.root / "meta/twinloop/ingest" / done.dataset.id
+    assert (kept / "map.yaml").read_text() == text
+    accepted = done.dataset.episode(0).provenance.software["accepted_guesses"]
+    assert "(source) is an unchecked guess" in accepted
+    assert load_reports(done.dataset)[done.dataset.id]["accepted_guesses"]
 
 
 def test_a_twin_names_the_joints_and_their_order(tmp_path):
     examples.write_mcap_json(tmp_path / "a.mcap")
-    text = propose_map(tmp_path / "a.mcap", Twin(joint_names=("wrist", "Elbow", "shoulder")))
+    text = propose_map(tmp_path / "a.mcap", Joints(("wrist", "Elbow", "shoulder"), TWIN.ranges))
     assert "columns: [2, 1, 0]" in text and "reordered to the twin's order" in text
 
 
@@ -172,8 +177,8 @@ def test_maps_in_the_docs_parse():
 
 
 def test_a_built_in_twin_gives_its_joints(tmp_path):
-    from twinloop.logs.twin_joints import load_twin_joints
-
-    joints = load_twin_joints("so101_pick_place")
-    assert len(joints.joint_names) == len(joints.joint_ranges) >= 6
-    assert all(low < high for low, high in joints.joint_ranges)
+    joints = load_joints("so101_pick_place")
+    assert joints.names == tuple(load_twin("so101_pick_place").home)
+    assert all(low < high for low, high in joints.ranges)
+    fingers = load_joints("franka_pick_place")
+    assert len(fingers) == 9 and fingers.units[7:] == ("m", "m"), "what lies on the table is not the robot's"

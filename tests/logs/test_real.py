@@ -1,6 +1,7 @@
 """The recordings in shared/real, each ingested with its map from docs/maps, against what is known about them."""
 
 import os
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +20,31 @@ SETS = {
     "cube_toss": "cube_toss",
     "servo_pendulum": "servo_pendulum",
     "simple_pendulum": "simple_pendulum",
+    "simple_pendulum_fft": "simple_pendulum",
     "double_pendulum": "double_pendulum",
     "double_pendulum_tracking": "double_pendulum",
     "double_pendulum_noise": "double_pendulum",
+    "double_pendulum_noise_100": "double_pendulum",
+    "double_pendulum_diverged": "double_pendulum",
+    "double_pendulum_velocity": "double_pendulum",
     "quanser_qube": "quanser",
     "quanser_qube_500": "quanser",
     "quanser_cartpole": "quanser",
     "g1_demos": "g1_demos",
 }
+
+
+NOT_RECORDINGS = {
+    "README.md": "says what is there",
+    "*/SOURCE.txt": "says where it comes from",
+    "double_pendulum/columns.json": "names the columns of the tables",
+    "double_pendulum/model_*.yml": "identified parameters",
+    "servo_pendulum/published_params/*.json": "identified parameters",
+    "simple_pendulum/pd_sysid_data_desired.csv": "the trajectory that pd_sysid_data_measured should follow",
+    "sim_vs_real_success/*.json": "success rates",
+    "scene_photos/*": "photographs and clips without robot data",
+}
+"""Files that no map is for, and what they are; docs/ingest.md says the same."""
 
 
 @pytest.fixture(scope="module")
@@ -161,3 +179,46 @@ def test_g1_video_passes_through_and_shows_the_same_pictures(real):
         assert np.array_equal(
             ours.frames["cam_high"][len(ours) // 2], theirs.frames["cam_high"][len(ours) // 2]
         )
+
+
+def test_every_file_is_ingested_or_is_no_recording(real):
+    if not REAL.exists():
+        pytest.skip(f"no real recordings at {REAL}; set TWINLOOP_REAL_DATA to the folder that has them")
+    covered, groups, taken = set(), set(), set()
+    for name, folder in SETS.items():
+        done = real(name)
+        for episode in done.dataset:
+            log, _, group = episode.events[0].detail.partition("#")
+            covered.add(folder if (REAL / folder / "meta").exists() else f"{folder}/{log}")
+            taken.add((folder, log, group))
+        for left in done.skipped:
+            log, _, group = left.partition("#")
+            groups |= {(folder, log, group)} if group else set()
+    missing = []
+    for path in sorted(path for path in REAL.rglob("*") if path.is_file()):
+        name = path.relative_to(REAL).as_posix()
+        known = name in covered or name.split("/")[0] in covered
+        if not known and not any(fnmatch(name, pattern) for pattern in NOT_RECORDINGS):
+            missing.append(name)
+    assert missing == []
+    assert groups - taken == set(), "groups that no map takes"
+
+
+def test_a_reason_is_given_in_the_docs_for_what_is_no_recording():
+    text = (ROOT / "docs/ingest.md").read_text()
+    for pattern in NOT_RECORDINGS:
+        stem = pattern.split("/")[-1].strip("*").split(".")[0].strip("_")
+        assert stem in text or pattern.split("/")[0] in text, f"docs/ingest.md does not mention {pattern}"
+
+
+def test_velocity_noise_at_rest_is_what_was_measured_before(real):
+    episode = real("double_pendulum_velocity").dataset.episode(0)
+    assert 0.04 < episode["observation.velocity"].std(axis=0).max() < 0.07
+    assert np.array_equal(episode["observation.velocity"], episode["observation.filtered_velocity"]), (
+        "the filter was off"
+    )
+
+
+def test_what_diverged_is_a_failure_and_moves(real):
+    episode = real("double_pendulum_diverged").dataset.episode(0)
+    assert episode.outcome.success is False and np.ptp(episode["observation.state"]) > 3

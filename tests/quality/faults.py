@@ -345,7 +345,9 @@ def blacken_camera(episode, size, rng):
         return None
     name = next(iter(episode.frames))
     frames = np.array(episode.frames[name])
-    frames[: (1, max(1, len(frames) // 10), len(frames))[size]] = 1
+    rows = (1, max(1, len(frames) // 10), len(frames))[size]
+    first = int(rng.integers(len(frames) - rows + 1))
+    frames[first : first + rows] = 1
     return Faulty(replace(episode, frames={name: frames}), f"observation.images.{name}")
 
 

@@ -104,7 +104,7 @@ def parse_numbers(text: str) -> list[int]:
 def _print_convergence(found: Convergence) -> None:
     count = len(found.episodes)
     console.out.print(
-        f"{count} episodes at {found.physics_dt_s * 1000:g} ms and at half of it: "
+        f"{console.count(count, 'episode')} at {found.physics_dt_s * 1000:g} ms and at half of it: "
         f"{found.outcome_changed} of {count} end differently"
     )
     if found.object_end_m:
@@ -121,19 +121,19 @@ def _print_convergence(found: Convergence) -> None:
 
 def _print(report: QualityReport, page: Path | None) -> None:
     groups = report.groups()
-    if groups:
+    shown = [group for group in groups if group.worst.severity != "note"]
+    if shown:
         console.print_table(
-            ("severity", "finding", "channel", "episodes", "what"),
+            ("finding", "severity", "channel", "episodes", "what"),
             [
                 (
-                    group.worst.severity + (" (overridden)" if group.overridden else ""),
                     group.worst.code,
+                    group.worst.severity + (" (overridden)" if group.overridden else ""),
                     group.worst.channel,
                     _listed(group.episodes),
                     group.worst.message,
                 )
-                for group in groups
-                if group.worst.severity != "note"
+                for group in shown
             ],
         )
         for code in dict.fromkeys(
@@ -147,10 +147,17 @@ def _print(report: QualityReport, page: Path | None) -> None:
             f"{m.channel.split('[')[-1].rstrip(']')} {m.value:.0f} ± {m.uncertainty:.0f}" for m in lags
         )
         console.out.print(f"lag behind the command, ms: {text}", markup=False)
-    counts = f"{report.count('blocking')} blocking, {report.count('warning')} warnings, {report.count('note')} notes"
+    counts = ", ".join(
+        (
+            f"{report.count('blocking')} blocking",
+            console.count(report.count("warning"), "warning"),
+            console.count(report.count("note"), "note"),
+        )
+    )
     verdict = "blocked" if report.blocking else "usable"
     console.out.print(
-        f"{report.episodes} episodes: {verdict}; {counts}" + (f"; wrote {page}" if page else "")
+        f"{console.count(report.episodes, 'episode')}: {verdict}; {counts}"
+        + (f"; wrote {page}" if page else "")
     )
 
 

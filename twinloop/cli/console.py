@@ -6,13 +6,16 @@ import contextlib
 import errno
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     TextColumn,
@@ -28,6 +31,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 COLUMN_WIDTH = 13
 """Columns narrower than this are hard to read."""
 
+LAST_COLUMN_WIDTH = 28
+"""The last column of a table may be broken, but not narrower than this."""
+
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -38,15 +44,51 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str | None = None) -> None:
-    """A plain table; numbers to the right, names in the first column never broken."""
+    """A plain table; numbers to the right. Only the last column is ever broken; what is wider is shown as records."""
+    cells = [[_plain(value) for value in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+    before_last = sum(widths[:-1]) + 2 * (len(widths) - 1)
+    if before_last + min(widths[-1], LAST_COLUMN_WIDTH) > out.width:
+        _print_records(columns, cells, title)
+        return
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.padding = (0, 2, 0, 0)
     for position, name in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[position], int | float) for row in rows)
         justify: Literal["left", "right"] = "right" if numeric else "left"
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=position == 0)
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+        last = position == len(columns) - 1
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=not last)
+    for row in cells:
+        table.add_row(*(cell.replace("[", r"\[") for cell in row))
     out.print(table)
+
+
+def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]], title: str | None) -> None:
+    """One record below the other: the first column as its head, short values side by side, long ones on lines of their own."""
+    if title:
+        out.print(title, markup=False)
+    for row in cells:
+        out.print(row[0], style="bold", markup=False)
+        line = ""
+        for name, value in zip(columns[1:], row[1:], strict=True):
+            if value in ("", "-"):
+                continue
+            pair = f"{name}: {value}"
+            if line and len(line) + len(pair) + 5 > out.width:
+                out.print(f"  {line}", markup=False)
+                line = ""
+            if len(pair) + 2 > out.width:
+                for part in textwrap.wrap(pair, max(out.width - 4, 20), subsequent_indent="  "):
+                    out.print(f"  {part}", markup=False)
+                continue
+            line = f"{line}   {pair}" if line else pair
+        if line:
+            out.print(f"  {line}", markup=False)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 episode`, `2 episodes`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def episode_name(text: str) -> tuple[str, int]:
@@ -70,12 +112,12 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 @contextlib.contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error that appears only where somebody watches; call it with (done, total)."""
+def progress_bar(what: str, *, size: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error that appears only where somebody watches; call it with (done, total), bytes if `size`."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        DownloadColumn() if size else MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=err,
@@ -123,11 +165,6 @@ def _end(message: str, code: int) -> None:
         err.print("[bold red]error:[/] ", end="")
         err.print(message, markup=False)
     sys.exit(code)
-
-
-def _cell(value: Any) -> str:
-    """For a table, which reads square brackets as markup."""
-    return _plain(value).replace("[", r"\[")
 
 
 def _plain(value: Any) -> str:

@@ -68,7 +68,8 @@ def info(dataset: Source, json: Json = False) -> None:
         console.print_json(asdict(what))
         return
     console.out.print(
-        f"{what.path}: {what.episodes} episodes, {what.frames} frames at {what.rate_hz:g} Hz, {what.layout}"
+        f"{what.path}: {console.count(what.episodes, 'episode')}, {console.count(what.frames, 'frame')} "
+        f"at {what.rate_hz:g} Hz, {what.layout}"
     )
     console.out.print(f"id {what.id}, version {what.version}, robot {what.robot_type}")
     console.print_table(
@@ -130,6 +131,12 @@ def query(
             got=" ".join(words),
             remedy='twinloop data query DATASET "select ..."',
         )
+    if Path(words[-1]).is_dir() or words[0].lower().lstrip().startswith(("select ", "with ")):
+        raise WrongUse(
+            "the data sets come first and the SELECT last",
+            got=" ".join(words)[:120],
+            remedy=f'twinloop data query {words[-1]} "{words[0]}"' if len(words) == 2 else None,
+        )
     table = ask(words[:-1], words[-1])
     if json:
         console.print_json(table.to_pylist())
@@ -176,10 +183,13 @@ def verify(
             which = f" (episodes {_ranges(finding.episodes)})" if finding.episodes else ""
             console.out.print(f"{finding.severity}: {finding.file}: {finding.what}{which}", markup=False)
             console.out.print(f"  -> {finding.remedy}", markup=False)
-        state = "ok" if found.ok else f"{len(found.broken_episodes)} episodes cannot be trusted"
+        state = (
+            "ok" if found.ok else f"{console.count(len(found.broken_episodes), 'episode')} cannot be trusted"
+        )
         checked = "with checksums" if found.checksums else "no checksums to compare"
         console.out.print(
-            f"{dataset}: {state}; {found.episodes} episodes, {found.frames} frames, {found.files} files, {checked}"
+            f"{dataset}: {state}; {console.count(found.episodes, 'episode')}, {console.count(found.frames, 'frame')}, "
+            f"{console.count(found.files, 'file')}, {checked}"
         )
     if not found.ok:
         raise typer.Exit(1)
@@ -210,7 +220,8 @@ def merge(
         return
     for item in skipped:
         console.out.print(f"left out: {item['reason']}", markup=False)
-    console.out.print(f"wrote {out}: {len(done.dataset)} episodes, {done.dataset.num_frames} frames")
+    episodes, frames = len(done.dataset), done.dataset.num_frames
+    console.out.print(f"wrote {out}: {console.count(episodes, 'episode')}, {console.count(frames, 'frame')}")
 
 
 @app.command()
@@ -280,6 +291,9 @@ def label(
     ] = False,
     phase: Annotated[str | None, typer.Option(help="The phase in which it was decided.")] = None,
     by: Annotated[str, typer.Option(help="Who says so.")] = "",
+    history: Annotated[
+        bool, typer.Option("--history", help="Say nothing new; list who said what and when.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Say how episodes ended; who said it and when is kept, and nothing said before is overwritten."""
@@ -287,6 +301,9 @@ def label(
     from twinloop.dataset.query import query as ask
     from twinloop.dataset.reader import open_dataset
 
+    if history:
+        _print_history(dataset, episodes, json)
+        return
     if sum((success, failure is not None, unknown)) > 1:
         raise WrongUse("--success, --failure and --unknown exclude each other")
     if bool(episodes) == bool(where):
@@ -316,7 +333,7 @@ def label(
     if json:
         console.print_json({"episodes": ids, "labels": values})
     else:
-        console.out.print(f"labelled {len(ids)} episodes of {dataset}")
+        console.out.print(f"labelled {console.count(len(ids), 'episode')} of {dataset}")
 
 
 @app.command()
@@ -338,6 +355,31 @@ def show(
     found = open_dataset(folder).episode(number)
     draw_episode(found, target, title=f"{Path(folder).name} #{number}")
     console.print_json({"out": str(target), "id": found.id}) if json else console.out.print(f"wrote {target}")
+
+
+def _print_history(dataset: Path, episodes: Sequence[int] | None, json: bool) -> None:
+    """Every label ever given to these episodes, or to all, oldest first."""
+    from twinloop.dataset.labels import load_labels
+    from twinloop.dataset.query import query as ask
+    from twinloop.dataset.reader import open_dataset
+
+    opened = open_dataset(dataset)
+    rows = ask([opened], "select episode_id, episode_index from episodes").to_pylist()
+    number_of = {row["episode_id"]: int(row["episode_index"]) for row in rows}
+    labels = [
+        (number_of[label.episode_id], label)
+        for label in load_labels(opened.root)
+        if label.episode_id in number_of and (not episodes or number_of[label.episode_id] in episodes)
+    ]
+    if json:
+        console.print_json([asdict(label) | {"episode": number} for number, label in labels])
+    elif not labels:
+        console.out.print("nobody has labelled these episodes")
+    else:
+        console.print_table(
+            ("episode", "when", "field", "value", "by"),
+            [(number, label.at, label.field, label.value, label.by) for number, label in labels],
+        )
 
 
 def _print_repair(mended: Repair) -> None:

@@ -60,7 +60,7 @@ def generate(
     json: Json = False,
 ) -> None:
     """Make a data set of simulated episodes; the same seed gives the same one on any number of workers."""
-    from twinloop.generate.disk import in_words
+    from twinloop.dataset.room import in_words
     from twinloop.generate.run import generate as make
     from twinloop.randomize import load_config_twin, load_generate_config
 
@@ -256,7 +256,7 @@ def _next_dataset(config: Path, name: str, resume: bool) -> Path:
 @contextlib.contextmanager
 def generation_bar(out: Path) -> Iterator[Callable[[GenerationProgress], None]]:
     """A bar on standard error: episodes, rate, success so far, time left, size on disk; only if somebody watches."""
-    from twinloop.generate.disk import in_words
+    from twinloop.dataset.room import in_words
 
     bar = Progress(
         TextColumn("generating"),

@@ -48,8 +48,19 @@ def standin(
         if json:
             console.print_json(rows)
         else:
-            columns = ("block", "key", "unit", "low", "high", "default", "meaning")
-            console.print_table(columns, [[row[name] for name in columns] for row in rows])
+            console.print_table(
+                ("key", "unit", "range", "default", "meaning"),
+                [
+                    (
+                        f"{row['block']}.{row['key']}",
+                        row["unit"],
+                        "-" if row["low"] is None else f"{row['low']:g} to {row['high']:g}",
+                        row["default"],
+                        row["meaning"],
+                    )
+                    for row in rows
+                ],
+            )
         return
     from twinloop.robot.standin.reality import list_realities
     from twinloop.robot.standin.run import serve_reality
@@ -144,7 +155,8 @@ def record(
     else:
         judged = f", {done.successes} succeeded, {done.failures} failed" if not excite else ""
         console.out.print(
-            f"{kind} {description.serial}: {done.episodes} episodes, {done.rows} rows{judged} -> {out}"
+            f"{kind} {description.serial}: {console.count(done.episodes, 'episode')}, "
+            f"{console.count(done.rows, 'row')}{judged} -> {out}"
         )
         if done.reason:
             console.err.print(

@@ -38,12 +38,10 @@ def list_(json: Json = False) -> None:
         )
         return
     console.print_table(
-        ("twin", "robot", "task", "parameters", "cameras", "description"),
+        ("twin", "parameters", "cameras", "description"),
         [
             (
                 twin.name,
-                twin.robot,
-                twin.task,
                 len(twin.parameters),
                 ", ".join(camera.name for camera in twin.cameras) or "none",
                 twin.description,
@@ -104,10 +102,12 @@ def show(
     for camera in found.cameras:
         console.out.print(f"camera {camera.name}: {camera.height}x{camera.width}")
     ordered = sorted(parameters, key=lambda p: (DIMENSIONS.index(p.dimension), p.name))
-    console.print_table(
-        ("parameter", "nominal", "bounds", "unit", "dimension", "what it is"),
-        [(p.name, _value(p.nominal), _bounds(p), p.unit, p.dimension, p.description) for p in ordered],
-    )
+    for name in dict.fromkeys(p.dimension for p in ordered):
+        console.out.print(f"\n{name}", style="bold", markup=False)
+        console.print_table(
+            ("parameter", "nominal", "bounds", "what it is"),
+            [(p.name, _value(p.nominal), _bounds(p), _described(p)) for p in ordered if p.dimension == name],
+        )
 
 
 @app.command()
@@ -175,6 +175,12 @@ def _shown(value: float | str | None) -> str:
 
 def _value(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:g}"
+
+
+def _described(parameter: Any) -> str:
+    """What it is and in which unit; names say the unit already, where there is one."""
+    unit = "" if parameter.unit in ("", "1") else f", {parameter.unit}"
+    return f"{parameter.description}{unit}"
 
 
 def _bounds(parameter: Any) -> str:

@@ -43,12 +43,20 @@ class Transaction:
         self._moves.append((f"{STAGING}/{name}", relative))
         return self._staging / name
 
+    def unstage(self, relative: str) -> None:
+        """Forget a file that could not be written after all."""
+        for staged, _ in [move for move in self._moves if move[1] == relative]:
+            (self._root / staged).unlink(missing_ok=True)
+        # The place keeps its number, so that names of staged files stay unique.
+        self._moves = [move if move[1] != relative else ("", "") for move in self._moves]
+
     def commit(self) -> None:
         """Make every staged file durable, then move all of them into place."""
-        for staged, _ in self._moves:
+        moves = [move for move in self._moves if move[1]]
+        for staged, _ in moves:
             sync(self._root / staged)
         sync(self._staging)
-        write_atomically(self._root / JOURNAL, json.dumps({"moves": self._moves}).encode())
+        write_atomically(self._root / JOURNAL, json.dumps({"moves": moves}).encode())
         finish_journal(self._root)
 
     def abandon(self) -> None:

@@ -39,6 +39,7 @@ MANIFEST = f"{SIDE}/manifest.json"
 LABELS = f"{SIDE}/labels.jsonl"
 GENERATIONS = f"{SIDE}/generation"
 TWINS = f"{SIDE}/twins"
+INGESTS = f"{SIDE}/ingest"
 OVERRIDES = f"{SIDE}/quality/overrides.jsonl"
 
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"

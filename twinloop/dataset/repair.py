@@ -38,7 +38,8 @@ from twinloop.dataset.manifest import Manifest, file_entry, load_manifest, new_m
 from twinloop.dataset.reader import Dataset
 from twinloop.dataset.rewrite import Pick, copy_episodes
 from twinloop.dataset.stats import NAMES, Stats, aggregate, to_json
-from twinloop.dataset.verify import STRAY, Progress, Verification, looks_like_ours, verify
+from twinloop.dataset.verification import Progress, Verification
+from twinloop.dataset.verify import STRAY, looks_like_ours, verify
 from twinloop.episode import Schema, Signal
 from twinloop.errors import DamagedDataset, DatasetError
 

@@ -20,13 +20,15 @@ import pyarrow.parquet as pq
 from twinloop.dataset import layout
 from twinloop.dataset.columns import from_arrow
 from twinloop.dataset.commit import write_atomically
+from twinloop.dataset.group import StoredFrames
+from twinloop.dataset.ingests import carry_ingests
 from twinloop.dataset.labels import format_labels, load_labels
 from twinloop.dataset.manifest import FileEntry
 from twinloop.dataset.overrides import format_overrides, load_overrides
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.dataset.stats import NAMES, FrameSampler, Stats
 from twinloop.dataset.video import count_frames, join
-from twinloop.dataset.writer import DatasetWriter, StoredFrames, make_dataset
+from twinloop.dataset.writer import DatasetWriter, make_dataset
 from twinloop.episode import Array, Camera, Episode, Signal, make_episode
 from twinloop.errors import DamagedDataset, DatasetError, InvalidEpisode, WrongUse
 
@@ -100,12 +102,12 @@ def copy_episodes(
                     where = (str(pick.dataset.root), int(number))
                     try:
                         episode = _usable(pick.dataset, number, seen)
+                        copier.copy(episode, number)
                     except (InvalidEpisode, DamagedDataset) as error:
                         if not skip_unusable:
                             raise
-                        skipped[where] = error.what
+                        skipped[where] = _named(error.what, number, pick.dataset)
                         continue
-                    copier.copy(episode, number)
                     seen[episode.id] = f"episode {number} of {pick.dataset.root}"
                     if progress:
                         progress(len(seen) + len(skipped), total)
@@ -115,6 +117,7 @@ def copy_episodes(
         if labels:
             write_atomically(root / layout.LABELS, format_labels(labels))
         _carry_generations([pick.dataset.root for pick in picks], root)
+        carry_ingests([pick.dataset.root for pick in picks], root, seen)
         overrides = [
             kept
             for pick in picks
@@ -195,27 +198,41 @@ def split(
 
 
 @contextmanager
-def building(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that becomes `out` when the block ends well and vanishes when it does not."""
+def building(out: Path, *, resumable: bool = False, resume: bool = False) -> Iterator[Path]:
+    """A folder beside `out` that becomes `out` when the block ends well and vanishes when it does not.
+
+    With `resumable`, Ctrl-C leaves it as a kill would, and a later call with `resume` goes on in it.
+    """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DatasetError(
             f"{out} already exists and is not empty", remedy="choose another folder, or delete this one"
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.parent / f".{out.name}.{os.getpid()}.partial"
-    for stale in out.parent.glob(f".{out.name}.*.partial"):
-        if stale == temporary or not _is_running(stale.suffixes[-2][1:]):
-            shutil.rmtree(stale, ignore_errors=True)
+    left = [
+        path
+        for path in sorted(out.parent.glob(f".{out.name}.*.partial"), key=lambda path: path.stat().st_mtime)
+        if path == temporary or not is_running(path.suffixes[-2][1:])
+    ]
+    if resume and left:
+        left.pop().rename(temporary)
+    for stale in left:
+        shutil.rmtree(stale, ignore_errors=True)
+    kept = False
     try:
         yield temporary
         if out.exists():
             out.rmdir()
         temporary.rename(out)
+    except KeyboardInterrupt:
+        kept = resumable
+        raise
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if not kept:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _is_running(process: str) -> bool:
+def is_running(process: str) -> bool:
     """Whether the process with this number exists; a folder that one left behind when it was killed is nobody's."""
     try:
         os.kill(int(process), 0)
@@ -234,6 +251,7 @@ class _Copier:
         self._writer = writer
         self._picked = np.isin(pick.dataset.index.numbers, np.asarray(pick.numbers))
         self._placed: dict[tuple[str, int], tuple[int, dict[int, int]]] = {}
+        self._broken: dict[tuple[str, int], DamagedDataset] = {}
         self._frame_stats = {
             camera.key: _recorded_stats(pick.dataset, camera) for camera in pick.dataset.schema.cameras
         }
@@ -260,6 +278,16 @@ class _Copier:
 
     def _place_video(self, camera: Camera, file: int) -> tuple[int, dict[int, int]]:
         """The number of the copied file, and the first frame in it of each picked episode."""
+        key = (camera.name, file)
+        if key in self._broken:
+            raise self._broken[key]
+        try:
+            return self._placed_video(camera, file)
+        except DamagedDataset as error:
+            self._broken[key] = error
+            raise
+
+    def _placed_video(self, camera: Camera, file: int) -> tuple[int, dict[int, int]]:
         key = (camera.name, file)
         if key not in self._placed:
             index, video = self._dataset.index, self._dataset.index.video[camera.name]
@@ -306,6 +334,12 @@ def _usable(dataset: Dataset, number: int, seen: Mapping[str, str]) -> Episode:
                 f"episode {number} of {dataset.root}: {error.what}", remedy="leave it out: --skip-unusable"
             ) from error
     return episode
+
+
+def _named(what: str, number: int, dataset: Dataset) -> str:
+    """What is wrong with an episode, with its name once."""
+    name = f"episode {number} of {dataset.root}"
+    return what if what.startswith(name) else f"{name}: {what}"
 
 
 def _version(dataset: Dataset) -> str:

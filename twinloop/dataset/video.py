@@ -17,7 +17,7 @@ from typing import Any, overload
 import numpy as np
 
 from twinloop.episode import Array, Camera
-from twinloop.errors import DamagedDataset, DatasetError, DiskError, InvalidEpisode, WrongUse
+from twinloop.errors import DamagedDataset, DiskError, InvalidEpisode, WrongUse
 
 
 @dataclass(frozen=True)
@@ -328,8 +328,8 @@ def join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> N
         _join(parts, out, rate_hz)
     except _unreadable() as error:
         names = ", ".join(dict.fromkeys(str(path) for path, _, _ in parts))
-        raise DatasetError(
-            f"frames of {names} cannot be copied to {out} ({error})", remedy="run `twinloop data verify`"
+        raise DamagedDataset(
+            f"frames of {names} cannot be copied ({error})", remedy="run `twinloop data verify`"
         ) from error
 
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from twinloop.dataset import columns, layout, sidecar
+from twinloop.dataset import columns, layout
 from twinloop.dataset.commit import (
     JOURNAL,
     LOCK,
@@ -31,20 +30,12 @@ from twinloop.dataset.commit import (
     unbroken,
     writing,
 )
+from twinloop.dataset.group import Group, StoredFrames
 from twinloop.dataset.manifest import FileEntry, Manifest, file_entry, load_manifest, new_manifest, with_files
-from twinloop.dataset.stats import NAMES, FrameSampler, Stats, aggregate, feature_stats, from_json, to_json
-from twinloop.dataset.video import VideoEncoder, VideoSettings
-from twinloop.episode import Array, Camera, Episode, Schema
+from twinloop.dataset.stats import NAMES, Stats, aggregate, from_json, to_json
+from twinloop.dataset.video import VideoSettings
+from twinloop.episode import Camera, Episode, Schema
 from twinloop.errors import DamagedDataset, DatasetError, DiskError, InvalidEpisode, TwinloopError, WrongUse
-
-ROW_GROUP_BYTES = 1 << 20
-"""Rows are handed to Parquet in pieces of about this size: small enough to read one episode cheaply."""
-
-GROUP_EPISODES = 5_000
-"""A commit at the latest after this many episodes, so that what waits in memory stays small."""
-
-TABLE_EPISODES = 250
-"""Episodes are described as Python objects until there are so many, then as a piece of a table: a tenth of the size."""
 
 
 def make_dataset(
@@ -104,15 +95,6 @@ def _is_free(root: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class StoredFrames:
-    """Frames of one episode and camera that are in a video file already: its number, the first frame, statistics."""
-
-    number: int
-    first: int
-    stats: Stats
-
-
-@dataclass(frozen=True)
 class PartPlace:
     """Where the first episode of a part goes: the data set, its episode number and row there, the tasks known so far."""
 
@@ -151,7 +133,7 @@ class DatasetWriter:
         self._video = video
         self._commit_every_s = commit_every_s
         self._closed = False
-        self._group: _Group | None = None
+        self._group: Group | None = None
         self._tasks: list[str] = []
         self._stats: dict[str, Stats] = {}
         self._open = ExitStack()
@@ -230,7 +212,7 @@ class DatasetWriter:
         """Take in a whole video file: `place` puts it at the path it is given. Returns the number it is known by."""
         return self._open_group().take_video(camera, place)
 
-    def _group_for(self, episode: Episode) -> _Group:
+    def _group_for(self, episode: Episode) -> Group:
         if difference := self.schema.difference(episode.schema):
             raise InvalidEpisode(
                 f"the episode does not fit {self.root}: {difference}",
@@ -238,7 +220,7 @@ class DatasetWriter:
             )
         return self._open_group()
 
-    def _open_group(self) -> _Group:
+    def _open_group(self) -> Group:
         if self._closed:
             raise WrongUse(
                 f"the writer of {self.root} is closed", remedy="open another one with append_to(path)"
@@ -247,7 +229,7 @@ class DatasetWriter:
             # Ctrl-C between making the group and keeping it would leave its files for nobody to clear away.
             with disk_errors(self.root), unbroken():
                 self._finish_commit()
-                self._group = _Group(self.root, self.schema, self._manifest, self._video)
+                self._group = Group(self.root, self.schema, self._manifest, self._video)
         return self._group
 
     def _finish_commit(self) -> None:
@@ -268,7 +250,7 @@ class DatasetWriter:
         )
 
     def _add_rows(
-        self, group: _Group, episode: Episode, frames: Mapping[str, StoredFrames], origin: tuple[str, int]
+        self, group: Group, episode: Episode, frames: Mapping[str, StoredFrames], origin: tuple[str, int]
     ) -> int:
         index = self.episodes
         if episode.task not in self._tasks:
@@ -297,7 +279,7 @@ class DatasetWriter:
             else:
                 self._commit_group(group)
 
-    def _commit_group(self, group: _Group) -> None:
+    def _commit_group(self, group: Group) -> None:
         try:
             with disk_errors(self.root):
                 group.finish(self._birth_note())
@@ -357,7 +339,7 @@ class DatasetWriter:
         """What a repair needs when info.json or the manifest is gone; every commit carries a copy."""
         return {"dataset_id": self.dataset_id, "info": self._info(episodes=0, frames=0, tasks=0)}
 
-    def _commit_files(self, group: _Group | None) -> None:
+    def _commit_files(self, group: Group | None) -> None:
         """Stage the tables that describe the whole data set after the group's files, the manifest last."""
         moves = group.transaction if group else Transaction(self.root)
         files = dict(group.files) if group else {}
@@ -388,192 +370,3 @@ class DatasetWriter:
         moves.stage(layout.MANIFEST).write_bytes(manifest.to_bytes())
         moves.commit()
         self._manifest, self._stats = manifest, stats
-
-
-class _Group:
-    """The files of one commit while they are being written."""
-
-    def __init__(self, root: Path, schema: Schema, manifest: Manifest, settings: VideoSettings) -> None:
-        self.root = root
-        self.schema = schema
-        self.started = time.monotonic()
-        self.episodes = 0
-        self.rows = 0
-        self.stats: dict[str, Stats] = {}
-        self.transaction = Transaction(root)
-        self.number = manifest.next_data
-        self.next_video = manifest.next_video
-        self.files: dict[str, Path] = {}
-        self.known: dict[str, FileEntry] = {}
-        self._settings = settings
-        self._encoders: dict[str, tuple[int, VideoEncoder]] = {}
-        self._entries: list[columns.EpisodeEntry] = []
-        self._side_rows: list[dict[str, Any]] = []
-        self._episode_tables: list[pa.Table] = []
-        self._side_tables: list[pa.Table] = []
-        self._waiting: list[dict[str, Array]] = []
-        self._waiting_bytes = 0
-        self._bytes = 0
-        self._arrow_schema = columns.arrow_schema(schema)
-        self._data_path = self.stage(layout.numbered(layout.DATA_PATH, self.number))
-        options = columns.parquet_options(self._arrow_schema)
-        self._parquet = pq.ParquetWriter(self._data_path, self._arrow_schema, **options)
-
-    def stage(self, relative: str) -> Path:
-        """Where to write a file of this commit."""
-        self.files[relative] = self.transaction.stage(relative)
-        return self.files[relative]
-
-    def take_video(self, camera: Camera, place: Callable[[Path], FileEntry | None]) -> int:
-        """Stage a video file that exists already."""
-        number, self.next_video = self.next_video, self.next_video + 1
-        relative = layout.numbered(layout.VIDEO_PATH, number, video_key=camera.key)
-        entry = place(self.stage(relative))
-        if entry is not None:
-            self.known[relative] = entry
-        return number
-
-    def encode(self, episode: Episode, camera: Camera) -> StoredFrames:
-        """Append an episode's frames to this commit's video; if one is bad, nothing refers to those before it."""
-        with disk_errors(self.root):
-            number, encoder = self._encoder(camera)
-        start = encoder.frames
-        sampler = FrameSampler(len(episode), camera.height, camera.width)
-        for row, frame in enumerate(episode.frames[camera.name]):
-            picture = encoder.checked(frame)
-            with unbroken(), disk_errors(self.root):
-                encoder.add(picture, cut=row == 0)
-            sampler.add(picture)
-        if encoder.frames - start != len(episode):
-            raise InvalidEpisode(
-                f"camera {camera.name!r} gave the wrong number of frames",
-                got=encoder.frames - start,
-                expected=len(episode),
-            )
-        return StoredFrames(number, start, sampler.stats())
-
-    def _encoder(self, camera: Camera) -> tuple[int, VideoEncoder]:
-        if camera.name not in self._encoders:
-            number = self._encoders[next(iter(self._encoders))][0] if self._encoders else self.next_video
-            self.next_video = max(self.next_video, number + 1)
-            path = self.stage(layout.numbered(layout.VIDEO_PATH, number, video_key=camera.key))
-            self._encoders[camera.name] = (
-                number,
-                VideoEncoder(path, camera, self.schema.rate_hz, self._settings),
-            )
-        return self._encoders[camera.name]
-
-    def add(
-        self,
-        episode: Episode,
-        index: int,
-        first_row: int,
-        task_index: int,
-        frames: Mapping[str, StoredFrames],
-        origin: tuple[str, int],
-    ) -> None:
-        """Add the rows of one episode, whose frames are stored already."""
-        extra = columns.episode_columns(episode, index=index, first_row=first_row, task_index=task_index)
-        values = {signal.name: episode.signals[signal.name] for signal in self.schema.signals}
-        values |= {name: array[:, None] for name, array in extra.items()}
-        stats = feature_stats(values) | {key: stored.stats for key, stored in frames.items()}
-        places = {key: (stored.number, stored.first) for key, stored in frames.items()}
-        size = sum(array.nbytes for array in values.values())
-        self._waiting.append(values)
-        self._waiting_bytes += size
-        self._bytes += size
-        self._entries.append(
-            columns.EpisodeEntry(index, episode.task, len(episode), first_row, places, stats)
-        )
-        self._side_rows.append(sidecar.row(episode, index, *origin))
-        self.episodes += 1
-        self.rows += len(episode)
-        if self._waiting_bytes >= ROW_GROUP_BYTES:
-            self._write_rows()
-        if len(self._entries) >= TABLE_EPISODES:
-            self._pack_entries()
-
-    def take(
-        self, rows: pa.Table, entries: Sequence[columns.EpisodeEntry], side: Sequence[dict[str, Any]]
-    ) -> None:
-        """Add episodes whose rows are in a table already, numbered as they will be in this data set."""
-        if self._waiting:
-            self._write_rows()
-        group_size = max(1, len(rows) * ROW_GROUP_BYTES // max(rows.nbytes, 1))
-        self._parquet.write_table(rows, row_group_size=group_size)
-        self._bytes += rows.nbytes
-        self._entries += entries
-        self._side_rows += side
-        self.episodes += len(entries)
-        self.rows += len(rows)
-        if len(self._entries) >= TABLE_EPISODES:
-            self._pack_entries()
-
-    def _write_rows(self) -> None:
-        arrays = [
-            columns.to_arrow(np.concatenate([values[name] for values in self._waiting]))
-            for name in self._arrow_schema.names
-        ]
-        table = pa.Table.from_arrays(arrays, schema=self._arrow_schema)
-        self._parquet.write_table(table, row_group_size=len(table))
-        self._waiting.clear()
-        self._waiting_bytes = 0
-
-    def _pack_entries(self) -> None:
-        """Turn the descriptions of the last episodes into pieces of the group's tables."""
-        for feature in self._entries[0].stats:
-            parts = [entry.stats[feature] for entry in self._entries]
-            self.stats[feature] = aggregate([self.stats[feature], *parts] if feature in self.stats else parts)
-        self._episode_tables.append(
-            columns.episodes_table(self._entries, number=self.number, rate_hz=self.schema.rate_hz)
-        )
-        self._side_tables.append(sidecar.table(self._side_rows))
-        self._entries.clear()
-        self._side_rows.clear()
-
-    def full(self) -> bool:
-        """Whether the group has reached the size of a LeRobot file."""
-        seconds = (
-            max((encoder.frames for _, encoder in self._encoders.values()), default=0) / self.schema.rate_hz
-        )
-        video_bytes = max((encoder.bytes for _, encoder in self._encoders.values()), default=0)
-        return (
-            self._bytes >= layout.DATA_FILE_MB << 20
-            or video_bytes >= layout.VIDEO_FILE_MB << 20
-            or seconds >= layout.VIDEO_FILE_S
-            or self.episodes >= GROUP_EPISODES
-        )
-
-    def finish(self, note: Mapping[str, Any]) -> None:
-        """Close every file and write the group's tables, with a note for repairs in one of them."""
-        if self._waiting:
-            self._write_rows()
-        self._close()
-        written = pq.read_metadata(self._data_path).num_rows
-        if written != self.rows:
-            raise DatasetError(
-                "rows were lost while writing; nothing was committed", got=written, expected=self.rows
-            )
-        if self._entries:
-            self._pack_entries()
-        table = pa.concat_tables(self._episode_tables)
-        pq.write_table(table, self.stage(layout.numbered(layout.EPISODES_PATH, self.number)))
-        side = sidecar.with_note(pa.concat_tables(self._side_tables), note)
-        pq.write_table(
-            side,
-            self.stage(layout.numbered(layout.SIDE_EPISODES_PATH, self.number)),
-            compression="zstd",
-            row_group_size=4 * TABLE_EPISODES,
-        )
-
-    def abandon(self) -> None:
-        """Close what is open and forget it."""
-        for file in (self._parquet, *(encoder for _, encoder in self._encoders.values())):
-            with suppress(OSError, ValueError, DiskError, pa.ArrowException):
-                file.close()
-        self.transaction.abandon()
-
-    def _close(self) -> None:
-        self._parquet.close()
-        for _, encoder in self._encoders.values():
-            encoder.close()

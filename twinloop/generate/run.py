@@ -21,6 +21,7 @@ from twinloop.dataset.manifest import load_manifest
 from twinloop.dataset.parts import take_part
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.dataset.rewrite import building
+from twinloop.dataset.room import check_room
 from twinloop.dataset.writer import DatasetWriter, append_to, make_dataset
 from twinloop.errors import DatasetError, GenerationError, WrongUse
 from twinloop.experts import EXPERTS
@@ -305,11 +306,12 @@ class _Run:
         self._bytes += part_bytes(part_folder(self.parts, chunk))
         self._measured += len(self._chunks[chunk])
         left = self._chunks[-1].stop - self._writer.episodes
-        disk.check_room(
+        check_room(
             self.root,
             left * self._bytes / self._measured,
             what=f"the {left} episodes that are left",
             remedy="free some space and continue with --resume",
+            error=GenerationError,
         )
 
     def _report(self) -> None:
@@ -340,11 +342,12 @@ def _expected_bytes(work: Work) -> float:
 
 
 def _check_room(work: Work, root: Path, episodes: int) -> None:
-    disk.check_room(
+    check_room(
         root,
         episodes * _expected_bytes(work),
         what=f"{episodes} episodes",
         remedy="fewer episodes, fewer cameras, or another disk",
+        error=GenerationError,
     )
 
 

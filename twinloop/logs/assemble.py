@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -24,65 +24,17 @@ from twinloop.logs.clocks import (
 )
 from twinloop.logs.convert import Converter, constant_value, rotated
 from twinloop.logs.cut import Raw, RawEpisode
+from twinloop.logs.device_clocks import device_clocks
 from twinloop.logs.log_map import CameraMap, Clock, LogMap, SignalMap
 from twinloop.logs.reader import Channel, VideoSpan
 from twinloop.logs.sources import Log
+from twinloop.logs.stream_report import StreamReport
 from twinloop.logs.units import stored_unit
+from twinloop.twin.twin import Twin
 from twinloop.version import __version__
 
 RATE_TOLERANCE = 0.1
 """How far the rate of an episode may be from the map's before it is refused."""
-
-
-@dataclass(frozen=True)
-class StreamReport:
-    """How one stream was recorded and what was done to it, over one episode or (`summarize`) over many.
-
-    `method` is "exact" where the rows are the stream's own samples. `offset_s` is the start of the stream relative to
-    the first row; `unused` counts samples outside the rows.
-    """
-
-    name: str
-    source: str
-    method: str
-    conversion: str
-    episodes: int
-    samples: int
-    rate_hz: float
-    jitter_s: float
-    gaps: int
-    longest_gap_s: float
-    offset_s: float
-    out_of_order: int
-    missing: int
-    unused: int
-
-
-def summarize(reports: Iterable[StreamReport]) -> tuple[StreamReport, ...]:
-    """One report per stream and method: counts added, rate and jitter averaged over samples, gap and offset the worst."""
-    merged: dict[tuple[str, str], StreamReport] = {}
-    for report in reports:
-        key = (report.name, report.method)
-        old = merged.get(key)
-        if old is None:
-            merged[key] = report
-            continue
-        total = max(old.samples + report.samples, 1)
-        share = report.samples / total
-        merged[key] = replace(
-            old,
-            episodes=old.episodes + report.episodes,
-            samples=total,
-            rate_hz=old.rate_hz + share * (report.rate_hz - old.rate_hz),
-            jitter_s=old.jitter_s + share * (report.jitter_s - old.jitter_s),
-            gaps=old.gaps + report.gaps,
-            longest_gap_s=max(old.longest_gap_s, report.longest_gap_s),
-            offset_s=max(old.offset_s, report.offset_s, key=abs),
-            out_of_order=old.out_of_order + report.out_of_order,
-            missing=old.missing + report.missing,
-            unused=old.unused + report.unused,
-        )
-    return tuple(merged.values())
 
 
 @dataclass(frozen=True)
@@ -112,10 +64,12 @@ class Assembler:
         channels: Mapping[str, Channel],
         constants: Mapping[str, Array],
         log: Log,
-        twin: str | None = None,
+        twin: Twin | None = None,
+        accepted: Sequence[str] = (),
     ) -> None:
         self._map = log_map
         self._twin = twin
+        self._accepted = accepted
         self._renamed = renamed
         self._channels = channels
         self._constants = constants
@@ -145,6 +99,7 @@ class Assembler:
         for name, constant in self._map.constants.items():
             value = constant_value(name, constant, self._constants)
             signals[name] = np.repeat(value[None], len(rows_s), axis=0)
+        signals |= device_clocks(self._map, lambda name: self._raw(raw, name), rows_s)
         frames = {
             name: plan_frames(picture, self._camera_rows(raw, name, picture, rows_s))
             for name, picture in pictures.items()
@@ -308,6 +263,7 @@ class Assembler:
         for name, constant in self._map.constants.items():
             units = constant.to or tuple(stored_unit(unit) for unit in constant.unit)
             declared.append(Signal(name, signals[name].shape[1:], tuple(units), "float64"))
+        declared += [Signal(name, (1,), ("s",), "float64") for name in signals if name.startswith("clock.")]
         cameras = tuple(Camera(name, frame.height, frame.width) for name, frame in frames.items())
         return Schema(tuple(declared), self._map.rate_hz, cameras, self._map.robot_type)
 
@@ -361,16 +317,19 @@ class Assembler:
                 raise LogError("the log's clock does not say the date", got=f"{start_s:g} s") from error
         elif given.recorded_at is not None:
             recorded_at = given.recorded_at.replace(tzinfo=given.recorded_at.tzinfo or UTC).astimezone(UTC)
+        accepted = {"accepted_guesses": "; ".join(self._accepted)[:500]} if self._accepted else {}
         return Provenance(
             source=given.source,
-            twin=self._twin,
+            twin=self._twin.name if self._twin else None,
+            twin_version=self._twin.version if self._twin else None,
+            twin_hash=self._twin.content_hash if self._twin else None,
             actor=given.actor,
             actor_id=given.operator,
             robot_serial=given.robot_serial,
             site=given.site,
             consent=given.consent,
             recorded_at=recorded_at,
-            software={"twinloop": __version__, "log_format": self._log.format},
+            software={"twinloop": __version__, "log_format": self._log.format} | accepted,
         )
 
     def _report(

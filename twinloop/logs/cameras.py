@@ -11,10 +11,11 @@ from typing import Any, overload
 
 import numpy as np
 
+from twinloop.dataset.group import StoredFrames
 from twinloop.dataset.manifest import FileEntry
 from twinloop.dataset.stats import FrameSampler, Stats
 from twinloop.dataset.video import VideoEncoder, VideoFrames, VideoSettings, decode, join, video_extent
-from twinloop.dataset.writer import DatasetWriter, StoredFrames
+from twinloop.dataset.writer import DatasetWriter
 from twinloop.episode import Array, Camera, Episode
 from twinloop.errors import DamagedDataset, DamagedLog, DatasetError, LogError
 from twinloop.logs.reader import Channel, VideoSpan, reading, refuse_escape, refuse_large_piece
@@ -196,9 +197,14 @@ def store_frames(
             _say(ways, camera.name, way)
         return writer.add_copy(episode, stored, (writer.dataset_id, writer.episodes))
     finally:
-        for frames in planned.values():
-            if isinstance(frames.source, Spooled):
-                frames.source.discard()
+        discard_frames(planned)
+
+
+def discard_frames(planned: Mapping[str, PlannedFrames]) -> None:
+    """Delete the pictures that wait on disk."""
+    for frames in planned.values():
+        if isinstance(frames.source, Spooled):
+            frames.source.discard()
 
 
 def _say(ways: dict[str, str], name: str, way: str) -> None:

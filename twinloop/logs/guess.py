@@ -7,18 +7,19 @@ the reader of a proposed map is told to check.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from twinloop.episode import Array
+from twinloop.logs.joints import Joints, plain
+from twinloop.logs.units import family_of
 
 SURE = 0.8
 
 _ROLES = (
-    ("time", r"t|time|times|timestamp|timestamps|stamp|time_?s|t_?cmd|time_?ns|time_?ms|secs?|clock"),
+    ("time", r"t|time|times|timestamp|timestamps|stamp|time_?s|t_?cmd|time_?ns|time_?ms|secs?|clock|elapsed"),
     (
         "command",
         r"cmd|command|commands|action|actions|goal|target|targets|desired|des|setpoint|ref|reference",
@@ -33,21 +34,9 @@ _ROLES = (
     ("temperature", r"temp|temperature"),
     (
         "position",
-        r"pos|position|positions|q|qpos|angle|angles|theta|state|states|joint|joints|pose|xyz|translation",
+        r"pos|position|positions|q|qpos|angle|angles|theta|state|states|j|jnt|joint|joints|pose|xyz|translation|tcp|eef?",
     ),
 )
-
-
-class TwinJoints(Protocol):
-    """What a twin tells about its joints; any object with these two will do."""
-
-    @property
-    def joint_names(self) -> Sequence[str]:
-        """Names in order."""
-
-    @property
-    def joint_ranges(self) -> Sequence[tuple[float, float]]:
-        """Lowest and highest position of each, in rad or m."""
 
 
 @dataclass(frozen=True)
@@ -79,20 +68,12 @@ def guess_role(name: str) -> str | None:
     return None
 
 
-def guess_angle(values: Array, twin: TwinJoints | None = None) -> Guess:
-    """Radians or degrees, by range; with a twin, by the ranges of its joints."""
+def guess_angle(values: Array, joints: Joints | None = None) -> Guess:
+    """Radians or degrees, by range; with a twin, by the ranges of its joints (slides in metres or millimetres)."""
     reach = np.nanmax(np.abs(values), axis=0) if len(values) else np.zeros(1)
     largest = float(np.max(reach, initial=0.0))
-    if twin is not None and len(twin.joint_ranges) == len(reach):
-        limits = np.max(np.abs(np.asarray(twin.joint_ranges, float)), axis=1)
-        fits_rad = bool(np.all(reach <= limits * 1.1 + 0.05))
-        fits_deg = bool(np.all(np.radians(reach) <= limits * 1.1 + 0.05))
-        used = float(np.max(reach / np.maximum(limits, 1e-9)))
-        if fits_rad:
-            return Guess("rad", 0.95, f"all joints stay inside the twin's ranges and use {used:.0%} of one")
-        if fits_deg:
-            return Guess("deg", 0.95, f"in radians a joint would be {used:.1f} times beyond the twin's range")
-        return Guess("rad", 0.3, "neither radians nor degrees fit the twin's joint ranges")
+    if joints is not None and len(joints) == len(reach):
+        return _by_ranges(reach, joints)
     if largest > 4 * np.pi:
         return Guess("deg", 0.85, f"values reach {largest:.3g}, two turns in radians are 12.6")
     if largest > 2 * np.pi * 1.05:
@@ -102,6 +83,36 @@ def guess_angle(values: Array, twin: TwinJoints | None = None) -> Guess:
     if largest < 0.3:
         return Guess("rad", 0.5, f"values reach only {largest:.3g}, which fits radians and degrees")
     return Guess("rad", 0.85, f"values reach {largest:.3g}, less than a turn in radians")
+
+
+def _by_ranges(reach: Array, joints: Joints) -> Guess:
+    limits = np.max(np.abs(np.asarray(joints.ranges, float)), axis=1) * 1.1 + 0.05
+    hinges = np.array([unit == "rad" for unit in joints.units])
+    inside = [bool(np.all((reach / factor)[hinges] <= limits[hinges])) for factor in (1.0, 180 / np.pi)]
+    slides = ""
+    if (~hinges).any():
+        slides = "m" if np.all(reach[~hinges] <= limits[~hinges]) else "mm"
+    used = float(np.max((reach / limits)[hinges], initial=0.0))
+    if inside[0]:
+        # Degrees would fit too, as a motion too small to be worth recording.
+        why = f"all joints stay inside the twin's ranges and use {used:.0%} of one"
+        angle = Guess("rad", 0.85 if used > 0.05 else 0.6, why)
+    elif inside[1]:
+        angle = Guess("deg", 0.95, f"in radians a joint would be {used:.1f} times beyond the twin's range")
+    else:
+        angle = Guess("rad", 0.3, "neither radians nor degrees fit the twin's joint ranges")
+    units = [angle.value if hinge else slides for hinge in hinges]
+    value = units[0] if len(set(units)) == 1 else f"[{', '.join(units)}]"
+    return Guess(value, angle.confidence, angle.reason)
+
+
+def guess_named_unit(values: Array, unit: str) -> Guess:
+    """The unit that a name ends in, unless the numbers contradict it."""
+    largest = float(np.nanmax(np.abs(values))) if values.size else 0.0
+    limits = {"rad": 4 * np.pi, "m": 20.0, "rad/s": 60.0}
+    if unit in limits and largest > limits[unit]:
+        return Guess(unit, 0.4, f"its name says so, but values reach {largest:.3g}")
+    return Guess(unit, 0.97, "its name says so")
 
 
 def guess_length(values: Array) -> Guess:
@@ -177,8 +188,10 @@ def is_quaternion(values: Array) -> bool:
     return bool(np.all(np.abs(np.linalg.norm(values, axis=1) - 1) < 0.02)) and bool(np.ptp(values) > 1e-6)
 
 
-def guess_clock_unit(stamps: Array) -> Guess:
-    """Seconds, milli-, micro- or nanoseconds: by the date they would mean, else by the period."""
+def guess_clock_unit(stamps: Array, named: str | None = None) -> Guess:
+    """Seconds, milli-, micro- or nanoseconds: by name, by the date they would mean, else by the period."""
+    if named is not None and family_of(named) == "time":
+        return Guess(named, 0.97, "its name says so")
     first, period = float(stamps[0]), float(np.median(np.diff(stamps))) if len(stamps) > 1 else 0.0
     for unit, size in (("ns", 1e18), ("us", 1e15), ("ms", 1e12), ("s", 1e9)):
         if 0.9 * size < first < 3 * size:
@@ -211,17 +224,23 @@ def guess_leader(a: Array, b: Array) -> int | None:
     return 1 if best > 0 else -1
 
 
-def match_joints(names: Sequence[str], twin: TwinJoints | None) -> tuple[list[int], Guess] | None:
-    """The order that brings a log's joints into the twin's, if the same names are in both."""
-    if twin is None or not names:
+def match_joints(names: Sequence[str], joints: Joints | None) -> tuple[list[int], Joints, Guess] | None:
+    """(columns, the twin's joints they are, why) that bring a log's joints into the twin's order.
+
+    The log may have more elements than the twin has joints, or only some of its joints; at least two must be there.
+    """
+    if joints is None or not names:
         return None
-    plain: Mapping[str, int] = {re.sub(r"\W|_", "", name.lower()): i for i, name in enumerate(names)}
-    wanted = [re.sub(r"\W|_", "", name.lower()) for name in twin.joint_names]
-    if not all(name in plain for name in wanted):
+    places = {plain(name): i for i, name in enumerate(names)}
+    numbers = [i for i, name in enumerate(joints.names) if plain(name) in places]
+    if len(numbers) < min(2, len(joints)):
         return None
-    order = [plain[name] for name in wanted]
+    order = [places[plain(joints.names[i])] for i in numbers]
     moved = "in the twin's order" if order == list(range(len(order))) else "reordered to the twin's order"
-    return order, Guess(str(order), 0.95, f"joint names match the twin's, {moved}")
+    missing = [joints.names[i] for i in range(len(joints)) if i not in numbers]
+    lacks = f", without {', '.join(missing)}" if missing else ""
+    confidence = 0.8 if missing else 0.95
+    return order, joints.only(numbers), Guess("", confidence, f"joint names match the twin's, {moved}{lacks}")
 
 
 def _integrated(

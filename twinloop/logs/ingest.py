@@ -2,43 +2,62 @@
 
     reader -> spans -> `cut` raw episodes -> `assemble` one `Episode` each -> writer
 
-The data set appears under its name only when it is complete.
+The data set appears under its name only when it is complete; a killed ingest goes on from its last checkpoint.
 """
 
 from __future__ import annotations
 
-import math
-import re
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
 from pathlib import Path
 
-import numpy as np
-
+from twinloop.dataset.layout import MANIFEST
 from twinloop.dataset.reader import Dataset, open_dataset
-from twinloop.dataset.rewrite import building
-from twinloop.dataset.writer import DatasetWriter, make_dataset
-from twinloop.episode import Array
-from twinloop.errors import InvalidEpisode, LogError, UnknownName
-from twinloop.logs.assemble import Assembled, Assembler, StreamReport, summarize
-from twinloop.logs.cameras import settings_for, store_frames
-from twinloop.logs.cut import Boundaries, RawEpisode, cut
+from twinloop.dataset.rewrite import building, is_running
+from twinloop.dataset.room import check_room
+from twinloop.dataset.writer import DatasetWriter, append_to, make_dataset
+from twinloop.errors import InvalidEpisode, LogError
+from twinloop.logs.assemble import Assembled, Assembler
+from twinloop.logs.cameras import discard_frames, settings_for, store_frames
+from twinloop.logs.checkpoint import (
+    Checkpoint,
+    Signature,
+    drop_checkpoint,
+    load_checkpoint,
+    plan_of,
+    save_checkpoint,
+)
+from twinloop.logs.cut import RawEpisode
 from twinloop.logs.log_map import LogMap
-from twinloop.logs.originals import Originals, keep_record
-from twinloop.logs.reader import Block, Channel
+from twinloop.logs.open_questions import open_questions, require_answers
+from twinloop.logs.originals import Originals, as_yaml, keep_record, report_of
 from twinloop.logs.sources import Log, find_logs
+from twinloop.logs.stream_report import StreamReport, summarize
+from twinloop.logs.twin_check import TwinCheck
+from twinloop.logs.wanted import Wanted, find_groups
+from twinloop.twin.twin import Twin
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
+
+CHECKPOINT_BYTES = 64 << 20
+"""After logs of this size in all, what is written is made safe and these logs are not read again."""
+
+COMMIT_EVERY_S = 30.0
+"""Within a long log, episodes are made safe this often; its rest is found by reading it again, not by writing again."""
+
+TEXT_SHARE = 0.5
+"""What a text takes as a data set, on the large side; other formats are taken to need as much as they have."""
 
 
 @dataclass(frozen=True)
 class Ingested:
     """What came of it: the data set, how regular each stream was and what was done to it, what was left out.
 
-    `cameras` says for each camera how its frames got in; `skipped` gives a reason for each episode or file that did not.
+    `cameras` says for each camera how its frames got in; `skipped` gives a reason for each episode or file that did
+    not; `resumed` counts the episodes that an interrupted ingest had made safe.
     """
 
     dataset: Dataset
@@ -46,6 +65,7 @@ class Ingested:
     cameras: Mapping[str, str] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    resumed: int = 0
 
 
 def ingest(
@@ -54,88 +74,124 @@ def ingest(
     log_map: LogMap,
     *,
     map_text: str = "",
-    twin: str | None = None,
+    twin: Twin | None = None,
     skip_unusable: bool = False,
+    accept_guesses: bool = False,
+    resume: bool = False,
     progress: Progress | None = None,
 ) -> Ingested:
     """Turn the logs at `source` into the data set `out` as `log_map` says.
 
-    `twin` names the twin of the robot that was recorded. `map_text` is kept beside the data, so that the conversion can be read again. An episode that breaks the rules
-    (NaN, time going backwards ...) is an error; with `skip_unusable` it is left out, by name.
+    `map_text` is kept beside the data, so that the conversion can be read again. `twin` is that of the robot that was
+    recorded: joints are checked against it, and every episode names it. An episode that breaks the rules (NaN, time
+    going backwards ...) is an error; with `skip_unusable` it is left out, by name. A map that leaves units or guesses
+    open is refused; with `accept_guesses` it is used, and every episode's provenance says so. `resume` goes on where
+    a killed or interrupted ingest to the same `out` stopped.
     """
+    accepted = open_questions(log_map, map_text)
+    if not accept_guesses:
+        require_answers(accepted)
     found = find_logs(source, format=log_map.format, files=log_map.files)
-    run = _Run(log_map, twin, skip_unusable, dict(found.ignored))
-    sizes = [_size(log.path) for log in found.logs]
+    signatures = [(log.name, _size(log.path)) for log in found.logs]
     target = Path(out)
-    with (
-        building(target) as root,
-        tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.", suffix=".spool") as spool,
-    ):
+    _require_room(target, found.logs, signatures)
+    plan = plan_of(map_text or as_yaml(log_map), twin.content_hash if twin else None, skip_unusable)
+    with building(target, resumable=True, resume=resume) as root, _spool(root) as spool:
+        start = load_checkpoint(root, plan, signatures) if resume else None
+        if start is None:
+            shutil.rmtree(root, ignore_errors=True)
+            start = Checkpoint(plan, skipped=dict(found.ignored))
+        run = _Run(root, spool, log_map, twin, skip_unusable, tuple(accepted), start)
         try:
-            for position, log in enumerate(found.logs):
-                run.take_in(log, root, Path(spool))
-                if progress:
-                    progress(sum(sizes[: position + 1]), sum(sizes))
+            run.take_in_all(found.logs, signatures, progress)
         finally:
             run.close()
-        if run.written == 0:
+        if run.episodes == 0:
             raise LogError(
                 f"no episode came out of {source}",
                 got="; ".join(f"{name}: {why}" for name, why in list(run.skipped.items())[:3]) or None,
             )
         streams = summarize(run.reports)
-        keep_record(root, log_map, map_text, streams, run.cameras, run.skipped)
-    return Ingested(open_dataset(target), streams, run.cameras, run.skipped, tuple(run.notes))
+        drop_checkpoint(root)
+        report = report_of(streams, run.cameras, run.skipped, run.notes, accepted)
+        keep_record(root, run.dataset_id, log_map, map_text, report)
+    return Ingested(open_dataset(target), streams, run.cameras, run.skipped, tuple(run.notes), run.resumed)
 
 
 class _Run:
     """One ingest in progress: the writer is made when the first episode shows what the signals look like."""
 
     def __init__(
-        self, log_map: LogMap, twin: str | None, skip_unusable: bool, skipped: dict[str, str]
+        self,
+        root: Path,
+        spool: Path,
+        log_map: LogMap,
+        twin: Twin | None,
+        skip_unusable: bool,
+        accepted: tuple[str, ...],
+        start: Checkpoint,
     ) -> None:
-        self.skipped = skipped
-        self.reports: list[StreamReport] = []
-        self.cameras: dict[str, str] = {}
-        self.notes: list[str] = []
-        self.written = 0
+        self.skipped = dict(start.skipped)
+        self.reports = list(start.streams)
+        self.cameras = dict(start.cameras)
+        self.notes = list(start.notes)
+        self.episodes = start.episodes
+        self.dataset_id = ""
+        self._root = root
+        self._spool = spool
         self._map = log_map
         self._twin = twin
+        self._joints = TwinCheck(twin) if twin is not None else None
         self._skip_unusable = skip_unusable
+        self._accepted = accepted
+        self._start = start
+        self._parts = start.parts
         self._writer: DatasetWriter | None = None
         self._originals: Originals | None = None
+        self._safe = self._committed()
+        self.resumed = self._safe
 
-    def take_in(self, log: Log, root: Path, spool: Path) -> None:
+    def _committed(self) -> int:
+        """Episodes of an interrupted run that are in the data set already."""
+        if not (self._root / MANIFEST).exists():
+            return 0
+        with append_to(self._root) as writer:
+            return writer.committed
+
+    def take_in_all(
+        self, logs: Sequence[Log], signatures: Sequence[Signature], progress: Progress | None
+    ) -> None:
+        """One log after the other; every so many bytes a checkpoint."""
+        total = sum(size for _, size in signatures)
+        done = waiting = 0
+        for position, (log, (_, size)) in enumerate(zip(logs, signatures, strict=True)):
+            if position >= len(self._start.logs):
+                self._take_in(log)
+                waiting += size
+                if waiting >= CHECKPOINT_BYTES and position + 1 < len(logs):
+                    self._checkpoint(signatures[: position + 1])
+                    waiting = 0
+            done += size
+            if progress:
+                progress(done, total)
+
+    def _take_in(self, log: Log) -> None:
         channels = {channel.name: channel for channel in log.reader.channels(log.path)}
-        for group in self._groups(log, channels):
+        groups, left_out = find_groups(self._map, log, channels)
+        self.skipped |= left_out
+        for group in groups:
             wanted = Wanted(self._map, group, log, channels)
-            assembler = Assembler(self._map, wanted.renamed, channels, wanted.constants(log), log, self._twin)
-            for raw in wanted.episodes(log, spool):
-                self._add(assembler, raw, root)
-
-    def _groups(self, log: Log, channels: Mapping[str, Channel]) -> list[str]:
-        if self._map.episodes.by != "groups":
-            return [""]
-        template = next(iter(self._map.signals.values())).source[0]
-        if "{group}" not in template:
-            raise LogError(
-                f"episodes by groups need {{group}} in the channel names, but the first is {template!r}"
+            assembler = Assembler(
+                self._map, wanted.renamed, channels, wanted.constants(log), log, self._twin, self._accepted
             )
-        before, _, after = template.partition("{group}")
-        pattern = re.compile(re.escape(before) + "(.+)" + re.escape(after))
-        names = dict.fromkeys(match[1] for name in channels if (match := pattern.fullmatch(name)))
-        patterns = self._map.episodes.groups
-        chosen = [name for name in names if any(fnmatch(name, p) for p in patterns)]
-        if not chosen:
-            raise LogError(f"{log.name}: no group fits {', '.join(patterns)}", available=list(names)[:20])
-        for name in names:
-            if name not in chosen:
-                self.skipped[f"{log.name}#{name}"] = "not named by `episodes.groups` in the map"
-        return chosen
+            for raw in wanted.episodes(log, self._spool):
+                self._add(assembler, raw)
 
-    def _add(self, assembler: Assembler, raw: RawEpisode, root: Path) -> None:
+    def _add(self, assembler: Assembler, raw: RawEpisode) -> None:
         try:
             assembled = assembler(raw, self._writer.schema if self._writer else None)
+            if self._joints is not None:
+                self._joints.check(assembled.episode, raw.name)
         except (LogError, InvalidEpisode) as error:
             if not self._skip_unusable:
                 raise
@@ -144,6 +200,19 @@ class _Run:
         if len(assembled.episode) < self._map.episodes.shortest_rows:
             self.skipped[raw.name] = f"only {len(assembled.episode)} rows"
             return
+        self._note(raw, assembled)
+        writer, originals = self._open(assembled)
+        if self.episodes < self._safe:
+            discard_frames(assembled.frames)  # committed before the interruption, after its last checkpoint
+        else:
+            store_frames(writer, assembled.episode, assembled.frames, self.cameras)
+        originals.add(assembled.episode.id, assembled.originals)
+        self.reports += assembled.streams
+        if len(self.reports) > 4096:
+            self.reports = list(summarize(self.reports))
+        self.episodes += 1
+
+    def _note(self, raw: RawEpisode, assembled: Assembled) -> None:
         if raw.forced:
             self.notes.append(f"{raw.name} was cut from a longer recording to bound memory")
         for name, frames in assembled.frames.items():
@@ -151,112 +220,90 @@ class _Run:
                 self.notes.append(
                     f"{raw.name}: {frames.left_out} pictures of camera {name} before its first keyframe were left out"
                 )
-        writer = self._open(assembled, root)
-        number = store_frames(writer, assembled.episode, assembled.frames, self.cameras)
-        assert self._originals is not None
-        self._originals.add(number, assembled.originals)
-        self.reports += assembled.streams
-        if len(self.reports) > 4096:
-            self.reports = list(summarize(self.reports))
-        self.written += 1
 
-    def _open(self, assembled: Assembled, root: Path) -> DatasetWriter:
-        if self._writer is None:
-            detail = " ".join(filter(None, (self._map.provenance.origin, self._map.provenance.licence)))
-            self._writer = make_dataset(
-                root,
-                assembled.episode.schema,
-                commit_every_s=math.inf,
-                history=("ingested", (), " ".join(detail.split())),
-                video=settings_for(assembled.frames),
-            )
-            self._originals = Originals(root)
-        return self._writer
+    def _open(self, assembled: Assembled) -> tuple[DatasetWriter, Originals]:
+        if self._writer is None or self._originals is None:
+            video = settings_for(assembled.frames)
+            if (self._root / MANIFEST).exists():
+                schema = assembled.episode.schema
+                self._writer = append_to(
+                    self._root, commit_every_s=COMMIT_EVERY_S, video=video, schema=schema
+                )
+            else:
+                detail = " ".join(filter(None, (self._map.provenance.origin, self._map.provenance.licence)))
+                self._writer = make_dataset(
+                    self._root,
+                    assembled.episode.schema,
+                    commit_every_s=COMMIT_EVERY_S,
+                    history=("ingested", (), " ".join(detail.split())),
+                    video=video,
+                )
+            self.dataset_id = self._writer.dataset_id
+            self._originals = Originals(self._root, self.dataset_id, self._parts)
+            self._originals.forget_later_parts()
+            save_checkpoint(self._root, self._start)
+        return self._writer, self._originals
+
+    def _checkpoint(self, logs: Sequence[Signature]) -> None:
+        """Originals first, then the episodes, then the note that both are safe."""
+        if self._writer is None or self._originals is None:
+            return
+        self._originals.finish_part()
+        self._parts += 1
+        self._writer.commit()
+        self.reports = list(summarize(self.reports))
+        save_checkpoint(
+            self._root,
+            Checkpoint(
+                self._start.plan,
+                tuple(logs),
+                self.episodes,
+                self._parts,
+                tuple(self.reports),
+                self.cameras,
+                self.skipped,
+                tuple(self.notes),
+            ),
+        )
 
     def close(self) -> None:
+        """Finish the files; also where everything had been written before and only the record was missing."""
+        if self._writer is None and self._safe:
+            self._writer = append_to(self._root)
+            self.dataset_id = self._writer.dataset_id
+        if self._joints is not None:
+            self.notes += self._joints.notes
+        if self._originals is not None:
+            self._originals.finish_part()
         if self._writer is not None:
             self._writer.close()
-        if self._originals is not None:
-            self._originals.close()
 
 
-class Wanted:
-    """Which channels of one log (and group) the map asks for, under their full names."""
+@contextmanager
+def _spool(root: Path) -> Iterator[Path]:
+    """A folder for pictures that wait to be written; what a killed run left goes too."""
+    for stale in root.parent.glob(f"{root.name.rsplit('.', 2)[0]}.*.spool"):
+        if stale == root.with_suffix(".spool") or not is_running(stale.suffixes[-2][1:]):
+            shutil.rmtree(stale, ignore_errors=True)
+    spool = root.with_suffix(".spool")
+    spool.mkdir()
+    try:
+        yield spool
+    finally:
+        shutil.rmtree(spool, ignore_errors=True)
 
-    def __init__(self, log_map: LogMap, group: str, log: Log, channels: Mapping[str, Channel]) -> None:
-        self._map = log_map
-        self._group = group
-        names: list[str] = []
-        for signal in log_map.signals.values():
-            names += signal.source
-            clock = log_map.clock_of(signal.clock)
-            names += [clock.channel] if clock.channel else []
-        for camera in log_map.cameras.values():
-            names += [camera.source] if camera.source else []
-            clock = log_map.clock_of(camera.clock)
-            names += [clock.channel] if clock.channel and camera.source else []
-        if log_map.episodes.by == "boundary" and log_map.episodes.channel:
-            names.append(log_map.episodes.channel)
-        self.renamed = {name: self._full(name) for name in dict.fromkeys(names)}
-        for name, full in self.renamed.items():
-            if full not in channels:
-                where = f" (group {group})" if group else ""
-                raise UnknownName(f"channel in {log.name}{where}", full if group else name, channels)
-        self._channels = channels
 
-    def _full(self, name: str) -> str:
-        return name.replace("{group}", self._group)
-
-    def constants(self, log: Log) -> dict[str, Array]:
-        """Single values of the log that the map or its task text refers to."""
-        named = [self._full(c.source) for c in self._map.constants.values() if c.source]
-        named += [
-            self._full(name)
-            for name in re.findall(r"\{([^{}]+)\}", self._map.task)
-            if self._full(name) in self._channels
-        ]
-        values: dict[str, Array] = {}
-        for name in named:
-            if name not in self._channels:
-                raise UnknownName(f"constant in {log.name}", name, self._channels)
-        if named:
-            for span in log.reader.read(log.path, list(dict.fromkeys(named))):
-                for name, piece in span.pieces.items():
-                    if isinstance(piece, Block) and name not in values and len(piece.values):
-                        values[name] = piece.values[0]
-        for name in named:
-            if name not in values:
-                raise LogError(f"{log.name}: constant {name!r} is empty")
-        return values | {"group": np.array(self._group), "stem": np.array(log.path.stem)}
-
-    def episodes(self, log: Log, spool: Path) -> Iterator[RawEpisode]:
-        """The raw episodes of this log and group."""
-        episodes = self._map.episodes
-        first_rows = None
-        channel = episodes.channel
-        if episodes.by == "offsets":
-            assert channel is not None
-            if self._full(channel) not in self._channels:
-                raise UnknownName(f"channel in {log.name}", channel, self._channels)
-            parts = [
-                piece.values.reshape(-1)
-                for span in log.reader.read(log.path, [self._full(channel)])
-                for piece in span.pieces.values()
-                if isinstance(piece, Block)
-            ]
-            first_rows = np.concatenate(parts) if parts else np.zeros(0)
-            if first_rows.dtype.kind not in "iu" or np.any(np.diff(first_rows) <= 0):
-                raise LogError(f"{log.name}: {channel!r} is not a list of increasing first rows")
-        row_signal = self._map.signals.get(self._map.row_stream) or next(iter(self._map.signals.values()))
-        clock = self._map.clock_of(row_signal.clock)
-        if episodes.by != "boundary":
-            channel = (clock.channel if episodes.by != "offsets" else None) or row_signal.source[0]
-        name = f"{log.name}#{self._group}" if self._group else log.name
-        named = [self._full(c.source) for c in self._map.cameras.values() if c.source]
-        cameras = {name: self._channels[name].dtype for name in named}
-        how = Boundaries(episodes, self._full(channel or ""), clock, first_rows, cameras)
-        spans = log.reader.read(log.path, list(dict.fromkeys(self.renamed.values())))
-        return cut(spans, how, name, spool)
+def _require_room(target: Path, logs: Sequence[Log], signatures: Sequence[Signature]) -> None:
+    needed = sum(
+        size * (TEXT_SHARE if log.format in ("csv", "json") else 1.0)
+        for log, (_, size) in zip(logs, signatures, strict=True)
+    )
+    check_room(
+        target,
+        needed,
+        what=f"{len(logs)} log{'s' * (len(logs) != 1)}",
+        remedy="free some space, or another disk",
+    )
 
 
 def _size(path: Path) -> int:

@@ -81,11 +81,12 @@ class SignalMap(_Part):
     `from` is one channel or several that are put side by side; `columns` picks and orders their elements by number
     or name. `offset` is in the stored unit. A quaternion is stored w first, whatever its order in the log. `frame`
     says in which frame a vector is expressed; with `rotate_by` (a quaternion signal of this map, body to world) a
-    body-frame vector is stored in the world frame.
+    body-frame vector is stored in the world frame. A unit that nobody knows is `unknown`, and `unknown_because` says why.
     """
 
     source: Names = Field(alias="from", min_length=1)
     unit: Units
+    unknown_because: str = ""
     to: Units | None = None
     columns: tuple[int | str, ...] | None = None
     elements: tuple[str, ...] = ()
@@ -108,6 +109,7 @@ class ConstantMap(_Part):
     value: Numbers | None = None
     source: str | None = Field(default=None, alias="from")
     unit: Units = ("1",)
+    unknown_because: str = ""
     to: Units | None = None
 
     @model_validator(mode="after")
@@ -187,7 +189,10 @@ class ProvenanceMap(_Part):
 
 
 class LogMap(_Part):
-    """Everything needed to turn one kind of log into episodes."""
+    """Everything needed to turn one kind of log into episodes.
+
+    `clocks` names second clocks, channels with a device's own time stamp of each row; they are kept as `clock.NAME`.
+    """
 
     provenance: ProvenanceMap
     rate_hz: float = Field(gt=0)
@@ -199,6 +204,7 @@ class LogMap(_Part):
     success: bool | None = None
     episodes: EpisodeMap = EpisodeMap()
     clock: AnyClock | None = None
+    clocks: dict[str, AnyClock] = {}
     rows: Rows = Rows()
     mixed_rates: bool = False
     time_zero: Literal["first_row", "log"] = "first_row"
@@ -215,6 +221,9 @@ class LogMap(_Part):
         for name, signal in self.signals.items():
             if signal.rotate_by is not None and signal.rotate_by not in quaternions:
                 raise ValueError(f"signals.{name}.rotate_by: {_nearest(signal.rotate_by, quaternions)}")
+        for name, clock in self.clocks.items():
+            if clock.channel is None:
+                raise ValueError(f"clocks.{name} needs channel: the one that holds the time stamps")
         if both := self.signals.keys() & self.constants.keys():
             raise ValueError(f"{min(both)} is a signal and a constant")
         return self
@@ -298,6 +307,7 @@ _MODELS: dict[str, type[_Part]] = {
     "rows": Rows,
     "provenance": ProvenanceMap,
     "clock": Clock,
+    "clocks": Clock,
 }
 
 

@@ -21,6 +21,11 @@ Progress = Callable[[int, int], None]
 SERIOUS_IN_SIMULATION = frozenset({"artefact", "success_contradiction", "not_a_number", "unreadable"})
 """Findings that block simulated episodes as well; the others tell of hardware that a simulation does not have."""
 
+HARDWARE = frozenset(
+    {"stuck", "clipped", "saturated", "spike", "constant", "duplicated", "quantization", "frozen_camera"}
+)
+"""Findings that only say "look at the sensor": of a simulated one they are notes, since it cannot be broken."""
+
 
 def check_episode(episode: Episode, settings: Settings | None = None) -> list[Finding]:
     """Everything that is wrong with one episode."""
@@ -78,12 +83,14 @@ def _findings(view: View) -> list[Finding]:
     check_names(view.settings, known)
     found = [one for name in view.settings.checks or known for one in CHECKS.get(name)(view)]
     if view.episode.provenance.source == "sim":
-        # A simulated sensor cannot be broken: a gripper at its stop looks clipped, an object at rest looks stuck.
-        found = [one if one.code in SERIOUS_IN_SIMULATION else _not_blocking(one) for one in found]
+        found = [one if one.code in SERIOUS_IN_SIMULATION else _as_simulated(one) for one in found]
     return found
 
 
-def _not_blocking(finding: Finding) -> Finding:
+def _as_simulated(finding: Finding) -> Finding:
+    """A gripper at its stop looks clipped, an object at rest looks stuck, one that is dropped makes a spike."""
+    if finding.code in HARDWARE:
+        return replace(finding, severity="note")
     return replace(finding, severity="warning") if finding.severity == "blocking" else finding
 
 

@@ -60,7 +60,7 @@ def offset(view: View) -> Iterator[Finding]:
                 found.offset,
                 pair.response.unit,
                 warn,
-                f"is {found.offset:+.3g} {pair.response.unit} beside its command {pair.command.name} all the time",
+                f"is {pair.response.with_unit(found.offset, 3, '+')} beside its command {pair.command.name} all the time",
                 "calibrate the zero of the joint, or of the leader arm; gravity alone should not do this",
             )
 

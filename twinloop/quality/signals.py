@@ -134,7 +134,7 @@ def clipped(view: View) -> Iterator[Finding]:
                 100 * share,
                 "%",
                 100 * view.settings.clipped,
-                f"{len(plateaus)} times flat at {channel.values[a]:.4g} {channel.unit} in the middle of a motion",
+                f"{len(plateaus)} times flat at {channel.with_unit(channel.values[a])} in the middle of a motion",
                 "widen the sensor's range, or mark these rows as unusable",
                 (a, b - 1),
             )
@@ -156,7 +156,7 @@ def saturated(view: View) -> Iterator[Finding]:
                 100 * share,
                 "%",
                 100 * view.settings.saturated,
-                f"{len(plateaus)} times flat at its limit {channel.values[a]:.4g} {channel.unit}",
+                f"{len(plateaus)} times flat at its limit {channel.with_unit(channel.values[a])}",
                 "lower the gains or the speed; at the limit, parameters of the actuator cannot be told apart",
                 (a, b - 1),
             )
@@ -179,7 +179,7 @@ def spike(view: View) -> Iterator[Finding]:
                 float(sizes.max()),
                 channel.unit,
                 threshold,
-                f"single samples that stand out: {len(rows)}, the largest by {sizes.max():.4g} {channel.unit} at row {row}",
+                f"single samples that stand out: {len(rows)}, the largest by {channel.with_unit(sizes.max())} at row {row}",
                 "look for electrical noise or bus errors; replace them by their neighbours and say so",
                 (max(row - 3, 0), row + 3),
             )
@@ -201,7 +201,7 @@ def quantization(view: View) -> Iterator[Finding]:
                 channel.step,
                 channel.unit,
                 channel.range / view.settings.quantization_levels,
-                f"moves over only {levels:.0f} steps of {channel.step:.3g} {channel.unit}",
+                f"moves over only {levels:.0f} steps of {channel.with_unit(channel.step, 3)}",
                 "excite it more, or use a finer sensor; velocities from differences are meaningless here",
             )
 
@@ -272,13 +272,17 @@ def _plateaus(channel: Channel) -> list[tuple[int, int]]:
     found = []
     # Zero is where signals rest, not where they end.
     for limit in {float(values.max()), float(values.min())} - {0.0}:
-        for a, b in runs(values == limit):
-            # The step onto the limit may be a jump that was meant, so the two before it count; likewise on the way out.
-            if b - a < PLATEAU_ROWS or a < 3 or b > len(values) - 4:
+        at_limit = runs(values == limit)
+        # Without a resolution no value comes twice by chance, so beside one plateau a mere touch of the limit counts too.
+        touches = channel.step == 0 and any(b - a >= PLATEAU_ROWS for a, b in at_limit)
+        for a, b in at_limit:
+            if b - a < PLATEAU_ROWS and not touches:
                 continue
-            enters = max(change[a - 3], change[a - 2]) >= corner
-            leaves = max(change[b], change[b + 1]) >= corner
-            if enters and leaves:
+            # The step onto the limit may be a jump that was meant, so the two before it count; likewise on the way out.
+            inside = a >= 3 and b <= len(values) - 4
+            enters = a >= 3 and max(change[a - 3], change[a - 2]) >= corner
+            leaves = b <= len(values) - 4 and max(change[b], change[b + 1]) >= corner
+            if (enters and leaves) if inside else touches and (enters or leaves):
                 found.append((a, b))
     return found
 

@@ -44,6 +44,11 @@ class Channel:
         last[last < 0] = int(np.argmax(self.finite))
         return np.asarray(self.raw[last])
 
+    def with_unit(self, value: float, digits: int = 4, sign: str = "") -> str:
+        """A value of this channel for people; the unit "1" is none."""
+        number = f"{value:{sign}.{digits}g}"
+        return number if self.unit in ("1", "unknown", "") else f"{number} {self.unit}"
+
     @property
     def is_command(self) -> bool:
         """Whether it was sent rather than measured."""
@@ -212,7 +217,7 @@ class View:
         if not self.in_order or len(self.time_s) < 16:
             return ()
         grid = np.arange(self.time_s[0], self.time_s[-1], self.period_s)
-        most = int(self.settings.longest_lag_s / self.period_s)
+        most = min(int(self.settings.longest_lag_s / self.period_s), len(grid) // 2)
         for i, command in enumerate(self.commands):
             if not command.moves:
                 continue

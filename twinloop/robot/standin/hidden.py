@@ -46,7 +46,7 @@ def set_surfaces(world: World, cell: Cell, contact: Contact) -> None:
     """Write frictions so that each pair of bodies has the friction MuJoCo would give it.
 
     Bullet multiplies the frictions of two bodies. Everything but the object gets the root of the usual friction, and
-    the object, whose own friction counts in all its contacts, gets what makes the product right.
+    the object, whose own friction counts in all its contacts, gets what makes the product right. So it is with bouncing.
     """
     model, twin = world.model, cell.twin
     touching = [body for body in range(model.nbody) if _friction(model, body) is not None]
@@ -55,6 +55,7 @@ def set_surfaces(world: World, cell: Cell, contact: Contact) -> None:
     others = [body for body in touching if body != target]
     usual = float(np.median([_friction(model, body)[0] for body in others])) if others else 1.0  # type: ignore[index]
     root = math.sqrt(max(usual, 1e-6))
+    bounce = math.sqrt(contact.restitution)
     arm = set(arm_bodies(cell, model))
     for body in others:
         scale = contact.finger_friction_scale if body in arm else 1.0
@@ -62,7 +63,7 @@ def set_surfaces(world: World, cell: Cell, contact: Contact) -> None:
         soft = body in arm and contact.stiffness_n_m > 0.0
         surface = Surface(
             friction=root * scale,
-            restitution=contact.restitution,
+            restitution=bounce,
             stiffness_n_m=contact.stiffness_n_m if soft else None,
             damping_n_s_m=contact.damping_n_s_m if soft else None,
         )
@@ -71,7 +72,7 @@ def set_surfaces(world: World, cell: Cell, contact: Contact) -> None:
     if own is not None:
         friction = own[0] if contact.friction is None else contact.friction
         torsional = own[1] if contact.torsional_friction_m is None else contact.torsional_friction_m
-        world.set_surface([target], Surface(friction / root, torsional, contact.restitution))
+        world.set_surface([target], Surface(friction / root, torsional, bounce))
 
 
 def table_surface(cell: Cell, contact: Contact, model: mujoco.MjModel, place: Array) -> Surface:

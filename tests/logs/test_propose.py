@@ -1,0 +1,159 @@
+"""A proposed map groups channels, reads units off names, and asks the twin where names and ranges leave a doubt."""
+
+import numpy as np
+import pytest
+import yaml
+
+from twinloop.errors import MapError
+from twinloop.logs.bundle import bundle, split_unit
+from twinloop.logs.ingest import ingest
+from twinloop.logs.joints import Joints, load_joints
+from twinloop.logs.log_map import parse_map
+from twinloop.logs.propose import propose_map
+
+
+@pytest.fixture(scope="module")
+def franka():
+    return load_joints("franka_pick_place")
+
+
+def arm_motion(joints, amplitude=0.35, rows=400, seed=0):
+    """(time, joint positions in rad and m, the tool's positions and quaternions) of a smooth motion."""
+    rng = np.random.default_rng(seed)
+    time_s = np.arange(rows) * 0.02
+    low, high = np.array(joints.ranges).T
+    phase, speed = rng.uniform(0, 6, len(joints)), rng.uniform(0.3, 1.2, len(joints))
+    q = (low + high) / 2 + amplitude * (high - low) * np.sin(time_s[:, None] * speed + phase)
+    return time_s, q, *joints.tool_poses(q)
+
+
+def write_csv(path, columns):
+    table = np.column_stack(list(columns.values()))
+    np.savetxt(path, table, delimiter=",", header=",".join(columns), comments="", fmt="%.12g")
+    return path
+
+
+def test_units_are_read_off_names():
+    expected = {
+        "elbow_deg": ("elbow", "deg"),
+        "tcp_x_mm": ("tcp_x", "mm"),
+        "time_ms": ("time", "ms"),
+        "speed [rad/s]": ("speed", "rad/s"),
+        "vel_rad_s": ("vel", "rad/s"),
+        "tau_nm": ("tau", "N·m"),
+        "elbow": ("elbow", None),
+        "arm [left]": ("arm [left]", None),
+    }
+    assert {name: split_unit(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "label", "sources", "elements"),
+    [
+        (
+            ["joint2", "joint1", "joint10"],
+            "joint",
+            ("joint1", "joint2", "joint10"),
+            ("joint1", "joint2", "joint10"),
+        ),
+        (["q0_deg", "q1_deg"], "q", ("q0_deg", "q1_deg"), ("q0", "q1")),
+        (["cmd_1", "cmd_2"], "cmd", ("cmd_1", "cmd_2"), ("joint1", "joint2")),
+        (["x", "y", "z"], "xyz", ("x", "y", "z"), ("x", "y", "z")),
+        (["vel_x", "vel_y", "vel_z"], "vel", ("vel_x", "vel_y", "vel_z"), ("x", "y", "z")),
+        (["qx", "qy", "qz", "qw"], "q_quat", ("qx", "qy", "qz", "qw"), ("x", "y", "z", "w")),
+    ],
+)
+def test_channels_that_belong_together_are_found_by_name(names, label, sources, elements):
+    (found,) = bundle(names)
+    assert (found.label, found.sources, found.elements) == (label, sources, elements)
+
+
+def test_the_same_joints_with_two_roles_are_two_groups():
+    groups = {g.label: g for g in bundle(["elbow", "wrist", "elbow_cmd", "wrist_cmd", "battery"])}
+    assert groups["position"].sources == ("elbow", "wrist")
+    assert groups["cmd"].sources == ("elbow_cmd", "wrist_cmd")
+    assert groups["cmd"].elements == groups["position"].elements == ("elbow", "wrist")
+
+
+def test_a_twins_joints_are_found_in_its_order_and_what_is_missing_is_said():
+    joints = Joints(("shoulder_pan", "elbow_flex", "gripper"), ((-1.0, 1.0),) * 3)
+    (found,) = bundle(["elbow_flex.pos", "shoulder_pan.pos"], joints)
+    assert found.sources == ("shoulder_pan.pos", "elbow_flex.pos")
+    assert "gripper" in found.guess.reason and found.guess.confidence < 0.9
+
+
+def test_a_table_of_joints_becomes_one_state_and_one_action(tmp_path, franka):
+    time_s, q, tool, turn = arm_motion(franka)
+    columns = {"time_ms": 1000 * time_s}
+    columns |= {f"joint{i + 1}": np.degrees(q[:, i]) for i in range(7)}
+    columns |= {f"joint{i + 1}_cmd": np.degrees(np.roll(q[:, i], -5)) for i in range(7)}
+    columns |= {f"tcp_{letter}": 1000 * tool[:, i] for i, letter in enumerate("xyz")}
+    columns |= {f"q{letter}": turn[:, i] for i, letter in ((1, "x"), (2, "y"), (3, "z"), (0, "w"))}
+    path = write_csv(tmp_path / "run.csv", columns)
+    for twin in (None, franka):
+        proposed = yaml.safe_load(propose_map(path, twin))
+        assert proposed["clock"] == {"channel": "time_ms", "unit": "ms"}
+        signals = proposed["signals"]
+        assert signals["observation.state"]["from"] == [f"joint{i + 1}" for i in range(7)]
+        assert signals["observation.state"]["unit"] == signals["action"]["unit"] == "deg"
+        assert signals["action"]["from"] == [f"joint{i + 1}_cmd" for i in range(7)]
+        assert signals["observation.tcp"]["unit"] == "mm"
+        assert signals["observation.q_quat"]["quaternion"] == "xyzw"
+    done = ingest(path, tmp_path / "out", parse_map(propose_map(path, franka)), accept_guesses=True)
+    episode = done.dataset.episode(0)
+    np.testing.assert_allclose(episode["observation.state"], q[:, :7], atol=1e-9)
+    np.testing.assert_allclose(episode["observation.tcp"], tool, atol=1e-9)
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("m", 1.0), ("mm", 1000.0), ("cm", 100.0)])
+@pytest.mark.parametrize("order", ["wxyz", "xyzw"])
+def test_the_twins_tool_tells_length_and_quaternion_order(tmp_path, franka, unit, factor, order):
+    time_s, q, tool, turn = arm_motion(franka)
+    base = np.array([[0.6, -0.8, 0], [0.8, 0.6, 0], [0, 0, 1]])  # the cell's frame is not the robot's
+    stored = turn if order == "wxyz" else turn[:, [1, 2, 3, 0]]
+    np.savez(tmp_path / "run.npz", t=time_s, q=q, tcp=factor * (tool @ base.T + 0.3), rot=stored)
+    text = propose_map(tmp_path / "run.npz", franka)
+    signals = yaml.safe_load(text)["signals"]
+    assert signals["observation.tcp"]["unit"] == unit
+    assert signals["observation.rot"]["quaternion"] == order
+    assert "the twin's tool" in text
+
+
+@pytest.mark.parametrize("unit", ["rad", "deg"])
+def test_where_ranges_cannot_tell_degrees_from_radians_the_tool_does(tmp_path, unit):
+    joints = load_joints("so101_pick_place")
+    rng = np.random.default_rng(1)
+    time_s = np.arange(500) * 0.02
+    q = 0.02 * np.sin(time_s[:, None] * rng.uniform(0.5, 2, 6) + rng.uniform(0, 6, 6))
+    tool, _ = joints.tool_poses(q)
+    np.savez(tmp_path / "run.npz", t=time_s, q=np.degrees(q) if unit == "deg" else q, tcp=tool)
+    text = propose_map(tmp_path / "run.npz", joints)
+    line = next(line for line in text.splitlines() if line.strip().startswith("unit:"))
+    assert f'"{unit}"' in line and "the twin's tool then moves" in line
+
+
+def test_a_unit_that_nobody_filled_in_is_refused_unless_a_reason_or_a_person_answers_for_it(tmp_path):
+    np.savez(tmp_path / "a.npz", t=np.arange(50) / 50, load=np.arange(50.0))
+    text = (
+        "rate_hz: 50\nprovenance: {source: real}\nclock: t\n"
+        "signals: {observation.load: {from: load, unit: unknown REASON}}\n"
+    )
+    silent = parse_map(text.replace(" REASON", ""))
+    with pytest.raises(MapError, match=r"signals.observation.load.unit is unknown") as refused:
+        ingest(tmp_path / "a.npz", tmp_path / "out", silent)
+    assert "fill in each unit" in refused.value.remedy and "--accept-guesses" in refused.value.remedy
+    assert not (tmp_path / "out").exists()
+    done = ingest(tmp_path / "a.npz", tmp_path / "accepted", silent, accept_guesses=True)
+    software = done.dataset.episode(0).provenance.software
+    assert software["accepted_guesses"] == "signals.observation.load.unit is unknown"
+    reasoned = parse_map(text.replace(" REASON", ", unknown_because: servo units"))
+    done = ingest(tmp_path / "a.npz", tmp_path / "reasoned", reasoned)
+    assert "accepted_guesses" not in done.dataset.episode(0).provenance.software
+
+
+def test_a_name_that_the_numbers_contradict_is_in_doubt(tmp_path):
+    path = write_csv(
+        tmp_path / "run.csv", {"time": np.arange(99) / 50, "elbow_pos_rad": np.linspace(0, 90, 99)}
+    )
+    line = next(line for line in propose_map(path).splitlines() if "unit:" in line and "rad" in line)
+    assert "values reach 90" in line and "CHECK" in line

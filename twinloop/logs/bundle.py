@@ -1,0 +1,220 @@
+"""Channels that belong together: `joint1 ... joint6`, `x y z`, `qw qx qy qz`, `elbow_cmd wrist_cmd`; told by their names.
+
+Pure functions of names. A unit at the end of a name (`angle_deg`, `tcp_x_mm`, `time_ms`, `speed [rad/s]`) is read off it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twinloop.errors import UnknownName
+from twinloop.logs.guess import Guess, guess_role
+from twinloop.logs.joints import Joints, plain
+from twinloop.logs.units import LOG_UNITS, known_unit
+
+_SUFFIXES = {
+    "deg": "deg",
+    "degrees": "deg",
+    "rad": "rad",
+    "radians": "rad",
+    "mrad": "mrad",
+    "mm": "mm",
+    "cm": "cm",
+    "m": "m",
+    "s": "s",
+    "sec": "s",
+    "ms": "ms",
+    "us": "us",
+    "ns": "ns",
+    "rad_s": "rad/s",
+    "rads": "rad/s",
+    "radps": "rad/s",
+    "deg_s": "deg/s",
+    "degps": "deg/s",
+    "dps": "deg/s",
+    "rpm": "rpm",
+    "m_s": "m/s",
+    "mps": "m/s",
+    "mm_s": "mm/s",
+    "nm": "N·m",
+    "mnm": "mN·m",
+    "newton": "N",
+    "volts": "V",
+    "amps": "A",
+    "ma": "mA",
+    "kg": "kg",
+    "hz": "Hz",
+    "percent": "%",
+    "pct": "%",
+}
+"""What units are called at the end of a name, after an underscore; longer ones are tried first."""
+
+_SPATIAL = ("x", "y", "z")
+_ROTATION = frozenset("wxyz")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Channels that make one signal. `label` is what they are called together; `unit` is what their names say."""
+
+    label: str
+    sources: tuple[str, ...]
+    elements: tuple[str, ...]
+    guess: Guess
+    unit: str | None = None
+
+
+def split_unit(name: str) -> tuple[str, str | None]:
+    """A channel's name without its unit, and the unit: ("elbow", "deg") of `elbow_deg` or `elbow [deg]`."""
+    bracket = re.fullmatch(r"(.*?)[\s_]*[\[(]([^\])]+)[\])]", name)
+    if bracket:
+        try:
+            return bracket[1], known_unit(bracket[2].strip())
+        except UnknownName:
+            return name, None
+    for suffix in sorted(_SUFFIXES, key=len, reverse=True):
+        if name.lower().endswith(f"_{suffix}") and len(name) > len(suffix) + 1:
+            unit = _SUFFIXES[suffix]
+            assert unit in LOG_UNITS
+            return name[: -len(suffix) - 1], unit
+    return name, None
+
+
+def bundle(names: Sequence[str], joints: Joints | None = None) -> list[Bundle]:
+    """The groups among channels of one number each; a channel is in one group at most, many are in none."""
+    left = list(names)
+    found: list[Bundle] = []
+    for rule in (_by_twin, _by_letters, _by_number, _by_stem):
+        for group in rule(left, joints):
+            found.append(group)
+            left = [name for name in left if name not in group.sources]
+    return found
+
+
+def _by_twin(names: Sequence[str], joints: Joints | None) -> list[Bundle]:
+    """Channels called like the twin's joints, in the twin's order, one group for each role."""
+    if joints is None:
+        return []
+    groups: dict[tuple[str, str | None], dict[int, str]] = {}
+    for name in names:
+        stem, unit = split_unit(name)
+        base, role = _without_role(stem)
+        number = joints.find(base)
+        if number is None:
+            number, role = joints.find(stem), ""
+        if number is not None:
+            groups.setdefault((role or "position", unit), {})[number] = name
+    bundles = []
+    for (role, unit), members in groups.items():
+        numbers = sorted(members)
+        if len(numbers) < 2 and len(joints) > 1:
+            continue
+        missing = [joints.names[i] for i in range(len(joints)) if i not in members]
+        reason = f"called like the twin's joints{f', but for {chr(44).join(missing)}' if missing else ''}"
+        bundles.append(
+            Bundle(
+                role,
+                tuple(members[i] for i in numbers),
+                tuple(joints.names[i] for i in numbers),
+                Guess("", 0.8 if missing else 0.95, reason),
+                unit,
+            )
+        )
+    return bundles
+
+
+def _by_letters(names: Sequence[str], _: Joints | None) -> list[Bundle]:
+    """x, y, z, and w, x, y, z, at the end of otherwise equal names; a rotation takes its letters first."""
+    groups: dict[tuple[str, str | None], dict[str, str]] = {}
+    for name in names:
+        stem, unit = split_unit(name)
+        match = re.fullmatch(r"(|.*[._\-/ ]|.*q|.*quat)([wxyz])", stem.lower())
+        if match:
+            groups.setdefault((stem[: match.end(1)], unit), {})[match[2]] = name
+    bundles = []
+    for (stem, unit), members in groups.items():
+        letters = set(members)
+        label = stem.strip("._-/ ")
+        if letters == _ROTATION:
+            label = label if guess_role(label) == "quaternion" else f"{label}_quat".strip("_")
+            why = Guess("", 0.95, "w, x, y and z of one rotation")
+        elif letters == set(_SPATIAL):
+            label = label if guess_role(label) else f"{label}_xyz".strip("_")
+            why = Guess("", 0.9, "x, y and z of one vector")
+        else:
+            continue
+        ordered = [name for name in names if name in members.values()]
+        letter_of = {name: letter for letter, name in members.items()}
+        bundles.append(Bundle(label, tuple(ordered), tuple(letter_of[n] for n in ordered), why, unit))
+    return bundles
+
+
+def _by_number(names: Sequence[str], _: Joints | None) -> list[Bundle]:
+    """Names that differ in one number alone."""
+    groups: dict[str, dict[int, str]] = {}
+    for name in names:
+        numbers = list(re.finditer(r"\d+", split_unit(name)[0]))
+        if numbers:
+            last = numbers[-1]
+            groups.setdefault(f"{name[: last.start()]}#{name[last.end() :]}", {})[int(last[0])] = name
+    bundles = []
+    for pattern, members in groups.items():
+        numbers_in_order = sorted(members)
+        if len(members) < 2:
+            continue
+        stem, unit = split_unit(pattern)
+        gapless = numbers_in_order == list(range(numbers_in_order[0], numbers_in_order[0] + len(members)))
+        base, _role = _without_role(stem.replace("#", "%d"))
+        elements = tuple(
+            (base if "%d" in base and base != "%d" else "joint%d").replace("%d", str(i))
+            for i in numbers_in_order
+        )
+        bundles.append(
+            Bundle(
+                re.sub(r"[._\-/ ]*#", "", stem).strip("._-/ ") or "values",
+                tuple(members[i] for i in numbers_in_order),
+                elements,
+                Guess(
+                    "",
+                    0.9 if gapless else 0.7,
+                    f"names that differ in a number, {numbers_in_order[0]} to {numbers_in_order[-1]}"
+                    + ("" if gapless else ", with some missing"),
+                ),
+                unit,
+            )
+        )
+    return bundles
+
+
+def _by_stem(names: Sequence[str], _: Joints | None) -> list[Bundle]:
+    """`elbow, wrist` and `elbow_cmd, wrist_cmd`: the same things with two roles or more."""
+    groups: dict[tuple[str, str | None], dict[str, str]] = {}
+    for name in names:
+        stem, unit = split_unit(name)
+        base, role = _without_role(stem)
+        if base:
+            groups.setdefault((role, unit), {})[plain(base)] = name
+    bundles = []
+    for (role, unit), members in groups.items():
+        others = [set(g) for key, g in groups.items() if key != (role, unit)]
+        shared = [base for base in members if any(base in other for other in others)]
+        if len(shared) < 2:
+            continue
+        sources = tuple(members[base] for base in shared)
+        elements = tuple(_without_role(split_unit(name)[0])[0].strip("._-/ ") for name in sources)
+        why = Guess("", 0.85, "the same names appear with another role")
+        bundles.append(Bundle(role or "position", sources, elements, why, unit))
+    return bundles
+
+
+def _without_role(name: str) -> tuple[str, str]:
+    """(name without the word that says what kind of quantity it is, that word); ("elbow", "cmd") of `elbow_cmd`."""
+    words = re.split(r"([._\-/ ]+)", name)
+    for place in (len(words) - 1, 0):
+        word = words[place]
+        if len(words) > 1 and word and guess_role(word) not in (None, "time"):
+            rest = words[:place] + words[place + 1 :]
+            return "".join(rest).strip("._-/ "), word.lower()
+    return name, ""

@@ -1,0 +1,57 @@
+"""How each stream of a log was recorded and what was done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class StreamReport:
+    """How one stream was recorded and what was done to it, over one episode or (`summarize`) over many.
+
+    `method` is "exact" where the rows are the stream's own samples. `offset_s` is the start of the stream relative to
+    the first row; `unused` counts samples outside the rows.
+    """
+
+    name: str
+    source: str
+    method: str
+    conversion: str
+    episodes: int
+    samples: int
+    rate_hz: float
+    jitter_s: float
+    gaps: int
+    longest_gap_s: float
+    offset_s: float
+    out_of_order: int
+    missing: int
+    unused: int
+
+
+def summarize(reports: Iterable[StreamReport]) -> tuple[StreamReport, ...]:
+    """One report per stream and method: counts added, rate and jitter averaged over samples, gap and offset the worst."""
+    merged: dict[tuple[str, str], StreamReport] = {}
+    for report in reports:
+        key = (report.name, report.method)
+        old = merged.get(key)
+        if old is None:
+            merged[key] = report
+            continue
+        total = max(old.samples + report.samples, 1)
+        share = report.samples / total
+        merged[key] = replace(
+            old,
+            episodes=old.episodes + report.episodes,
+            samples=total,
+            rate_hz=old.rate_hz + share * (report.rate_hz - old.rate_hz),
+            jitter_s=old.jitter_s + share * (report.jitter_s - old.jitter_s),
+            gaps=old.gaps + report.gaps,
+            longest_gap_s=max(old.longest_gap_s, report.longest_gap_s),
+            offset_s=max(old.offset_s, report.offset_s, key=abs),
+            out_of_order=old.out_of_order + report.out_of_order,
+            missing=old.missing + report.missing,
+            unused=old.unused + report.unused,
+        )
+    return tuple(merged.values())

@@ -1,0 +1,135 @@
+"""Do the joints of a recording fit the twin they are said to belong to? Count, names, kind of unit, ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from twinloop.episode import Array, Episode, Signal
+from twinloop.errors import MapError
+from twinloop.logs.joints import Joints, joints_of
+from twinloop.logs.units import family_of
+from twinloop.twin.twin import Twin
+
+POSITIONS = ("observation.state", "action")
+"""Signals that hold joint positions where their units are angles or lengths."""
+
+BEYOND = 1.1
+MARGIN = {"rad": 0.05, "m": 0.005}
+"""A joint may go this much beyond its range: calibration and compliance; further is said."""
+
+IMPOSSIBLE = 3.0
+"""Times the half range around its middle; beyond it the unit is wrong or it is another robot."""
+
+
+@dataclass(frozen=True)
+class _Column:
+    signal: Signal
+    element: int
+    joint: int
+
+    @property
+    def unit(self) -> str:
+        return self.signal.units[self.element if len(self.signal.units) > 1 else 0]
+
+
+class TwinCheck:
+    """Checks one episode after the other against a twin; `notes` collects what is odd but possible."""
+
+    def __init__(self, twin: Twin) -> None:
+        self._name = twin.name
+        self._joints: Joints = joints_of(twin)
+        # A log may leave the fingers out, or give one number for all of them as the actuators do.
+        self._arm = [i for i, unit in enumerate(self._joints.units) if unit == "rad"]
+        self._actuators = int(twin.make_model().nu)
+        self._notes: dict[str, str] = {}
+
+    @property
+    def notes(self) -> list[str]:
+        """What somebody should know, each once."""
+        return list(self._notes.values())
+
+    @property
+    def _counts(self) -> set[int]:
+        """Numbers a row that can be this robot's joints, or its commands, in order."""
+        return {len(self._joints), len(self._arm), max(self._actuators, len(self._arm))}
+
+    def check(self, episode: Episode, where: str) -> None:
+        """Refuse what cannot be this robot."""
+        if not len(self._joints):
+            return
+        for name in POSITIONS:
+            if name in episode.signals:
+                signal = episode.schema.signal(name)
+                if any(family_of(unit) in ("angle", "length") for unit in signal.units):
+                    for column in self._columns(signal):
+                        self._check_column(column, episode.signals[name], where)
+
+    def _columns(self, signal: Signal) -> Iterator[_Column]:
+        """Which element is which joint: by name, else by place where there are as many as the twin has."""
+        named = [self._joints.find(element) for element in signal.elements]
+        strangers = [e for e, n in zip(signal.elements, named, strict=True) if n is None]
+        in_place = all(number in (None, place) for place, number in enumerate(named))
+        if len(strangers) < len(named) and not (strangers and in_place and signal.size in self._counts):
+            if strangers:
+                self._say(
+                    f"{signal.name}: the twin {self._name} has no joint called {', '.join(strangers)}",
+                    signal.name,
+                )
+            yield from (_Column(signal, i, n) for i, n in enumerate(named) if n is not None)
+            return
+        if signal.size not in self._counts:
+            called = f" called {', '.join(signal.elements)}" if signal.elements else ""
+            raise MapError(
+                f"{signal.name} does not fit the twin {self._name}",
+                got=f"{signal.size} numbers{called}",
+                expected=f"{len(self._joints)} joints ({', '.join(self._joints.names)}), the {len(self._arm)} of the arm, "
+                f"or {self._actuators} commands",
+                remedy=f"name the joints it has with `elements` (signals.{signal.name}), or leave --twin out",
+            )
+        if strangers:
+            self._say(
+                f"{signal.name}: the twin {self._name} has no joint called {', '.join(strangers)}; "
+                f"all are taken in order for {', '.join(self._joints.names)}",
+                signal.name,
+            )
+        places = range(signal.size) if signal.size == len(self._joints) else self._arm
+        yield from (_Column(signal, i, joint) for i, joint in enumerate(places))
+
+    def _check_column(self, column: _Column, values: Array, where: str) -> None:
+        joint, unit = self._joints.names[column.joint], column.unit
+        place = f"{column.signal.name}[{column.element}] ({joint})"
+        wanted = self._joints.units[column.joint]
+        if unit in ("1", "unknown"):
+            self._say(f"{place} is in no unit of length or angle, so its range is not checked", place)
+            return
+        if unit != wanted:
+            raise MapError(
+                f"{where}: {place} is stored in {unit}, but that joint of the twin {self._name} moves in {wanted}",
+                remedy="correct the unit or the order of the joints in the map",
+            )
+        low, high = self._joints.ranges[column.joint]
+        if not np.isfinite([low, high]).all():
+            return
+        flat = values.reshape(len(values), -1)[:, column.element].astype(np.float64)
+        lowest, highest = float(np.nanmin(flat)), float(np.nanmax(flat))
+        middle, half = (low + high) / 2, (high - low) / 2
+        reached = f"{lowest:.4g} to {highest:.4g} {unit}"
+        if max(highest - middle, middle - lowest) > IMPOSSIBLE * half + MARGIN[unit]:
+            raise MapError(
+                f"{where}: {place} goes far beyond the range of the twin {self._name}",
+                got=reached,
+                expected=f"{low:.4g} to {high:.4g} {unit}",
+                remedy="check unit, sign, offset and order of the joints in the map; or it is another robot",
+            )
+        if max(highest - middle, middle - lowest) > BEYOND * half + MARGIN[unit]:
+            self._say(
+                f"{place} reaches {reached} in {where}, beyond the twin's {low:.4g} to {high:.4g}: "
+                "check its sign and zero",
+                place,
+            )
+
+    def _say(self, note: str, about: str) -> None:
+        self._notes.setdefault(about, note)
