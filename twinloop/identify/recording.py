@@ -173,7 +173,7 @@ def _column(episode: Episode, cell: Cell, channel: Channel) -> Array:
 
 
 def _commands(cell: Cell, episode: Episode, time_s: Array) -> tuple[Array, Array]:
-    """Commands in the twin's order and the time each was sent: its own stamp where one was recorded."""
+    """Commands in the twin's order and the time each was sent."""
     if not cell.actuators:
         return np.zeros((1, 0)), time_s[:1]
     name = "action.applied" if "action.applied" in episode.signals else "action"
@@ -191,12 +191,7 @@ def _commands(cell: Cell, episode: Episode, time_s: Array) -> tuple[Array, Array
             expected=f"{len(cell.actuators)}: {', '.join(cell.actuators)}",
             remedy="name the command's elements in the map as the twin names its actuators",
         )
-    stamps = time_s
-    if f"clock.{name}" in episode.signals:
-        stamps = np.asarray(episode.signals[f"clock.{name}"], np.float64).reshape(len(time_s), -1)[:, 0]
-        first = np.concatenate([[True], np.diff(stamps) > 0.0])
-        return rows[first], stamps[first]
-    return rows, stamps
+    return rows, time_s
 
 
 def _states(
