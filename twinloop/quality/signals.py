@@ -20,7 +20,7 @@ PLATEAU_ROWS = 3
 FEWEST_PLATEAUS = 2
 """Once is a coincidence."""
 FEWEST_LEVELS = 8
-"""A channel with fewer distinct values flickers, and a flicker is no spike."""
+"""A channel with fewer distinct values flickers, and is flat everywhere: neither a spike nor a ceiling."""
 FORCES = ("N", "N·m", "A")
 """Units in which a single large sample may be a contact."""
 OTHER_RUNS = 10.0
@@ -112,8 +112,13 @@ def stuck(view: View) -> Iterator[Finding]:
 
 @CHECKS.register("clipped")
 def clipped(view: View) -> Iterator[Finding]:
-    """A measured channel that hits a ceiling or floor in the middle of a motion."""
+    """A measured channel that hits a ceiling or floor in the middle of a motion.
+
+    A channel that knows only a few values, such as whole degrees of a motor's temperature, is flat everywhere.
+    """
     for channel in view.measured:
+        if len(np.unique(channel.values)) < FEWEST_LEVELS:
+            continue
         pair = view.pair_of(channel)
         plateaus = _plateaus(channel)
         if pair is not None and pair.command.moves:
