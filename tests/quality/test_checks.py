@@ -200,7 +200,7 @@ def test_an_episode_shorter_than_the_longest_lag_can_be_checked():
 def test_a_thermometer_of_whole_degrees_is_coarse_and_not_clipped():
     schema = Schema((Signal(STATE, (1,), ("rad",)), Signal("observation.temperature", (1,), ("°C",))), 50.0)
     time_s = np.arange(600) / 50
-    warming = np.round(27.4 + 2.0 * time_s / 12 + 0.4 * np.sin(9 * time_s))
+    warming = np.where(np.random.default_rng(3).random(600) < 0.2, 28.0, 29.0)
     signals = {STATE: np.sin(time_s)[:, None], "observation.temperature": warming[:, None]}
     episode = make_episode(schema, time_s, signals, provenance=Provenance(source="real"))
     assert "clipped" not in codes(episode, purpose="identify")
