@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from twinloop.generate.open_loop import replay_actions as replay_actions
     from twinloop.generate.replay import replay as replay
     from twinloop.generate.run import generate as generate
+    from twinloop.identify.design import design_excitation as design_excitation
+    from twinloop.identify.drift import watch_drift as watch_drift
     from twinloop.identify.result import Identification as Identification
     from twinloop.identify.run import identify as identify
     from twinloop.logs.ingest import ingest as ingest
@@ -60,6 +62,8 @@ _NAMES = {
     "twinloop.generate.open_loop": ["replay_actions"],
     "twinloop.generate.replay": ["replay"],
     "twinloop.generate.run": ["generate"],
+    "twinloop.identify.design": ["design_excitation"],
+    "twinloop.identify.drift": ["watch_drift"],
     "twinloop.identify.result": ["Identification"],
     "twinloop.identify.run": ["identify"],
     "twinloop.logs.ingest": ["ingest"],

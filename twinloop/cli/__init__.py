@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from twinloop.cli import check, console, data, demo, generate, identify, ingest, robot, start, twin
+from twinloop.cli import check, console, data, demo, excite, generate, identify, ingest, robot, start, twin
 from twinloop.version import __version__
 
 app = typer.Typer(
@@ -30,6 +30,8 @@ app.command()(generate.replay)
 app.command()(check.check)
 app.command()(ingest.ingest)
 app.command()(identify.identify)
+app.command()(excite.excite)
+app.command()(excite.drift)
 
 
 def _print_version(wanted: bool) -> None:

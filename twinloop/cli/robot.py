@@ -96,6 +96,10 @@ def record(
         str | None,
         typer.Option(metavar="SIGNAL", help="chirp, multisine, prbs or waypoints: for identification."),
     ] = None,
+    motion: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Play a motion, such as one that `twinloop excite` designed."),
+    ] = None,
     operator: Annotated[
         str | None, typer.Option(metavar="PSEUDONYM", help="A person demonstrates; never a real name.")
     ] = None,
@@ -119,14 +123,22 @@ def record(
     from twinloop.robot.record import Plan
     from twinloop.robot.record import record as run
 
-    if sum(choice is not None for choice in (expert, excite, operator)) != 1:
-        raise WrongUse("who acts?", expected="one of --expert NAME, --excite SIGNAL, --operator PSEUDONYM")
+    if sum(choice is not None for choice in (expert, excite, motion, operator)) != 1:
+        raise WrongUse(
+            "who acts?",
+            expected="one of --expert NAME, --excite SIGNAL, --motion FILE, --operator PSEUDONYM",
+        )
+    exciting_s = 10.0 if excite else None
+    if motion is not None:
+        from twinloop.experts import load_motion
+
+        exciting_s, excite = load_motion(motion).duration_s, f"motion:{motion}"
     opened = open_robot(robot)
     with connected(opened), console.progress_bar("recording") as progress:
         description = opened.description
         attendant = opened if isinstance(opened, Attendant) else _Person()
         found, words, longest_s = _task(description, twin)
-        longest_s = seconds or (10.0 if excite else longest_s)
+        longest_s = seconds or exciting_s or longest_s
         controller = _controller(found, attendant, expert, excite, operator, longest_s)
         plan = Plan(
             episodes=episodes,

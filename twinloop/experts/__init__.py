@@ -4,18 +4,23 @@ Importing this package registers the built-in experts.
 """
 
 from twinloop.experts import excitation, nobody, pick_and_place, push, random_actions
+from twinloop.experts.played import Motion, find_expert, load_motion, save_motion
 from twinloop.experts.protocol import EXPERTS, Expert, Setup, expert_for
 from twinloop.experts.reading import Reading
 
 __all__ = [
     "EXPERTS",
     "Expert",
+    "Motion",
     "Reading",
     "Setup",
     "excitation",
     "expert_for",
+    "find_expert",
+    "load_motion",
     "nobody",
     "pick_and_place",
     "push",
     "random_actions",
+    "save_motion",
 ]

@@ -48,7 +48,7 @@ class Excitation:
         self._name, self._shape = name, shape
         self._rows, self._last = np.arange(setup.count), setup.steps - 1
         self._time_s = np.arange(setup.steps) * cell.dt_s
-        self._home, self._reach = _reach(cell)
+        self._home, self._reach = reach_of(cell)
         self._low, self._high = cell.control_low, cell.control_high
         self._plan = np.zeros((setup.count, setup.steps, len(cell.actuators)))
 
@@ -66,13 +66,21 @@ class Excitation:
         return self._plan[self._rows, np.minimum(step, self._last)]
 
 
-def chirp(time_s: Array, reach: Array, uniform: Array) -> Array:
+def chirp(
+    time_s: Array,
+    reach: Array,
+    uniform: Array,
+    *,
+    speed_rad_s: float = TOP_SPEED_RAD_S,
+    acceleration_rad_s2: float = TOP_ACCELERATION_RAD_S2,
+    fastest_hz: float = FASTEST_HZ,
+) -> Array:
     """A logarithmic sweep, as large as speed and acceleration allow at each moment."""
     length_s = max(float(time_s[-1]), 1e-6)
-    growth = np.log(FASTEST_HZ / SLOWEST_HZ)
+    growth = np.log(fastest_hz / SLOWEST_HZ)
     rate = 2.0 * np.pi * SLOWEST_HZ * np.exp(growth * time_s / length_s)
     angle = (rate - rate[0]) * length_s / growth
-    size = _allowed(reach[None], rate[:, None])
+    size = _allowed(reach[None], rate[:, None], speed_rad_s, acceleration_rad_s2)
     return np.asarray(size * np.sin(angle[:, None] + 2.0 * np.pi * uniform[0, :, 0]))
 
 
@@ -114,24 +122,30 @@ def _moves(time_s: Array, levels: Array, lengths_s: Array, *, hurried: bool) -> 
     return made
 
 
-def _allowed(reach: Array, rate_rad_s: Any) -> Array:
+def _allowed(
+    reach: Array,
+    rate_rad_s: Any,
+    speed_rad_s: float = TOP_SPEED_RAD_S,
+    acceleration_rad_s2: float = TOP_ACCELERATION_RAD_S2,
+) -> Array:
     """The largest sine at this rate within reach, speed and acceleration."""
-    by_speed = TOP_SPEED_RAD_S / rate_rad_s
-    by_acceleration = TOP_ACCELERATION_RAD_S2 / (rate_rad_s * rate_rad_s)
+    by_speed = speed_rad_s / rate_rad_s
+    by_acceleration = acceleration_rad_s2 / (rate_rad_s * rate_rad_s)
     return np.asarray(np.minimum(reach, np.minimum(by_speed, by_acceleration)))
 
 
-def _reach(cell: Cell) -> tuple[Array, Array]:
-    """Home of every actuator, and how far from it the signal may go; a gripper stays where it is."""
-    home = cell.positions(_home_qpos(cell))[0]
+def reach_of(cell: Cell, share: float = REACH) -> tuple[Array, Array]:
+    """Home of every actuator, and how far from it a signal may go; a gripper stays where it is."""
+    home = cell.positions(home_qpos(cell))[0]
     room = np.minimum(cell.control_high - home, home - cell.control_low)
-    reach = REACH * np.clip(room, 0.0, 1.0)
+    reach = share * np.clip(room, 0.0, 1.0)
     if cell.gripper is not None:
         reach[cell.gripper] = 0.0
     return home, reach
 
 
-def _home_qpos(cell: Cell) -> Array:
+def home_qpos(cell: Cell) -> Array:
+    """The state (1, nq) in which an episode starts."""
     qpos = np.array(cell.model.qpos0)[None]
     for joint, position in cell.twin.home.items():
         qpos[:, cell.model.joint(joint).qposadr[0]] = position

@@ -19,13 +19,15 @@ from twinloop.engines.mujoco_batch import ENGINE, Broken, MujocoBatch, engine_ve
 from twinloop.engines.render import Painter
 from twinloop.episode import Episode, Event, Provenance, Schema
 from twinloop.errors import WrongUse
-from twinloop.experts import EXPERTS, Expert, Setup
+from twinloop.experts import Expert, Setup, find_expert
+from twinloop.experts.played import Player
 from twinloop.generate.artefacts import diverged_event, trace_row
 from twinloop.generate.job import Job, describe_actor, episode_seed
 from twinloop.generate.recorder import Recorder
 from twinloop.generate.signals import make_schema, row_parts
 from twinloop.randomize import draw_many, one_of
-from twinloop.tasks import Judgement, make_cell, make_task
+from twinloop.tasks import Judgement, Task, make_cell, make_task
+from twinloop.tasks.excite import Excite
 from twinloop.version import __version__
 
 Array = NDArray[Any]
@@ -66,7 +68,7 @@ def rollout_drawn(
         raise WrongUse("a draw does not fit the seeds", expected=f"{len(seeds)} values for each parameter")
     if not len(seeds):
         return iter(())
-    expert = make_expert or EXPERTS.get(job.expert)
+    expert = make_expert or find_expert(job.expert)
     return _Run(job, np.asarray(seeds, dtype=np.int64), drawn, threads, expert).episodes()
 
 
@@ -84,7 +86,9 @@ class _Run:
         self._job, self._seeds = job, seeds
         self._drawn = {name: np.asarray(values) for name, values in drawn.items()}
         cell = self._cell = make_cell(job.twin)
-        self._task = make_task(job.task, job.twin)
+        self._task: Task = make_task(job.task, job.twin)
+        if isinstance(make_expert, Player) and job.task == "excite":
+            self._task = Excite(cell, make_expert.lasts_s)
         longest = round(self._task.longest_s * job.twin.control_hz)
         self._steps = longest if job.max_steps is None else min(longest, job.max_steps)
         count = self._count = min(len(seeds), MOST_SIDE_BY_SIDE)

@@ -24,7 +24,8 @@ from twinloop.dataset.rewrite import building
 from twinloop.dataset.room import check_room
 from twinloop.dataset.writer import DatasetWriter, append_to, make_dataset
 from twinloop.errors import DatasetError, GenerationError, WrongUse
-from twinloop.experts import EXPERTS
+from twinloop.experts import find_expert
+from twinloop.experts.played import PREFIX, full_name
 from twinloop.generate import disk
 from twinloop.generate.chunks import CHUNKS_PER_COMMIT, chunk_size, cut
 from twinloop.generate.job import Job
@@ -141,10 +142,13 @@ def make_job(
     expert_noise: float = 0.0,
     max_steps: int | None = None,
 ) -> Job:
-    """The twin's own task, done by its usual expert unless another one is given; without a task, excitation."""
-    task = twin.task or "excite"
-    expert = expert or USUAL_EXPERTS.get(task, task)
-    EXPERTS.get(expert)
+    """The twin's own task, done by its usual expert unless another one is given; without a task, excitation.
+
+    `motion:FILE` plays a motion, which is excitation whatever the twin's task.
+    """
+    task = "excite" if not twin.task or (expert or "").startswith(PREFIX) else twin.task
+    expert = full_name(expert or USUAL_EXPERTS.get(task, task))
+    find_expert(expert)
     return Job(twin, task, expert, randomization, tuple(cameras), expert_noise, max_steps)
 
 

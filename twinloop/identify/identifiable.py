@@ -96,4 +96,4 @@ def separating_experiment(names: Sequence[str]) -> str:
         return "record the same path slowly and quickly: dry and viscous friction part with speed"
     if any("backlash" in n for n in have):
         return "record slow reversals under load and without it"
-    return "`twinloop excite` designs a motion that tells these apart"
+    return f"`twinloop excite --parameters {','.join(names)}` designs a motion that tells these apart"

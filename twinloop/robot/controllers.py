@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.episode import Actor
-from twinloop.experts import EXPERTS, Expert, Setup
+from twinloop.experts import Expert, Setup, find_expert
+from twinloop.experts.played import recorded_name
 from twinloop.robot.protocol import Attendant, Observation
 from twinloop.robot.signals import reading_of
 from twinloop.tasks import make_cell
@@ -39,8 +40,8 @@ class ExpertController:
     def __init__(self, twin: Twin, name: str, longest_s: float) -> None:
         self._cell = make_cell(twin)
         self._steps = max(1, round(longest_s * twin.control_hz))
-        self._make = EXPERTS.get(name)
-        self.actor_id = name
+        self._make = find_expert(name)
+        self.actor_id = recorded_name(name)
         self._expert: Expert = self._make(Setup(self._cell, 1, self._steps))
         self.actor: Actor = self._expert.actor
         self._step = 0

@@ -23,12 +23,11 @@ class Excite:
     roles: tuple[str, ...] = ()
     phases = ("excite",)
     failures = ("cut_short",)
-    longest_s = 10.0
     memory = 1
     text = "Follow the excitation signal."
 
-    def __init__(self, cell: Cell) -> None:
-        self._cell = cell
+    def __init__(self, cell: Cell, longest_s: float = 10.0) -> None:
+        self._cell, self.longest_s = cell, longest_s
 
     def start(self, values: Mapping[str, Any], seeds: Array) -> Start:
         """Joints at home."""

@@ -1,0 +1,198 @@
+"""`twinloop excite` and `twinloop drift`: a motion that tells parameters best, and parameters that have moved since."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from twinloop.cli import console
+from twinloop.cli.console import Json
+from twinloop.errors import WrongUse
+
+if TYPE_CHECKING:
+    from twinloop.identify.design import Design
+    from twinloop.identify.drift import Drift
+
+Parameters = Annotated[
+    str, typer.Option(metavar="NAME,...", help="Parameters of the twin; `twinloop twin show` lists them.")
+]
+TwinName = Annotated[str, typer.Option("--twin", metavar="NAME|FOLDER", help="The twin.")]
+
+
+def excite(
+    twin: TwinName,
+    parameters: Parameters,
+    seconds: Annotated[float, typer.Option(help="How long the motion takes.")] = 30.0,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the motion: .npz or .csv.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Also draw it.")] = None,
+    nuisance: Annotated[
+        str, typer.Option(metavar="NAME,...", help="Parameters that are unknown too but not asked for.")
+    ] = "",
+    reach: Annotated[
+        float, typer.Option(help="Share of the way from home to the nearest stop, at most that many rad.")
+    ] = 0.4,
+    speed: Annotated[float, typer.Option(help="Top speed of commands and joints, rad/s.")] = 1.5,
+    acceleration: Annotated[float, typer.Option(help="Top acceleration of commands, rad/s².")] = 12.0,
+    torque: Annotated[float, typer.Option(help="Share of each actuator's torque that may be used.")] = 0.9,
+    fastest: Annotated[float, typer.Option(help="Highest frequency, Hz.")] = 5.0,
+    noise: Annotated[
+        float | None, typer.Option(help="Deviation of a position reading, rad; default: the twin's.")
+    ] = None,
+    generations: Annotated[int, typer.Option(help="Rounds of search; more is slower and better.")] = 10,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same motion.")] = 0,
+    threads: Annotated[int, typer.Option(help="Threads; 0 is one per core.")] = 0,
+    json: Json = False,
+) -> None:
+    """Design a motion that determines parameters best, and say how well: the expected interval of each.
+
+    It keeps joint, speed and torque limits in the twin, touches nothing, and starts and ends at rest at home. Play it with
+    `twinloop record --motion FILE`, or in the twin with `twinloop generate --expert motion:FILE`.
+    """
+    from twinloop.experts import save_motion
+    from twinloop.identify.design import design_excitation
+    from twinloop.identify.limits import make_limits
+    from twinloop.tasks import make_cell
+    from twinloop.twin import load_twin
+
+    if out is not None and out.suffix not in (".npz", ".csv"):
+        raise WrongUse("a motion is a .npz or a .csv file", got=str(out))
+    if generations < 1:
+        raise WrongUse("a search takes at least one round", got=generations)
+    if noise is not None and not noise > 0.0:
+        raise WrongUse("a deviation is positive", got=noise)
+    found = load_twin(twin)
+    limits = make_limits(
+        make_cell(found),
+        reach=reach,
+        speed_rad_s=speed,
+        acceleration_rad_s2=acceleration,
+        torque_share=torque,
+        fastest_hz=fastest,
+    )
+    with console.progress_bar("designing") as progress:
+        design = design_excitation(
+            found,
+            _listed(parameters),
+            seconds,
+            nuisance=_listed(nuisance),
+            limits=limits,
+            noise=noise,
+            generations=generations,
+            seed=seed,
+            threads=threads,
+            progress=progress,
+        )
+    if out is not None:
+        save_motion(design.motion, out)
+    if plot is not None:
+        from twinloop.report.motion_picture import draw_motion
+
+        draw_motion(design, plot)
+    if json:
+        files = {"out": str(out) if out else None, "plot": str(plot) if plot else None}
+        console.print_json(design.as_json() | files)
+    else:
+        _print_design(design, out)
+
+
+def drift(
+    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="Episodes of one robot over time.")],
+    twin: TwinName,
+    parameters: Parameters,
+    baseline: Annotated[int, typer.Option(help="How many first episodes show the usual state.")] = 20,
+    chance: Annotated[float, typer.Option(help="Chance of a false alarm in 100 episodes.")] = 0.01,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw estimates and alarms.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the reference fit's search.")] = 0,
+    threads: Annotated[int, typer.Option(help="Threads; 0 is one per core.")] = 0,
+    json: Json = False,
+) -> None:
+    """Say which parameter of a robot has moved since its first episodes, and when. Exits with 1 when one has.
+
+    Ask for parameters of the robot and of the scene together: each takes only the change that is its own.
+    """
+    from twinloop.dataset.reader import open_dataset
+    from twinloop.identify.drift import watch_drift
+    from twinloop.twin import load_twin
+
+    opened = open_dataset(dataset)
+    episodes = [opened.episode(number) for number in opened.numbers]
+    result = watch_drift(
+        load_twin(twin),
+        episodes,
+        _listed(parameters),
+        baseline=baseline,
+        chance=chance,
+        seed=seed,
+        threads=threads,
+    )
+    if plot is not None:
+        from twinloop.report.drift_picture import draw_drift
+
+        draw_drift(result, plot)
+    if json:
+        console.print_json(result.as_json() | {"plot": str(plot) if plot else None})
+    else:
+        _print_drift(result)
+    if result.moved:
+        raise typer.Exit(1)
+
+
+def _listed(text: str) -> list[str]:
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _print_design(design: Design, out: Path | None) -> None:
+    console.print_table(
+        ("parameter", "nominal", "expected 95 % interval", "±", "± with a chirp", "unit", "told"),
+        [
+            (e.name, e.nominal, f"{e.low:.5g} to {e.high:.5g}", e.half_width, e.chirp, e.unit, e.status)
+            for e in design.expected
+        ],
+    )
+    for confusion in design.confusions:
+        console.out.print(f"cannot be told apart: {confusion}; {confusion.remedy}", markup=False)
+    peaks = design.peaks
+    wrote = f"; wrote {out}" if out else ""
+    console.out.print(
+        f"{design.motion.duration_s:g} s, confidence volume {design.gain:.3g} times smaller than a chirp's; "
+        f"{peaks.reach_rad:.2f} rad from home, {peaks.speed_rad_s:.2f} rad/s, "
+        f"{peaks.torque_share:.0%} of the allowed torque at most{wrote}"
+    )
+
+
+def _print_drift(result: Drift) -> None:
+    if result.changes:
+        console.print_table(
+            (
+                "changed",
+                "dimension",
+                "since episode",
+                "noticed at",
+                "before",
+                "after",
+                "95 % interval",
+                "verdict",
+            ),
+            [
+                (
+                    change.name,
+                    change.dimension,
+                    change.began,
+                    change.alarmed,
+                    change.before,
+                    change.after,
+                    f"{change.low:.4g} to {change.high:.4g}",
+                    change.role,
+                )
+                for change in result.changes
+            ],
+        )
+    if result.unwatched:
+        console.out.print(f"not told by these episodes, so not watched: {', '.join(result.unwatched)}")
+    count = len(result.episodes) - result.baseline
+    verdict = f"drift in {', '.join(result.dimensions)}" if result.moved else "nothing has moved"
+    console.out.print(f"{count} episodes after a baseline of {result.baseline}: {verdict}")

@@ -1,0 +1,200 @@
+"""What a designed motion may ask of the machine, and a rehearsal of it in the twin that says whether it keeps to that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+import mujoco.batch
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.errors import WrongUse
+from twinloop.experts.excitation import (
+    FASTEST_HZ,
+    REACH,
+    TOP_ACCELERATION_RAD_S2,
+    TOP_SPEED_RAD_S,
+    home_qpos,
+    reach_of,
+)
+from twinloop.tasks import Cell
+
+Array = NDArray[Any]
+
+CLEARANCE_M = 0.005
+_LOOK_S = 0.04
+_TRIES = 8
+_MARGIN = 0.98
+"""Of a limit: what shrinking aims at."""
+
+
+@dataclass(frozen=True, eq=False)
+class MotionLimits:
+    """What a motion keeps to, per actuator where an array.
+
+    `reach` (actuators,) is how far from home commands may go. `speed_rad_s` holds for commands and for the simulated
+    joints, `acceleration_rad_s2` for commands, `torque` (actuators,) for the simulated actuators. Joints stay within
+    their stops, and the robot's parts `clearance_m` away from everything they do not touch at home.
+    """
+
+    reach: Array
+    speed_rad_s: float
+    acceleration_rad_s2: float
+    torque: Array
+    fastest_hz: float
+    clearance_m: float = CLEARANCE_M
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The most that a motion asked for in its rehearsal: radians, rad/s, and the share of the torque limit."""
+
+    reach_rad: float
+    speed_rad_s: float
+    torque_share: float
+
+
+def make_limits(
+    cell: Cell,
+    *,
+    reach: float = REACH,
+    speed_rad_s: float = TOP_SPEED_RAD_S,
+    acceleration_rad_s2: float = TOP_ACCELERATION_RAD_S2,
+    torque_share: float = 0.9,
+    fastest_hz: float = FASTEST_HZ,
+) -> MotionLimits:
+    """Limits of a cell. `reach` is a share of the way from home to the nearest stop, and at most that many radians."""
+    for name, value, top in (
+        ("reach", reach, 1.0),
+        ("torque share", torque_share, 1.0),
+        ("speed", speed_rad_s, np.inf),
+        ("acceleration", acceleration_rad_s2, np.inf),
+        ("fastest rate", fastest_hz, 0.4 * cell.twin.control_hz),
+    ):
+        if not 0.0 < value <= top:
+            raise WrongUse(
+                f"a motion's {name} is out of range", got=value, expected=f"above 0, at most {top:g}"
+            )
+    _, room = reach_of(cell, reach)
+    if not room.any():
+        raise WrongUse(
+            f"twin {cell.twin.name!r} has nothing that a motion could move",
+            expected="an actuator with room on both sides of home",
+        )
+    model = cell.twin.make_model()
+    ranges = np.abs(np.asarray(model.actuator_forcerange)).max(axis=1)
+    limited = np.asarray(model.actuator_forcelimited).astype(bool)
+    torque = np.where(limited, torque_share * ranges, np.inf)
+    return MotionLimits(room, speed_rad_s, acceleration_rad_s2, torque, fastest_hz)
+
+
+class Rehearsal:
+    """Plays motions in the nominal twin and shrinks them towards home until they keep the limits."""
+
+    def __init__(self, cell: Cell, limits: MotionLimits, threads: int = 0) -> None:
+        self._cell, self._limits, self._threads = cell, limits, threads
+        self._batch: mujoco.batch.Batch | None = None
+        self._start = home_qpos(cell)
+        self.home = cell.positions(self._start)[0]
+        self.dt_s = cell.dt_s
+        self._model = cell.twin.make_model()
+        self._touching = self._model_that_notices()
+        self._data = mujoco.MjData(self._touching)
+        self._fixed = self._touched(self._start)
+
+    def shrink(self, signals: Array) -> tuple[Array, Array]:
+        """Signals (N, T, actuators) around home, each scaled down until it keeps the limits; and which could not be."""
+        signals = signals * np.minimum(1.0, 1.0 / self._asked(signals))[:, None, None]
+        waiting = np.arange(len(signals))
+        for _ in range(_TRIES):
+            factor = self._factors(signals[waiting])
+            signals[waiting] = signals[waiting] * factor[:, None, None]
+            waiting = waiting[factor < 1.0]
+            if not len(waiting):
+                break
+        refused = np.zeros(len(signals), dtype=bool)
+        refused[waiting] = True
+        return signals, refused
+
+    def peaks(self, signal: Array) -> Peaks:
+        """The most that one signal (T, actuators) asks for."""
+        speed, torque, _ = self._played(signal[None])
+        return Peaks(float(np.abs(signal).max()), float(speed[0]), float(torque[0]))
+
+    def _asked(self, signals: Array) -> Array:
+        """How many times over its limits each signal is as a command."""
+        limits, dt_s = self._limits, self._cell.dt_s
+        moving = limits.reach > 0.0
+        reach = np.abs(signals[:, :, moving]).max(axis=1) / limits.reach[moving]
+        speed = np.abs(np.diff(signals, axis=1)).max(axis=(1, 2)) / dt_s / limits.speed_rad_s
+        force = np.abs(np.diff(signals, 2, axis=1)).max(axis=(1, 2)) / dt_s**2 / limits.acceleration_rad_s2
+        return np.asarray(np.maximum(np.maximum(reach.max(axis=1), speed), np.maximum(force, 1e-9)))
+
+    def _factors(self, signals: Array) -> Array:
+        """What to scale each signal by; 1 where the simulated motion keeps every limit."""
+        speed, torque, blocked = self._played(signals)
+        over = np.maximum(speed / self._limits.speed_rad_s, 1.0)
+        factor = np.where(over > 1.0, _MARGIN / over, 1.0)
+        # Torque has a part that does not shrink with the motion, gravity's, so it takes smaller steps.
+        return np.where((torque > 1.0) | blocked, np.minimum(factor, 0.75), factor)
+
+    def _played(self, signals: Array) -> tuple[Array, Array, Array]:
+        """Top speed (N,), torque over its limit (N,), and whether something was in the way (N,) in the simulation."""
+        cell, count = self._cell, len(signals)
+        if self._batch is None or self._batch.nsim < count:
+            self._batch = mujoco.batch.Batch(self._model, count, self._threads)
+        ids = np.arange(count)
+        self._batch.reset(ids, stage=int(mujoco.mjtStage.mjSTAGE_NONE))
+        self._batch.bind("qpos")[ids] = self._start
+        controls = np.repeat(self.home + signals, cell.twin.substeps, axis=1)
+        try:
+            states = self._batch.rollout(
+                controls.shape[1], controls, record=("qpos", "qvel", "actuator_force"), ids=ids
+            )
+        except mujoco.batch.SimulationError as error:
+            broken = np.isin(ids, error.ids)
+            if count == 1:
+                return np.zeros(1), np.full(1, 2.0), np.ones(1, dtype=bool)
+            made = [np.zeros(count), np.full(count, 2.0), np.ones(count, dtype=bool)]
+            for part, kept in zip(made, self._played(signals[~broken]), strict=True):
+                part[~broken] = kept
+            return made[0], made[1], made[2]
+        shape = (count * controls.shape[1], -1)
+        velocities = cell.velocities(states["qvel"].reshape(shape)).reshape(count, -1, len(cell.actuators))
+        torque = (np.abs(states["actuator_force"]) / self._limits.torque).max(axis=(1, 2))
+        return np.abs(velocities).max(axis=(1, 2)), torque, self._blocked(states["qpos"])
+
+    def _blocked(self, qpos: Array) -> Array:
+        model = self._model
+        limited = np.flatnonzero(np.asarray(model.jnt_limited))
+        addresses = np.asarray(model.jnt_qposadr)[limited]
+        low, high = np.asarray(model.jnt_range)[limited].T
+        resting = (self._start[0, addresses] <= low) | (self._start[0, addresses] >= high)
+        beyond = (qpos[:, :, addresses] <= low) | (qpos[:, :, addresses] >= high)
+        blocked = (beyond & ~resting).any(axis=(1, 2))
+        if self._cell.robot_root is None:
+            return np.asarray(blocked)
+        stride = max(1, round(_LOOK_S / self._cell.twin.physics_dt_s))
+        for env in np.flatnonzero(~blocked):
+            blocked[env] = any(self._touched(row) - self._fixed for row in qpos[env, ::stride])
+        return np.asarray(blocked)
+
+    def _model_that_notices(self) -> mujoco.MjModel:
+        """The model with geoms made larger by the clearance, for looking only."""
+        model = self._cell.twin.make_model()
+        model.geom_margin[:] = np.maximum(np.asarray(model.geom_margin), 0.5 * self._limits.clearance_m)
+        return model
+
+    def _touched(self, qpos: Array) -> set[tuple[int, int]]:
+        """Pairs of geoms closer than the clearance, at least one of which is the robot's."""
+        if self._cell.robot_root is None:
+            return set()
+        self._data.qpos[:] = qpos
+        mujoco.mj_fwdPosition(self._touching, self._data)
+        root = self._touching.body(self._cell.robot_root).id
+        pairs = np.asarray(self._data.contact.geom).reshape(-1, 2)
+        roots = np.asarray(self._touching.body_rootid)[np.asarray(self._touching.geom_bodyid)[pairs]]
+        robot = (roots == self._touching.body_rootid[root]).any(axis=1)
+        return {(int(a), int(b)) for a, b in pairs[robot]}
