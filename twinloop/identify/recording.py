@@ -91,7 +91,9 @@ def read_recording(
 ) -> Recording:
     """Bring an episode into the shape that prediction needs; `given` maps parameters to the signals that tell them."""
     time_s = np.asarray(episode.time_s, np.float64)
-    readings = np.stack([_unwrapped(cell, channel, _column(episode, cell, channel)) for channel in channels], axis=1)
+    readings = np.stack(
+        [_unwrapped(cell, channel, _column(episode, cell, channel)) for channel in channels], axis=1
+    )
     commands, command_s = _commands(cell, episode, time_s)
     qpos, qvel = _states(cell, episode, channels, time_s, readings)
     known = {}
