@@ -58,7 +58,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Replay:
-    """Root mean square error per channel over held-out windows of two lengths."""
+    """Error per channel over held-out windows: root mean square of short ones, and that of the typical long one."""
 
     short: Array
     long: Array
@@ -82,7 +82,8 @@ def run(settings: Settings) -> Section:
     notes = (
         f"Pendulums: the twin starts from the recorded positions, with speeds read off them, gets the recorded commands, "
         f"and runs {HORIZON_S:g} or {LONGER_S:g} s before it is put back on the recording. Held out: a quarter of the "
-        "episodes, by the hash of their ids. Published parameters replay the same windows from the same starts.",
+        "episodes, by the hash of their ids. Published parameters replay the same windows from the same starts. Of the "
+        "long windows the median is shown: a pendulum that is balanced upright leaves any prediction within 2 s.",
         "Recorded speeds are not used: the Quanser ones are low-pass filtered and lag by 20 ms, those of the double "
         "pendulum come in steps of 0.19 rad/s. The first row of each cart-pole recording has the cart's place from before "
         "its encoder was set to zero and is left out.",
@@ -225,22 +226,21 @@ def measure(body: Body, settings: Settings) -> tuple[Table, Target]:
     columns = (
         "parameters",
         *(f"{u}, {HORIZON_S:g} s" for u in units),
-        *(f"{u}, {LONGER_S:g} s" for u in units),
+        *(f"{u}, median of {LONGER_S:g} s" for u in units),
     )
     rows = tuple(
         (name, *(f"{x:.4f}" for x in errors.short), *(f"{x:.4f}" for x in errors.long))
         for name, errors in replays.items()
     )
-    best = min(
-        (r for n, r in replays.items() if n != "identified"), key=lambda r: float(np.log(r.short).sum())
-    )
-    ours = replays["identified"]
-    better = bool(np.all(ours.short < best.short) and np.all(ours.long < best.long))
-    ratios = np.concatenate([ours.short / best.short, ours.long / best.long])
+    ours = replays.pop("identified")
+    best_short = np.min([other.short for other in replays.values()], axis=0)
+    best_long = np.min([other.long for other in replays.values()], axis=0)
+    ratios = np.concatenate([ours.short / best_short, ours.long / best_long])
     title = f"{body.title}: held-out RMS error, {len(found.held_out)} of {len(episodes)} episodes; fitted in {fitted_s:.0f} s"
     measured = (
         f"{ratios.min():.2f} to {ratios.max():.2f} of the best published error, over joints and horizons"
     )
+    better = bool(np.all(ratios < 1.0))
     return Table(title, columns, rows), Target(f"{body.twin}: better than published", measured, better)
 
 
@@ -270,9 +270,12 @@ def replay(twin: Twin, episodes: Sequence[Episode], held_out: Sequence[str]) -> 
     channels = find_channels(cell, episodes[0])
     recordings = [read_recording(cell, e, channels) for e in episodes if e.id in held_out]
     predictor = Predictor(cell, recordings, channels, ())
-    made = []
-    for horizon_s in (HORIZON_S, LONGER_S):
+
+    def errors(horizon_s: float) -> Array:
+        """Root mean squares (windows, channels)."""
         windows = cut(recordings, range(len(recordings)), horizon_s)
         residual = predictor.residuals({}, windows)[0]
-        made.append(np.sqrt(np.mean(residual**2, axis=0)))
-    return Replay(*made)
+        ends = np.cumsum([len(window) for window in windows])[:-1]
+        return np.sqrt([np.mean(part**2, axis=0) for part in np.split(residual, ends)])
+
+    return Replay(np.sqrt(np.mean(errors(HORIZON_S) ** 2, axis=0)), np.median(errors(LONGER_S), axis=0))

@@ -67,7 +67,7 @@ def measure(
         tuple(PARAMETERS),
         priors=PARAMETERS,
         horizon_s=WINDOW_S,
-        seconds=10.0 if quick else 60.0,
+        seconds=8.0 if quick else 30.0,
     )
     fitted_s = time.monotonic() - began
     say(f"cube: fitted in {fitted_s:.0f} s; {found.gate.reason}")
