@@ -50,7 +50,7 @@ class Body:
     folder: str
     maps: tuple[str, ...]
     twin: str
-    parameters: tuple[str, ...]
+    parameters: Sequence[str]
     priors: Mapping[str, tuple[float, float]]
     published: Mapping[str, Values]
     stale_rows: int = 0
@@ -148,14 +148,18 @@ def bodies() -> list[Body]:
             "cart_pole",
             (
                 "cart_mass_kg pole_center_m pole_inertia_kgm2 x_resistance_ohm x_damping_ns_m x_friction_n x_push_n "
-                "theta_friction_nm theta_damping_nms_rad action_delay_s"
+                "theta_damping_nms_rad action_delay_s"
             ).split(),
             {
-                "action_delay_s": (0.0, 0.03),
-                "x_damping_ns_m": (0.0, 20.0),
-                "x_friction_n": (0.0, 5.0),
-                "theta_friction_nm": (0.0, 0.01),
-                "theta_damping_nms_rad": (0.0, 0.01),
+                "cart_mass_kg": (0.3, 1.6),
+                "pole_center_m": (0.1, 0.25),
+                "pole_inertia_kgm2": (6e-4, 2.4e-3),
+                "x_resistance_ohm": (1.3, 5.2),
+                "x_damping_ns_m": (0.0, 10.0),
+                "x_friction_n": (0.0, 2.0),
+                "x_push_n": (-1.0, 1.0),
+                "theta_damping_nms_rad": (0.0, 0.004),
+                "action_delay_s": (0.0, 0.02),
             },
             {
                 "SimuRLacra, short pole": {},
