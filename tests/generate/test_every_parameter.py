@@ -18,7 +18,7 @@ COMPANIONS = {
     "push_direction_rad": PUSHED,
     "vibration_hz": {"vibration_m": 0.002},
     "clutter_layout": {"clutter_count": 1},
-    "stiction_scale": {"joint2_friction_nm": 2.0, "theta_friction_nm": 0.002},
+    "stiction_scale": {"joint2_friction_nm": 2.0, "theta_friction_nm": 0.0005},
     "force_warm_up_s": {"force_drift_n": 10.0},
     "force_age_s": {"force_drift_n": 10.0},
 }
