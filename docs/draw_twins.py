@@ -9,8 +9,13 @@ from PIL import Image
 from twinloop.randomize import draw, load_randomization
 from twinloop.twin import apply_picture, initial_state, list_twins, load_twin
 
-HERE = Path(__file__).parent / "twins"
-LOOK = {"servo_pendulum": {"motor": 0.9}}
+HERE = Path(__file__).parent / "images/twins"
+LOOK = {
+    "servo_pendulum": {"motor": 0.9},
+    "double_pendulum": {"shoulder": 0.7, "elbow": 0.8},
+    "furuta_pendulum": {"theta": -0.6, "alpha": 2.4},
+    "cart_pole": {"x": -0.1, "theta": 0.7},
+}
 
 
 def picture(name, camera, values, height, width):

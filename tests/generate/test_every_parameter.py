@@ -18,13 +18,15 @@ COMPANIONS = {
     "push_direction_rad": PUSHED,
     "vibration_hz": {"vibration_m": 0.002},
     "clutter_layout": {"clutter_count": 1},
-    "stiction_scale": {"joint2_friction_nm": 2.0},
+    "stiction_scale": {"joint2_friction_nm": 2.0, "theta_friction_nm": 0.0005},
     "force_warm_up_s": {"force_drift_n": 10.0},
     "force_age_s": {"force_drift_n": 10.0},
 }
 """What else must differ from nominal for a parameter to mean anything, such as a push for its direction."""
 
 FRAMES, ROWS, TOUCHES = 12, 150, 500
+LONGEST_S = 2.0
+"""In which a slow signal has moved every joint, however fast the control rate."""
 SEEN = ("clutter_count", "clutter_layout", "occlusion")
 """Seen by cameras only, as long as nobody bumps into it."""
 
@@ -92,7 +94,7 @@ def test_every_parameter_changes_something_that_is_recorded(twin):
     seen = [p for p in twin.parameters if p.dimension == "visual" or p.name in SEEN]
     felt = [p for p in twin.parameters if p not in seen]
     left = without_effect(twin, seen, cameras=cameras, steps=FRAMES)
-    left += without_effect(twin, felt)
+    left += without_effect(twin, felt, steps=max(ROWS, round(LONGEST_S * twin.control_hz)))
     if left and "gripper" in twin.roles:
         # Felt only by an arm that bumps into things, such as the friction of the object's top.
         left = without_effect(twin, left, expert="random", steps=TOUCHES)

@@ -53,6 +53,16 @@ def status_of(scales: Sequence[Scale], posterior: Posterior) -> tuple[Status, ..
     return tuple(made)
 
 
+def told_alone(posterior: Posterior) -> Array:
+    """Which parameters the data would tell if the others were known.
+
+    One that is only confused with others keeps its estimate, for theirs go with it: putting it back alone would give a
+    twin that fits nothing.
+    """
+    alone = 1.0 / np.sqrt(np.diag(np.linalg.inv(posterior.covariance)))
+    return np.asarray(alone <= BLUNT * PRIOR_DEVIATION)
+
+
 def find_confusions(scales: Sequence[Scale], posterior: Posterior) -> tuple[Confusion, ...]:
     """Groups of parameters each of which would be known if the others were, but which are not known together.
 

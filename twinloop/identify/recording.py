@@ -91,7 +91,9 @@ def read_recording(
 ) -> Recording:
     """Bring an episode into the shape that prediction needs; `given` maps parameters to the signals that tell them."""
     time_s = np.asarray(episode.time_s, np.float64)
-    readings = np.stack([_column(episode, cell, channel) for channel in channels], axis=1)
+    readings = np.stack(
+        [_unwrapped(cell, channel, _column(episode, cell, channel)) for channel in channels], axis=1
+    )
     commands, command_s = _commands(cell, episode, time_s)
     qpos, qvel = _states(cell, episode, channels, time_s, readings)
     known = {}
@@ -170,6 +172,14 @@ def _column(episode: Episode, cell: Cell, channel: Channel) -> Array:
     names = [_bare(element) for element in signal.elements] or list(cell.actuators)
     wanted = channel.name.removesuffix(".velocity")
     return np.asarray(episode.signals[name], np.float64).reshape(len(episode), -1)[:, names.index(wanted)]
+
+
+def _unwrapped(cell: Cell, channel: Channel, column: Array) -> Array:
+    """A joint that turns freely is often logged within one turn; the twin's angle goes on."""
+    if channel.kind != "position" or channel.unit != "rad":
+        return column
+    joint = int(np.flatnonzero(np.asarray(cell.model.jnt_qposadr) == channel.addresses[0])[0])
+    return column if cell.model.jnt_limited[joint] else np.unwrap(column)
 
 
 def _commands(cell: Cell, episode: Episode, time_s: Array) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from twinloop.episode import Episode
 from twinloop.errors import TwinloopError, WrongUse
 from twinloop.identify.accept import judge, replay_errors
 from twinloop.identify.bands import coverage, fit_bands
-from twinloop.identify.identifiable import find_confusions, status_of
+from twinloop.identify.identifiable import find_confusions, status_of, told_alone
 from twinloop.identify.posterior import Posterior, make_posterior
 from twinloop.identify.predict import Predictor
 from twinloop.identify.recording import Channel, Recording, find_channels, read_recording
@@ -108,7 +108,7 @@ def identify(
     posterior = make_posterior(solution, linear)
     scales = ready.problem.scales
     statuses = status_of(scales, posterior)
-    kept = np.array([status != "not identifiable" for status in statuses])
+    kept = told_alone(posterior)
     calibrated, place = _calibrated(twin, scales, solution, kept, ready.start)
     windows = cut(ready.recordings, ready.held_out, ready.horizon_s)
     windows = thinned(windows, ready.recordings, seconds)

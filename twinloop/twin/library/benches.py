@@ -11,7 +11,7 @@ from twinloop.twin.hardware import (
     object_pose_parameters,
 )
 from twinloop.twin.human import thrower_parameters
-from twinloop.twin.library.objects import contact_parameters, object_parameters
+from twinloop.twin.library.objects import FACE_GEOMS, contact_parameters, object_parameters
 from twinloop.twin.library.registry import TWINS, read_files
 from twinloop.twin.parameter import Parameter, Target
 from twinloop.twin.picture import picture_parameters
@@ -101,12 +101,22 @@ def make_cube_toss() -> Twin:
     """An acrylic cube of 10.48 cm falls and tumbles on a table."""
     mjcf = read_files("cube_toss.xml")["cube_toss.xml"].decode()
     model = Twin("cube_toss", mjcf).compile_as_written()
+    geoms = ("object", *FACE_GEOMS)
     return Twin(
         "cube_toss",
         mjcf,
         parameters=(
-            *contact_parameters(model, ("object",)),
-            *object_parameters(model, ("object",), 0.1048, (0.09, 0.12)),
+            *contact_parameters(model, geoms),
+            Parameter(
+                "object_face_friction_scale",
+                1.0,
+                (0.3, 3.0),
+                "1",
+                "contact",
+                description="friction of a face that lies flat, relative to edges and corners",
+                targets=(Target("geom_friction", FACE_GEOMS, (0,), "scale"),),
+            ),
+            *object_parameters(model, geoms, 0.1048, (0.09, 0.12)),
             Parameter(
                 "gravity_m_s2",
                 9.81,
