@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from twinloop.identify.anchor import anchor
+from twinloop.identify.identifiable import Confusion
 from twinloop.identify.run import identify
 from twinloop.randomize.distribution import Uniform
 from twinloop.randomize.draw import draw_many
@@ -56,6 +57,30 @@ def test_what_is_not_identified_keeps_its_prior_and_is_named(found):
     anchored = anchor(blind)
     assert anchored.guessed == ("motor_damping_nms_rad",)
     assert anchored.randomization["motor_damping_nms_rad"] == Uniform(*found.estimates[0].prior)
+
+
+def test_what_is_only_known_in_combination_varies_along_it_and_not_against_it(found):
+    first, second, third = found.estimates
+    wide = (0.3 * (second.prior[1] - second.prior[0]), 0.3 * (third.prior[1] - third.prior[0]))
+    tied = np.array([[wide[0] ** 2, -wide[0] * wide[1]], [-wide[0] * wide[1], wide[1] ** 2]]) * (
+        1 + 1e-6 * np.eye(2)
+    )
+    covariance = found.covariance.copy()
+    covariance[1:, 1:], covariance[0, 1:], covariance[1:, 0] = tied, 0.0, 0.0
+    both = Confusion((second.name, third.name), (1.0, 1.0), "")
+    blind = replace(
+        found,
+        covariance=covariance,
+        run_to_run=np.zeros((3, 3)),
+        confusions=(both,),
+        estimates=(first, *(replace(e, status="not identifiable") for e in (second, third))),
+    )
+    anchored = anchor(blind)
+    assert anchored.guessed == ()
+    drawn = draw_many(anchored.randomization, 1, range(2000))
+    moved = [(drawn[e.name] - e.value) / width for e, width in zip((second, third), wide, strict=True)]
+    assert np.std(moved[0]) > 0.01
+    assert np.std(moved[0] + moved[1]) < 0.05 * np.std(moved[0] - moved[1])
 
 
 def test_the_config_is_one_that_generate_reads(found, tmp_path):

@@ -1,22 +1,27 @@
 """Anchored randomization: the identification's uncertainty as a distribution that `generate` draws from.
 
 - What was identified varies around its estimate, by its posterior and by how much it differs from run to run, correlated.
+- What can only be told in combination varies along that combination, as far as bounds allow, and not against it.
 - What was not identified keeps its prior range, and is named.
 - What the calibrated twin leaves unexplained of a joint becomes an offset of that joint from episode to episode.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from twinloop.identify.result import Estimate, Identification
 from twinloop.randomize.distribution import Distribution, LogUniform, Normal, Uniform
 from twinloop.randomize.randomization import LARGEST_SHARE_OUTSIDE, Randomization, make_randomization
 from twinloop.twin import Parameter
 from twinloop.twin.declare import word
+
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -45,20 +50,21 @@ def anchor(result: Identification, name: str = "anchored") -> Anchored:
     """The randomization that stands for what is known and not known after an identification."""
     twin = result.twin
     covariance = result.covariance + result.run_to_run
-    known = [i for i, e in enumerate(result.estimates) if e.status != "not identifiable"]
     together: list[int] = []
     alone: dict[str, Distribution] = {}
-    for index in known:
-        estimate, parameter = result.estimates[index], twin.parameter(result.estimates[index].name)
+    guessed = []
+    for index, estimate in enumerate(result.estimates):
+        parameter = twin.parameter(estimate.name)
         deviation = max(float(np.sqrt(covariance[index, index])), 1e-12)
-        spread = Normal(estimate.value, deviation)
-        if spread.outside(*parameter.bounds) > 0.5 * LARGEST_SHARE_OUTSIDE:
+        if estimate.name in result.confused:
+            together.append(index)
+        elif estimate.status == "not identifiable":
+            alone[estimate.name] = _prior(estimate)
+            guessed.append(estimate.name)
+        elif _outside(parameter, estimate.value, deviation):
             alone[estimate.name] = _cut(parameter, estimate.value, deviation)
         else:
             together.append(index)
-    for estimate in result.estimates:
-        if estimate.status == "not identifiable":
-            alone[estimate.name] = _prior(estimate)
     offsets = _joint_offsets(result, set(result.names))
     correlated = []
     if len(together) == 1:
@@ -66,15 +72,36 @@ def anchor(result: Identification, name: str = "anchored") -> Anchored:
         alone[only.name] = Normal(only.value, float(np.sqrt(covariance[together[0], together[0]])))
     elif together:
         names = [result.estimates[i].name for i in together]
-        matrix = covariance[np.ix_(together, together)]
-        correlated.append((names, [result.estimates[i].value for i in together], _definite(matrix)))
+        means = [result.estimates[i].value for i in together]
+        parameters = [twin.parameter(name) for name in names]
+        matrix = _within(parameters, means, _definite(covariance[np.ix_(together, together)]))
+        correlated.append((names, means, matrix))
     made = make_randomization(twin, {**alone, **offsets}, correlated=correlated, name=name)
-    return Anchored(made, result.unidentified, tuple(offsets))
+    return Anchored(made, tuple(guessed), tuple(offsets))
 
 
 def _prior(estimate: Estimate) -> Distribution:
     low, high = estimate.prior
     return LogUniform(low, high) if low > 0.0 and high / low > 5.0 else Uniform(low, high)
+
+
+def _outside(parameter: Parameter, value: float, deviation: float) -> bool:
+    return Normal(value, deviation).outside(*parameter.bounds) > 0.5 * LARGEST_SHARE_OUTSIDE
+
+
+def _within(parameters: Sequence[Parameter], means: Sequence[float], covariance: Array) -> Array:
+    """The covariance with its widest directions drawn in until draws stay within bounds: combinations keep their value."""
+    spans = np.array([high - low for low, high in (parameter.bounds for parameter in parameters)])
+    values, vectors = np.linalg.eigh(covariance / spans[:, None] / spans[None, :])
+    for _ in range(200):
+        matrix = (vectors * values) @ vectors.T * spans[:, None] * spans[None, :]
+        deviations = np.sqrt(np.diag(matrix)).tolist()
+        if not any(_outside(*part) for part in zip(parameters, means, deviations, strict=True)):
+            break
+        values[-1] *= 0.8
+        order = np.argsort(values)
+        values, vectors = values[order], vectors[:, order]
+    return np.asarray(matrix)
 
 
 def _cut(parameter: Parameter, value: float, deviation: float) -> Normal:

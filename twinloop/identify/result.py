@@ -48,7 +48,8 @@ class Estimate:
 class Identification:
     """The outcome of `identify`.
 
-    `twin` is the calibrated version; parameters that the data do not tell keep their nominal value in it. `covariance` of
+    `twin` is the calibrated version; parameters that the data would not tell even if the others were known keep their
+    nominal value in it. `covariance` of
     the estimates, `run_to_run` (how much the true values differ between episodes) and posterior `samples` are in the
     parameters' own units, in the order of `estimates`. `discrepancy` per channel is what the
     calibrated twin leaves unexplained beyond the sensor's noise.
@@ -91,8 +92,13 @@ class Identification:
 
     @property
     def unidentified(self) -> tuple[str, ...]:
-        """Parameters that the data do not tell; they keep their prior."""
+        """Parameters that the data do not tell: neither alone nor, where they are confused with others, apart from them."""
         return tuple(e.name for e in self.estimates if e.status == "not identifiable")
+
+    @property
+    def confused(self) -> frozenset[str]:
+        """Parameters that are only known in combination with others."""
+        return frozenset(name for confusion in self.confusions for name in confusion.names)
 
     def errors_by_channel(self) -> dict[str, tuple[float, float]]:
         """Held-out root mean square error per channel, (before, after), mean over episodes."""
