@@ -12,7 +12,7 @@ from twinloop.errors import InvalidTwin, UnknownName, WrongUse
 from twinloop.twin import Parameter, Target, Twin, check_twin, list_twins, load_twin, save_twin
 from twinloop.twin.parameter import from_plain, plain
 
-BUILT_IN = ["cube_toss", "franka_pick_place", "franka_push", "servo_pendulum", "so101_pick_place"]
+BUILT_IN = ["cube_toss", "franka_pick_place", "franka_push", "servo_pendulum", "so101", "so101_pick_place"]
 
 
 def test_the_library_has_the_built_in_twins():
