@@ -36,7 +36,7 @@ def bench(tmp_path_factory):
     root = tmp_path_factory.mktemp("identify")
     twinloop("init", "bench", "--twin", "servo_pendulum", cwd=root)
     write_logs(root / "bench/data/logs", TRUTH)
-    write_logs(root / "bench/data/same", {"motor_damping_nms_rad": 0.0409})
+    write_logs(root / "bench/data/same", {"motor_damping_nms_rad": 0.00366})
     return root / "bench"
 
 

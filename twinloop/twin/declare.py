@@ -60,7 +60,16 @@ def joint_scales(joints: Sequence[str]) -> tuple[Parameter, ...]:
         ("joint_armature_scale", "dof_armature", 5.0, "rotor inertia of all joints"),
     )
     return tuple(
-        Parameter(name, 1.0, (0.05, high), "1", "actuation", "model", text, (Target(field, tuple(joints), rule="scale"),))
+        Parameter(
+            name,
+            1.0,
+            (0.05, high),
+            "1",
+            "actuation",
+            "model",
+            text,
+            (Target(field, tuple(joints), rule="scale"),),
+        )
         for name, field, high, text in rows
     )
 

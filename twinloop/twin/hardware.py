@@ -79,13 +79,19 @@ def gear_parameters(joints: Sequence[str]) -> tuple[Parameter, ...]:
 
     The torques of the motor and of all that hangs on the joint press the gear's teeth together from either side; a share of
     each becomes friction while the joint moves, and a further share when it hardly does. See `twinloop.imperfect.friction`.
+    The name `servo` instead of a joint's is for all driven joints at once; for a sliding joint read N for N·m.
     """
     made: list[Parameter] = []
     for joint in joints:
         word = joint.lower()
         made += [
             _imperfect(
-                f"{word}_stiction_extra_nm", 0.0, 2.0, "N·m", "actuation", f"breaking {joint} away, beyond sliding"
+                f"{word}_stiction_extra_nm",
+                0.0,
+                2.0,
+                "N·m",
+                "actuation",
+                f"breaking {joint} away, beyond sliding",
             ),
             _imperfect(
                 f"{word}_stribeck_speed_rad_s",
@@ -100,10 +106,20 @@ def gear_parameters(joints: Sequence[str]) -> tuple[Parameter, ...]:
         for side, text in (("drive", "motor torque"), ("external", "other torques")):
             made += [
                 _imperfect(
-                    f"{word}_{side}_load_friction", 0.0, 0.9, "1", "actuation", f"share of {joint}'s {text} lost in its gear"
+                    f"{word}_{side}_load_friction",
+                    0.0,
+                    0.9,
+                    "1",
+                    "actuation",
+                    f"share of {joint}'s {text} lost in its gear",
                 ),
                 _imperfect(
-                    f"{word}_{side}_load_stiction", 0.0, 0.9, "1", "actuation", f"further share of {joint}'s {text} lost at rest"
+                    f"{word}_{side}_load_stiction",
+                    0.0,
+                    0.9,
+                    "1",
+                    "actuation",
+                    f"further share of {joint}'s {text} lost at rest",
                 ),
             ]
         made.append(
