@@ -78,6 +78,7 @@ START = {
 """Where the search for gear friction starts, the same for every fold; all else starts from the twin's published values."""
 GIVEN = {"firmware_gain": "observation.kp", "supply_v": "observation.supply"}
 FOLDS = 4
+ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def fit(
     )
     # Recordings start at rest, and windows are long beside what a wrong start can do.
     exact = replace(ready.problem, start_deviation=np.zeros_like(ready.problem.start_deviation))
-    solution = solve(exact, ready.start, rounds=2)
+    solution = solve(exact, ready.start, rounds=ROUNDS)
     values = {name: float(v[0]) for name, v in values_at(exact.scales, solution.place[None]).items()}
     return Fit(values, replay(exact.predictor, values))
 
@@ -163,7 +164,7 @@ def measure_arm(episodes: Sequence[Episode], settings: Settings) -> tuple[list[T
         ("Coulomb, viscous", ARM_COULOMB),
         ("with gear friction", {**ARM_COULOMB, **ARM_GEAR}),
     ):
-        made = fit(twin, episodes, priors, held, horizon_s=6.0, seconds=30.0 if settings.quick else 120.0)
+        made = fit(twin, episodes, priors, held, horizon_s=3.0, seconds=30.0 if settings.quick else 120.0)
         errors[name] = {key: rms(rows[:, : len(ARM)]) for key, rows in made.residuals.items()}
         found[name] = made.values
         settings.say.print(f"arm, {name}: {np.mean([errors[name][i] for i in held]):.4f} rad held out")

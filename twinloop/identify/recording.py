@@ -112,7 +112,7 @@ def _enabled(episode: Episode) -> Array | None:
     """When servos were on (T,), if the recording says that they were not always."""
     if ENABLED not in episode.signals:
         return None
-    on = np.asarray(episode.signals[ENABLED]).reshape(len(episode), -1).astype(bool).all(axis=1)
+    on = np.asarray(np.all(np.asarray(episode.signals[ENABLED]).reshape(len(episode), -1), axis=1))
     return None if on.all() else on
 
 

@@ -94,7 +94,7 @@ def gear_level_nm(
     np.multiply(ratio, ratio, out=ratio)
     np.negative(ratio, out=ratio)
     resting = np.exp(ratio, out=ratio)
-    level = np.abs(
+    level: Array = np.abs(
         spread(load.drive_at_rest, shape) * drive_nm - spread(load.external_at_rest, shape) * external_nm
     )
     level += spread(params.stiction_extra_nm, shape)
