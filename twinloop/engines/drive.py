@@ -22,8 +22,8 @@ Array = NDArray[Any]
 class Drive:
     """The servos of all environments of a batch; `varying` names the parameters that differ between them.
 
-    `active` says whether the batch must be stepped one physics step at a time: make the drive, then call `forward` and
-    `load` when episodes begin, and `before_step` before each step. `switched` makes it so, for servos that may be off.
+    `active` says whether the batch must be stepped one physics step at a time: call `load` when episodes begin, then the
+    batch's `forward`, and `before_step` before each step. `switched` makes it so, for servos that may be off.
     """
 
     def __init__(

@@ -43,8 +43,8 @@ _SCALE = "stiction_scale"
 class JointFriction:
     """Dry friction of the joints of all environments of a batch; `varying` names the parameters that differ in them.
 
-    `active` says whether anything beyond MuJoCo's own friction is asked for. If so, call `load` when episodes begin, after
-    the batch was told their state (`forward`), and `write` before every physics step.
+    `active` says whether anything beyond MuJoCo's own friction is asked for. If so, call `load` when episodes begin and `write`
+    before every physics step, after the batch was told their state (`forward`).
     """
 
     def __init__(self, cell: Cell, batch: mujoco.batch.Batch, varying: Iterable[str]) -> None:
@@ -102,6 +102,7 @@ class JointFriction:
         self._coulomb[ids] = loaded_rows(self._cell, "dof_frictionloss", values, count)[:, dofs]
         scale = np.broadcast_to(column(_SCALE, 0.0), (count,))
         self._extra[ids] = self._number["stiction_extra_nm"][ids] + scale[:, None] * self._coulomb[ids]
+        self._frictionloss[np.ix_(ids, dofs)] = self._coulomb[ids]
         damping = loaded_rows(self._cell, "actuator_damping", values, count)
         self._back_emf[ids] = (damping @ _squared_gears(self._cell.model))[:, dofs]
         number = self._number

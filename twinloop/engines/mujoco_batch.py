@@ -99,8 +99,8 @@ class MujocoBatch:
             self.inertia.specific_m2[ids] = (np.asarray(body.inertia) / np.asarray(body.mass).reshape(-1, 1))[
                 ids
             ]
-        self._batch.forward(ids)
         self._drive.load(ids, values)
+        self._batch.forward(ids)
         self._warned[ids] = self._warnings()[ids]
 
     def loaded_rows(self, field: str, values: Mapping[str, Any], count: int) -> Array:

@@ -139,8 +139,8 @@ class Predictor:
         steps = max(self._steps(window) for window in windows)
         controls = self._controls(recordings, windows, steps, drawn) - bias[:, None]
         if drive.active:
-            batch.forward(ids)
             drive.load(ids, drawn)
+            batch.forward(ids)
             enabled = self._enabled(recordings, windows, steps, drawn)
             states, failed = roll_by_step(batch, drive, ids, controls, enabled)
         else:
