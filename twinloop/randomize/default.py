@@ -95,7 +95,7 @@ def _within(p: Parameter, low: float, high: float) -> Distribution | None:
 
 RULES: dict[str, Rule] = {
     # gears; before contact, whose friction has a like ending
-    r"\w+_(drive|external)_load_(friction|stiction)": _from_to(0.0, 0.15),
+    r"\w+_(drive|external)_load_(friction|stiction)": _from_to(0.0, 0.05),
     r"\w+_drive_load_growth_per_nm": _share_of_bound(0.01),
     r"\w+_stiction_extra_nm": _share_of_bound(0.005),
     r"\w+_stribeck_speed_rad_s": _scaled(0.5, 2.0),

@@ -86,7 +86,6 @@ def make_so101_pick_place() -> Twin:
             *object_parameters(model, ("object", *FACE_GEOMS), 0.025, (0.012, 0.045)),
             *joint_parameters(model, JOINTS),
             *servo_parameters(model, JOINTS),
-            *gear_parameters(("servo",)),
             table_height(),
             *scene_parameters(distractors=0, occluder=True),
             # Public recordings of the real arm follow their command 95 to 130 ms late.
