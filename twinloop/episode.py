@@ -30,7 +30,7 @@ Actor = Literal["expert", "policy", "operator", "excitation", "unknown"]
 
 UNITS = frozenset(
     "1 rad deg m mm cm s ms Hz kg g N N·m V A W K °C px % bool lux "
-    "rad/s rad/s² deg/s m/s m/s² N/m N·m/rad N·m·s/rad N·s/m kg·m² Ω V·s/rad unknown".split()
+    "rad/s rad/s² deg/s m/s m/s² N/m N·m/rad N·m·s/rad N·s/m kg·m² 1/(N·m) Ω V·s/rad unknown".split()
 )
 """Units a signal may carry. "1" is a plain number; "unknown" is what foreign data has until somebody says."""
 

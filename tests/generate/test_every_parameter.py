@@ -19,6 +19,8 @@ COMPANIONS = {
     "vibration_hz": {"vibration_m": 0.002},
     "clutter_layout": {"clutter_count": 1},
     "stiction_scale": {"joint2_friction_nm": 2.0, "theta_friction_nm": 0.0005},
+    "motor_stribeck_speed_rad_s": {"motor_stiction_extra_nm": 0.1},
+    "servo_stribeck_speed_rad_s": {"servo_stiction_extra_nm": 0.2},
     "force_warm_up_s": {"force_drift_n": 10.0},
     "force_age_s": {"force_drift_n": 10.0},
 }

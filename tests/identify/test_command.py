@@ -23,9 +23,9 @@ def twinloop(*words, cwd, code=0):
     return done.stdout if code == 0 else done.stdout + done.stderr
 
 
-def write_logs(folder, truth, count=4):
+def write_logs(folder, truth, count=4, first=0):
     twin = load_twin("servo_pendulum")
-    episodes = [record(twin, truth, seed, seconds=2.0) for seed in range(count)]
+    episodes = [record(twin, truth, first + seed, seconds=2.0) for seed in range(count)]
     with make_dataset(folder, episodes[0].schema) as writer:
         for episode in episodes:
             writer.add(episode)
@@ -36,7 +36,7 @@ def bench(tmp_path_factory):
     root = tmp_path_factory.mktemp("identify")
     twinloop("init", "bench", "--twin", "servo_pendulum", cwd=root)
     write_logs(root / "bench/data/logs", TRUTH)
-    write_logs(root / "bench/data/same", {"motor_damping_nms_rad": 0.0409})
+    write_logs(root / "bench/data/same", {"motor_damping_nms_rad": 0.00366}, first=20)
     return root / "bench"
 
 

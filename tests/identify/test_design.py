@@ -99,11 +99,11 @@ def test_information_of_an_arm_is_that_of_its_own_recording(twin):
     (made,) = gauge.parts(commands[None])
     (scale,) = make_scales(twin, ["motor_damping_nms_rad"])
     runs = []
-    for value in (0.0405, 0.0413):
+    for value in (0.00326, 0.00406):
         truth = {"motor_damping_nms_rad": value}
         runs.append(record(twin, truth, 0, noise=0.0, seconds=1.0, commands=commands))
-    slope = np.subtract(*(run.signals["observation.state"] for run in runs)) / (0.0405 - 0.0413)
-    expected = np.sum((slope * scale.slope(float(scale.inward(0.0409))) / 1e-3) ** 2)
+    slope = np.subtract(*(run.signals["observation.state"] for run in runs)) / (0.00326 - 0.00406)
+    expected = np.sum((slope * scale.slope(float(scale.inward(0.00366))) / 1e-3) ** 2)
     assert made[0, 0] == pytest.approx(expected, rel=0.05)
 
 

@@ -1,10 +1,14 @@
 """Open-loop prediction against MuJoCo stepped by hand, and against analytic answers."""
 
+from dataclasses import replace
+
 import mujoco
 import numpy as np
 import pytest
 
+from twinloop.episode import Schema, Signal, make_episode
 from twinloop.errors import WrongUse
+from twinloop.generate.open_loop import replay_actions
 from twinloop.identify.predict import Predictor, Window, held_integral
 from twinloop.identify.recording import find_channels, read_recording, rotation_between, slopes, turning_rates
 from twinloop.identify.windows import cut, find_horizon_s, sensor_noise, split_episodes
@@ -45,11 +49,13 @@ def test_a_held_command_integrates_to_its_area():
 
 
 def test_delay_shifts_the_response_and_is_smooth_below_a_step():
-    predictor, _ = make_predictor()
+    # Without dry friction: when a joint breaks away is not smooth in anything.
+    predictor, _ = make_predictor(varying=("action_delay_s", "motor_friction_nm"))
     window = [Window(0, 0, 600)]
     delays = np.array([0.02, 0.0201, 0.0202, 0.03])
     at_rest = np.tile([0.0, -predictor.recordings[0].qvel[0, 0]], (4, 1, 1))
-    made = predictor.residuals({"action_delay_s": delays}, window, at_rest)[:, :, 0]
+    slippery = {"action_delay_s": delays, "motor_friction_nm": np.zeros(4)}
+    made = predictor.residuals(slippery, window, at_rest)[:, :, 0]
     assert np.abs(made[1] - made[0]).max() > 1e-6
     np.testing.assert_allclose(
         made[2] - made[1], made[1] - made[0], atol=0.05 * np.abs(made[1] - made[0]).max()
@@ -151,3 +157,68 @@ def test_the_split_depends_on_ids_alone():
     assert {list(reversed(ids))[i] for i in again} == {ids[i] for i in held}
     with pytest.raises(WrongUse, match="at least 2 episodes"):
         split_episodes(["alone"])
+
+
+GEAR = {
+    "stiction_extra_nm": 0.02,
+    "drive_load_friction": 0.3,
+    "external_load_stiction": 0.2,
+    "drive_load_growth_per_nm": 0.4,
+}
+
+
+@pytest.mark.parametrize(("name", "servo"), [("servo_pendulum", "motor"), ("so101", "servo")])
+def test_gears_are_predicted_as_they_are_generated(name, servo):
+    values = {f"{servo}_{ending}": value for ending, value in GEAR.items()}
+    twin = load_twin(name)
+    exact = replace(twin, parameters=tuple(p for p in twin.parameters if p.name != "encoder_quantum_rad"))
+    asked = record(exact, {}, 3, noise=0.0, rate_hz=twin.control_hz, seconds=2.0, size=0.4)
+    made = replay_actions(asked, exact, values).again
+    cell = make_cell(exact)
+    channels = find_channels(cell, made)
+    recording = read_recording(cell, made, channels)
+    recording = replace(recording, qvel=np.zeros_like(recording.qvel))
+    predictor = Predictor(cell, [recording], channels, list(values), threads=1)
+    window = [Window(0, 0, len(made))]
+    with_gear = predictor.residuals({k: np.array([v]) for k, v in values.items()}, window)[0]
+    without = predictor.residuals({}, window)[0]
+    assert np.abs(without).max() > 0.01
+    # Episodes are stored as float32, and when a joint breaks away depends on the last digit.
+    assert np.abs(with_gear).max() < 0.1 * np.abs(without).max()
+
+
+def test_a_servo_that_was_off_is_predicted_to_swing_freely():
+    twin = load_twin("servo_pendulum")
+    cell = make_cell(twin)
+    time_s = np.arange(400) / 200.0
+    schema = Schema(
+        (
+            Signal("observation.state", (1,), ("rad",), "float64", ("motor.pos",)),
+            Signal("action", (1,), ("rad",), "float64", ("motor.target",)),
+            Signal("observation.torque_enable", (1,), ("bool",), "bool"),
+        ),
+        200.0,
+    )
+    on = (time_s < 0.5)[:, None]
+    held = np.full((400, 1), 0.3)
+    episode = make_episode(
+        schema,
+        time_s,
+        {"observation.state": held, "action": held * 0.0 + 1.0, "observation.torque_enable": on},
+        task="excite",
+    )
+    channels = find_channels(cell, episode)
+    recording = read_recording(cell, episode, channels)
+    predictor = Predictor(cell, [recording], channels, (), threads=1)
+    path = predictor.residuals({}, [Window(0, 0, 400)])[0, :, 0] + 0.3
+    model, data = twin.make_model(), mujoco.MjData(twin.make_model())
+    data.qpos[0], expected = 0.3, []
+    for step in range(2000):
+        if step % 5 == 0:
+            expected.append(float(data.qpos[0]))
+        if step == 500:
+            model.actuator_gainprm[:], model.actuator_biasprm[:], model.actuator_damping[:] = 0.0, 0.0, 0.0
+        data.ctrl[0] = 1.0
+        mujoco.mj_step(model, data)
+    np.testing.assert_allclose(path, expected, atol=1e-9)
+    assert path[100:].min() < -0.1, "it falls and swings through"

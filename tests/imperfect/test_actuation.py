@@ -80,6 +80,16 @@ def test_friction_grows_with_the_load_whatever_its_sign():
     np.testing.assert_allclose(level, [1.0, 4.0, 4.0])
 
 
+def test_a_gear_loses_a_share_of_the_torques_on_either_side_and_more_at_rest():
+    params = Friction(coulomb_nm=1.0, stiction_extra_nm=0.5, stribeck_speed_rad_s=0.1)
+    load = friction.GearLoad(0.2, 0.1, 0.05, 0.3, drive_growth_per_nm=0.01)
+    motor, external = np.array([5.0, 5.0, 5.0]), np.array([-4.0, -4.0, 4.0])
+    level = friction.gear_level_nm(params, load, np.array([100.0, 0.0, 100.0]), motor, external)
+    moving = 1.0 + (0.2 * 5 + 0.1 * 4) + 0.01 * 25
+    resting = moving + 0.5 + (0.05 * 5 + 0.3 * 4)
+    np.testing.assert_allclose(level, [moving, resting, 1.0 + (0.2 * 5 - 0.1 * 4) + 0.01 * 25])
+
+
 def simulate(params, speed, applied, inertia, dt_s, steps):
     """The speed of free joints under a constant torque and stick-slip friction: (steps + 1, N)."""
     speeds = [np.array(speed, dtype=float)]

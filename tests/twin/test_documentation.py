@@ -20,5 +20,5 @@ def test_the_config_example_loads():
 
 def test_every_picture_is_there_and_small():
     pictures = re.findall(r"!\[[^]]*\]\((.*?)\)", TEXT)
-    assert len(pictures) == 9
+    assert len(pictures) == 10
     assert all((DOCS / picture).stat().st_size < 80_000 for picture in pictures)

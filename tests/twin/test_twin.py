@@ -20,6 +20,7 @@ BUILT_IN = [
     "franka_push",
     "furuta_pendulum",
     "servo_pendulum",
+    "so101",
     "so101_pick_place",
 ]
 

@@ -1,8 +1,7 @@
-"""What changes while an episode runs: one push on the object, a table that vibrates, joints that stick.
+"""What changes while an episode runs: one push on the object, and a table that vibrates.
 
 A push acts for `PUSH_S` from its time on. The table's vibration is felt in the table's own frame as an acceleration of
 everything on it; its mean over each control step is exact at any frequency, so that no vibration is lost between steps.
-Static friction raises the dry friction of a joint as it slows down; MuJoCo's friction constraint then holds it exactly.
 """
 
 from __future__ import annotations
@@ -26,14 +25,11 @@ _NAMES = (
     "push_direction_rad",
     "vibration_m",
     "vibration_hz",
-    "stiction_scale",
 )
-STRIBECK_RAD_S = 0.05
-"""Speed at which static friction has fallen to a third of its excess over sliding friction."""
 
 
 class Disturbance:
-    """Pushes, vibration and static friction of all environments; written to the engine before each control step."""
+    """Pushes and vibration of all environments; written to the engine before each control step."""
 
     def __init__(self, engine: MujocoBatch, drawn: Mapping[str, Any]) -> None:
         self._engine = engine
@@ -45,11 +41,8 @@ class Disturbance:
             return name in self._nominal and (name in drawn or self._nominal[name] != 0.0)
 
         self._pushes, self._vibrates = present("push_force_n"), present("vibration_m")
-        self._sticks = present("stiction_scale")
         self._gravity = engine.expand("opt.gravity") if self._vibrates else None
         self._still = self._gravity.copy() if self._gravity is not None else None
-        self._friction = engine.expand("dof_frictionloss") if self._sticks else None
-        self._sliding = self._friction.copy() if self._friction is not None else None
 
     def restart(self, ids: Array, values: Mapping[str, Any]) -> None:
         """New episodes in the environments `ids`, about to be loaded with these draws; nothing acts on them yet."""
@@ -58,9 +51,6 @@ class Disturbance:
         if self._gravity is not None and self._still is not None:
             self._still[ids] = self._engine.loaded_rows("opt.gravity", values, len(ids))
             self._gravity[ids] = self._still[ids]
-        if self._friction is not None and self._sliding is not None:
-            self._sliding[ids] = self._engine.loaded_rows("dof_frictionloss", values, len(ids))
-            self._friction[ids] = self._sliding[ids]
 
     def apply(self, truth: Truth, ids: Array) -> None:
         """Write what acts during the next control step of the environments `ids`."""
@@ -80,7 +70,3 @@ class Disturbance:
             change = speed * (np.cos(rate * (time_s + dt_s)) - np.cos(rate * time_s)) / dt_s
             self._gravity[ids] = self._still[ids]
             self._gravity[ids, 0] -= change[ids]
-        if self._friction is not None and self._sliding is not None:
-            speed_ratio = np.ascontiguousarray(self._engine.qvel[ids]) / STRIBECK_RAD_S
-            extra = number["stiction_scale"][ids, None] * np.exp(-speed_ratio * speed_ratio)
-            self._friction[ids] = self._sliding[ids] * (1.0 + extra)

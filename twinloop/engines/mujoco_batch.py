@@ -17,6 +17,8 @@ import mujoco.batch
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.engines.drive import Drive
+from twinloop.engines.joint_friction import loaded_rows
 from twinloop.tasks import Cell, Start, Touch, Truth
 from twinloop.twin import BatchWriter, Twin
 
@@ -63,7 +65,7 @@ class MujocoBatch:
         self._pairs = _contact_pairs(cell)
         self._batch = mujoco.batch.Batch(make_watched_model(cell), count, threads)
         self._writer = BatchWriter(cell.twin.patch, self._batch, varying)
-        self._varying = frozenset(varying)
+        self._drive = Drive(cell, self._batch, varying)
         bind = self._batch.bind
         self.qpos, self.qvel, self.ctrl = bind("qpos"), bind("qvel"), bind("ctrl")
         self.external_force = bind("xfrc_applied")
@@ -97,16 +99,13 @@ class MujocoBatch:
             self.inertia.specific_m2[ids] = (np.asarray(body.inertia) / np.asarray(body.mass).reshape(-1, 1))[
                 ids
             ]
+        self._drive.load(ids, values)
         self._batch.forward(ids)
         self._warned[ids] = self._warnings()[ids]
 
     def loaded_rows(self, field: str, values: Mapping[str, Any], count: int) -> Array:
         """A model field as `load` leaves it for these values, (count, ...)."""
-        patch = self.cell.twin.patch
-        if field in patch.fields(patch.names("model")):
-            return patch.rows(values, count, [field])[field]
-        owner = self.cell.model.opt if field.startswith("opt.") else self.cell.model
-        return np.repeat(np.asarray(getattr(owner, field.removeprefix("opt.")))[None], count, axis=0)
+        return loaded_rows(self.cell, field, values, count)
 
     def step(self, ids: Array, controls: Array) -> Broken | None:
         """One control step of the environments `ids`: a command per physics step, (len(ids), substeps, nu).
@@ -115,7 +114,9 @@ class MujocoBatch:
         """
         before = self._batch.state[ids]
         try:
-            if controls.shape[1] == 1:
+            if self._drive.active:
+                self._step_by_step(ids, controls)
+            elif controls.shape[1] == 1:
                 self.ctrl[ids] = controls[:, 0]
                 self._batch.step(ids, nstep=self.cell.twin.substeps)
             else:
@@ -132,6 +133,13 @@ class MujocoBatch:
         self._batch.state[ids[failed]] = before[failed]
         broken = ids[failed]
         return Broken(broken, self.qpos[broken], self.qvel[broken], self.ctrl[broken])
+
+    def _step_by_step(self, ids: Array, controls: Array) -> None:
+        """As many physics steps as a control step has, with the drive set before each."""
+        last = controls.shape[1] - 1
+        for substep in range(self.cell.twin.substeps):
+            self._drive.before_step(ids, controls[:, min(substep, last)])
+            self._batch.step(ids, nstep=1)
 
     def truth(self) -> Truth:
         """What is true in every environment now; arrays are copies."""

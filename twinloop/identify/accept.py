@@ -15,6 +15,8 @@ from twinloop.identify.predict import Window
 Array = NDArray[Any]
 
 CHANCE = 0.05
+WORTH = 0.01
+"""A smaller fall of the error than this is no reason for a new version, however certain."""
 _ENOUGH = 6
 """Fewer held-out episodes than this and windows within them stand in as units."""
 
@@ -85,9 +87,11 @@ def judge(windows: Sequence[Window], before: Array, after: Array, sensor: Array)
     p_value = 1.0
     if len(logs) >= 2 and np.ptp(logs) > 0.0:
         p_value = float(stats.wilcoxon(logs, alternative="less").pvalue)
-    accepted = ratio < 1.0 and p_value < CHANCE
+    accepted = ratio <= 1.0 - WORTH and p_value < CHANCE
     change = f"held-out replay error {'fell' if ratio < 1 else 'rose'} by {abs(1.0 - ratio):.0%}"
     reason = f"{change} over {len(logs)} {unit} (p = {p_value:.2g})"
-    if ratio < 1.0 and not accepted:
+    if 1.0 - WORTH < ratio < 1.0:
+        reason += ", too little to matter"
+    elif ratio < 1.0 and not accepted:
         reason += f", which chance gives in more than {CHANCE:.0%} of cases"
     return ReplayGate(accepted, ratio, p_value, len(logs), unit, reason)

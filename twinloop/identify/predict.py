@@ -19,7 +19,9 @@ import mujoco.batch
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.engines.drive import Drive
 from twinloop.identify.recording import Channel, Recording, rotation_between
+from twinloop.identify.roll import roll_by_step
 from twinloop.imperfect import backlash
 from twinloop.tasks import Cell
 from twinloop.twin import BatchWriter
@@ -77,6 +79,7 @@ class Predictor:
         self._threads = threads
         self._batch: mujoco.batch.Batch | None = None
         self._writer: BatchWriter | None = None
+        self._drive: Drive | None = None
         self.steps_done = 0
 
     def residuals(
@@ -123,7 +126,7 @@ class Predictor:
     ) -> list[Array]:
         recordings = [self.recordings[window.recording] for window in windows]
         drawn = self._values(values, rows, recordings)
-        batch, writer = self._prepared(len(rows))
+        batch, writer, drive = self._prepared(len(rows))
         ids = np.arange(len(rows))
         batch.reset(ids, stage=int(mujoco.mjtStage.mjSTAGE_NONE))
         names = self.cell.twin.patch.names("model")
@@ -135,7 +138,13 @@ class Predictor:
         batch.bind("qpos")[ids], batch.bind("qvel")[ids] = qpos, qvel
         steps = max(self._steps(window) for window in windows)
         controls = self._controls(recordings, windows, steps, drawn) - bias[:, None]
-        states, failed = self._roll(batch, ids, steps, controls, (qpos, qvel))
+        if drive.active:
+            drive.load(ids, drawn)
+            batch.forward(ids)
+            enabled = self._enabled(recordings, windows, steps, drawn)
+            states, failed = roll_by_step(batch, drive, ids, controls, enabled)
+        else:
+            states, failed = self._roll(batch, ids, steps, controls, (qpos, qvel))
         self.steps_done += steps * len(rows)
         states_q = np.concatenate([qpos[:, None], states["qpos"]], axis=1)
         states_v = np.concatenate([qvel[:, None], states["qvel"]], axis=1)
@@ -159,12 +168,14 @@ class Predictor:
             drawn[name] = np.asarray(values[name], np.float64)[list(rows)] if name in values else told
         return drawn
 
-    def _prepared(self, count: int) -> tuple[mujoco.batch.Batch, BatchWriter]:
-        if self._batch is None or self._batch.nsim < count or self._writer is None:
+    def _prepared(self, count: int) -> tuple[mujoco.batch.Batch, BatchWriter, Drive]:
+        if self._batch is None or self._batch.nsim < count or self._writer is None or self._drive is None:
             twin = self.cell.twin
             self._batch = mujoco.batch.Batch(twin.make_model(), count, self._threads)
             self._writer = BatchWriter(twin.patch, self._batch, self.varying)
-        return self._batch, self._writer
+            switched = any(recording.enabled is not None for recording in self.recordings)
+            self._drive = Drive(self.cell, self._batch, self.varying, switched=switched)
+        return self._batch, self._writer, self._drive
 
     def _roll(
         self, batch: mujoco.batch.Batch, ids: Array, steps: int, controls: Array, start: tuple[Array, Array]
@@ -251,9 +262,7 @@ class Predictor:
         plays = [self._number(f"{word(name)}_backlash_rad", drawn) for name in self.cell.actuators]
         warm = round(_PLAY_WARM_UP_S / self.dt_s) if np.any([np.any(play) for play in plays]) else 0
         edges = (np.arange(-warm, steps + 1)) * self.dt_s
-        delay = np.broadcast_to(
-            sum((self._number(name, drawn) for name in DELAYS), np.zeros(1)), (len(windows),)
-        )
+        delay = self._delay(drawn, len(windows))
         controls = np.empty((len(windows), warm + steps, actuators))
         for env, (recording, window) in enumerate(zip(recordings, windows, strict=True)):
             at = recording.time_s[window.start] + edges - delay[env]
@@ -266,6 +275,28 @@ class Predictor:
             for step in range(warm + steps):
                 state, controls[:, step] = backlash.step(backlash.Backlash(width), state, controls[:, step])
         return controls[:, warm:]
+
+    def _delay(self, drawn: Mapping[str, Array], count: int) -> Array:
+        return np.broadcast_to(sum((self._number(name, drawn) for name in DELAYS), np.zeros(1)), (count,))
+
+    def _enabled(
+        self,
+        recordings: Sequence[Recording],
+        windows: Sequence[Window],
+        steps: int,
+        drawn: Mapping[str, Array],
+    ) -> Array | None:
+        """Whether the servos are on in each physics step, (environments, steps); None when all are always on."""
+        if all(recording.enabled is None for recording in recordings):
+            return None
+        made = np.ones((len(windows), steps), dtype=bool)
+        delay = self._delay(drawn, len(windows))
+        for env, (recording, window) in enumerate(zip(recordings, windows, strict=True)):
+            if recording.enabled is not None:
+                at = recording.time_s[window.start] + np.arange(steps) * self.dt_s - delay[env]
+                row = np.clip(np.searchsorted(recording.time_s, at, side="right") - 1, 0, len(recording) - 1)
+                made[env] = recording.enabled[row]
+        return made
 
     def _compare(
         self,

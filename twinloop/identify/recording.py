@@ -21,6 +21,8 @@ Array = NDArray[Any]
 Kind = Literal["position", "velocity", "place", "turn"]
 
 SUFFIXES = (".pos", ".vel", ".target", ".position", ".velocity")
+ENABLED = "observation.torque_enable"
+"""The signal that says whether servos are on."""
 SMOOTHING_ROWS = 4
 """Rows on either side from which a speed is read off when none was recorded."""
 
@@ -46,7 +48,8 @@ class Recording:
     """One episode: readings (T, channels) at `time_s` (T,), commands (C, actuators) at `command_s` (C,), starts of windows.
 
     `qpos` and `qvel` (T, ...) are the twin's state as read off at every row: what a window starts from. `given` holds
-    parameters that the recording itself tells, such as a gain that was set for this run.
+    parameters that the recording itself tells, such as a gain that was set for this run. `enabled` (T,) says when the
+    servos were on; None is always.
     """
 
     id: str
@@ -57,6 +60,7 @@ class Recording:
     qpos: Array
     qvel: Array
     given: Mapping[str, float]
+    enabled: Array | None = None
 
     def __len__(self) -> int:
         return len(self.time_s)
@@ -102,7 +106,16 @@ def read_recording(
         episode.schema.signal(signal)
         known[parameter] = float(np.asarray(episode.signals[signal]).reshape(len(time_s), -1)[0, 0])
         cell.twin.parameter(parameter).check(known[parameter])
-    return Recording(episode.id, time_s, readings, command_s, commands, qpos, qvel, known)
+    enabled = _enabled(episode)
+    return Recording(episode.id, time_s, readings, command_s, commands, qpos, qvel, known, enabled)
+
+
+def _enabled(episode: Episode) -> Array | None:
+    """When servos were on (T,), if the recording says that they were not always."""
+    if ENABLED not in episode.signals:
+        return None
+    on = np.asarray(np.all(np.asarray(episode.signals[ENABLED]).reshape(len(episode), -1), axis=1))
+    return None if on.all() else on
 
 
 def _channels_of(cell: Cell, signal: Signal) -> list[Channel]:

@@ -4,7 +4,16 @@ The dry level at speed v under load T is
 
     level = coulomb + load_coefficient |T| + stiction_extra exp(-(v / stribeck_speed)^2)
 
-and two functions turn it into a torque (add it to the applied torque):
+A gear is loaded from two sides, by its motor and by what hangs on it, and loses more on one than on the other. With
+`GearLoad` the level is, after Duclusaud et al. (arXiv 2410.08650),
+
+    level += |drive T_m - external T_e| + |drive_at_rest T_m - external_at_rest T_e| exp(-(v / stribeck_speed)^2)
+             + drive_growth T_m^2
+
+where T_m is the motor's torque and T_e all others on the joint, both positive in the joint's direction: in balance they
+are opposite and the parts add up.
+
+Two functions turn it into a torque (add it to the applied torque):
 
 `regularized_torque`  -level tanh(v / smooth_speed) - viscous v. Smooth and without memory: good for fitting; it creeps
                       under load instead of sticking, and is stiff when `smooth_speed` is small.
@@ -54,6 +63,45 @@ def dry_level_nm(params: Friction, speed_rad_s: Array, load_nm: Value = 0.0) -> 
     level *= spread(params.stiction_extra_nm, shape)
     level += spread(params.coulomb_nm, shape)
     level += spread(params.load_coefficient, shape) * np.abs(spread(load_nm, shape))
+    return level
+
+
+@dataclass(frozen=True)
+class GearLoad:
+    """How much of the torques on either side of a gear becomes friction, always and, on top of that, at rest.
+
+    `drive_growth_per_nm` is by how much the motor's share grows with its torque.
+    """
+
+    drive: Value = 0.0
+    external: Value = 0.0
+    drive_at_rest: Value = 0.0
+    external_at_rest: Value = 0.0
+    drive_growth_per_nm: Value = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("drive", "external", "drive_at_rest", "external_at_rest", "drive_growth_per_nm"):
+            check_field(self, name, at_least=0.0)
+
+
+def gear_level_nm(
+    params: Friction, load: GearLoad, speed_rad_s: Array, drive_nm: Array, external_nm: Array
+) -> Array:
+    """The largest dry friction of a gear between a motor's torque and the other torques on the joint: (N, ...)."""
+    speed = np.asarray(speed_rad_s)
+    shape = speed.shape
+    ratio = np.ascontiguousarray(speed / spread(params.stribeck_speed_rad_s, shape))
+    np.multiply(ratio, ratio, out=ratio)
+    np.negative(ratio, out=ratio)
+    resting = np.exp(ratio, out=ratio)
+    level: Array = np.abs(
+        spread(load.drive_at_rest, shape) * drive_nm - spread(load.external_at_rest, shape) * external_nm
+    )
+    level += spread(params.stiction_extra_nm, shape)
+    level *= resting
+    level += spread(params.coulomb_nm, shape)
+    level += np.abs(spread(load.drive, shape) * drive_nm - spread(load.external, shape) * external_nm)
+    level += spread(load.drive_growth_per_nm, shape) * drive_nm * drive_nm
     return level
 
 

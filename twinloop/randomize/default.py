@@ -94,6 +94,11 @@ def _within(p: Parameter, low: float, high: float) -> Distribution | None:
 
 
 RULES: dict[str, Rule] = {
+    # gears; before contact, whose friction has a like ending
+    r"\w+_(drive|external)_load_(friction|stiction)": _from_to(0.0, 0.05),
+    r"\w+_drive_load_growth_per_nm": _share_of_bound(0.01),
+    r"\w+_stiction_extra_nm": _share_of_bound(0.005),
+    r"\w+_stribeck_speed_rad_s": _scaled(0.5, 2.0),
     # contact
     r"\w+_torsional_friction_m": _scaled(0.5, 1.5),
     r"object_face_\w+_friction_scale": _around(0.2),
@@ -112,6 +117,9 @@ RULES: dict[str, Rule] = {
     r"\w+_friction_nm?": _scaled_or_share(0.5, 2.0, 0.01),
     r"(?!\w+_servo_)\w+_damping_(nms_rad|ns_m)": _scaled_or_share(0.7, 1.3, 0.01),
     r"\w+_armature_(kgm2|kg)": _scaled_or_share(0.7, 1.3, 0.01),
+    r"\w+_back_emf_nms_rad": _scaled_or_share(0.8, 1.2, 0.01),
+    r"joint_friction_scale": _scaled(0.5, 2.0),
+    r"joint_(damping|armature)_scale": _around(0.3),
     r"servo_(stiffness|damping)_scale": _around(0.2),
     r"force_limit_scale": _from_to(0.2, 0.1),
     r"\w+_gain_scale|torque_scale": _around(0.1),

@@ -52,6 +52,28 @@ def joint_parameters(model: mujoco.MjModel, joints: Sequence[str]) -> tuple[Para
     return tuple(made)
 
 
+def joint_scales(joints: Sequence[str]) -> tuple[Parameter, ...]:
+    """One scale each for friction, damping and rotor inertia of all the named joints, where their drives are of one kind."""
+    rows = (
+        ("joint_friction_scale", "dof_frictionloss", 20.0, "dry friction of all joints"),
+        ("joint_damping_scale", "dof_damping", 5.0, "viscous friction of all joints"),
+        ("joint_armature_scale", "dof_armature", 5.0, "rotor inertia of all joints"),
+    )
+    return tuple(
+        Parameter(
+            name,
+            1.0,
+            (0.05, high),
+            "1",
+            "actuation",
+            "model",
+            text,
+            (Target(field, tuple(joints), rule="scale"),),
+        )
+        for name, field, high, text in rows
+    )
+
+
 def servo_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[Parameter, ...]:
     """Gains and force limit of each position servo, scales for all of them at once, strength of other actuators."""
     made: list[Parameter] = []
@@ -105,6 +127,25 @@ def servo_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[P
             )
     if servos:
         made += _servo_scales(model, tuple(servos))
+    return tuple(made)
+
+
+def back_emf_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[Parameter, ...]:
+    """How strongly each motor brakes by turning: its damping, which a servo that is switched off does not have."""
+    made: list[Parameter] = []
+    for name in actuators:
+        nominal = float(model.actuator_damping[model.actuator(name).id])
+        made.append(
+            Parameter(
+                f"{word(name)}_back_emf_nms_rad",
+                nominal,
+                (0.0, _round_up(10.0 * nominal)),
+                "N·m·s/rad",
+                "actuation",
+                description=f"torque that {name} loses per speed to its back-EMF",
+                targets=(Target("actuator_damping", (name,)),),
+            )
+        )
     return tuple(made)
 
 

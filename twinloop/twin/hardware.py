@@ -74,6 +74,67 @@ def encoder_parameters(joints: Sequence[str], encoder_quantum_rad: float = 0.0) 
     return tuple(made)
 
 
+def gear_parameters(joints: Sequence[str]) -> tuple[Parameter, ...]:
+    """Friction of geared joints beyond Coulomb and viscous: stiction, its fall with speed, and what the load adds.
+
+    The torques of the motor and of all that hangs on the joint press the gear's teeth together from either side; a share of
+    each becomes friction while the joint moves, and a further share when it hardly does. See `twinloop.imperfect.friction`.
+    The name `servo` instead of a joint's is for all driven joints at once; for a sliding joint read N for N·m.
+    """
+    made: list[Parameter] = []
+    for joint in joints:
+        word = joint.lower()
+        made += [
+            _imperfect(
+                f"{word}_stiction_extra_nm",
+                0.0,
+                2.0,
+                "N·m",
+                "actuation",
+                f"breaking {joint} away, beyond sliding",
+            ),
+            _imperfect(
+                f"{word}_stribeck_speed_rad_s",
+                0.05,
+                10.0,
+                "rad/s",
+                "actuation",
+                f"speed at which the stiction of {joint} has fallen to a third",
+                0.001,
+            ),
+        ]
+        for side, text in (("drive", "motor torque"), ("external", "other torques")):
+            made += [
+                _imperfect(
+                    f"{word}_{side}_load_friction",
+                    0.0,
+                    0.9,
+                    "1",
+                    "actuation",
+                    f"share of {joint}'s {text} lost in its gear",
+                ),
+                _imperfect(
+                    f"{word}_{side}_load_stiction",
+                    0.0,
+                    0.9,
+                    "1",
+                    "actuation",
+                    f"further share of {joint}'s {text} lost at rest",
+                ),
+            ]
+        made.append(
+            _imperfect(
+                f"{word}_drive_load_growth_per_nm",
+                0.0,
+                5.0,
+                "1/(N·m)",
+                "actuation",
+                f"by how much the share of {joint}'s motor torque that is lost grows with the torque",
+            )
+        )
+    return tuple(made)
+
+
 def sensor_parameters(model: mujoco.MjModel) -> tuple[Parameter, ...]:
     """Errors of the force, torque and inertial sensors that a model has."""
     kinds = {mujoco.mjtSensor(int(kind)) for kind in model.sensor_type}

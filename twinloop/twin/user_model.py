@@ -20,6 +20,7 @@ from twinloop.twin.declare import (
 )
 from twinloop.twin.hardware import (
     encoder_parameters,
+    gear_parameters,
     latency_parameters,
     lens_parameters,
     object_pose_parameters,
@@ -220,6 +221,8 @@ def _parameters(model: mujoco.MjModel, free: list[str]) -> tuple[Parameter, ...]
         *latency_parameters(),
         *(encoder_parameters(turning) if turning else ()),
     ]
+    if model.nu:
+        made += gear_parameters(("servo",))
     for body in free:
         made += body_parameters(model, body, "object" if len(free) == 1 else None)
     if len(free) == 1:

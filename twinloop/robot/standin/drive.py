@@ -63,7 +63,8 @@ class Drive:
         self._low = np.where(limited, model.actuator_forcerange[:, 0] * strength, -np.inf)
         self._high = np.where(limited, model.actuator_forcerange[:, 1] * strength, np.inf)
         self._rotor = np.array(model.dof_armature[dofs])
-        self._viscous = model.dof_damping[dofs] * effects.viscous_scale
+        back_emf = np.asarray(model.actuator_damping) @ self._square
+        self._viscous = (model.dof_damping[dofs] + back_emf) * effects.viscous_scale
         joints = np.array([int(model.dof_jntid[dof]) for dof in dofs], dtype=np.int64)
         self._addresses = np.asarray(model.jnt_qposadr)[joints]
         self._compensates = bool(np.any(model.body_gravcomp))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from twinloop.episode import Camera
-from twinloop.twin.declare import joint_parameters
+from twinloop.twin.declare import back_emf_parameters, joint_parameters
 from twinloop.twin.hardware import (
     encoder_parameters,
+    gear_parameters,
     latency_parameters,
     lens_parameters,
     object_pose_parameters,
@@ -80,6 +81,8 @@ def make_servo_pendulum() -> Twin:
                 targets=_torque_targets(1.0),
             ),
             *joint_parameters(model, motor),
+            *back_emf_parameters(model, motor),
+            *gear_parameters(motor),
             *latency_parameters(),
             # The servo's encoder has 4096 steps per turn.
             *encoder_parameters(motor, encoder_quantum_rad=0.001534),
