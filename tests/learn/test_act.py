@@ -17,8 +17,8 @@ from twinloop.twin import load_twin
 class Clockwork:
     """Predicts (time of the newest observation, place in the chunk): what is carried out says where it came from."""
 
-    def __init__(self, execute, think_steps, history=(-2, 0), chunk=8):
-        self.execution = Execution(history, execute, think_steps)
+    def __init__(self, execute, think_steps, latency_steps=0, history=(-2, 0), chunk=8):
+        self.execution = Execution(history, execute, think_steps, latency_steps)
         self.interface = SimpleNamespace(observation_size=1, action=SimpleNamespace(size=2))
         self.network = SimpleNamespace(shape=SimpleNamespace(head="regression"))
         self.chunk = chunk
@@ -49,6 +49,12 @@ def test_while_thinking_the_old_chunk_goes_on_and_the_new_one_is_entered_where_t
     assert done[:5] == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4)]
     assert done[5:] == [(3, 2), (3, 3), (3, 4), (6, 2), (6, 3)]
     assert all(time + place == step for step, (time, place) in enumerate(done)), "an action is never late"
+
+
+def test_on_late_hardware_what_is_about_the_past_is_left_out():
+    _, done = run(Clockwork(2, 1, latency_steps=3), 7)
+    assert done[:3] == [(0, 0), (0, 1), (0, 2)], "at the start nothing is old"
+    assert done[3:] == [(2, 4), (2, 5), (4, 4), (4, 5)]
 
 
 def test_history_begins_with_the_first_observation_and_moves_on():

@@ -78,6 +78,13 @@ def test_damaged_and_foreign_policies_are_refused_with_the_reason(folder, tmp_pa
         load_policy(whole)
 
 
+def test_a_policy_can_be_carried_out_for_late_hardware(tiny_policy):
+    late = tiny_policy.for_latency(0.06)
+    assert late.execution.latency_steps == 3 and late.id != tiny_policy.id
+    with pytest.raises(WrongUse, match="expected 0 to 60 ms"):
+        tiny_policy.for_latency(0.2)
+
+
 def test_a_withdrawn_consent_finds_the_policy(tmp_path):
     data = point(tmp_path / "data")
     from dataclasses import replace

@@ -116,6 +116,10 @@ def evaluate(
         Path | None,
         typer.Option(help="A generation config: what varies in the twin, besides the usual scenes."),
     ] = None,
+    latency_ms: Annotated[
+        float,
+        typer.Option(help="Delay from observation to command and back that chunks are carried out for."),
+    ] = 0.0,
     out: Annotated[
         Path | None, typer.Option(help="Keep the episodes as a data set (a folder of them).")
     ] = None,
@@ -130,7 +134,7 @@ def evaluate(
 
     if twin is not None and robot is not None:
         raise WrongUse("where?", expected="--twin or --robot, one of them")
-    loaded = [load_policy(policy_path(path)) for path in policies]
+    loaded = [load_policy(policy_path(path)).for_latency(1e-3 * latency_ms) for path in policies]
     with console.progress_bar("evaluating") as progress:
         if robot is not None:
             found = _on_robot(loaded, robot, episodes, seed, out, progress)

@@ -1,7 +1,9 @@
 """A policy at work: in many simulations at once like an expert, or on one robot like any other controller.
 
 Chunks are carried out as on a real robot: the next one is asked for after `execute` actions and takes over
-`think_steps` later, when it is ready; until then the old one goes on.
+`think_steps` later, when it is ready; until then the old one goes on. Where the hardware is late, a chunk is entered at
+the action that is due when its first command arrives. Without that, a policy that predicts from where the arm was, and not
+from where it will be, starts over with every chunk and hardly moves.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ class Runner:
         self._plan = np.zeros((count, policy.chunk, actions), np.float32)
         self._next = np.zeros_like(self._plan)
         self._at = np.zeros(count, dtype=np.int64)
+        self._skip = np.zeros(count, dtype=np.int64)
         self._rngs = [np.random.default_rng(0) for _ in range(count)]
         self._rows = np.arange(count)
 
@@ -51,11 +54,11 @@ class Runner:
         begins, self._fresh = self._fresh, np.zeros_like(self._fresh)
         self._think(begins | (self._at == execute))
         self._plan[begins] = self._next[begins]
-        self._at[begins] = 0
+        self._at[begins], self._skip[begins] = 0, 0  # at the start everything stands still: nothing is old
         taken_over = self._at == execute + think
         self._plan[taken_over] = self._next[taken_over]
-        self._at[taken_over] = think
-        action = self._plan[self._rows, self._at]
+        self._at[taken_over], self._skip[taken_over] = think, self._policy.execution.latency_steps
+        action = self._plan[self._rows, self._at + self._skip]
         self._at += 1
         return np.asarray(action, np.float64)
 

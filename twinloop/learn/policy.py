@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,16 @@ WEIGHTS = "weights.safetensors"
 
 @dataclass(frozen=True)
 class Execution:
-    """How chunks are carried out; see `TrainConfig`."""
+    """How chunks are carried out; see `TrainConfig`.
+
+    `latency_steps` is how old the hardware makes things: control steps between what is observed and when a command that
+    follows from it arrives. So many actions at the head of a chunk are about the past and are left out.
+    """
 
     history: tuple[int, ...]
     execute: int
     think_steps: int
+    latency_steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,16 +96,33 @@ class Policy:
     def id(self) -> str:
         """64 bits that follow from the weights and from how they are used."""
         digest = hashlib.blake2b(digest_size=8)
+        execution = asdict(self.execution)
+        if not self.execution.latency_steps:  # a policy is the same as before it could be told of latency
+            del execution["latency_steps"]
         used = {
             "interface": self.interface.as_json(),
             "normalisation": self.normalisation.as_json(),
-            "execution": asdict(self.execution),
+            "execution": execution,
             "shape": asdict(self.network.shape),
         }
         digest.update(json.dumps(used, sort_keys=True).encode())
         for name, weights in sorted(self.network.state_dict().items()):
             digest.update(name.encode() + weights.detach().cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
+
+    def for_latency(self, latency_s: float) -> Policy:
+        """The same policy, carried out for hardware with this delay from observation to command and back."""
+        steps = round(latency_s * self.interface.rate_hz)
+        left = self.chunk - self.execution.execute - self.execution.think_steps
+        if not 0 <= steps <= left:
+            raise WrongUse(
+                f"policy {self.name} cannot look ahead that far",
+                got=f"{1e3 * latency_s:.0f} ms",
+                expected=f"0 to {1e3 * left / self.interface.rate_hz:.0f} ms",
+                remedy="train with a longer chunk, or carry out less of it",
+            )
+        execution = replace(self.execution, latency_steps=steps)
+        return Policy(self.network, self.interface, self.normalisation, execution, self.domains, self.story)
 
     def predict(self, observation: Array, *, real: bool = False, noise: Array | None = None) -> Array:
         """Chunks of commands (N, chunk, A) for histories of observations (N, H, D).
