@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from twinloop.identify.drift import watch_drift as watch_drift
     from twinloop.identify.result import Identification as Identification
     from twinloop.identify.run import identify as identify
+    from twinloop.learn.config import TrainConfig as TrainConfig
+    from twinloop.learn.evaluate import Evaluation as Evaluation
+    from twinloop.learn.evaluate import evaluate_in_twin as evaluate_in_twin
+    from twinloop.learn.evaluate import evaluate_on_robot as evaluate_on_robot
+    from twinloop.learn.policy import Policy as Policy
+    from twinloop.learn.policy import load_policy as load_policy
+    from twinloop.learn.train import train as train
     from twinloop.logs.ingest import ingest as ingest
     from twinloop.logs.log_map import load_map as load_map
     from twinloop.logs.propose import propose_map as propose_map
@@ -66,6 +73,10 @@ _NAMES = {
     "twinloop.identify.drift": ["watch_drift"],
     "twinloop.identify.result": ["Identification"],
     "twinloop.identify.run": ["identify"],
+    "twinloop.learn.config": ["TrainConfig"],
+    "twinloop.learn.evaluate": ["Evaluation", "evaluate_in_twin", "evaluate_on_robot"],
+    "twinloop.learn.policy": ["Policy", "load_policy"],
+    "twinloop.learn.train": ["train"],
     "twinloop.logs.ingest": ["ingest"],
     "twinloop.logs.log_map": ["load_map"],
     "twinloop.logs.propose": ["propose_map"],

@@ -144,3 +144,7 @@ class RobotGone(RobotError):
 
 class GenerationError(TwinloopError):
     """A generation that cannot start, continue or be repeated as asked."""
+
+
+class LearnError(TwinloopError):
+    """Data that cannot be learned from, or a policy that does not fit where it should act."""

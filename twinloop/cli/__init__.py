@@ -6,7 +6,20 @@ from typing import Annotated
 
 import typer
 
-from twinloop.cli import check, console, data, demo, excite, generate, identify, ingest, robot, start, twin
+from twinloop.cli import (
+    check,
+    console,
+    data,
+    demo,
+    excite,
+    generate,
+    identify,
+    ingest,
+    learn,
+    robot,
+    start,
+    twin,
+)
 from twinloop.version import __version__
 
 app = typer.Typer(
@@ -19,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(twin.app, name="twin")
+app.add_typer(learn.app, name="policy")
 app.command()(demo.demo)
 app.command()(start.init)
 app.command()(start.doctor)
@@ -32,6 +46,8 @@ app.command()(ingest.ingest)
 app.command()(identify.identify)
 app.command()(excite.excite)
 app.command()(excite.drift)
+app.command()(learn.train)
+app.command()(learn.evaluate)
 
 
 def _print_version(wanted: bool) -> None:

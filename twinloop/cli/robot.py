@@ -103,6 +103,7 @@ def record(
     operator: Annotated[
         str | None, typer.Option(metavar="PSEUDONYM", help="A person demonstrates; never a real name.")
     ] = None,
+    policy: Annotated[Path | None, typer.Option(help="A trained policy acts; its folder or name.")] = None,
     camera: Annotated[
         list[str] | None, typer.Option(help="Record this camera; may be given several times.")
     ] = None,
@@ -117,16 +118,16 @@ def record(
     reconnects: Annotated[int, typer.Option(help="How often to try to reach a robot that was lost.")] = 3,
     json: Json = False,
 ) -> None:
-    """Record episodes from a robot: an expert, an excitation signal or a person acts, and somebody says how it went."""
+    """Record episodes from a robot: an expert, a signal, a person or a policy acts, and somebody says how it went."""
     from twinloop.robot import open_robot
     from twinloop.robot.protocol import Attendant, connected
     from twinloop.robot.record import Plan
     from twinloop.robot.record import record as run
 
-    if sum(choice is not None for choice in (expert, excite, motion, operator)) != 1:
+    if sum(choice is not None for choice in (expert, excite, motion, operator, policy)) != 1:
         raise WrongUse(
             "who acts?",
-            expected="one of --expert NAME, --excite SIGNAL, --motion FILE, --operator PSEUDONYM",
+            expected="one of --expert NAME, --excite SIGNAL, --motion FILE, --operator PSEUDONYM, --policy POLICY",
         )
     exciting_s = 10.0 if excite else None
     if motion is not None:
@@ -136,10 +137,13 @@ def record(
     opened = open_robot(robot)
     with connected(opened), console.progress_bar("recording") as progress:
         description = opened.description
-        attendant = opened if isinstance(opened, Attendant) else _Person()
+        attendant = opened if isinstance(opened, Attendant) else Person()
         found, words, longest_s = _task(description, twin)
         longest_s = seconds or exciting_s or longest_s
-        controller = _controller(found, attendant, expert, excite, operator, longest_s)
+        if policy is not None:
+            controller = _policy(policy, description)
+        else:
+            controller = _controller(found, attendant, expert, excite, operator, longest_s)
         plan = Plan(
             episodes=episodes,
             longest_s=longest_s,
@@ -178,7 +182,7 @@ def record(
         raise typer.Exit(1)
 
 
-class _Person:
+class Person:
     """Whoever sits at the terminal: asked to set the scene and to say how it went."""
 
     def prepare(self, number: int) -> None:
@@ -218,6 +222,14 @@ def _task(description: Description, twin: str | None) -> tuple[Any, str, float]:
         )
     made = make_task(found.task, found)
     return found, made.text, made.longest_s
+
+
+def _policy(policy: Path, description: Description) -> Controller:
+    from twinloop.cli.learn import policy_path
+    from twinloop.learn.act import PolicyController
+    from twinloop.learn.policy import load_policy
+
+    return PolicyController(load_policy(policy_path(policy)), description)
 
 
 def _controller(

@@ -41,6 +41,7 @@ def open_listener(address: str | int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", address))
+            listener.listen(4)
         except OSError as error:
             listener.close()
             raise WrongUse(
@@ -51,15 +52,21 @@ def open_listener(address: str | int) -> socket.socket:
         path = Path(address)
         if path.is_socket():
             path.unlink()  # left by a server that was killed
+        elif path.exists():
+            raise WrongUse(f"{address} cannot be used as a socket", got="something else of that name")
         before = os.umask(0o177)
+        # Bound under another name first: whoever waits for the path must not find it before somebody listens there.
+        unready = f"{address}~"
         try:
-            listener.bind(address)
+            Path(unready).unlink(missing_ok=True)
+            listener.bind(unready)
+            listener.listen(4)
+            Path(unready).replace(address)
         except OSError as error:
             listener.close()
             raise WrongUse(f"{address} cannot be used as a socket ({error.strerror or error})") from error
         finally:
             os.umask(before)
-    listener.listen(4)
     return listener
 
 

@@ -1,0 +1,75 @@
+"""The commands around policies, as a user types them."""
+
+import json
+
+import pytest
+
+from tests.cli.test_generate_commands import twinloop  # noqa: F401
+from tests.learn.conftest import panda_data, point, tiny_policy  # noqa: F401
+from twinloop.dataset.reader import open_dataset
+from twinloop.robot.protocol import ROBOTS
+
+SMALL = (
+    "--steps",
+    8,
+    "--set",
+    "width=16",
+    "--set",
+    "depth=1",
+    "--set",
+    "validate_every=4",
+    "--set",
+    "batch=16",
+)
+
+
+def test_train_evaluate_show_and_export(twinloop, panda_data, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    words = ("--sim", panda_data.root, "--out", "p", "--tracking", "off", "--json")
+    code, out, _ = twinloop("train", *SMALL, *words)
+    assert code == 0 and json.loads(out)["curve"][-1]["step"] == 8
+    code, out, _ = twinloop("policy", "show", "p")
+    assert code == 0 and "observation.state (8)" in out and "franka_pick_place" in out
+    code, out, _ = twinloop("evaluate", "p", "--episodes", 1, "--out", "runs", "--json")
+    found = json.loads(out)["evaluations"][0]
+    assert code == 0 and found["episodes"] == 1 and len(found["interval_95"]) == 2
+    assert open_dataset(tmp_path / "runs").episode(0).provenance.actor == "policy"
+    code, out, _ = twinloop("policy", "export", "p", "--out", "p.onnx", "--json")
+    assert code == 0 and (tmp_path / "p.onnx").stat().st_size == json.loads(out)["bytes"]
+    code, _, err = twinloop("train", *SMALL, "--sim", panda_data.root, "--out", "p", "--tracking", "off")
+    assert code == 1 and "holds a policy already" in err
+
+
+def test_wrong_words_are_answered_with_the_right_ones(twinloop, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    for words, answer in (
+        (("train", "--set", "widht=3", "--out", "p"), "did you mean 'width'"),
+        (("train", "--set", "width=wide", "--out", "p"), "width cannot be this"),
+        (("train", "--recipe", "co-train", "--out", "p", "--tracking", "off"), "needs sim data"),
+        (("train",), "this is no workspace"),
+        (("evaluate", "nothing"), "is no policy"),
+        (("evaluate", "nothing", "--twin", "a", "--robot", "b"), "--twin or --robot"),
+    ):
+        code, _, err = twinloop(*words)
+        assert code == 2 and answer in err
+
+
+def test_a_policy_is_recorded_on_a_robot(twinloop, tmp_path, monkeypatch):  # noqa: F811
+    pytest.importorskip("pybullet")
+    monkeypatch.chdir(tmp_path)
+    assert "standin" in ROBOTS.names()
+    robot = ("--robot", "standin:ideal", "--episodes", 5, "--seconds", 0.4)
+    code, _, err = twinloop("record", *robot, "--operator", "person-1", "--out", "demonstrations")
+    assert code == 0, err
+    numbers = [str(k) for k in range(5)]
+    code, _, err = twinloop("data", "label", "demonstrations", *numbers, "--success", "--by", "tester")
+    assert code == 0, err
+    words = ("--recipe", "real-only", "--real", "demonstrations", "--out", "p", "--tracking", "off")
+    code, _, err = twinloop("train", *SMALL, *words)
+    assert code == 0, err
+    code, out, err = twinloop(
+        "record", "--robot", "standin:ideal", "--policy", "p", "--episodes", 1, "--seconds", 0.4, "--out", "runs", "--json"
+    )  # fmt: skip
+    assert code == 0 and json.loads(out)["episodes"] == 1, err
+    origin = open_dataset(tmp_path / "runs").episode(0).provenance
+    assert origin.actor == "policy" and origin.actor_id.startswith("p@") and origin.source == "standin"

@@ -1,0 +1,199 @@
+"""Training: recipes, repeatability, resuming, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.learn.conftest import TINY, Standin, point
+from twinloop.dataset.labels import add_labels
+from twinloop.dataset.reader import open_dataset
+from twinloop.dataset.writer import make_dataset
+from twinloop.errors import ConsentError, LearnError, QualityError, UnknownName, WrongUse
+from twinloop.learn.config import TrainConfig
+from twinloop.learn.policy import load_policy
+from twinloop.learn.train import train
+from twinloop.testing.robots import FakeRobot
+
+REAL = replace(TINY, recipe="real-only")
+
+
+class Stopped(Exception):
+    """Somebody pressed Ctrl-C."""
+
+
+def stop_at(step):
+    def hear(point, steps):
+        if point.step == step:
+            raise Stopped
+
+    return hear
+
+
+def changed(dataset, out, **signals):
+    """A copy of a data set with some signals replaced by a function of them."""
+    with make_dataset(out, dataset.schema) as writer:
+        for episode in dataset:
+            made = dict(episode.signals) | {name: f(episode[name]) for name, f in signals.items()}
+            writer.add(replace(episode, signals=made))
+    return open_dataset(out)
+
+
+def test_the_validation_error_falls_and_the_same_seed_gives_the_same_policy(panda_data, tmp_path):
+    config = replace(TINY, steps=60, validate_every=20)
+    first = train(panda_data, out=tmp_path / "a", config=config)
+    curve = [p["validation"] for p in first.story.results["curve"]]
+    assert curve[-1] < curve[0] and first.story.results["validation"] == min(curve)
+    again = train(panda_data, out=tmp_path / "b", config=config)
+    other = train(panda_data, out=tmp_path / "c", config=replace(config, seed=1))
+    assert again.id == first.id != other.id
+
+
+@pytest.mark.parametrize("step", [10, 15])
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(panda_data, tmp_path, step):
+    whole = train(panda_data, out=tmp_path / "whole", config=TINY)
+    with pytest.raises(Stopped):
+        train(panda_data, out=tmp_path / "cut", config=TINY, hear=stop_at(step))
+    with pytest.raises(LearnError, match="unfinished"):
+        train(panda_data, out=tmp_path / "cut", config=TINY)
+    with pytest.raises(LearnError, match="another run; got width"):
+        train(panda_data, out=tmp_path / "cut", config=replace(TINY, width=17), resume=True)
+    resumed = train(panda_data, out=tmp_path / "cut", config=TINY, resume=True)
+    assert resumed.id == whole.id
+    steps = [p["step"] for p in resumed.story.results["curve"]]
+    assert steps == [p["step"] for p in whole.story.results["curve"]]
+    assert not (tmp_path / "cut/.training").exists()
+
+
+def test_fine_tuning_that_was_stopped_does_not_pretrain_again(tmp_path):
+    sim, real = point(tmp_path / "sim"), point(tmp_path / "real", episodes=6)
+    config = replace(TINY, recipe="pretrain-finetune", head="flow")
+    whole = train(sim, real, out=tmp_path / "whole", config=config)
+    heard = []
+
+    def hear(point, steps):
+        heard.append(point.stage)
+        if point.stage == "finetune" and len(heard) == 6:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        train(sim, real, out=tmp_path / "cut", config=config, hear=hear)
+    heard.clear()
+    resumed = train(sim, real, out=tmp_path / "cut", config=config, hear=hear, resume=True)
+    assert set(heard) == {"finetune"} and resumed.id == whole.id
+    assert [p["stage"] for p in resumed.story.results["curve"]] == ["pretrain"] * 4 + ["finetune"] * 2
+
+
+def test_training_stops_when_validation_no_longer_improves(tmp_path):
+    data = point(tmp_path / "data")
+    config = replace(REAL, steps=5000, validate_every=1, patience=3, learning_rate=1.0)
+    made = train(real=data, out=tmp_path / "p", config=config)
+    errors = [p["validation"] for p in made.story.results["curve"]]
+    best = int(np.argmin(errors))
+    assert len(errors) == best + 4 and len(errors) < 5000
+
+
+@pytest.mark.parametrize("moves", ["head", "adapter"])
+def test_fine_tuning_moves_what_it_says_and_nothing_else(tmp_path, moves):
+    sim, real = point(tmp_path / "sim"), point(tmp_path / "real", episodes=6)
+    before = train(sim, out=tmp_path / "before", config=TINY)
+    config = replace(TINY, recipe="pretrain-finetune", finetune=moves, finetune_rate=0.01)
+    after = train(real=real, out=tmp_path / "after", config=config, start=tmp_path / "before")
+    was, now = before.network.state_dict(), after.network.state_dict()
+    moved = {name for name in was if not np.array_equal(was[name], now[name])}
+    expected = {"head": "head.", "adapter": "trunk.domain"}[moves]
+    assert moved and all(name.startswith((expected, "trunk.domain")) for name in moved)
+    added = {name for name in now if name not in was}
+    assert bool(added) == (moves == "adapter") and all(".adapter." in name for name in added)
+    assert after.domains == ("sim", "real")
+    assert [entry["role"] for entry in after.story.datasets] == ["sim", "real"]
+
+
+def test_co_training_tells_simulated_from_real(tmp_path):
+    sim = point(tmp_path / "sim")
+    real = changed(sim, tmp_path / "real", action=lambda a: a + np.float32(0.2))
+    config = replace(
+        TINY, recipe="co-train", mix=0.5, steps=300, validate_every=50, learning_rate=0.01, batch=64
+    )
+    made = train(sim, real, out=tmp_path / "p", config=config)
+    seen = np.zeros((1, len(TINY.history), made.interface.observation_size), np.float32)
+    apart = made.predict(seen, real=True)[0, 0] - made.predict(seen)[0, 0]
+    assert np.allclose(apart, 0.2, atol=0.05), (
+        "real demonstrations are answered as real, simulated ones as simulated"
+    )
+
+
+def test_a_policy_remembers_the_data_it_saw(tmp_path):
+    data = point(tmp_path / "data", episodes=7)
+    train(real=data, out=tmp_path / "p", config=REAL)
+    entry = load_policy(tmp_path / "p").story.datasets[0]
+    assert entry["id"] == data.id and entry["version"] == data.manifest.fingerprint
+    assert len(entry["episodes"]) == 7 == entry["used"]
+
+
+def test_a_recipe_says_which_data_it_needs(panda_data, tmp_path):
+    with pytest.raises(WrongUse, match="needs real data"):
+        train(panda_data, out=tmp_path / "p", config=replace(TINY, recipe="co-train"))
+    with pytest.raises(WrongUse, match="no use for the real data"):
+        train(panda_data, panda_data, out=tmp_path / "p", config=TINY)
+    with pytest.raises(UnknownName, match="did you mean 'co-train'"):
+        TrainConfig(recipe="cotrain")
+    with pytest.raises(WrongUse, match="must last until"):
+        TrainConfig(execute=20, think_steps=10)
+    assert not (tmp_path / "p").exists()
+
+
+def test_another_action_dimension_is_refused(panda_data, tmp_path):
+    fake = point(tmp_path / "fake")
+    config = replace(TINY, recipe="co-train", observations=("observation.state",))
+    with pytest.raises(LearnError, match=r"another action than the policy; got 2 numbers; expected 8"):
+        train(panda_data, fake, out=tmp_path / "p", config=config)
+
+
+def test_data_without_a_success_is_refused(tmp_path):
+    fake = Standin()
+    fake.steer = lambda: np.full(2, -0.5)
+    data = point(tmp_path / "failures", robot=fake)
+    with pytest.raises(LearnError, match=r"no episode .* succeeded.*8 failures of 8"):
+        train(real=data, out=tmp_path / "p", config=REAL)
+
+
+def test_only_successes_are_learned_from_and_labels_count(tmp_path):
+    data = point(tmp_path / "data", episodes=9)
+    add_labels(data.root, [data.episode(0).id], {"success": False}, by="tester")
+    made = train(real=data.root, out=tmp_path / "p", config=REAL)
+    assert made.story.datasets[0]["used"] == 8
+    assert data.episode(0).id not in made.story.datasets[0]["episodes"]
+
+
+def test_too_few_episodes_are_refused(tmp_path):
+    data = point(tmp_path / "few", episodes=4)
+    with pytest.raises(LearnError, match=r"too few .* got 4 usable of 4; expected at least 5"):
+        train(real=data, out=tmp_path / "p", config=REAL)
+
+
+def test_data_that_does_not_fit_the_normalisation_is_refused(tmp_path):
+    sim = point(tmp_path / "sim")
+
+    def shift(x):
+        return x + np.float32(2.5)
+
+    elsewhere = changed(sim, tmp_path / "elsewhere", **{"observation.state": shift, "action": shift})
+    config = replace(TINY, recipe="pretrain-finetune")
+    with pytest.raises(LearnError, match=r"does not fit the normalisation .* standard deviations away"):
+        train(sim, elsewhere, out=tmp_path / "p", config=config)
+
+
+def test_a_persons_demonstrations_need_consent(tmp_path):
+    unnamed = point(tmp_path / "unnamed", robot=FakeRobot())
+    expired = point(tmp_path / "unknown", robot=FakeRobot(), consent="consent-9")
+    for data in (unnamed, expired):
+        with pytest.raises(ConsentError, match="may not be used to train"):
+            train(real=data, out=tmp_path / "p", config=REAL, workspace=tmp_path)
+
+
+def test_data_of_blocked_quality_is_refused(tmp_path):
+    data = point(tmp_path / "data")
+    broken = changed(data, tmp_path / "nan", **{"observation.state": lambda x: np.where(x > 0.4, np.nan, x)})
+    with pytest.raises(QualityError, match="cannot be used to train"):
+        train(real=broken, out=tmp_path / "p", config=REAL)

@@ -1,0 +1,338 @@
+"""`twinloop train`, `twinloop evaluate` and `twinloop policy`: learn policies, measure them, look at them, export them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinloop.cli import console
+from twinloop.cli.console import Json
+from twinloop.errors import UnknownName, WorkspaceError, WrongUse
+
+if TYPE_CHECKING:
+    from twinloop.learn.config import TrainConfig
+    from twinloop.learn.evaluate import Evaluation
+    from twinloop.learn.policy import Policy
+
+app = typer.Typer(help="Look at policies and export them.", no_args_is_help=True)
+
+TRACKING = "TWINLOOP_TRACKING"
+
+
+def train(
+    sim: Annotated[Path | None, typer.Option(help="Simulated data set.")] = None,
+    real: Annotated[Path | None, typer.Option(help="Real data set, or one of a stand-in.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The policy's new folder; default: in the workspace's policies/.")
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option(help="sim-only, real-only, pretrain-finetune or co-train.")
+    ] = "sim-only",
+    mix: Annotated[float, typer.Option(help="co-train: share of simulated windows.")] = 0.9,
+    finetune: Annotated[
+        str, typer.Option(help="pretrain-finetune: weights that move; full, head or adapter.")
+    ] = "full",
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", help="pretrain-finetune: a trained policy instead of the simulated half."),
+    ] = None,
+    head: Annotated[str, typer.Option(help="regression or flow.")] = "regression",
+    seed: Annotated[int, typer.Option(help="The same seed and data give the same policy.")] = 0,
+    steps: Annotated[int | None, typer.Option(help="Weight updates; default: the config's.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="End after this time at the latest.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Any other field of TrainConfig; see docs/learn.md."
+        ),
+    ] = None,
+    tracking: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI|off", envvar=TRACKING, help="MLflow; default: mlflow.db beside the policy's folder."
+        ),
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Processor threads.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
+    json: Json = False,
+) -> None:
+    """Train a policy by imitation: on simulated data, on real data, first one then the other, or on both at once."""
+    from twinloop.learn.fit import Point
+    from twinloop.learn.tracking import local_tracking
+    from twinloop.learn.train import train as run
+
+    words: dict[str, Any] = {
+        "recipe": recipe, "mix": mix, "finetune": finetune, "head": head, "seed": seed, "minutes": minutes,
+    }  # fmt: skip
+    if steps is not None:
+        words["steps"] = steps
+        words["finetune_steps"] = max(1, steps // 4)
+    config = make_config(words, option or [])
+    root, target = _place(out, recipe, resume)
+    uri = None if tracking == "off" else tracking or local_tracking(root)
+    with console.progress_bar("training") as progress:
+
+        def hear(point: Point, total: int) -> None:
+            progress(point.step, total)
+
+        policy = run(
+            sim,
+            real,
+            out=target,
+            config=config,
+            start=policy_path(start) if start else None,
+            workspace=root,
+            tracking=uri,
+            threads=threads,
+            resume=resume,
+            hear=hear,
+        )
+    results = policy.story.results
+    if json:
+        console.print_json({"out": str(target), "id": policy.id, "recipe": recipe, **results})
+        return
+    last = results["curve"][-1]
+    console.out.print(
+        f"wrote {target}: {recipe}, {last['step']} steps in {results['seconds']:.0f} s, "
+        f"validation error {results['validation']:.4f} (scaled)"
+    )
+
+
+def evaluate(
+    policies: Annotated[list[Path], typer.Argument(metavar="POLICY...", help="One or more policies.")],
+    twin: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FOLDER", help="Evaluate in this twin; default: the policy's own."),
+    ] = None,
+    robot: Annotated[
+        str | None, typer.Option(help="Evaluate on this robot: standin:NAME, tcp:HOST:PORT ...")
+    ] = None,
+    episodes: Annotated[int, typer.Option(help="How many for each policy.")] = 200,
+    seed: Annotated[int, typer.Option(help="Scenes follow from it; the same for every policy.")] = 0,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A generation config: what varies in the twin, besides the usual scenes."),
+    ] = None,
+    latency_ms: Annotated[
+        float,
+        typer.Option(help="Delay from observation to command and back that chunks are carried out for."),
+    ] = 0.0,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep the episodes as a data set (a folder of them).")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Measure how often policies succeed, in the same scenes for each, with exact 95 % intervals.
+
+    On a robot, several policies take turns in every scene.
+    """
+    from twinloop.learn.evaluate import compare
+    from twinloop.learn.policy import load_policy
+
+    if twin is not None and robot is not None:
+        raise WrongUse("where?", expected="--twin or --robot, one of them")
+    loaded = [load_policy(policy_path(path)).for_latency(1e-3 * latency_ms) for path in policies]
+    with console.progress_bar("evaluating") as progress:
+        if robot is not None:
+            found = _on_robot(loaded, robot, episodes, seed, out, progress)
+        else:
+            found = _in_twin(loaded, twin, episodes, seed, config, out, progress)
+    pairs = [(found[0].policy, other.policy, compare(found[0], other)) for other in found[1:]]
+    if json:
+        console.print_json(
+            {
+                "evaluations": [e.as_json() for e in found],
+                "pairs": [{"first": a, "second": b} | vars(c) for a, b, c in pairs],
+            }
+        )
+        return
+    _print(found)
+    for first, second, pair in pairs:
+        console.out.print(
+            f"{first} minus {second}: {100 * pair.difference:+.1f} points in the same scenes "
+            f"({pair.only_first} only the first, {pair.only_second} only the second; p = {pair.p_value:.2g})"
+        )
+
+
+@app.command()
+def show(
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy's folder or name.")],
+    json: Json = False,
+) -> None:
+    """Say what a policy sees and does, what it was trained on and how training went."""
+    from twinloop.learn.policy import WORDS, load_policy
+
+    path = policy_path(policy)
+    found = load_policy(path)
+    if json:
+        import json as text
+
+        console.print_json(text.loads((path / WORDS).read_text()))
+        return
+    story, shape = found.story, found.network.shape
+    count = sum(weights.numel() for weights in found.network.parameters())
+    sees = ", ".join(f"{signal.name} ({signal.size})" for signal in found.interface.observations)
+    lines = {
+        "policy": f"{found.name} ({found.id}), {story.recipe}, {story.created_at}",
+        "sees": f"{sees} at steps {', '.join(map(str, found.execution.history))}",
+        "does": f"{found.interface.action.size} targets at {found.interface.rate_hz:g} Hz, {shape.chunk} at once, "
+        f"{found.execution.execute} before the next",
+        "network": f"{shape.head}, {count:,} weights",
+        "twin": f"{story.twin['name']} ({story.twin['version']})",
+    }
+    for entry in story.datasets:
+        lines[f"{entry['role']} data"] = (
+            f"{entry['name']}, {entry['used']} episodes, version {entry['version']}"
+        )
+    for name, line in lines.items():
+        console.out.print(f"{name:<10} {line}", markup=False)
+
+
+@app.command()
+def export(
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy's folder or name.")],
+    out: Annotated[Path, typer.Option(help="The ONNX file to write.")],
+    json: Json = False,
+) -> None:
+    """Write a policy as ONNX, from raw readings to raw commands, with everything about it in the file's metadata."""
+    from twinloop.learn.export import export_onnx
+    from twinloop.learn.policy import load_policy
+
+    path = export_onnx(load_policy(policy_path(policy)), out)
+    if json:
+        console.print_json({"out": str(path), "bytes": path.stat().st_size})
+    else:
+        console.out.print(f"wrote {path}: {path.stat().st_size / 1e6:.2f} MB")
+
+
+def make_config(words: dict[str, Any], options: list[str]) -> TrainConfig:
+    """The config that options describe; values are read as YAML."""
+    import yaml
+
+    from twinloop.learn.config import TrainConfig
+
+    defaults = {part.name: getattr(TrainConfig(), part.name) for part in fields(TrainConfig)}
+    for option in options:
+        name, equals, text = option.partition("=")
+        if name not in defaults:
+            raise UnknownName("training option", name, defaults)
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            equals = ""
+        if not equals:
+            raise WrongUse("cannot read this option", got=option, expected="NAME=VALUE")
+        want = defaults[name]
+        if isinstance(want, tuple) and isinstance(value, list):
+            value = tuple(value)
+        if isinstance(want, float) and isinstance(value, int):
+            value = float(value)
+        if want is not None and type(value) is not type(want):
+            raise WrongUse(f"{name} cannot be this", got=text, expected=f"such as {want}")
+        words[name] = value
+    return TrainConfig(**words)
+
+
+def policy_path(path: Path) -> Path:
+    """A policy's folder, or the one of that name in the workspace."""
+    from twinloop.workspace import find_workspace
+
+    if path.exists() or len(path.parts) != 1:
+        return path
+    try:
+        return find_workspace().root / "policies" / path
+    except WorkspaceError:
+        return path
+
+
+def _place(out: Path | None, recipe: str, resume: bool) -> tuple[Path, Path]:
+    """The workspace (or where the policy lies), and the policy's folder."""
+    from twinloop.workspace import find_workspace
+
+    try:
+        root = find_workspace().root
+    except WorkspaceError as error:
+        if out is None:
+            raise WrongUse(
+                "where to? this is no workspace", remedy="--out POLICY, or run it inside a workspace"
+            ) from error
+        return out.parent, out
+    if out is not None:
+        return root, out
+    number = 1
+    while (root / "policies" / f"{recipe}-v{number}").exists():
+        number += 1
+    return root, root / "policies" / f"{recipe}-v{max(1, number - resume)}"
+
+
+def _in_twin(
+    policies: list[Policy],
+    twin: str | None,
+    episodes: int,
+    seed: int,
+    config: Path | None,
+    out: Path | None,
+    progress: Any,
+) -> list[Evaluation]:
+    from twinloop.generate.processes import usable_cores
+    from twinloop.learn.evaluate import evaluate_in_twin
+    from twinloop.randomize import load_randomization
+    from twinloop.twin import load_twin
+
+    name = twin or policies[0].story.twin["name"]
+    if name is None:
+        raise WrongUse("the policy does not say which twin it is for", remedy="--twin NAME")
+    cell = load_twin(name)
+    randomization = load_randomization(config, cell) if config else None
+    several = len(policies) > 1
+    return [
+        evaluate_in_twin(
+            policy,
+            cell,
+            episodes=episodes,
+            seed=seed,
+            randomization=randomization,
+            threads=usable_cores(),
+            out=out / policy.name if out and several else out,
+            progress=progress,
+        )
+        for policy in policies
+    ]
+
+
+def _on_robot(
+    policies: list[Policy], robot: str, episodes: int, seed: int, out: Path | None, progress: Any
+) -> list[Evaluation]:
+    from twinloop.cli.robot import Person
+    from twinloop.learn.evaluate import evaluate_on_robot
+    from twinloop.robot import open_robot
+    from twinloop.robot.protocol import Attendant, connected
+
+    opened = open_robot(robot)
+    with connected(opened):
+        attendant = opened if isinstance(opened, Attendant) else Person()
+        return evaluate_on_robot(
+            policies,
+            opened,
+            episodes=episodes,
+            first=seed,
+            out=out,
+            attendant=attendant,
+            progress=progress,
+        )
+
+
+def _print(found: list[Evaluation]) -> None:
+    rows = []
+    for e in found:
+        low, high = e.interval()
+        reasons = ", ".join(f"{name} {count}" for name, count in e.failures.items()) or "-"
+        phases = ", ".join(f"{name} {count}" for name, count in e.failed_in.items()) or "-"
+        where = f"stand-in {e.where.removeprefix('standin-')}" if e.standin else e.where
+        share = f"{100 * e.success:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+        rows.append((e.policy, where, len(e.trials), share, reasons, phases))
+    columns = ("policy", "where", "episodes", "success, 95 % interval", "failures", "failed in phase")
+    console.print_table(columns, rows)

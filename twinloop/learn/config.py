@@ -1,0 +1,88 @@
+"""How a policy is trained, as one frozen value, and the words for the recipes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from twinloop.errors import UnknownName, WrongUse
+
+Recipe = Literal["sim-only", "real-only", "pretrain-finetune", "co-train"]
+Head = Literal["regression", "flow"]
+Finetune = Literal["full", "head", "adapter"]
+
+STATE_OBSERVATIONS = ("observation.state", "observation.velocity", "observation.environment_state")
+"""What a policy sees by default, where a data set has it: joints, and object and target as perceived."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Every choice of a training run; a variant is `dataclasses.replace`.
+
+    - `recipe`: which data, in which order. `mix` is the share of simulated windows in `co-train`; `finetune` says which
+      weights move in the second half of `pretrain-finetune`.
+    - `history`: control steps, relative to now, at which observations are taken. `chunk`: actions predicted at once.
+      `execute`: how many of them are carried out before the next prediction takes over. `think_steps`: control steps
+      that pass between an observation and the first action that can follow from it; the old chunk is carried out
+      meanwhile. `late_steps`: training pretends that observations are up to this many steps old.
+    - `steps`, `finetune_steps`: weight updates; training also ends after `minutes`, or when the validation error has not
+      improved for `patience` validations in a row.
+    - `validation`: share of the episodes that is held out; at least one.
+    """
+
+    recipe: Recipe = "sim-only"
+    seed: int = 0
+    mix: float = 0.9
+    finetune: Finetune = "full"
+    head: Head = "regression"
+    observations: tuple[str, ...] = STATE_OBSERVATIONS
+    history: tuple[int, ...] = (-5, 0)
+    chunk: int = 25
+    execute: int = 10
+    think_steps: int = 0
+    late_steps: int = 0
+    width: int = 256
+    depth: int = 3
+    adapter_rank: int = 16
+    flow_steps: int = 5
+    batch: int = 256
+    steps: int = 8000
+    finetune_steps: int = 2000
+    learning_rate: float = 1e-3
+    finetune_rate: float = 3e-4
+    weight_decay: float = 1e-4
+    validation: float = 0.1
+    validate_every: int = 250
+    patience: int = 12
+    minutes: float | None = None
+    fewest_episodes: int = 5
+
+    def __post_init__(self) -> None:
+        for name, choices in (("recipe", Recipe), ("head", Head), ("finetune", Finetune)):
+            if getattr(self, name) not in get_args(choices):
+                raise UnknownName(name, str(getattr(self, name)), get_args(choices))
+        if not 0.0 < self.mix < 1.0:
+            raise WrongUse("the mix is a share of simulated data", got=self.mix, expected="above 0, below 1")
+        if not self.history or max(self.history) != 0 or list(self.history) != sorted(set(self.history)):
+            raise WrongUse(
+                "the history must end with now, which is 0", got=self.history, expected="for example (-5, 0)"
+            )
+        if not 0 <= self.think_steps < self.execute <= self.chunk - self.think_steps:
+            raise WrongUse(
+                "a chunk must last until the next one takes over",
+                got=f"chunk {self.chunk}, execute {self.execute}, think_steps {self.think_steps}",
+                expected="think_steps < execute <= chunk - think_steps",
+            )
+        counts = ("width", "depth", "batch", "steps", "finetune_steps", "validate_every", "patience")
+        for name in (*counts, "fewest_episodes", "adapter_rank", "flow_steps"):
+            if getattr(self, name) < 1:
+                raise WrongUse(f"{name} must be at least 1", got=getattr(self, name))
+        if not 0.0 < self.validation < 0.9 or self.late_steps < 0:
+            raise WrongUse(
+                "validation is a share and late_steps a count", got=(self.validation, self.late_steps)
+            )
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Which data the recipe needs: `sim`, `real` or both."""
+        return {"sim-only": ("sim",), "real-only": ("real",)}.get(self.recipe, ("sim", "real"))

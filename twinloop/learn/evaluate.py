@@ -1,0 +1,293 @@
+"""How often a policy succeeds: in a twin, many episodes at once; on a robot, one after the other.
+
+The scene of an episode follows from the seed and its number alone, so that every policy that is evaluated with the same
+seed meets the same scenes, and two of them can be compared pair by pair.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from twinloop.dataset.reader import open_dataset
+from twinloop.dataset.writer import DatasetWriter, make_dataset
+from twinloop.episode import Episode
+from twinloop.errors import LearnError, WrongUse
+from twinloop.experts import Setup
+from twinloop.generate.job import Job, episode_seed
+from twinloop.generate.rollout import episode_schema, rollout_drawn
+from twinloop.learn.act import PolicyController, PolicyExpert
+from twinloop.learn.policy import Policy
+from twinloop.randomize import Randomization, draw_many, load_randomization
+from twinloop.robot.protocol import Attendant, Robot
+from twinloop.robot.record import Plan, Recorded, record
+from twinloop.tasks import make_task
+from twinloop.twin import Twin, load_twin
+
+Progress = Callable[[int, int], None]
+
+SCENES = {
+    "object_offset_x_m": [-0.05, 0.05],
+    "object_offset_y_m": [-0.05, 0.05],
+    "object_yaw_rad": [-0.5, 0.5],
+}
+"""Where the object lies when nobody says otherwise: about as a person puts it down."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One episode: its number, how it ended, and the last phase the task saw it in (None where nobody watches)."""
+
+    number: int
+    success: bool
+    failure: str | None = None
+    phase: str | None = None
+    draw: Mapping[str, float | str] | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Trials of one policy in one place. `standin` says that the robot was none."""
+
+    policy: str
+    policy_id: str
+    where: str
+    seed: int
+    trials: tuple[Trial, ...]
+    standin: bool = False
+
+    @property
+    def successes(self) -> int:
+        """How many trials succeeded."""
+        return sum(trial.success for trial in self.trials)
+
+    @property
+    def success(self) -> float:
+        """Their share."""
+        return self.successes / len(self.trials)
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """The exact (Clopper-Pearson) interval of the share."""
+        return exact_interval(self.successes, len(self.trials), confidence)
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """Failures by reason, most frequent first."""
+        return dict(Counter(t.failure or "unknown" for t in self.trials if not t.success).most_common())
+
+    @property
+    def failed_in(self) -> dict[str, int]:
+        """Failures by the last phase the task was in."""
+        return dict(Counter(t.phase for t in self.trials if not t.success and t.phase).most_common())
+
+    def slices(self) -> list[tuple[str, int, int]]:
+        """For each drawn parameter, successes and trials in the lower and upper half of its draws."""
+        made = []
+        draws = [trial.draw or {} for trial in self.trials]
+        for name in sorted(set().union(*draws)):
+            values = np.array([float(d[name]) if isinstance(d.get(name), float) else np.nan for d in draws])
+            if np.isnan(values).any() or np.ptp(values) == 0.0:
+                continue
+            middle = float(np.median(values))
+            for text, inside in (("<=", values <= middle), (">", values > middle)):
+                won = sum(t.success for t, here in zip(self.trials, inside, strict=True) if here)
+                made.append((f"{name} {text} {middle:.3g}", won, int(inside.sum())))
+        return made
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        low, high = self.interval()
+        return {
+            "policy": self.policy,
+            "policy_id": self.policy_id,
+            "where": self.where,
+            "standin": self.standin,
+            "seed": self.seed,
+            "episodes": len(self.trials),
+            "successes": self.successes,
+            "success": self.success,
+            "interval_95": [low, high],
+            "failures": self.failures,
+            "failed_in": self.failed_in,
+            "slices": [{"slice": n, "successes": won, "episodes": of} for n, won, of in self.slices()],
+            "outcomes": [trial.success for trial in self.trials],
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two policies in the same scenes: the difference of their success, and how likely chance alone would differ so."""
+
+    difference: float
+    only_first: int
+    only_second: int
+    p_value: float
+
+
+def exact_interval(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Clopper-Pearson: covers the true share at least as often as `confidence` says, whatever the share is."""
+    tail = 0.5 * (1.0 - confidence)
+    low = stats.beta.ppf(tail, successes, trials - successes + 1) if successes else 0.0
+    high = stats.beta.ppf(1.0 - tail, successes + 1, trials - successes) if successes < trials else 1.0
+    return float(low), float(high)
+
+
+def compare(first: Evaluation, second: Evaluation) -> Comparison:
+    """Pair by pair (exact McNemar); refuses evaluations that did not see the same scenes."""
+    numbers = [trial.number for trial in first.trials]
+    if (first.where, first.seed, numbers) != (second.where, second.seed, [t.number for t in second.trials]):
+        raise WrongUse(
+            "these evaluations cannot be paired",
+            got=f"{second.where}, seed {second.seed}, {len(second.trials)} trials",
+            expected=f"{first.where}, seed {first.seed}, {len(first.trials)} trials",
+        )
+    pairs = [(a.success, b.success) for a, b in zip(first.trials, second.trials, strict=True)]
+    only_first, only_second = pairs.count((True, False)), pairs.count((False, True))
+    disagree = only_first + only_second
+    p_value = float(stats.binomtest(only_first, disagree, 0.5).pvalue) if disagree else 1.0
+    return Comparison(first.success - second.success, only_first, only_second, p_value)
+
+
+def usual_scenes(twin: Twin) -> Randomization:
+    """The scenes a twin is evaluated in when nobody says otherwise."""
+    varied = {name: span for name, span in SCENES.items() if twin.has(name)}
+    return load_randomization({"name": "usual-scenes", "randomization": {"environment": varied}}, twin)
+
+
+def evaluate_in_twin(
+    policy: Policy,
+    twin: str | Path | Twin,
+    *,
+    episodes: int = 200,
+    seed: int = 0,
+    randomization: Randomization | None = None,
+    threads: int = 1,
+    out: str | Path | None = None,
+    progress: Progress = lambda done, total: None,
+) -> Evaluation:
+    """Let a policy act in a twin's own task; with `out`, the episodes are kept as a data set."""
+    if episodes < 1:
+        raise WrongUse("an evaluation needs at least one episode", got=episodes)
+    cell = twin if isinstance(twin, Twin) else load_twin(twin)
+    chosen = (randomization or usual_scenes(cell)).over(episodes)
+    job = Job(cell, cell.task, f"{policy.name}@{policy.id}", chosen)
+    _require_schema(policy, job)
+    numbers = range(episodes)
+    drawn = draw_many(chosen, seed, numbers)
+    seeds = [episode_seed(seed, number) for number in numbers]
+
+    def make(setup: Setup) -> PolicyExpert:
+        return PolicyExpert(policy, setup)
+
+    trials: list[Trial] = []
+    with ExitStack() as stack:
+        writer: DatasetWriter | None = None
+        if out is not None:
+            writer = stack.enter_context(make_dataset(Path(out), episode_schema(job)))
+        for episode in rollout_drawn(job, seeds, drawn, threads, make):
+            trials.append(_trial(len(trials), episode))
+            progress(len(trials), episodes)
+            if writer is not None:
+                writer.add(episode)
+    return Evaluation(policy.name, policy.id, cell.name, seed, tuple(trials))
+
+
+def evaluate_on_robot(
+    policies: Sequence[Policy],
+    robot: Robot,
+    *,
+    episodes: int = 50,
+    first: int = 0,
+    longest_s: float | None = None,
+    out: str | Path | None = None,
+    attendant: Attendant | None = None,
+    progress: Progress = lambda done, total: None,
+) -> list[Evaluation]:
+    """Let policies act on a connected robot, taking turns, each in every scene.
+
+    `out` is a folder that gets one data set per policy. `attendant` sets the scene and judges; a stand-in brings one.
+    """
+    if episodes < 1 or not policies:
+        raise WrongUse("an evaluation needs at least one policy and one episode", got=episodes)
+    if len({policy.id for policy in policies}) < len(policies):
+        raise WrongUse("a policy is named twice", got=", ".join(policy.name for policy in policies))
+    beside = attendant or (robot if isinstance(robot, Attendant) else None)
+    if beside is None:
+        raise WrongUse("nobody says whether an episode succeeds", remedy="pass an attendant")
+    controllers = [PolicyController(policy, robot.description) for policy in policies]
+    longest = longest_s or _longest_s(robot)
+    done: list[list[Trial]] = [[] for _ in policies]
+    with ExitStack() as stack:
+        root = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        # A single policy is recorded in one go; several take turns, scene by scene.
+        rounds = [(first, episodes)] if len(policies) == 1 else [(first + k, 1) for k in range(episodes)]
+        for begin, count in rounds:
+            for index, controller in enumerate(controllers):
+                folder = root if out is not None and len(policies) == 1 else root / policies[index].name
+                plan = Plan(count, longest, task=robot.description.task, first=begin)
+
+                def tell(made: int, _: int, before: int = sum(map(len, done))) -> None:
+                    progress(before + made, episodes * len(policies))
+
+                result = record(robot, controller, folder, plan, attendant=beside, progress=tell)
+                done[index] += _recorded_trials(folder, begin, count, result)
+    where = robot.description.serial
+    return [
+        Evaluation(policy.name, policy.id, where, first, tuple(trials), robot.description.standin)
+        for policy, trials in zip(policies, done, strict=True)
+    ]
+
+
+def _recorded_trials(folder: Path, first: int, count: int, result: Recorded) -> list[Trial]:
+    if result.reason:
+        raise LearnError(f"the evaluation could not be finished: {result.reason}")
+    dataset = open_dataset(folder)
+    newest = dataset.numbers[-count:]
+    episodes = [dataset.episode(number) for number in newest]
+    return [replace(_trial(first + k, episode), draw=None) for k, episode in enumerate(episodes)]
+
+
+def _longest_s(robot: Robot) -> float:
+    description = robot.description
+    if description.twin is None:
+        raise WrongUse("the robot does not say how long its task takes", remedy="give longest_s")
+    twin = load_twin(description.twin)
+    return make_task(description.task or twin.task, twin).longest_s
+
+
+def _trial(number: int, episode: Episode) -> Trial:
+    phases = [event.detail for event in episode.events if event.kind == "phase"]
+    return Trial(
+        number,
+        episode.success is True,
+        episode.outcome.failure,
+        phases[-1] if phases else None,
+        dict(episode.provenance.draw),
+    )
+
+
+def _require_schema(policy: Policy, job: Job) -> None:
+    """Refuse a twin whose episodes do not have the signals that the policy sees."""
+    declared = {signal.name: signal for signal in episode_schema(job).signals}
+    for signal in (*policy.interface.observations, policy.interface.action):
+        found = declared.get(signal.name)
+        if found is None or found.size != signal.size:
+            raise LearnError(
+                f"policy {policy.name} does not fit twin {job.twin.name}: {signal.name}",
+                got="nothing" if found is None else f"{found.size} numbers",
+                expected=f"{signal.size} numbers",
+            )
+    if job.twin.control_hz != policy.interface.rate_hz:
+        raise LearnError(
+            f"policy {policy.name} does not fit twin {job.twin.name}: its control rate",
+            got=f"{job.twin.control_hz:g} Hz",
+            expected=f"{policy.interface.rate_hz:g} Hz",
+        )

@@ -1,0 +1,205 @@
+"""The training loop: batches from one or more data sets, averaged weights, validation, checkpoints, early stopping.
+
+What happens at a step follows from the seed, the stage and the step's number alone, so that a run that was stopped and
+resumed from a checkpoint ends with the same weights as one that was not.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch as tensor_files
+
+from twinloop.dataset.commit import write_atomically
+from twinloop.errors import LearnError
+from twinloop.learn.config import TrainConfig
+from twinloop.learn.network import PolicyNetwork, torch
+from twinloop.learn.samples import Batch, Samples, joined
+
+AVERAGING = 0.995
+"""Share of the old weights in the running average; the average is what is validated and kept."""
+
+WARM_UP_STEPS = 100
+VALIDATION_ROWS = 2048
+LARGEST_GRADIENT = 1.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One part of a recipe: windows drawn by weight from these sources, judged on another's held-out episodes."""
+
+    name: str
+    sources: tuple[Samples, ...]
+    weights: tuple[float, ...]
+    judge: Samples
+    steps: int
+    rate: float
+    moves: str = "full"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a learning curve; errors are mean losses in scaled units."""
+
+    stage: str
+    step: int
+    training: float
+    validation: float
+    elapsed_s: float
+
+
+Hear = Callable[[Point, int], None]
+"""Told each point of the curve, and the steps of its stage."""
+
+
+class Fit:
+    """One stage on its way. `network` is what is being trained, `best` the weights that validated best so far."""
+
+    def __init__(self, network: PolicyNetwork, stage: Stage, config: TrainConfig, number: int) -> None:
+        self._network, self._stage, self._config, self._number = network, stage, config, number
+        self._moving = network.parts_to_move(stage.moves)
+        self._optimizer = torch.optim.AdamW(
+            self._moving, lr=stage.rate, weight_decay=config.weight_decay, betas=(0.9, 0.95)
+        )
+        self._average = copy.deepcopy(network)
+        self.best: Mapping[str, Any] = copy.deepcopy(network.state_dict())
+        self.best_error = math.inf
+        self.curve: list[Point] = []
+        self.step = 0
+        self._since_best = 0
+        self._elapsed_s = 0.0
+        rows = stage.judge.validation
+        rng = np.random.default_rng((config.seed, number, 1))
+        chosen = rng.permutation(len(rows))[:VALIDATION_ROWS]
+        self._held_out = self._tensors(stage.judge.take(np.sort(rows[chosen])), rng)
+
+    def run(self, hear: Hear, checkpoint: Path | None, seconds_left: float = math.inf) -> None:
+        """Train to the end; `seconds_left` bounds the time and bends the schedule so that it is used well."""
+        began = time.monotonic() - self._elapsed_s
+        every, losses = self._config.validate_every, []
+        while self.step < self._stage.steps and self._since_best < self._config.patience:
+            self._elapsed_s = time.monotonic() - began
+            if self._elapsed_s >= seconds_left:
+                break
+            done = max(self.step / self._stage.steps, self._elapsed_s / seconds_left)
+            losses.append(self._update(done))
+            self.step += 1
+            if self.step % every == 0 or self.step == self._stage.steps:
+                self._validate(float(np.mean(losses)), hear)
+                losses = []
+                if checkpoint is not None:
+                    self.save(checkpoint)
+        if losses or not self.curve:
+            self._validate(float(np.mean(losses)) if losses else math.nan, hear)
+        self._network.load_state_dict(dict(self.best))
+
+    def _update(self, done: float) -> float:
+        config, stage = self._config, self._stage
+        rng = np.random.default_rng((config.seed, self._number, 2, self.step))
+        warm = min(1.0, (self.step + 1) / WARM_UP_STEPS)
+        for group in self._optimizer.param_groups:
+            group["lr"] = stage.rate * warm * (0.02 + 0.98 * 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0))))
+        counts = rng.multinomial(config.batch, np.array(stage.weights) / sum(stage.weights))
+        parts = [s.draw(rng, int(n)) for s, n in zip(stage.sources, counts, strict=True) if n]
+        self._network.train()
+        loss = self._network.loss(**self._tensors(joined(parts), rng))
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self._moving, LARGEST_GRADIENT)
+        self._optimizer.step()
+        # Early on the average must not hold on to where the weights began.
+        keep = min(AVERAGING, (1.0 + self.step) / (10.0 + self.step))
+        with torch.no_grad():
+            for mean, now in zip(self._average.parameters(), self._network.parameters(), strict=True):
+                mean.lerp_(now, 1.0 - keep)
+        return float(loss.detach())
+
+    def _validate(self, training: float, hear: Hear) -> None:
+        self._average.eval()
+        with torch.inference_mode():
+            error = float(self._average.loss(**self._held_out))
+        if not math.isfinite(error):
+            raise LearnError(
+                f"training diverged at step {self.step} of {self._stage.name}",
+                got=f"a validation error of {error}",
+                remedy="lower learning_rate",
+            )
+        point = Point(self._stage.name, self.step, training, error, round(self._elapsed_s, 2))
+        self.curve.append(point)
+        if error < self.best_error:
+            self.best_error, self._since_best = error, 0
+            self.best = copy.deepcopy(self._average.state_dict())
+        else:
+            self._since_best += 1
+        hear(point, self._stage.steps)
+
+    def _tensors(self, batch: Batch, rng: np.random.Generator) -> dict[str, Any]:
+        shape = self._network.shape
+        made = {name: torch.from_numpy(values) for name, values in vars(batch).items()}
+        count = len(batch.actions)
+        noise = rng.standard_normal((count, shape.chunk, shape.action), np.float32)
+        when = rng.random((count, 1), np.float32)
+        return made | {"noise": torch.from_numpy(noise), "when": torch.from_numpy(when)}
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint: plain tensors, and numbers beside them."""
+        tensors: dict[str, Any] = {}
+        for part, state in (
+            ("now", self._network.state_dict()),
+            ("average", self._average.state_dict()),
+            ("best", self.best),
+        ):
+            tensors |= {f"{part}.{name}": values for name, values in state.items()}
+        for index, state in self._optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{name}": values for name, values in state.items()}
+        words = {
+            "stage": self._number,
+            "step": self.step,
+            "since_best": self._since_best,
+            "best_error": self.best_error,
+            "elapsed_s": self._elapsed_s,
+            "curve": [asdict(point) for point in self.curve],
+        }
+        copied = {name: values.detach().clone().contiguous() for name, values in tensors.items()}
+        write_atomically(path, tensor_files.save(copied, {"words": json.dumps(words)}))
+
+    def load(self, path: Path) -> None:
+        """Go on from a checkpoint of this stage."""
+        tensors = tensor_files.load(path.read_bytes())
+        words = checkpoint_words(path)
+        parts: dict[str, dict[str, Any]] = {}
+        for name, values in tensors.items():
+            part, _, rest = name.partition(".")
+            parts.setdefault(part, {})[rest] = values
+        self._network.load_state_dict(parts["now"])
+        self._average.load_state_dict(parts["average"])
+        self.best = parts["best"]
+        state: dict[int, dict[str, Any]] = {}
+        for name, values in parts.get("optimizer", {}).items():
+            index, _, rest = name.partition(".")
+            state.setdefault(int(index), {})[rest] = values
+        self._optimizer.load_state_dict(self._optimizer.state_dict() | {"state": state})
+        self.step, self._since_best = int(words["step"]), int(words["since_best"])
+        self.best_error, self._elapsed_s = float(words["best_error"]), float(words["elapsed_s"])
+        self.curve = [Point(**point) for point in words["curve"]]
+
+
+def checkpoint_words(path: Path) -> dict[str, Any]:
+    """The numbers of a checkpoint, without its tensors."""
+    try:
+        with path.open("rb") as file:
+            head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        words: dict[str, Any] = json.loads(head["__metadata__"]["words"])
+    except (OSError, ValueError, KeyError) as error:
+        raise LearnError(
+            f"the checkpoint {path} cannot be read ({error})", remedy="delete it and start again"
+        ) from error
+    return words

@@ -1,0 +1,219 @@
+"""A policy as plain files: `policy.json` says everything about it, `weights.safetensors` holds the numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.dataset.commit import write_atomically
+from twinloop.errors import LearnError, MissingExtra, NewerFormat, WrongUse
+from twinloop.learn.interface import Interface, Normalisation, interface_from_json, normalisation_from_json
+from twinloop.learn.network import PolicyNetwork, Shape, torch
+from twinloop.version import __version__
+
+try:
+    import safetensors.torch as tensor_files
+    from safetensors import SafetensorError
+except ImportError as error:  # pragma: no cover - the tests install it
+    raise MissingExtra("policies", "safetensors", "learn") from error
+
+Array = NDArray[Any]
+
+FORMAT = 1
+WORDS = "policy.json"
+WEIGHTS = "weights.safetensors"
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How chunks are carried out; see `TrainConfig`.
+
+    `latency_steps` is how old the hardware makes things: control steps between what is observed and when a command that
+    follows from it arrives. So many actions at the head of a chunk are about the past and are left out.
+    """
+
+    history: tuple[int, ...]
+    execute: int
+    think_steps: int
+    latency_steps: int = 0
+
+
+@dataclass(frozen=True)
+class Story:
+    """Where a policy comes from: the data sets it saw, the twin they were made with, how it was trained.
+
+    An entry of `datasets` has id, version, role and path, and for real data the ids of the episodes that were used, so
+    that a withdrawn consent finds every policy it concerns.
+    """
+
+    name: str
+    recipe: str
+    created_at: str
+    datasets: tuple[Mapping[str, Any], ...]
+    twin: Mapping[str, str | None]
+    config: Mapping[str, Any]
+    results: Mapping[str, Any] = field(default_factory=dict)
+    software: Mapping[str, str] = field(default_factory=dict)
+
+
+class Policy:
+    """A trained network with what it sees and does. Immutable by convention; `act` is a pure function."""
+
+    def __init__(
+        self,
+        network: PolicyNetwork,
+        interface: Interface,
+        normalisation: Normalisation,
+        execution: Execution,
+        domains: tuple[str, ...],
+        story: Story,
+    ) -> None:
+        self.network = network.eval()
+        self.interface = interface
+        self.normalisation = normalisation
+        self.execution = execution
+        self.domains = domains
+        self.story = story
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.story.name
+
+    @property
+    def chunk(self) -> int:
+        """Actions predicted at once."""
+        return self.network.shape.chunk
+
+    @property
+    def id(self) -> str:
+        """64 bits that follow from the weights and from how they are used."""
+        digest = hashlib.blake2b(digest_size=8)
+        execution = asdict(self.execution)
+        if not self.execution.latency_steps:  # a policy is the same as before it could be told of latency
+            del execution["latency_steps"]
+        used = {
+            "interface": self.interface.as_json(),
+            "normalisation": self.normalisation.as_json(),
+            "execution": execution,
+            "shape": asdict(self.network.shape),
+        }
+        digest.update(json.dumps(used, sort_keys=True).encode())
+        for name, weights in sorted(self.network.state_dict().items()):
+            digest.update(name.encode() + weights.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def for_latency(self, latency_s: float) -> Policy:
+        """The same policy, carried out for hardware with this delay from observation to command and back."""
+        steps = round(latency_s * self.interface.rate_hz)
+        left = self.chunk - self.execution.execute - self.execution.think_steps
+        if not 0 <= steps <= left:
+            raise WrongUse(
+                f"policy {self.name} cannot look ahead that far",
+                got=f"{1e3 * latency_s:.0f} ms",
+                expected=f"0 to {1e3 * left / self.interface.rate_hz:.0f} ms",
+                remedy="train with a longer chunk, or carry out less of it",
+            )
+        execution = replace(self.execution, latency_steps=steps)
+        return Policy(self.network, self.interface, self.normalisation, execution, self.domains, self.story)
+
+    def predict(self, observation: Array, *, real: bool = False, noise: Array | None = None) -> Array:
+        """Chunks of commands (N, chunk, A) for histories of observations (N, H, D).
+
+        `real` says that a robot is watched and no simulation; it counts only where training told the two apart.
+        Without noise (N, chunk, A), heads that need chance give the chunk that zero noise leads to.
+        """
+        count, shape = len(observation), self.network.shape
+        told = float(real and "real" in self.domains)
+        with torch.inference_mode():
+            made = self.network(
+                torch.from_numpy(np.ascontiguousarray(observation, np.float32)),
+                torch.full((count, 1), told),
+                torch.zeros(count, shape.chunk, shape.action)
+                if noise is None
+                else torch.from_numpy(np.ascontiguousarray(noise, np.float32)),
+            )
+        return np.asarray(made.numpy())
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the files; `policy.json` comes last, so that a folder that has it is whole."""
+        root = Path(folder)
+        root.mkdir(parents=True, exist_ok=True)
+        weights = {name: w.detach().cpu().contiguous() for name, w in self.network.state_dict().items()}
+        write_atomically(root / WEIGHTS, tensor_files.save(weights))
+        words = {
+            "format": FORMAT,
+            "id": self.id,
+            "twinloop": __version__,
+            **_plain(asdict(self.story)),
+            "interface": self.interface.as_json(),
+            "normalisation": self.normalisation.as_json(),
+            "network": asdict(self.network.shape),
+            "execution": asdict(self.execution),
+            "domains": list(self.domains),
+        }
+        write_atomically(root / WORDS, (json.dumps(words, indent=1) + "\n").encode())
+        return root
+
+
+def load_policy(folder: str | Path) -> Policy:
+    """Read a policy; nothing that is read is executed."""
+    root = Path(folder)
+    if not (root / WORDS).is_file():
+        raise WrongUse(f"{root} is no policy", expected=f"a folder with {WORDS}", remedy="twinloop train")
+    try:
+        words: dict[str, Any] = json.loads((root / WORDS).read_text())
+        if words["format"] > FORMAT:
+            raise NewerFormat(
+                f"{root} was written by a newer Twinloop", remedy="pip install --upgrade twinloop"
+            )
+        interface = interface_from_json(words["interface"])
+        normalisation = normalisation_from_json(words["normalisation"])
+        shape = Shape(**words["network"])
+        execution = Execution(**words["execution"] | {"history": tuple(words["execution"]["history"])})
+        told = {part.name: words[part.name] for part in fields(Story)}
+        story = Story(**told | {"datasets": tuple(told["datasets"])})
+        domains = tuple(words["domains"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LearnError(f"{root / WORDS} cannot be read ({error})", remedy="train it again") from error
+    _require_consistent(root, interface, normalisation, shape)
+    network = PolicyNetwork(shape, normalisation)
+    try:
+        network.load_state_dict(tensor_files.load((root / WEIGHTS).read_bytes()))
+    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
+        first = str(error).splitlines()[0]
+        raise LearnError(f"{root / WEIGHTS} cannot be read ({first})", remedy="train it again") from error
+    policy = Policy(network, interface, normalisation, execution, domains, story)
+    if policy.id != words["id"]:
+        raise LearnError(f"{root} was changed since it was trained", got=policy.id, expected=words["id"])
+    return policy
+
+
+def _require_consistent(root: Path, interface: Interface, scale: Normalisation, shape: Shape) -> None:
+    """Normalisation, interface and network must speak of the same numbers."""
+    sizes = {
+        "observation_mean": (interface.observation_size,),
+        "observation_scale": (interface.observation_size,),
+        "action_mean": (shape.chunk, interface.action.size),
+        "action_scale": (shape.chunk, interface.action.size),
+        "reading": (interface.action.size,),
+    }
+    for name, expected in sizes.items():
+        if getattr(scale, name).shape != expected:
+            raise LearnError(
+                f"the normalisation of {root} does not fit it: {name}",
+                got=getattr(scale, name).shape,
+                expected=expected,
+                remedy="train it again",
+            )
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=str))

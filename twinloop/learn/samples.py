@@ -1,0 +1,122 @@
+"""Windows to learn from: those of the episodes that succeeded, split by episode into training and validation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.dataset.reader import Dataset
+from twinloop.errors import LearnError
+from twinloop.learn.config import TrainConfig
+from twinloop.learn.interface import Interface
+
+Array = NDArray[Any]
+Role = Literal["sim", "real"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Windows: observations (B, H, D), actions (B, chunk, A), whether each row exists (B, chunk), domain (B, 1)."""
+
+    observation: Array
+    actions: Array
+    valid: Array
+    domain: Array
+
+
+def joined(parts: Sequence[Batch]) -> Batch:
+    """Several batches as one."""
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return parts[0] if len(parts) == 1 else Batch(*(np.concatenate(column) for column in columns))
+
+
+class Samples:
+    """The windows of one data set, as simulated or as real ones."""
+
+    def __init__(self, dataset: Dataset, role: Role, interface: Interface, config: TrainConfig) -> None:
+        self.dataset, self.role = dataset, role
+        self.places = usable_episodes(dataset, config.fewest_episodes)
+        self._interface, self._late_steps = interface, config.late_steps
+        names = [signal.name for signal in interface.observations]
+        offsets: dict[str, Any] = dict.fromkeys(names, config.history)
+        self._windows = dataset.windows(offsets | {interface.action.name: range(config.chunk)})
+        starts = dataset.index.starts
+        self._start_of_row = np.repeat(starts[:-1], dataset.index.length)
+        order = np.random.default_rng((config.seed, 17)).permutation(self.places)
+        held = max(1, round(config.validation * len(order)))
+        self.training = _rows(starts, order[held:])
+        self.validation = _rows(starts, order[:held])
+
+    @property
+    def episodes(self) -> list[str]:
+        """Ids of the episodes that are used; none for foreign data, which has no ids of its own."""
+        side = self.dataset.side_table()
+        if side is None:
+            return []
+        names = side.column("episode_id").to_pylist()
+        return [str(names[place]) for place in self.places]
+
+    def draw(self, rng: np.random.Generator, count: int) -> Batch:
+        """Some training windows, evenly."""
+        return self.take(self.training[rng.integers(len(self.training), size=count)], rng)
+
+    def take(self, rows: Array, rng: np.random.Generator | None = None) -> Batch:
+        """The windows around these rows; with chance, observed up to `late_steps` late."""
+        name = self._interface.action.name
+        seen = now = self._windows.batch(rows)
+        if rng is not None and self._late_steps:
+            late = rng.integers(self._late_steps + 1, size=len(rows))
+            seen = self._windows.batch(np.maximum(rows - late, self._start_of_row[rows]))
+        return Batch(
+            self._interface.vector(seen),
+            np.asarray(now[name], np.float32),
+            (~now[f"{name}_is_pad"]).astype(np.float32),
+            np.full((len(rows), 1), float(self.role == "real"), np.float32),
+        )
+
+
+def usable_episodes(dataset: Dataset, fewest: int) -> list[int]:
+    """Places of the episodes to learn from: those that succeeded, or all where nobody ever said.
+
+    Refuses data in which nothing succeeded, and too little of it.
+    """
+    outcomes = known_outcomes(dataset)
+    succeeded = [place for place, success in enumerate(outcomes) if success is True]
+    if not succeeded:
+        if any(success is False for success in outcomes):
+            raise LearnError(
+                f"no episode of {dataset.root} succeeded: there is nothing to imitate",
+                got=f"{sum(s is False for s in outcomes)} failures of {len(outcomes)} episodes",
+                remedy="record or generate successful ones, or label them: twinloop data label",
+            )
+        succeeded = list(range(len(outcomes)))
+    if len(succeeded) < fewest:
+        raise LearnError(
+            f"{dataset.root} has too few episodes to learn from",
+            got=f"{len(succeeded)} usable of {len(outcomes)}",
+            expected=f"at least {fewest}",
+            remedy="record more, or lower fewest_episodes if you know what you do",
+        )
+    return succeeded
+
+
+def known_outcomes(dataset: Dataset) -> list[bool | None]:
+    """Whether each episode succeeded, labels included; None where nobody said."""
+    side = dataset.side_table()
+    if side is None:
+        return [None] * len(dataset)
+    names, recorded = side.column("episode_id").to_pylist(), side.column("success").to_pylist()
+    changed = dataset.outcomes
+    return [
+        changed[name].success if name in changed else success
+        for name, success in zip(names, recorded, strict=True)
+    ]
+
+
+def _rows(starts: Array, places: Array) -> Array:
+    """Every row of these episodes, in order."""
+    return np.concatenate([np.arange(starts[p], starts[p + 1]) for p in sorted(places)])

@@ -1,0 +1,302 @@
+"""Train a policy by a recipe: check the data, fit the scaling, go through the recipe's stages, keep what validated best."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinloop.dataset.commit import write_atomically
+from twinloop.dataset.reader import Dataset, open_dataset
+from twinloop.errors import LearnError, WrongUse
+from twinloop.learn.config import TrainConfig
+from twinloop.learn.fit import Fit, Hear, Point, Stage, checkpoint_words
+from twinloop.learn.interface import Interface, Normalisation, fit_normalisation, interface_of
+from twinloop.learn.network import PolicyNetwork, Shape, torch
+from twinloop.learn.policy import WORDS, Execution, Policy, Story, load_policy
+from twinloop.learn.require import require_same_interface, require_same_scale, require_trainable
+from twinloop.learn.samples import Role, Samples, joined
+from twinloop.learn.tracking import tracked
+from twinloop.version import __version__
+
+SCALING_ROWS = 20_000
+UNFINISHED = ".training"
+"""Folder in the policy's own that holds the checkpoint until training is done."""
+
+
+def train(
+    sim: str | Path | Dataset | None = None,
+    real: str | Path | Dataset | None = None,
+    *,
+    out: str | Path,
+    config: TrainConfig | None = None,
+    start: str | Path | None = None,
+    workspace: str | Path = ".",
+    tracking: str | None = None,
+    threads: int = 1,
+    resume: bool = False,
+    hear: Hear = lambda point, steps: None,
+) -> Policy:
+    """Train a policy and write it to `out`.
+
+    Which of `sim` and `real` are needed follows from the config's recipe. With `start`, a policy trained before takes
+    the place of the simulated half of `pretrain-finetune`. `tracking` is an MLflow tracking URI; None logs nowhere.
+    `resume` goes on from the last checkpoint of the same run. `workspace` is where consents are looked up.
+    """
+    config = config or TrainConfig()
+    folder = Path(out)
+    if (folder / WORDS).exists():
+        raise LearnError(f"{folder} holds a policy already", remedy="choose another folder")
+    sources = _open(sim, real, config, start)
+    for dataset in sources.values():
+        require_trainable(dataset, Path(workspace))
+    started = load_policy(start) if start is not None else None
+    interface = started.interface if started else _interface(sources, config)
+    for dataset in sources.values():
+        require_same_interface(dataset, interface)
+    if started is not None:
+        config = _like(config, started)
+    samples = {role: Samples(dataset, role, interface, config) for role, dataset in sources.items()}
+    normalisation = started.normalisation if started else _scaling(samples, interface, config)
+    for found in samples.values():
+        require_same_scale(found, normalisation, interface)
+    run = _run_words(config, samples, start, started)
+    checkpoint = _prepare(folder, run, resume)
+    torch.set_num_threads(threads)
+    torch.manual_seed(config.seed)
+    network = _network(interface, normalisation, config, started)
+    began = time.monotonic()
+    context = tracked(tracking, folder.name, run) if tracking else nullcontext(None)
+    with context as log:
+        curve = _go(network, _stages(samples, config, started), config, checkpoint, hear, log)
+        domains = tuple(dict.fromkeys((*(started.domains if started else ()), *samples)))
+        execution = Execution(config.history, config.execute, config.think_steps)
+        results = {
+            "curve": [asdict(point) for point in curve],
+            "validation": min((p.validation for p in curve if p.stage == curve[-1].stage), default=None),
+            "seconds": round(time.monotonic() - began, 1),
+        }
+        story = Story(
+            name=folder.resolve().name,
+            recipe=config.recipe,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            datasets=(*(started.story.datasets if started else ()), *(_entry(s) for s in samples.values())),
+            twin=_twin_of(sources.values()),
+            config=asdict(config),
+            results=results,
+            software={
+                "twinloop": __version__,
+                "torch": version("torch"),
+                "python": platform.python_version(),
+            },
+        )
+        policy = Policy(network, interface, normalisation, execution, domains, story)
+        policy.save(folder)
+        if log is not None:
+            log.finish(policy, folder)
+    shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
+    return policy
+
+
+def _open(sim: Any, real: Any, config: TrainConfig, start: Any) -> dict[Role, Dataset]:
+    """The data sets that the recipe uses, by role."""
+    given: dict[Role, Any] = {"sim": sim, "real": real}
+    needed = [role for role in config.needs if not (role == "sim" and start is not None)]
+    if start is not None and config.recipe != "pretrain-finetune":
+        raise WrongUse(
+            "a policy to start from is for fine-tuning", got=config.recipe, expected="pretrain-finetune"
+        )
+    for role, what in given.items():
+        if role in needed and what is None:
+            raise WrongUse(f"the recipe {config.recipe} needs {role} data", remedy=f"--{role} DATASET")
+        if role not in needed and what is not None:
+            raise WrongUse(
+                f"the recipe {config.recipe} has no use for the {role} data", got=str(what),
+                remedy=f"leave out --{role}, or choose another --recipe",
+            )  # fmt: skip
+    return {
+        role: what if isinstance(what, Dataset) else open_dataset(what)
+        for role, what in given.items()
+        if role in needed
+    }
+
+
+def _interface(sources: dict[Role, Dataset], config: TrainConfig) -> Interface:
+    """What all sources can show: observations that one of them lacks are not used."""
+    names = [
+        name
+        for name in config.observations
+        if all(name in {s.name for s in dataset.schema.signals} for dataset in sources.values())
+    ]
+    first = next(iter(sources.values()))
+    return interface_of(first.schema, names or config.observations, str(first.root))
+
+
+def _like(config: TrainConfig, started: Policy) -> TrainConfig:
+    """The config with the shape of the policy that is fine-tuned."""
+    shape, used = started.network.shape, started.execution
+    return replace(
+        config,
+        history=used.history,
+        chunk=shape.chunk,
+        execute=min(config.execute, shape.chunk - config.think_steps),
+        width=shape.width,
+        depth=shape.depth,
+        head=shape.head,
+    )
+
+
+def _scaling(samples: dict[Role, Samples], interface: Interface, config: TrainConfig) -> Normalisation:
+    """Fitted to what training begins with: all of `co-train`'s data, else the simulated or the only source."""
+    first = list(samples.values()) if config.recipe == "co-train" else list(samples.values())[:1]
+    rng = np.random.default_rng((config.seed, 23))
+    batches = []
+    for source in first:
+        count = min(len(source.training), SCALING_ROWS)
+        batches.append(source.take(np.sort(rng.choice(source.training, count, replace=False))))
+    batch = joined(batches)
+    return fit_normalisation(interface, batch.observation[:, -1], batch.actions, batch.valid > 0)
+
+
+def _network(
+    interface: Interface, normalisation: Normalisation, config: TrainConfig, started: Policy | None
+) -> PolicyNetwork:
+    adapts = config.recipe == "pretrain-finetune" and config.finetune == "adapter"
+    shape = Shape(
+        interface.observation_size,
+        len(config.history),
+        interface.action.size,
+        config.chunk,
+        config.width,
+        config.depth,
+        config.head,
+        config.flow_steps,
+        config.adapter_rank if adapts else 0,
+    )
+    network = PolicyNetwork(shape, normalisation)
+    if started is not None:
+        network.load_state_dict(started.network.state_dict(), strict=False)
+    return network
+
+
+def _stages(samples: dict[Role, Samples], config: TrainConfig, started: Policy | None) -> list[Stage]:
+    if config.recipe == "co-train":
+        both = (samples["sim"], samples["real"])
+        weights = (config.mix, 1.0 - config.mix)
+        return [Stage("co-train", both, weights, samples["real"], config.steps, config.learning_rate)]
+    if config.recipe != "pretrain-finetune":
+        only = next(iter(samples.values()))
+        return [Stage(only.role, (only,), (1.0,), only, config.steps, config.learning_rate)]
+    stages = []
+    if started is None:
+        sim = samples["sim"]
+        stages.append(Stage("pretrain", (sim,), (1.0,), sim, config.steps, config.learning_rate))
+    real = samples["real"]
+    stages.append(
+        Stage("finetune", (real,), (1.0,), real, config.finetune_steps, config.finetune_rate, config.finetune)
+    )
+    return stages
+
+
+def _go(
+    network: PolicyNetwork,
+    stages: Sequence[Stage],
+    config: TrainConfig,
+    checkpoint: Path,
+    hear: Hear,
+    log: Any,
+) -> list[Point]:
+    """Every stage in turn, from the checkpoint where there is one."""
+    reached = int(checkpoint_words(checkpoint)["stage"]) if checkpoint.exists() else 0
+    deadline = time.monotonic() + config.minutes * 60 if config.minutes else math.inf
+    curve: list[Point] = []
+    done = checkpoint.with_name("curve.json")
+    if reached:
+        curve = [Point(**point) for point in json.loads(done.read_text())]
+
+    def told(point: Point, steps: int) -> None:
+        if log is not None:
+            log.point(point)
+        hear(point, steps)
+
+    for number, stage in enumerate(stages):
+        if number < reached:
+            continue
+        fit = Fit(network, stage, config, number)
+        if number == reached and checkpoint.exists():
+            fit.load(checkpoint)
+        left = (deadline - time.monotonic()) / (len(stages) - number)
+        fit.run(told, checkpoint, left)
+        curve += fit.curve
+        if number + 1 < len(stages):
+            write_atomically(done, json.dumps([asdict(point) for point in curve]).encode())
+    return curve
+
+
+def _run_words(
+    config: TrainConfig, samples: dict[Role, Samples], start: Any, started: Policy | None
+) -> dict[str, Any]:
+    """What makes a run the same run."""
+    return {
+        "config": json.loads(json.dumps(asdict(config))),
+        "datasets": [{k: v for k, v in _entry(s).items() if k != "episodes"} for s in samples.values()],
+        "start": started.id if started else None,
+        "twinloop": __version__,
+    }
+
+
+def _prepare(folder: Path, run: dict[str, Any], resume: bool) -> Path:
+    """The place of the checkpoint; refuses to overwrite another run or to resume a different one."""
+    place = folder / UNFINISHED
+    words = place / "run.json"
+    if words.exists():
+        if not resume:
+            raise LearnError(
+                f"{folder} holds an unfinished training", remedy="go on with --resume, or delete it"
+            )
+        before = json.loads(words.read_text())
+        if before != run:
+            changed = [k for k in run["config"] if before["config"].get(k) != run["config"][k]]
+            raise LearnError(
+                f"cannot resume {folder}: it was another run",
+                got=", ".join(changed) or "other data",
+                remedy="use the same data and options as before, or another folder",
+            )
+        return place / "checkpoint.safetensors"
+    if folder.exists() and any(folder.iterdir()):
+        raise LearnError(f"{folder} exists and is not empty", remedy="choose another folder")
+    write_atomically(words, (json.dumps(run, indent=1) + "\n").encode())
+    return place / "checkpoint.safetensors"
+
+
+def _entry(samples: Samples) -> dict[str, Any]:
+    dataset = samples.dataset
+    return {
+        "id": dataset.id,
+        "version": dataset.manifest.fingerprint if dataset.manifest else None,
+        "role": samples.role,
+        "name": dataset.root.resolve().name,
+        "used": len(samples.places),
+    } | ({"episodes": samples.episodes} if samples.role == "real" and samples.episodes else {})
+
+
+def _twin_of(datasets: Any) -> dict[str, str | None]:
+    """The twin that the first data set which knows one was made with."""
+    for dataset in datasets:
+        side = dataset.side_table()
+        if side is not None and len(side):
+            row = side.select(["twin", "twin_version", "twin_hash"]).slice(0, 1).to_pylist()[0]
+            if row["twin"]:
+                return {"name": row["twin"], "version": row["twin_version"], "hash": row["twin_hash"]}
+    return {"name": None, "version": None, "hash": None}
