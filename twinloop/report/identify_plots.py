@@ -37,7 +37,7 @@ def draw_replay(replay: Replay, result: Identification) -> bytes:
         axis.set_ylim(low - room, high + room)
         axis.set_ylabel(f"{result.channels[channel]}\n{_unit(result.units[channel])}", fontsize=7)
     axes[-1].set_xlabel("time, s", fontsize=7)
-    axes[0].legend(fontsize=6, loc="upper right", ncols=3, frameon=False)
+    axes[0].legend(fontsize=6, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, frameon=False)
     return _png(figure)
 
 
@@ -64,7 +64,7 @@ def draw_spectra(replays: list[Replay], result: Identification) -> bytes | None:
         axis.axhline(floor, color=INK, lw=0.8, ls=":", label="sensor noise")
         axis.set_ylabel(result.channels[channel], fontsize=7)
     axes[-1].set_xlabel("frequency, Hz; power of the replay error", fontsize=7)
-    axes[0].legend(fontsize=6, loc="upper right", ncols=3, frameon=False)
+    axes[0].legend(fontsize=6, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, frameon=False)
     return _png(figure)
 
 
