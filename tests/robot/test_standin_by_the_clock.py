@@ -125,3 +125,15 @@ def test_other_twins_have_a_stand_in_too(tmp_path, name):
     assert shown.episodes == 1
     episode = open_dataset(tmp_path / "expert").episode(0)
     assert (episode.provenance.twin, episode.provenance.source) == (name, "standin")
+
+
+def test_commands_sent_quicker_than_the_robot_takes_them_are_not_too_many():
+    with served("--realtime") as address:
+        robot = open_robot(address)
+        with connected(robot):
+            robot.prepare(0)
+            home = robot.observe().signals["observation.state"]
+            sent = np.clip(home[: len(robot.description.limits.low)], *_limits(robot))
+            for _ in range(400):
+                robot.act(sent)
+            assert robot.observe().time_s >= 0.0

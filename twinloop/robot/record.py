@@ -27,6 +27,9 @@ from twinloop.robot.limits import Limited
 from twinloop.robot.protocol import Attendant, Description, Observation, Robot
 from twinloop.version import __version__
 
+_REPEATS = 200
+"""Observations with the same stamp, a quarter of a period apart, before a robot counts as lost."""
+
 Numbers = NDArray[Any]
 
 
@@ -154,7 +157,7 @@ def _episode(
             if outcome.success is not None:
                 break
         pace.wait()
-        seen = robot.observe(cameras)
+        seen = _newer(robot, cameras, seen.time_s)
     if attendant is not None and plan.judged and outcome.success is None:
         outcome = attendant.judge(over=True)
     events: tuple[Event, ...] = ()
@@ -163,6 +166,20 @@ def _episode(
             Event(0.0, "limited", f"{robot.clipped - clipped} commands were cut to the robot's limits"),
         )
     return _assemble(schema, description, controller, plan, rows, outcome, events)
+
+
+def _newer(robot: Limited, cameras: tuple[str, ...], than_s: float) -> Observation:
+    """The next observation with a later stamp: a robot that runs by its own clock may have nothing new yet."""
+    for _ in range(_REPEATS):
+        seen = robot.observe(cameras)
+        if seen.time_s > than_s:
+            return seen
+        time.sleep(0.25 / robot.description.rate_hz)
+    raise RobotGone(
+        "the robot's clock stands still",
+        got=f"{_REPEATS} observations stamped {than_s:.3f} s",
+        remedy="see that the robot's driver runs",
+    )
 
 
 def _assemble(

@@ -102,18 +102,21 @@ class Session:
         self._verdict = Outcome()
         self._missing = ""
         self._silent_s, self._holding = 0.0, False
+        self._pending: Array | None = None
         self._ticks = 0
 
     def act(self, action: Array) -> None:
-        """A command sets off towards the servos."""
-        if not self._outages.step():
-            self._line.send(np.clip(action, self.cell.control_low, self.cell.control_high))
+        """A command sets off towards the servos with the next control step; of several until then, the last one."""
+        self._pending = np.clip(action, self.cell.control_low, self.cell.control_high)
         self._silent_s, self._holding = 0.0, False
 
     def tick(self) -> None:
         """One control step passes."""
         world = self._world
         assert world is not None
+        if self._pending is not None and not self._outages.step():
+            self._line.send(self._pending)
+        self._pending = None
         self._watch()
         world.refresh()
         if self._now.contact.patch_friction_scale != 1.0 and "table" in self.cell.twin.roles:
