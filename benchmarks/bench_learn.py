@@ -122,11 +122,11 @@ def run(settings: Settings) -> Section:
     rows, found = [], {}
     for seed in range(size.seeds):
         base = policy(cells, f"sim-only-s{seed}", size, seed, sim=sim)
-        in_twin = base and cells.numbers(f"sim-only-s{seed}@twin", lambda p=base: in_own_twin(p, size))
-        found.setdefault(("sim-only", 0, "own twin"), []).append(in_twin)
+        inside = base and cells.numbers(f"sim-only-s{seed}@twin", lambda p=base: in_twin(p, size.in_twin))
+        found.setdefault(("sim-only", 0, "own twin"), []).append(inside)
         for reality in size.realities:
             found.setdefault(("sim-only", 0, reality), []).append(
-                base and on_standin(cells, base, reality, size)
+                base and on_standin(cells, base, reality, size.on_robot)
             )
         for reality in size.mixed:
             for count in size.demonstrations:
@@ -135,7 +135,7 @@ def run(settings: Settings) -> Section:
                     name = f"{recipe}-{reality}-{count}-s{seed}"
                     made = real and base and policy(cells, name, size, seed, sim=sim, real=real, base=base)
                     found.setdefault((recipe, count, reality), []).append(
-                        made and on_standin(cells, made, reality, size)
+                        made and on_standin(cells, made, reality, size.on_robot)
                     )
     for (recipe, count, where), made in found.items():
         rows.append((recipe, str(count or "-"), where, *shown([m for m in made if m], size.seeds)))
@@ -216,21 +216,22 @@ def policy(
     return cells.folder(name, make) if sim else None
 
 
-def in_own_twin(path: Path, size: Size) -> dict[str, Any]:
+def in_twin(path: Path, episodes: int) -> dict[str, Any]:
+    """Success in the nominal twin, where only scenes vary."""
     twin = load_twin(TWIN)
     scenes = load_randomization({"name": "nominal", "randomization": NOMINAL}, twin)
     return evaluate_in_twin(
-        load_policy(path), twin, episodes=size.in_twin, seed=77, randomization=scenes
+        load_policy(path), twin, episodes=episodes, seed=77, randomization=scenes
     ).as_json()
 
 
-def on_standin(cells: Cells, path: Path, reality: str, size: Size) -> dict[str, Any] | None:
+def on_standin(cells: Cells, path: Path, reality: str, trials: int) -> dict[str, Any] | None:
     def measure() -> dict[str, Any]:
         robot = open_robot(f"standin:{reality}")
         with connected(robot):
-            return evaluate_on_robot([load_policy(path)], robot, episodes=size.on_robot)[0].as_json()
+            return evaluate_on_robot([load_policy(path)], robot, episodes=trials)[0].as_json()
 
-    return cells.numbers(f"{path.name}@{reality}-{size.on_robot}", measure)
+    return cells.numbers(f"{path.name}@{reality}-{trials}", measure)
 
 
 def action_cost_ms(path: Path) -> dict[str, float]:

@@ -8,6 +8,7 @@ import pytest
 from twinloop.identify.anchor import anchor
 from twinloop.identify.identifiable import Confusion
 from twinloop.identify.run import identify
+from twinloop.randomize import default_randomization
 from twinloop.randomize.distribution import Uniform
 from twinloop.randomize.draw import draw_many
 from twinloop.randomize.load import load_randomization
@@ -90,3 +91,12 @@ def test_the_config_is_one_that_generate_reads(found, tmp_path):
     config = anchor(found).as_config(str(tmp_path / "calibrated"))
     again = load_randomization(config)
     assert set(again.names) == {*NAMES, "motor_encoder_bias_rad"}
+
+
+def test_the_rest_varies_as_usual_and_the_observation_does_not_wait_twice(found):
+    usual = default_randomization(found.twin)
+    assert "observation_delay_s" in usual.names
+    anchored = anchor(found, beside=usual).randomization
+    assert set(anchored.names) == set(usual.names) - {"observation_delay_s"} | set(NAMES)
+    assert anchored["motor_friction_nm"] == usual["motor_friction_nm"], "not asked about"
+    assert anchored["action_delay_s"] == anchor(found).randomization["action_delay_s"]

@@ -86,6 +86,16 @@ def test_correlated_parameters_have_the_covariance_they_were_given():
     np.testing.assert_allclose(drawn.mean(axis=1), [0.8, 0.2], atol=0.003)
 
 
+def test_an_update_replaces_what_it_names_and_leaves_the_rest():
+    pair = (["object_friction", "object_mass_kg"], [0.8, 0.2], [[0.01, 0.0012], [0.0012, 0.0004]])
+    before = make_randomization(TWIN, {"object_size_m": Uniform(0.03, 0.05)}, correlated=[pair])
+    change = make_randomization(TWIN, {"object_friction": Uniform(0.2, 0.3)}, name="change")
+    after = before.updated(change)
+    assert (after.name, sorted(after.names)) == (before.name, sorted(before.names))
+    assert after["object_friction"] == Uniform(0.2, 0.3) and after["object_size_m"] == before["object_size_m"]
+    assert after["object_mass_kg"] == before["object_mass_kg"] and not after.correlations
+
+
 def test_different_parameters_are_independent():
     randomization = make_randomization(
         TWIN, {n: Uniform(0.1, 1) for n in ("object_friction", "object_mass_kg")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from twinloop.dataset.reader import Dataset
     from twinloop.identify.choose import Choice
     from twinloop.identify.result import Identification
+    from twinloop.randomize import Randomization
     from twinloop.twin import Twin
     from twinloop.workspace import Workspace
 
@@ -77,6 +78,13 @@ def identify(
             metavar="FILE.yaml", help="Also write the uncertainty as a config that `generate` takes."
         ),
     ] = None,
+    beside: Annotated[
+        str,
+        typer.Option(
+            metavar="default|scenes|none|FILE.yaml",
+            help="How everything that was not asked about varies in --randomization-out: as usual, only where things lie, not at all, or as in a config.",
+        ),
+    ] = "default",
     force: Annotated[
         str | None,
         typer.Option(metavar="REASON", help="Fit data that the check refuses; the reason is kept."),
@@ -111,6 +119,7 @@ def identify(
         "threads": threads,
         "force": force,
     }
+    others = _beside(beside, base)
     folder = out or _next_folder(base, workspace)
     if folder.exists():
         raise WrongUse(f"{folder} exists already", remedy="choose another --out")
@@ -127,7 +136,7 @@ def identify(
     if not result.gate.accepted:
         randomization_out = None
     if randomization_out is not None:
-        _write_randomization(result, folder, randomization_out)
+        _write_randomization(result, folder, randomization_out, others(result.twin))
     if result.gate.accepted and workspace is not None and out is None:
         from twinloop.workspace import use_twin
 
@@ -230,7 +239,33 @@ def _expanded(twin: Twin, patterns: str | Sequence[str]) -> list[str]:
     return names
 
 
-def _write_randomization(result: Identification, folder: Path, target: Path) -> None:
+def _beside(text: str, base: Twin) -> Callable[[Twin], Randomization | None]:
+    """How the rest varies around a twin; a config is read before anything is fitted, so that a mistake in it costs nothing."""
+    from dataclasses import replace
+
+    from twinloop.randomize import default_randomization, load_randomization
+
+    if text == "none":
+        return lambda twin: None
+    if text == "default":
+        return default_randomization
+    if text == "scenes":
+
+        def scenes(twin: Twin) -> Randomization:
+            usual = default_randomization(twin)
+            lies = tuple(v for v in usual.variations if twin.parameter(v.name).stage == "scene")
+            return replace(usual, variations=lies)
+
+        return scenes
+    if not Path(text).is_file():
+        raise WrongUse(f"--beside {text}: no such file", expected="default, scenes, none, or a config's file")
+    load_randomization(text, base)
+    return lambda twin: load_randomization(text, twin)
+
+
+def _write_randomization(
+    result: Identification, folder: Path, target: Path, beside: Randomization | None
+) -> None:
     import os
 
     import yaml
@@ -238,7 +273,7 @@ def _write_randomization(result: Identification, folder: Path, target: Path) -> 
     from twinloop.dataset.commit import write_atomically
     from twinloop.identify.anchor import anchor
 
-    anchored = anchor(result, target.stem)
+    anchored = anchor(result, target.stem, beside)
     place = os.path.relpath(folder.resolve(), target.resolve().parent)
     head = f"# What identification left uncertain about {result.twin.name} {result.twin.version}.\n"
     if anchored.guessed:

@@ -4,12 +4,13 @@
 - What can only be told in combination varies along that combination, as far as bounds allow, and not against it.
 - What was not identified keeps its prior range, and is named.
 - What the calibrated twin leaves unexplained of a joint becomes an offset of that joint from episode to episode.
+- What identification was not asked about varies as it would have without it, if the caller says how.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,10 @@ from twinloop.twin import Parameter
 from twinloop.twin.declare import word
 
 Array = NDArray[Any]
+
+
+SUMS = (("action_delay_s", "observation_delay_s"),)
+"""Open loop, only the sum of these is seen: whichever is identified stands for both, and the other must not add to it."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,11 @@ class Anchored:
         }
 
 
-def anchor(result: Identification, name: str = "anchored") -> Anchored:
-    """The randomization that stands for what is known and not known after an identification."""
+def anchor(result: Identification, name: str = "anchored", beside: Randomization | None = None) -> Anchored:
+    """The randomization that stands for what is known and not known after an identification.
+
+    `beside` says how everything else varies, for example `default_randomization(result.twin)`.
+    """
     twin = result.twin
     covariance = result.covariance + result.run_to_run
     together: list[int] = []
@@ -77,7 +85,15 @@ def anchor(result: Identification, name: str = "anchored") -> Anchored:
         matrix = _within(parameters, means, _definite(covariance[np.ix_(together, together)]))
         correlated.append((names, means, matrix))
     made = make_randomization(twin, {**alone, **offsets}, correlated=correlated, name=name)
+    if beside is not None:
+        made = _without_sums(beside, set(result.names)).updated(made, name=name)
     return Anchored(made, tuple(guessed), tuple(offsets))
+
+
+def _without_sums(beside: Randomization, asked: set[str]) -> Randomization:
+    """`beside` without what an identified parameter already stands for."""
+    held = {name for pair in SUMS if asked & set(pair) for name in set(pair) - asked}
+    return replace(beside, variations=tuple(v for v in beside.variations if v.name not in held))
 
 
 def _prior(estimate: Estimate) -> Distribution:

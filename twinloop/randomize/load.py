@@ -43,17 +43,16 @@ def load_randomization(
             correlations += [_correlation(twin, entry) for entry in values]
         else:
             variations += _variations(twin, section, key, values)
-    changed = {v.name for v in variations} | {name for c in correlations for name in c.names}
-    kept = tuple(variation for variation in usual if variation.name not in changed)
-    return Randomization(config.name, twin.name, (*kept, *variations), tuple(correlations))
+    made = Randomization(config.name, twin.name, tuple(variations), tuple(correlations))
+    return usual.updated(made, name=config.name) if usual is not None else made
 
 
-def _usual(name: Any, twin: Twin) -> tuple[Variation, ...]:
+def _usual(name: Any, twin: Twin) -> Randomization | None:
     if name is None:
-        return ()
+        return None
     if name != DEFAULT:
         raise UnknownName("randomization to start from", str(name), [DEFAULT])
-    return default_randomization(twin).variations
+    return default_randomization(twin)
 
 
 @dataclass(frozen=True)

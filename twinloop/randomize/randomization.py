@@ -144,6 +144,25 @@ class Randomization:
         )
         return replace(self, variations=resolved)
 
+    def updated(self, other: Randomization, *, name: str | None = None) -> Randomization:
+        """This with what `other` varies in its place; a correlation of which one parameter is replaced keeps the rest alone."""
+        taken = set(other.names)
+        loose = [c for c in self.correlations if taken & set(c.names)]
+        kept = [v for v in self.variations if v.name not in taken]
+        kept += [
+            Variation(parameter, correlation.marginal(parameter.name))
+            for correlation in loose
+            for parameter in correlation.parameters
+            if parameter.name not in taken
+        ]
+        whole = [c for c in self.correlations if c not in loose]
+        return Randomization(
+            name or self.name,
+            self.twin,
+            (*kept, *other.variations),
+            (*whole, *other.correlations),
+        )
+
     def plain(self) -> dict[str, Any]:
         """YAML-ready values that `load_randomization` reads back."""
         varied: dict[str, Any] = {v.name: v.distribution.plain() for v in self.variations}
