@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tests.learn.conftest import TINY, Standin, point
+from twinloop.consent.records import add_consent
+from twinloop.consent.withdraw import withdraw_consent
 from twinloop.dataset.labels import add_labels
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.writer import make_dataset
@@ -14,6 +16,7 @@ from twinloop.learn.config import TrainConfig
 from twinloop.learn.policy import load_policy
 from twinloop.learn.train import train
 from twinloop.testing.robots import FakeRobot
+from twinloop.workspace import init_workspace
 
 REAL = replace(TINY, recipe="real-only")
 
@@ -192,8 +195,39 @@ def test_a_persons_demonstrations_need_consent(tmp_path):
             train(real=data, out=tmp_path / "p", config=REAL, workspace=tmp_path)
 
 
+def test_who_withdraws_consent_is_told_of_every_policy_that_learned_from_them(tmp_path):
+    workspace = init_workspace(tmp_path / "cell").root
+    (tmp_path / "signed.txt").write_text("yes")
+    people = {}
+    for number in (7, 8):
+        given = add_consent(workspace, f"person-{number}", ["train"], document=tmp_path / "signed.txt")
+        words = {"operator": f"person-{number}", "consent": given.id, "first": 10 * number}
+        data = point(workspace / f"data/by-{number}", robot=FakeRobot(), **words)
+        train(real=data, out=workspace / f"policies/of-{number}", config=REAL, workspace=workspace)
+        people[number] = given.id
+    told = withdraw_consent(workspace, people[7], by="tester", reason="asked to")
+    assert [policy.name for policy in told.policies] == ["of-7"]
+    assert not (workspace / "data/by-7").exists() or len(open_dataset(workspace / "data/by-7")) == 0
+    assert len(open_dataset(workspace / "data/by-8")) == 8
+
+
 def test_data_of_blocked_quality_is_refused(tmp_path):
     data = point(tmp_path / "data")
     broken = changed(data, tmp_path / "nan", **{"observation.state": lambda x: np.where(x > 0.4, np.nan, x)})
     with pytest.raises(QualityError, match="cannot be used to train"):
         train(real=broken, out=tmp_path / "p", config=REAL)
+
+
+def test_what_is_wrong_with_a_failed_episode_does_not_matter(tmp_path):
+    data = point(tmp_path / "data")
+    with make_dataset(tmp_path / "mixed", data.schema) as writer:
+        for number, episode in enumerate(data):
+            if number == 3:
+                broken = episode.signals | {
+                    "observation.state": np.full_like(episode["observation.state"], np.nan)
+                }
+                failed = replace(episode.outcome, success=False, failure="dropped")
+                episode = replace(episode, signals=broken, outcome=failed)
+            writer.add(episode)
+    made = train(real=tmp_path / "mixed", out=tmp_path / "p", config=REAL)
+    assert len(made.story.datasets[0]["episodes"]) == len(data) - 1

@@ -10,7 +10,7 @@ from twinloop.consent.require import require_consent
 from twinloop.dataset.reader import Dataset
 from twinloop.errors import LearnError
 from twinloop.learn.interface import Interface, Normalisation, interface_of
-from twinloop.learn.samples import Samples
+from twinloop.learn.samples import Samples, known_outcomes
 from twinloop.quality.require import require_usable
 
 FARTHEST = 8.0
@@ -22,11 +22,13 @@ def require_trainable(dataset: Dataset, workspace: Path) -> None:
     """Refuse data without consent for training, and data whose quality blocks it.
 
     Episodes of our own simulation have no sensors that freeze and no clocks that drift, and broken ones are marked as
-    failed when they are made: their quality is not checked again.
+    failed when they are made: their quality is not checked again. Nothing is learned from failed episodes, so theirs does
+    not matter either.
     """
     require_consent(dataset, "train", workspace)
     if not _simulated(dataset):
-        require_usable(dataset, "train")
+        outcomes = zip(dataset.numbers, known_outcomes(dataset), strict=True)
+        require_usable(dataset, "train", unused={number for number, success in outcomes if success is False})
 
 
 def _simulated(dataset: Dataset) -> bool:

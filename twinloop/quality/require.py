@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -27,20 +28,23 @@ def require_usable(
     purpose: Purpose,
     settings: Settings | None = None,
     progress: Progress | None = None,
+    *,
+    unused: Collection[int] = (),
 ) -> QualityReport:
     """The report, if nothing blocks this purpose; else `QualityError`, naming what does and how to go on.
 
-    The report of an unchanged data set under unchanged settings is read from where the last one was kept.
+    `unused` are numbers of episodes that will not be used, so that what is wrong with them does not matter. The report of an unchanged data set under unchanged settings is read from where the last one was kept.
     """
     settings = replace(settings or Settings(), purpose=purpose)
     report = _kept(dataset, settings)
     if report is None:
         report = check_dataset(dataset, settings, progress)
         _keep(dataset, settings, report)
-    if report.blocking:
-        codes = Counter(finding.code for finding in report.blocking)
-        first = report.blocking[0]
-        episodes = len({finding.episode for finding in report.blocking})
+    blocking = [finding for finding in report.blocking if finding.episode not in unused]
+    if blocking:
+        codes = Counter(finding.code for finding in blocking)
+        first = blocking[0]
+        episodes = len({finding.episode for finding in blocking})
         raise QualityError(
             f"{dataset.root} cannot be used to {purpose}: {episodes} of {report.episodes} episodes are blocked by "
             f"{', '.join(codes)} (episode {first.episode}, {first.channel}: {first.message})",

@@ -1,0 +1,103 @@
+"""Stages are made once for the same inputs, resume when killed, and only one process makes them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from twinloop.errors import WorkspaceError
+from twinloop.stages import Stages
+
+
+class Counted:
+    """Two stages, the second depending on what the first found; counts how often each was made."""
+
+    def __init__(self, root):
+        self.stages, self.made = Stages(root), []
+
+    def go(self, number, parity=None):
+        def first(folder):
+            self.made.append("first")
+            (folder / "number.txt").write_text(str(number))
+            return {"parity": number % 2 if parity is None else parity}
+
+        def second(folder):
+            self.made.append("second")
+            return {"twice": 2 * done.found["parity"]}
+
+        done = self.stages.run("first", {"number": number}, first)
+        return self.stages.run("second", {"first": done.content}, second)
+
+
+def test_nothing_is_made_twice_and_changes_run_only_what_depends_on_them(tmp_path):
+    path = Counted(tmp_path)
+    assert path.go(3).found == {"twice": 2} and path.made == ["first", "second"]
+    again = path.go(3)
+    assert again.again and path.made == ["first", "second"]
+    path.go(5)
+    assert path.made == ["first", "second", "first"], "5 is odd as well, so the second stage stands"
+    path.go(4)
+    assert path.made[3:] == ["first", "second"]
+    assert [done.name for done in path.stages.finished()].count("first") == 3
+
+
+def test_a_stage_whose_file_was_lost_or_cut_is_made_again(tmp_path):
+    path = Counted(tmp_path)
+    path.go(3)
+    file = next(tmp_path.glob("first-*/number.txt"))
+    file.write_text("")
+    path.go(3)
+    assert path.made == ["first", "second", "first"] and file.read_text() == "3"
+
+
+def test_what_a_stage_finds_must_be_plain(tmp_path):
+    with pytest.raises(TypeError):
+        Stages(tmp_path).run("odd", {}, lambda folder: {"value": object()})
+    assert not list(tmp_path.glob("*/stage.json"))
+
+
+SLOW = """
+import sys, time
+from pathlib import Path
+from twinloop.stages import Stages
+
+def make(folder):
+    for number in range(5):
+        file = folder / f"{number}.txt"
+        if not file.exists():
+            if number == 3 and len(sys.argv) > 2:
+                print("half", flush=True)
+                time.sleep(60)
+            file.write_text(str(number))
+    return {"files": len(list(folder.glob("*.txt")))}
+
+stages = Stages(sys.argv[1])
+with stages.locked():
+    print(stages.run("slow", {"n": 5}, make).found)
+"""
+
+
+def run_slow(root, *words):
+    return subprocess.Popen(
+        [sys.executable, "-c", SLOW, str(root), *words], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_killed_half_way_it_goes_on_where_it_was_and_a_second_process_is_refused(tmp_path):
+    with run_slow(tmp_path, "wait") as process:
+        assert process.stdout.readline() == "half\n"
+        stages = Stages(tmp_path)
+        assert stages.running() == "slow" and not stages.finished()
+        with pytest.raises(WorkspaceError, match=f"process {process.pid}"), stages.locked():
+            pass
+        os.kill(process.pid, signal.SIGKILL)
+    before = {file.name: file.stat().st_mtime_ns for file in tmp_path.glob("slow-*/*.txt")}
+    output, _ = run_slow(tmp_path).communicate()
+    assert "'files': 5" in output and stages.running() is None
+    after = {file.name: file.stat().st_mtime_ns for file in tmp_path.glob("slow-*/*.txt")}
+    assert len(before) == 3 and all(after[name] == when for name, when in before.items())
+    words = json.loads(next(tmp_path.glob("slow-*/stage.json")).read_text())
+    assert words["inputs"] == {"n": 5} and len(words["files"]) == 5

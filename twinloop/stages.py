@@ -1,0 +1,135 @@
+"""Stages of a long path: each is made once for the same inputs, resumes when killed, and says what it found.
+
+A stage is a name, its inputs as plain values, and a function that fills a folder and returns what it found. Its key is the
+hash of name and inputs; what comes later takes the `content` of earlier stages as input. So a change runs again exactly
+what depends on it, and a stage that comes out the same as before holds up nothing after it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from twinloop.dataset.commit import write_atomically
+from twinloop.errors import WorkspaceError
+
+DONE = "stage.json"
+RUNNING = "running.json"
+LOCK = "lock"
+
+Found = Mapping[str, Any]
+Make = Callable[[Path], Found]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished stage: where its files are, what it found, and the hash of both that later stages depend on."""
+
+    name: str
+    key: str
+    folder: Path
+    content: str
+    found: Found
+    seconds: float
+    finished_at: str
+    again: bool = False
+    """Whether it was there already."""
+
+
+class Stages:
+    """The stages below one folder. Only one process at a time may make any; `hear` is told when one begins and ends."""
+
+    def __init__(self, root: str | Path, hear: Callable[[str, Done | None], None] = lambda name, done: None):
+        self.root = Path(root)
+        self._hear = hear
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock; a second process is refused at once and told who holds it."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / LOCK).open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                file.seek(0)
+                raise WorkspaceError(
+                    f"another loop is at work in {self.root.parent}",
+                    got=f"process {file.read().strip() or 'unknown'}",
+                    remedy="wait for it, or use another workspace",
+                ) from error
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def run(self, name: str, inputs: Mapping[str, Any], make: Make) -> Done:
+        """The stage, made now or before. `make` gets a folder that may hold what an interrupted run left of it."""
+        key = hash_of({"stage": name, "inputs": inputs})
+        folder = self.root / f"{name}-{key[:12]}"
+        there = read_done(folder)
+        if there is not None:
+            self._hear(name, there)
+            return there
+        self._hear(name, None)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.root / RUNNING, json.dumps({"stage": name, "folder": folder.name}).encode())
+        began = time.monotonic()
+        found = json.loads(json.dumps(make(folder)))
+        files = {str(p.relative_to(folder)): p.stat().st_size for p in _files(folder)}
+        done = Done(
+            name=name,
+            key=key,
+            folder=folder,
+            content=hash_of({"stage": name, "found": found}),
+            found=found,
+            seconds=round(time.monotonic() - began, 1),
+            finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        words = asdict(done) | {"folder": folder.name, "inputs": inputs, "files": files}
+        words.pop("again")
+        write_atomically(folder / DONE, json.dumps(words, indent=1).encode())
+        (self.root / RUNNING).unlink(missing_ok=True)
+        self._hear(name, done)
+        return done
+
+    def finished(self) -> list[Done]:
+        """Every finished stage, oldest first."""
+        found = [read_done(path.parent) for path in self.root.glob(f"*/{DONE}")]
+        return sorted((done for done in found if done is not None), key=lambda done: done.finished_at)
+
+    def running(self) -> str | None:
+        """The stage that is at work, or was when a process died."""
+        try:
+            return str(json.loads((self.root / RUNNING).read_text())["stage"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+
+def read_done(folder: Path) -> Done | None:
+    """A finished stage; None if it is not, or if one of its files is gone or cut short."""
+    try:
+        words = json.loads((folder / DONE).read_text())
+        intact = all((folder / name).stat().st_size == size for name, size in words.pop("files").items())
+    except (OSError, ValueError, KeyError):
+        return None
+    words.pop("inputs")
+    return Done(**(words | {"folder": folder, "again": True})) if intact else None
+
+
+def hash_of(value: Any) -> str:
+    """A 128-bit name of plain values."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != DONE)
