@@ -46,7 +46,7 @@ def run(settings: Settings) -> Section:
         for done, (kind, answer) in enumerate(pool.map(_job, jobs, chunksize=4), 1):
             made[kind].append(answer)
             if done % 20 == 0:
-                settings.console.print(f"[dim]{done} of {len(jobs)}[/dim]")
+                settings.say.print(f"[dim]{done} of {len(jobs)}[/dim]")
     return _section(made)
 
 

@@ -45,10 +45,18 @@ class Done:
     """Whether it was there already."""
 
 
+Hear = Callable[[str, Done | None], None]
+"""Told that a stage begins (None) and what it came to."""
+
+
+def ignore(name: str, done: Done | None) -> None:
+    """Hear nothing."""
+
+
 class Stages:
     """The stages below one folder. Only one process at a time may make any; `hear` is told when one begins and ends."""
 
-    def __init__(self, root: str | Path, hear: Callable[[str, Done | None], None] = lambda name, done: None):
+    def __init__(self, root: str | Path, hear: Hear = ignore) -> None:
         self.root = Path(root)
         self._hear = hear
 

@@ -16,6 +16,7 @@ from twinloop.cli import (
     identify,
     ingest,
     learn,
+    loop,
     robot,
     start,
     twin,
@@ -48,6 +49,7 @@ app.command()(excite.excite)
 app.command()(excite.drift)
 app.command()(learn.train)
 app.command()(learn.evaluate)
+app.command()(loop.loop)
 
 
 def _print_version(wanted: bool) -> None:

@@ -12,7 +12,8 @@ import typer
 
 from twinloop.cli import console
 from twinloop.cli.console import Json
-from twinloop.errors import UnknownName, WorkspaceError, WrongUse
+from twinloop.cli.places import twin_of, workspace_here
+from twinloop.errors import UnknownName, WrongUse
 
 if TYPE_CHECKING:
     from twinloop.dataset.reader import Dataset
@@ -103,8 +104,8 @@ def identify(
     from twinloop.quality.require import require_usable
     from twinloop.report.identify_page import write_identify_page
 
-    workspace = _workspace()
-    base = _twin(twin, workspace)
+    workspace = workspace_here()
+    base = twin_of(twin, workspace)
     dataset = open_dataset(real)
     if force is None:
         require_usable(dataset, "identify")
@@ -178,25 +179,6 @@ def _fit(
             return result, choice
         names = _expanded(base, parameters.split(",")) if parameters else default_parameters(base, dataset)
         return fit(base, dataset, names, progress=progress, **how), None
-
-
-def _workspace() -> Workspace | None:
-    from twinloop.workspace import find_workspace
-
-    try:
-        return find_workspace()
-    except WorkspaceError:
-        return None
-
-
-def _twin(named: str | None, workspace: Workspace | None) -> Twin:
-    from twinloop.twin import load_twin
-
-    if named is not None:
-        return load_twin(named)
-    if workspace is None or workspace.twin is None:
-        raise WrongUse("which twin?", remedy="--twin NAME|FOLDER, or run it inside a workspace that has one")
-    return load_twin(workspace.root / workspace.twin)
 
 
 def _next_folder(base: Twin, workspace: Workspace | None) -> Path:

@@ -1,0 +1,32 @@
+"""Which workspace and which twin a command is about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twinloop.errors import WorkspaceError, WrongUse
+
+if TYPE_CHECKING:
+    from twinloop.twin import Twin
+    from twinloop.workspace import Workspace
+
+
+def workspace_here() -> Workspace | None:
+    """The workspace the command was given in, if any."""
+    from twinloop.workspace import find_workspace
+
+    try:
+        return find_workspace()
+    except WorkspaceError:
+        return None
+
+
+def twin_of(named: str | None, workspace: Workspace | None) -> Twin:
+    """The twin that was named, or the workspace's current one."""
+    from twinloop.twin import load_twin
+
+    if named is not None:
+        return load_twin(named)
+    if workspace is None or workspace.twin is None:
+        raise WrongUse("which twin?", remedy="--twin NAME|FOLDER, or run it inside a workspace that has one")
+    return load_twin(workspace.root / workspace.twin)

@@ -1,0 +1,170 @@
+"""The whole path on one page: from a twin and a robot to a policy that may stay there.
+
+Each stage is a step that a user can take alone from the command line. `Stages` sees to it that none runs twice for the same
+inputs and that a killed loop goes on where it was. The robot is only ever asked through its protocol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from twinloop import steps
+from twinloop.learn.config import TrainConfig
+from twinloop.randomize import default_randomization, load_randomization
+from twinloop.stages import Done, Hear, Stages, ignore
+from twinloop.twin import Twin
+
+STAGES = ("simulate", "pretrain", "try", "excite", "identify", "demonstrate", "anchor", "finetune", "judge")
+"""In the order in which they run."""
+
+EXCITED_FROM, DEMONSTRATED_FROM = 100, 120
+"""Numbers of scenes: trials begin with 0 and nothing is trained on in theirs. Close by, because robots age by the episode."""
+
+SCENES = {
+    "object_offset_x_m": [-0.09, 0.09],
+    "object_offset_y_m": [-0.09, 0.09],
+    "object_yaw_rad": [-0.75, 0.75],
+    "target_offset_x_m": [-0.04, 0.04],
+    "target_offset_y_m": [-0.04, 0.04],
+}
+"""Where things lie in training, as far as a twin has them."""
+
+ASKED = ("*_friction_nm", "servo_stiffness_scale", "servo_damping_scale", "action_delay_s")
+"""What excitation runs are asked about, as far as a twin has it."""
+
+
+@dataclass(frozen=True)
+class LoopConfig:
+    """How much of everything; the defaults take minutes on two cores."""
+
+    seed: int = 0
+    sim_episodes: int = 400
+    anchored_episodes: int = 600
+    steps: int = 2000
+    finetune_steps: int = 1000
+    in_twin: int = 200
+    trials: int = 20
+    excitations: int = 6
+    excited_s: float = 6.0
+    identified_s: float = 18.0
+    demonstrations: int = 20
+    demonstrated_s: float = 15.0
+    operator: str = "operator-1"
+
+
+def run_loop(
+    twin: Twin, robot: str, root: str | Path, config: LoopConfig | None = None, hear: Hear = ignore
+) -> dict[str, Done]:
+    """Every stage in order, each made now or before; `root` is the folder they are kept in."""
+    config = config or LoopConfig()
+    stages = Stages(root, hear)
+    with stages.locked():
+        return {done.name: done for done in _path(twin, robot, stages, config)}
+
+
+def _path(twin: Twin, robot: str, stages: Stages, c: LoopConfig) -> list[Done]:
+    scenes = load_randomization({"name": "scenes", "randomization": _had(twin, SCENES)}, twin)
+    cell = {"twin": twin.content_hash, "robot": robot, "seed": c.seed}
+
+    simulate = stages.run(
+        "simulate",
+        {**cell, "robot": None, "episodes": c.sim_episodes, "scenes": scenes.content_hash},
+        lambda out: steps.simulate(out, twin, scenes, c.sim_episodes, c.seed),
+    )
+    first = TrainConfig(recipe="sim-only", seed=c.seed, steps=c.steps)
+    pretrain = stages.run(
+        "pretrain",
+        {"config": asdict(first), "sim": simulate.content},
+        lambda out: steps.learn(out, first, sim=simulate.folder / steps.DATA),
+    )
+    tried = stages.run(
+        "try",
+        {**cell, "policy": pretrain.found["policy"], "trials": c.trials, "in_twin": c.in_twin},
+        lambda out: steps.try_out(
+            out,
+            pretrain.folder / steps.POLICY,
+            twin,
+            scenes,
+            robot,
+            in_twin=c.in_twin,
+            trials=c.trials,
+            seed=c.seed,
+        ),
+    )
+    excite = stages.run(
+        "excite",
+        {**cell, "runs": c.excitations, "seconds": c.excited_s},
+        lambda out: steps.excite(
+            out, twin, robot, runs=c.excitations, seconds=c.excited_s, first=EXCITED_FROM
+        ),
+    )
+    asked = steps.matching(twin, ASKED)
+    identified = stages.run(
+        "identify",
+        {**cell, "robot": None, "real": excite.content, "asked": asked, "seconds": c.identified_s},
+        lambda out: steps.calibrate(
+            out, twin, excite.folder / steps.DATA, asked, seconds=c.identified_s, seed=c.seed
+        ),
+    )
+    demonstrate = stages.run(
+        "demonstrate",
+        {**cell, "wanted": c.demonstrations, "operator": c.operator},
+        lambda out: steps.demonstrate(
+            out,
+            robot,
+            wanted=c.demonstrations,
+            seconds=c.demonstrated_s,
+            first=DEMONSTRATED_FROM,
+            operator=c.operator,
+            task=twin.description,
+        ),
+    )
+    better, identification = steps.calibrated(identified.folder, twin)
+    wide = steps.widened(default_randomization(better), identification, scenes)
+    anchored = stages.run(
+        "anchor",
+        {
+            "twin": better.content_hash,
+            "randomization": wide.content_hash,
+            "episodes": c.anchored_episodes,
+            "seed": c.seed,
+        },
+        lambda out: steps.simulate(out, better, wide, c.anchored_episodes, c.seed + 1),
+    )
+    real = (
+        demonstrate.folder / steps.DATA if demonstrate.found["used"] >= TrainConfig.fewest_episodes else None
+    )
+    second = TrainConfig(
+        recipe="co-train" if real else "sim-only", seed=c.seed, steps=c.steps + c.finetune_steps
+    )
+    finetune = stages.run(
+        "finetune",
+        {"config": asdict(second), "sim": anchored.content, "real": demonstrate.content},
+        lambda out: steps.learn(out, second, sim=anchored.folder / steps.DATA, real=real),
+    )
+    judge = stages.run(
+        "judge",
+        {
+            **cell,
+            "policy": finetune.found["policy"],
+            "trials": c.trials,
+            "in_twin": c.in_twin,
+            "in": better.content_hash,
+        },
+        lambda out: steps.try_out(
+            out,
+            finetune.folder / steps.POLICY,
+            better,
+            scenes,
+            robot,
+            in_twin=c.in_twin,
+            trials=c.trials,
+            seed=c.seed,
+        ),
+    )
+    return [simulate, pretrain, tried, excite, identified, demonstrate, anchored, finetune, judge]
+
+
+def _had(twin: Twin, ranges: dict[str, list[float]]) -> dict[str, list[float]]:
+    return {name: span for name, span in ranges.items() if twin.has(name)}
