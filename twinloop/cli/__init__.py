@@ -12,6 +12,7 @@ from twinloop.cli import (
     data,
     demo,
     excite,
+    gate,
     generate,
     identify,
     ingest,
@@ -48,6 +49,7 @@ app.command()(excite.excite)
 app.command()(excite.drift)
 app.command()(learn.train)
 app.command()(learn.evaluate)
+app.command()(gate.gate)
 
 
 def _print_version(wanted: bool) -> None:
