@@ -18,8 +18,8 @@ from twinloop.gate.betting import Outcomes, Span
 
 Array = NDArray[Any]
 
-CAUTION = 5.0
-"""Trials without any correlation that are assumed to have gone before."""
+TRUST, CAUTION = 0.3, 8.0
+"""How much of the simulated outcome is taken off before anything is known, and how many trials that belief weighs."""
 
 
 def coefficients(real: Array, simulated: Array, mean: float | Array, variance: float | Array) -> Array:
@@ -31,8 +31,8 @@ def coefficients(real: Array, simulated: Array, mean: float | Array, variance: f
     before = np.arange(real.shape[-1])
     product = _before(real * away) - _before(real) * _before(away) / np.maximum(before, 1)
     known = np.asarray(variance, dtype=np.float64)
-    slope = product / (before + CAUTION) / np.where(known > 0.0, known, np.inf)
-    return np.asarray(np.clip(slope, 0.0, 1.0))
+    slope = (product / np.where(known > 0.0, known, 1.0) + CAUTION * TRUST) / (before + CAUTION)
+    return np.asarray(np.where(known > 0.0, np.clip(slope, 0.0, 1.0), 0.0))
 
 
 def controlled_outcomes(
