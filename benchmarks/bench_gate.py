@@ -133,11 +133,31 @@ def false_promotions(size: Size) -> list[tuple[str, float]]:
             made, _ = outcomes(truth, simulation, strength, (CHUNK, size.trials), 1_000_000 * seed + begin)
             ever.append((log_wealth(made, 0.0) >= np.log(1.0 / ALPHA)).any(axis=1))
         found.append((name, float(np.mean(ever))))
+    for strength in (0.0, 0.8):
+        found.append(
+            (
+                f"70 against 70 %, 150 trials from lists of 400 scenes, latents correlated {strength:g}",
+                from_lists(size, strength),
+            )
+        )
     rng = np.random.default_rng(99)
     single = raw_outcomes(rng.random((size.campaigns, size.trials)) < 0.8, SINGLE)
     hit = log_wealth(single, 0.8) >= np.log(1.0 / ALPHA)
     found.append(("alone, 80 % against a threshold of 80 %", float(hit.any(axis=1).mean())))
     return found
+
+
+def from_lists(size: Size, strength: float) -> float:
+    """Campaigns that draw from short lists of scenes, each drawn anew, judged by the truth about all scenes."""
+    truth, ever = law(0.7, 0.7), []
+    for begin in range(0, size.campaigns, CHUNK):
+        real, simulated = pairs(truth, truth, strength, (CHUNK, 400), 400_000_000 + begin)
+        chosen = np.random.default_rng(begin).integers(400, size=(CHUNK, min(150, size.trials)))
+        mean, variance = simulated.mean(axis=1, keepdims=True), simulated.var(axis=1, keepdims=True)
+        tried, beside = (np.take_along_axis(values, chosen, axis=1) for values in (real, simulated))
+        made, _ = controlled_outcomes(tried, beside, mean, variance, PAIRED)
+        ever.append((log_wealth(made, 0.0) >= np.log(1.0 / ALPHA)).any(axis=1))
+    return float(np.mean(ever))
 
 
 def savings(size: Size) -> list[tuple[str, float, int, int, float, float]]:

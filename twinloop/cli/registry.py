@@ -136,6 +136,59 @@ def verify(
         )
 
 
+@app.command()
+def release(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="DATASET", help="Deployed episodes; at stage shadow, the .shadow.jsonl file."),
+    ],
+    stage: Annotated[str, typer.Option(help="shadow, canary or full.")],
+    least: Annotated[
+        float | None, typer.Option(help="Share of good episodes asked for; default: the stage's own.")
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="On stop: withdraw or roll back, recorded. Needs --by.")
+    ] = False,
+    by: Annotated[str, typer.Option(help="Who applies it.")] = "",
+    workspace: Root = None,
+    tracking: Tracking = None,
+    json: Json = False,
+) -> None:
+    """Judge the policy at a stage of release: advance, stop, or go on. May be asked after every episode; exits with 1 on stop."""
+    from dataclasses import replace
+
+    from twinloop.dataset.reader import open_dataset
+    from twinloop.errors import UnknownName
+    from twinloop.gate.registry import ALIAS_OF
+    from twinloop.gate.release import RULES, episodes_of, judge_stage, load_shadow
+
+    if stage not in RULES:
+        raise UnknownName("stage", stage, RULES)
+    registry = _open(workspace, tracking)
+    rule = RULES[stage] if least is None else replace(RULES[stage], least=least)
+    held = registry.policy(ALIAS_OF[stage])
+    good = load_shadow(source, held.id) if stage == "shadow" else episodes_of(open_dataset(source), held.id)
+    found = judge_stage(stage, good, rule)
+    entry = None
+    if found.step == "stop" and apply:
+        entry = registry.withdraw(stage, by=by, reason=found.reason)
+    if json:
+        console.print_json(found.as_json() | {"policy": held.name, "entry": entry.number if entry else None})
+    else:
+        console.out.print(f"{held.name}, {stage}: {found.step}; {found.reason}", markup=False)
+        if entry is not None:
+            _print_entry(entry, json)
+        elif found.step == "stop":
+            console.out.print(f"next: twinloop registry release {source} --stage {stage} --apply --by NAME")
+        elif found.step == "advance":
+            following = {"shadow": "canary", "canary": "full"}[stage]
+            console.out.print(
+                f"next: twinloop promote {held.name} --stage {following} --verdict FILE --by NAME"
+            )
+    if found.step == "stop":
+        raise typer.Exit(1)
+
+
 def _open(workspace: Path | None, tracking: str | None) -> PolicyRegistry:
     from twinloop.gate.registry import PolicyRegistry
     from twinloop.workspace import find_workspace

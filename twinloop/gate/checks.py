@@ -21,6 +21,9 @@ from twinloop.gate.rules import Rules
 from twinloop.plugins import Registry
 from twinloop.twin import Twin
 
+LONG = 2.5
+"""Scenes for each trial drawn from them, from which on a list is as good as all scenes (benchmarks/bench_gate.py)."""
+
 Status = Literal["passed", "failed", "not evaluated"]
 
 
@@ -185,3 +188,15 @@ def same_twin(subject: Subject) -> Check:
         )
         return Check("same twin", "failed", detail)
     return Check("same twin", "passed", f"{subject.twin.name} {subject.twin.version}")
+
+
+@CHECKS.register("list")
+def list_length(subject: Subject) -> Check:
+    """The list of scenes is long beside the trials drawn from it; else the verdict is about these scenes and no others."""
+    scenes, trials = len(subject.evidence.simulated), len(subject.evidence.real)
+    if not subject.evidence.combinable:
+        return Check("list", "not evaluated", "no real trials drawn from a list of scenes", needed=False)
+    if scenes < LONG * trials:
+        detail = f"{trials} trials drawn from only {scenes} scenes: the verdict is about these scenes, not about all"
+        return Check("list", "not evaluated", detail, needed=False)
+    return Check("list", "passed", f"{trials} trials drawn from {scenes} scenes")
