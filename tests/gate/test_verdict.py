@@ -64,7 +64,7 @@ def test_a_clearly_better_candidate_is_promoted_with_its_interval():
 
 
 def test_one_that_is_no_better_is_asked_for_more_and_refused_when_trials_are_used_up():
-    few, many = campaign(0.7, 0.7, 20, seed=2), campaign(0.7, 0.7, 150, seed=2)
+    few, many = campaign(0.7, 0.7, 20, seed=2), campaign(0.7, 0.7, 100, seed=2)
     assert verdict(few).decision in ("more", "refuse")
     found = verdict(many)
     assert found.decision == "refuse" and "used up" in found.sentence

@@ -17,6 +17,7 @@ from twinloop.cli import (
     identify,
     ingest,
     learn,
+    monitor,
     registry,
     robot,
     start,
@@ -54,6 +55,7 @@ app.command()(learn.evaluate)
 app.command()(gate.gate)
 app.command()(registry.promote)
 app.command()(registry.rollback)
+app.command()(monitor.monitor)
 
 
 def _print_version(wanted: bool) -> None:

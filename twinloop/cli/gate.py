@@ -55,7 +55,7 @@ def gate(
     alpha: Annotated[
         float, typer.Option(help="Chance of promoting wrongly, however often one looks.")
     ] = 0.05,
-    most: Annotated[int, typer.Option(help="Real trials (pairs) that may be spent.")] = 150,
+    most: Annotated[int, typer.Option(help="Real trials (pairs) that may be spent.")] = 100,
     artefact_share: Annotated[
         float, typer.Option(help="Simulated trials with artefacts that are allowed.")
     ] = 0.02,
@@ -173,9 +173,11 @@ def _twin(
     reason: str | None,
 ) -> tuple[Twin, Situation]:
     import json as text
+    from dataclasses import asdict
     from datetime import datetime
 
     from twinloop.gate.run import Situation
+    from twinloop.monitor.alerts import FOLDER, load_alerts
     from twinloop.twin import load_twin
     from twinloop.workspace import twin_history
 
@@ -194,9 +196,9 @@ def _twin(
         except (OSError, ValueError) as error:
             raise WrongUse(f"{drift} cannot be read ({error})", remedy="twinloop drift ... --json") from error
     folder = Path(place) if Path(place).is_dir() else None
-    situation = Situation(
-        folder, workspace.root if workspace else None, report, (), since, accepted, by, reason
-    )
+    root = workspace.root if workspace else None
+    alerts = tuple(asdict(alert) for alert in load_alerts(root / FOLDER)) if root else ()
+    situation = Situation(folder, root, report, alerts, since, accepted, by, reason)
     return load_twin(place), situation
 
 

@@ -21,7 +21,7 @@ from twinloop.gate.rules import Rules
 from twinloop.plugins import Registry
 from twinloop.twin import Twin
 
-LONG = 2.5
+LONG = 4.0
 """Scenes for each trial drawn from them, from which on a list is as good as all scenes (benchmarks/bench_gate.py)."""
 
 Status = Literal["passed", "failed", "not evaluated"]

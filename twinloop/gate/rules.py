@@ -26,7 +26,7 @@ class Rules:
     threshold: float = 0.8
     worth: float = 0.05
     slice_margin: float = 0.1
-    most_trials: int = 150
+    most_trials: int = 100
     artefact_share: float = 0.02
     simulation_only: bool = False
 
