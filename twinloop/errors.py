@@ -148,3 +148,11 @@ class GenerationError(TwinloopError):
 
 class LearnError(TwinloopError):
     """Data that cannot be learned from, or a policy that does not fit where it should act."""
+
+
+class GateError(TwinloopError):
+    """Evidence that cannot be judged, or a step of the registry that the verdict does not allow."""
+
+
+class TamperedRecord(GateError):
+    """The registry's record is not what was written."""

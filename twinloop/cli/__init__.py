@@ -12,11 +12,14 @@ from twinloop.cli import (
     data,
     demo,
     excite,
+    gate,
     generate,
     identify,
     ingest,
     learn,
     loop,
+    monitor,
+    registry,
     robot,
     start,
     twin,
@@ -34,6 +37,7 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.add_typer(twin.app, name="twin")
 app.add_typer(learn.app, name="policy")
+app.add_typer(registry.app, name="registry")
 app.command()(demo.demo)
 app.command()(start.init)
 app.command()(start.doctor)
@@ -50,6 +54,10 @@ app.command()(excite.drift)
 app.command()(learn.train)
 app.command()(learn.evaluate)
 app.command()(loop.loop)
+app.command()(gate.gate)
+app.command()(registry.promote)
+app.command()(registry.rollback)
+app.command()(monitor.monitor)
 
 
 def _print_version(wanted: bool) -> None:

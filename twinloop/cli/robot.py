@@ -104,6 +104,13 @@ def record(
         str | None, typer.Option(metavar="PSEUDONYM", help="A person demonstrates; never a real name.")
     ] = None,
     policy: Annotated[Path | None, typer.Option(help="A trained policy acts; its folder or name.")] = None,
+    shadow: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="POLICY",
+            help="With --policy: this one runs beside and does not act; see OUT.shadow.jsonl.",
+        ),
+    ] = None,
     camera: Annotated[
         list[str] | None, typer.Option(help="Record this camera; may be given several times.")
     ] = None,
@@ -129,6 +136,8 @@ def record(
             "who acts?",
             expected="one of --expert NAME, --excite SIGNAL, --motion FILE, --operator PSEUDONYM, --policy POLICY",
         )
+    if shadow is not None and policy is None:
+        raise WrongUse("a shadow runs beside a policy", remedy="--policy POLICY --shadow POLICY")
     exciting_s = 10.0 if excite else None
     if motion is not None:
         from twinloop.experts import load_motion
@@ -142,6 +151,10 @@ def record(
         longest_s = seconds or exciting_s or longest_s
         if policy is not None:
             controller = _policy(policy, description)
+            if shadow is not None:
+                from twinloop.gate.release import ShadowController
+
+                controller = ShadowController(controller, _policy(shadow, description), description)
         else:
             controller = _controller(found, attendant, expert, excite, operator, longest_s)
         plan = Plan(
@@ -165,6 +178,11 @@ def record(
             progress=progress,
             tell=lambda line: console.err.print(line, markup=False),
         )
+    if shadow is not None:
+        from twinloop.gate.release import ShadowController, save_shadow
+
+        assert isinstance(controller, ShadowController)
+        save_shadow(controller.finish(), out.with_name(f"{out.name}.shadow.jsonl"))
     kind = "stand-in" if description.standin else "robot"
     if json:
         console.print_json(asdict(done) | {"out": str(out), "standin": description.standin})

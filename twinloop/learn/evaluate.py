@@ -22,6 +22,7 @@ from twinloop.dataset.writer import DatasetWriter, make_dataset
 from twinloop.episode import Episode
 from twinloop.errors import LearnError, WrongUse
 from twinloop.experts import Setup
+from twinloop.generate.artefacts import KIND as ARTEFACT
 from twinloop.generate.job import Job, episode_seed
 from twinloop.generate.rollout import episode_schema, rollout_drawn
 from twinloop.learn.act import PolicyController, PolicyExpert
@@ -44,13 +45,15 @@ SCENES = {
 
 @dataclass(frozen=True)
 class Trial:
-    """One episode: its number, how it ended, and the last phase the task saw it in (None where nobody watches)."""
+    """One episode: its number, how it ended, the last phase the task saw it in (None where nobody watches), and how
+    many artefacts the simulator showed."""
 
     number: int
     success: bool
     failure: str | None = None
     phase: str | None = None
     draw: Mapping[str, float | str] | None = None
+    artefacts: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,7 @@ class Evaluation:
             "failed_in": self.failed_in,
             "slices": [{"slice": n, "successes": won, "episodes": of} for n, won, of in self.slices()],
             "outcomes": [trial.success for trial in self.trials],
+            "scenes": [dict(trial.draw or {}) for trial in self.trials],
         }
 
 
@@ -169,11 +173,17 @@ def evaluate_in_twin(
     episodes: int = 200,
     seed: int = 0,
     randomization: Randomization | None = None,
+    scenes: Sequence[Mapping[str, float]] | None = None,
     threads: int = 1,
     out: str | Path | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Evaluation:
-    """Let a policy act in a twin's own task; with `out`, the episodes are kept as a data set."""
+    """Let a policy act in a twin's own task; with `out`, the episodes are kept as a data set.
+
+    `scenes` are values of parameters for each episode, the same parameters in all, instead of a randomization.
+    """
+    if scenes is not None:
+        episodes = len(scenes)
     if episodes < 1:
         raise WrongUse("an evaluation needs at least one episode", got=episodes)
     cell = twin if isinstance(twin, Twin) else load_twin(twin)
@@ -182,6 +192,8 @@ def evaluate_in_twin(
     _require_schema(policy, job)
     numbers = range(episodes)
     drawn = draw_many(chosen, seed, numbers)
+    if scenes is not None:
+        drawn = {name: np.array([scene[name] for scene in scenes]) for name in scenes[0]}
     seeds = [episode_seed(seed, number) for number in numbers]
 
     def make(setup: Setup) -> PolicyExpert:
@@ -271,6 +283,7 @@ def _trial(number: int, episode: Episode) -> Trial:
         episode.outcome.failure,
         phases[-1] if phases else None,
         dict(episode.provenance.draw),
+        sum(event.kind == ARTEFACT for event in episode.events),
     )
 
 

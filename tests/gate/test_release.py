@@ -1,0 +1,99 @@
+"""Stages of a release: stop rules that may be looked at any time, a shadow that never acts, a canary's share."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.learn.conftest import TINY, Standin, point
+from twinloop.dataset.reader import open_dataset
+from twinloop.errors import GateError, UnknownName
+from twinloop.gate.release import (
+    RULES,
+    ShadowController,
+    StopRule,
+    episodes_of,
+    is_canary,
+    judge_stage,
+    load_shadow,
+    save_shadow,
+)
+from twinloop.learn.act import PolicyController
+from twinloop.learn.train import train
+from twinloop.robot import connected
+from twinloop.robot.record import Plan, record
+
+
+@pytest.mark.parametrize("stage", RULES)
+def test_each_stage_stops_what_is_too_bad_and_lets_on_what_is_good(stage):
+    assert judge_stage(stage, []).step == "go on"
+    assert judge_stage(stage, [False] * 20).step == "stop"
+    good = judge_stage(stage, [True] * 40)
+    assert good.step == ("go on" if stage == "full" else "advance"), (
+        "after full there is nothing to advance to"
+    )
+    assert judge_stage(stage, [True, False, True]).step == "go on"
+    with pytest.raises(UnknownName):
+        judge_stage("half", [])
+
+
+def test_a_policy_at_the_bar_is_rarely_stopped_however_often_one_looks():
+    rng = np.random.default_rng(0)
+    rule = StopRule(0.8, alpha=0.05)
+    stopped = [
+        judge_stage("canary", (rng.random(80) < 0.8).tolist(), rule).step == "stop" for _ in range(100)
+    ]
+    assert np.mean(stopped) <= 0.05
+
+
+def test_a_canary_acts_in_its_share_and_always_in_the_same_episodes():
+    chosen = [is_canary(k, 0.1, "pick-v2") for k in range(5000)]
+    assert abs(np.mean(chosen) - 0.1) < 0.015
+    assert chosen == [is_canary(k, 0.1, "pick-v2") for k in range(5000)]
+    assert chosen != [is_canary(k, 0.1, "pick-v3") for k in range(5000)]
+
+
+def test_a_shadow_watches_and_never_acts(tmp_path):
+    data = point(tmp_path / "data", episodes=8)
+    config = replace(TINY, recipe="real-only", steps=150, learning_rate=0.01, validate_every=50)
+    champion = train(real=data, out=tmp_path / "champion", config=config)
+    alike = train(real=data, out=tmp_path / "alike", config=replace(config, seed=3))
+    robot, alone = Standin(), Standin()
+    plan = Plan(episodes=2, longest_s=1.0)
+    with connected(robot), connected(alone):
+        acting = PolicyController(champion, robot.description)
+        both = ShadowController(acting, PolicyController(alike, robot.description), robot.description)
+        record(robot, both, tmp_path / "both", plan, attendant=robot)
+        record(
+            alone, PolicyController(champion, alone.description), tmp_path / "alone", plan, attendant=alone
+        )
+    assert np.array_equal(robot.sent, alone.sent), "what the robot was sent is the champion's alone"
+    lines = both.finish()
+    assert len(lines) == 2 and all(line["good"] and line["away"] < 0.1 for line in lines)
+    save_shadow(lines, tmp_path / "both.shadow.jsonl")
+    assert load_shadow(tmp_path / "both.shadow.jsonl", alike.id) == [True, True]
+    assert load_shadow(tmp_path / "both.shadow.jsonl", champion.id) == []
+    assert episodes_of(open_dataset(tmp_path / "both"), champion.id) == [True, True]
+    with pytest.raises(GateError, match="tells nothing about a shadow"):
+        load_shadow(tmp_path / "gone.jsonl", alike.id)
+
+
+def test_a_shadow_that_would_break_limits_or_go_elsewhere_is_told(tmp_path):
+    class Fixed:
+        actor, cameras = "policy", ()
+
+        def __init__(self, value, name):
+            self.value, self.actor_id = value, name
+
+        def restart(self, observation, seed):
+            """Nothing to forget."""
+
+        def act(self, observation):
+            return np.full(2, self.value)
+
+    robot = Standin()
+    for value, good in ((0.0, True), (0.9, False), (1.5, False), (float("nan"), False)):
+        with connected(robot):
+            both = ShadowController(Fixed(0.0, "a@1"), Fixed(value, "b@2"), robot.description)
+            record(robot, both, tmp_path / f"d{value}", Plan(episodes=1, longest_s=0.2), attendant=robot)
+        assert [line["good"] for line in both.finish()] == [good]

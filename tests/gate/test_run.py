@@ -1,0 +1,162 @@
+"""The path through a gate: in a twin, on a stand-in, from files, and as a user types it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_generate_commands import twinloop  # noqa: F401
+from tests.learn.conftest import TINY, panda_data, tiny_policy  # noqa: F401
+from twinloop.errors import GateError, UnknownName, WrongUse
+from twinloop.gate.checks import CHECKS, Subject, accept, run_checks
+from twinloop.gate.evidence import Contender, Evidence, PairedTrial, load_evidence
+from twinloop.gate.rules import Rules
+from twinloop.gate.run import EVIDENCE, VERDICT, Situation, gate
+from twinloop.gate.verdict import load_verdict
+from twinloop.learn.train import train
+from twinloop.robot import connected, open_robot
+from twinloop.twin import load_twin
+from twinloop.twin.folder import save_twin
+
+ACCEPTED = Situation(accepted=("replay", "artefacts"), by="ann", reason="a test has no recordings")
+
+
+@pytest.fixture(scope="module")
+def other_policy(panda_data, tmp_path_factory):  # noqa: F811
+    return train(panda_data, out=tmp_path_factory.mktemp("policies") / "other", config=replace(TINY, seed=5))
+
+
+def subject(twin, folder=None, **more):
+    trials = tuple(PairedTrial(k, True, None, {}, int(k == 0)) for k in range(100))
+    evidence = Evidence(Contender("a", "1"), None, {"hash": twin.content_hash, "version": "1"}, trials)
+    return Subject(more.pop("evidence", evidence), Rules(), twin, folder, **more)
+
+
+def answers(found):
+    return {check.name: (check.status, check.blocks) for check in run_checks(found)}
+
+
+def test_a_twin_must_have_passed_its_own_gate_and_be_the_one_that_was_simulated(tmp_path):
+    twin = load_twin("servo_pendulum")
+    assert answers(subject(twin))["replay"] == ("not evaluated", True)
+    folder = save_twin(twin, tmp_path / "twin")
+    words = {"gate": {"accepted": True, "reason": "fell by 40 %"}, "twin_hash": twin.content_hash}
+    file = Path(folder) / "identification.json"
+    file.write_text(json.dumps(words))
+    assert answers(subject(twin, folder))["replay"] == ("passed", False)
+    file.write_text(json.dumps(words | {"gate": {"accepted": False, "reason": "rose"}}))
+    assert answers(subject(twin, folder))["replay"] == ("failed", True)
+    file.write_text(json.dumps(words | {"twin_hash": "another"}))
+    assert answers(subject(twin, folder))["replay"] == ("failed", True)
+    file.write_text("{}")
+    with pytest.raises(GateError, match=r"identification.json cannot be read"):
+        run_checks(subject(twin, folder))
+    newer = load_twin("cube_toss")
+    found = subject(newer, evidence=subject(twin).evidence)
+    assert answers(found)["same twin"] == ("failed", True)
+
+
+def test_drift_artefacts_and_consent_are_looked_at(tmp_path):
+    twin = load_twin("servo_pendulum")
+    base = subject(twin)
+    found = answers(base)
+    assert found["drift"] == ("not evaluated", False) and found["artefacts"] == ("passed", False)
+    moved = {"drift": True, "dimensions": ["actuation"]}
+    assert answers(replace(base, drift=moved))["drift"] == ("failed", True)
+    assert answers(replace(base, drift={"drift": False}))["drift"] == ("passed", False)
+    alert = {"at": "2026-11-16T00:00:00+00:00", "what": "aged actuator", "changes_twin": True}
+    assert answers(replace(base, alerts=(alert,)))["drift"] == ("failed", True)
+    shaky = replace(
+        base.evidence, simulated=tuple(replace(t, artefacts=t.scene % 2) for t in base.evidence.simulated)
+    )
+    assert answers(replace(base, evidence=shaky))["artefacts"] == ("failed", True)
+    gone = replace(base, datasets=({"path": str(tmp_path / "gone"), "role": "real"},))
+    assert answers(gone)["consent"] == ("not evaluated", False)
+
+
+def test_a_check_is_let_pass_only_by_somebody_who_says_why():
+    checks = run_checks(subject(load_twin("servo_pendulum")))
+    with pytest.raises(WrongUse, match="says so"):
+        accept(checks, ["replay"], "ann", None)
+    with pytest.raises(UnknownName, match="'replay'"):
+        accept(checks, ["replai"], "ann", "because")
+    passed = {c.name: c for c in accept(checks, ["replay"], "ann", "because")}
+    assert passed["replay"].accepted == "ann: because" and not passed["replay"].blocks
+    assert set(CHECKS.names()) == set(passed)
+
+
+def test_real_people_in_the_data_must_have_agreed(tmp_path):
+    from tests.learn.conftest import point
+    from twinloop.testing.robots import FakeRobot
+
+    data = point(tmp_path / "real", episodes=1, robot=FakeRobot())
+    found = replace(
+        subject(load_twin("servo_pendulum")), datasets=({"path": str(data.root), "role": "real"},)
+    )
+    assert answers(replace(found, workspace=tmp_path))["consent"] == ("failed", True)
+
+
+def test_a_gate_in_the_twin_stores_evidence_and_verdict(tiny_policy, other_policy, tmp_path):  # noqa: F811
+    twin = load_twin("franka_pick_place")
+    words = {"champion": other_policy, "out": tmp_path / "g"}
+    found = gate(tiny_policy, twin, **words, scenes=2, situation=ACCEPTED)
+    evidence = load_evidence(tmp_path / "g" / EVIDENCE)
+    assert len(evidence.simulated) == 2 and evidence.real == () and evidence.twin["hash"] == twin.content_hash
+    assert len({trial.values["object_yaw_rad"] for trial in evidence.simulated}) == 2
+    assert load_verdict(tmp_path / "g" / VERDICT)["decision"] == found.decision == "more"
+    refused = gate(tiny_policy, twin, **words, evidence=evidence)
+    assert refused.decision == "refuse" and "never compared with recordings" in refused.sentence
+    with pytest.raises(GateError, match="about another candidate"):
+        gate(other_policy, twin, evidence=evidence, out=tmp_path / "g")
+
+
+def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, other_policy, tmp_path):  # noqa: F811
+    pytest.importorskip("pybullet")
+    twin = load_twin("franka_pick_place")
+    robot = open_robot("standin:ideal")
+    heard = []
+    from twinloop.gate.run import Watchers
+
+    watchers = Watchers(trial=lambda number, trial, verdict: heard.append((number, trial.scene)))
+    with connected(robot):
+        words = {"champion": other_policy, "robot": robot, "situation": ACCEPTED, "watchers": watchers}
+        words |= {"scenes": 2, "longest_s": 0.2, "out": tmp_path / "g"}
+        gate(tiny_policy, twin, **words, rules=Rules(most_trials=1))
+        first = load_evidence(tmp_path / "g" / EVIDENCE)
+        found = gate(tiny_policy, twin, **words, rules=Rules(most_trials=2), evidence=first)
+    evidence = load_evidence(tmp_path / "g" / EVIDENCE)
+    assert evidence.combinable and evidence.standin and len(evidence.real) == 2 == len(heard)
+    assert evidence.real[0] == first.real[0], "it goes on from where it was"
+    assert [scene for _, scene in heard] == [trial.scene for trial in evidence.real]
+    assert {trial.scene for trial in evidence.simulated} == {200, 201}
+    for trial in evidence.simulated:
+        assert abs(trial.values["object_offset_x_m"]) < 0.15 and abs(trial.values["object_yaw_rad"]) < 3.2
+    assert found.decision == "refuse" and "used up" in found.sentence and found.standin
+
+
+def test_the_command_judges_files_and_writes_a_page(twinloop, tiny_policy, panda_data, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    tiny_policy.save(tmp_path / "p")
+    entry = {
+        "policy": tiny_policy.name,
+        "policy_id": tiny_policy.id,
+        "where": "r1",
+        "seed": 0,
+        "standin": False,
+    }
+    runs = {"evaluations": [entry | {"outcomes": [True] * 40}]}
+    Path("runs.json").write_text(json.dumps(runs))
+    words = ("gate", "p", "--twin", "franka_pick_place", "--real-evidence", "runs.json", "--out", "g")
+    code, out, err = twinloop(*words)
+    assert code == 0 and "promote: success 100.0 %" in out, out + err
+    page = Path("g/report.html").read_text()
+    assert "data:image/png" in page and "http" not in page.split("<main>")[1] and "promote" in page
+    code, out, _ = twinloop(*words, "--threshold", "0.97", "--json")
+    assert code == 1 and json.loads(out)["decision"] in ("more", "refuse")
+    code, _, err = twinloop("gate", "p", "--champion", "p")
+    assert code == 2 and "the same policy" in err
+    code, _, err = twinloop(*words, "--alpha", "2")
+    assert code == 2 and "alpha is out of range" in err
+    code, _, err = twinloop(*words, "--evidence", "g/evidence.json")
+    assert code == 2 and "holds both kinds" in err

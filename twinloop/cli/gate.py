@@ -1,0 +1,270 @@
+"""`twinloop gate`: is this policy better than the one in use? promote, refuse, or need so many more trials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinloop.cli import console
+from twinloop.cli.console import Json
+from twinloop.errors import WorkspaceError, WrongUse
+
+if TYPE_CHECKING:
+    from twinloop.gate.evidence import Evidence, PairedTrial
+    from twinloop.gate.run import Situation
+    from twinloop.gate.verdict import Verdict
+    from twinloop.learn.policy import Policy
+    from twinloop.twin import Twin
+    from twinloop.workspace import Workspace
+
+REPORT = "report.html"
+
+
+def gate(
+    candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="The policy that wants in.")],
+    champion: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="POLICY", help="The policy it must beat, in the same scenes; default: --threshold."
+        ),
+    ] = None,
+    twin: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FOLDER", help="The twin to simulate in; default: the workspace's."),
+    ] = None,
+    robot: Annotated[
+        str | None, typer.Option(help="Real trials on this robot: standin:NAME, tcp:HOST:PORT ...")
+    ] = None,
+    evidence: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Go on from an earlier gate's evidence.json.")
+    ] = None,
+    sim_evidence: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Simulated trials: the JSON of `twinloop evaluate --json`."),
+    ] = None,
+    real_evidence: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Real trials: the JSON of `twinloop evaluate --robot ... --json`."),
+    ] = None,
+    threshold: Annotated[float, typer.Option(help="Without a champion: success to exceed.")] = 0.8,
+    better_by: Annotated[float, typer.Option(help="With a champion: gain to exceed, as a share.")] = 0.0,
+    worth: Annotated[float, typer.Option(help="A gain worth having; evidence against it refuses.")] = 0.05,
+    slice_margin: Annotated[float, typer.Option(help="No slice may be worse by more than this share.")] = 0.1,
+    alpha: Annotated[
+        float, typer.Option(help="Chance of promoting wrongly, however often one looks.")
+    ] = 0.05,
+    most: Annotated[int, typer.Option(help="Real trials (pairs) that may be spent.")] = 100,
+    artefact_share: Annotated[
+        float, typer.Option(help="Simulated trials with artefacts that are allowed.")
+    ] = 0.02,
+    scenes: Annotated[int, typer.Option(help="Scenes that are simulated.")] = 400,
+    first_scene: Annotated[int, typer.Option(help="Number of the first scene that a stand-in sets.")] = 200,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A generation config: what varies in the scenes, instead of the usual."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Draws scenes, and which of them are tried on the robot.")] = 0,
+    latency_ms: Annotated[float, typer.Option(help="Delay that chunks are carried out for.")] = 0.0,
+    simulation_only: Annotated[
+        bool, typer.Option("--simulation-only", help="Judge by simulated trials alone; the verdict says so.")
+    ] = False,
+    drift: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The JSON of `twinloop drift --json`.")
+    ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CHECK", help="Let this check pass nevertheless; recorded with --by and --reason."
+        ),
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="Who accepts.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for evidence, verdict, report and recordings; default: gate-CANDIDATE."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Decide on a policy: promote, refuse, or say how many more trials are needed. Exits with 1 unless it promotes.
+
+    Trials are looked at one by one and may stop at any time: a candidate that is no better is promoted with chance alpha
+    at most. Scenes are simulated all, and real trials drawn from them count for more the better simulation foresees them.
+    """
+    from twinloop.cli.learn import policy_path
+    from twinloop.gate.rules import Rules
+    from twinloop.gate.run import EVIDENCE, VERDICT, Watchers
+    from twinloop.gate.run import gate as run
+    from twinloop.generate.processes import usable_cores
+    from twinloop.learn.policy import load_policy
+    from twinloop.randomize import load_randomization
+    from twinloop.report.gate_page import write_gate_page
+
+    rules = Rules(alpha, better_by, threshold, worth, slice_margin, most, artefact_share, simulation_only)
+    workspace = _workspace()
+    loaded = load_policy(policy_path(candidate)).for_latency(1e-3 * latency_ms)
+    other = load_policy(policy_path(champion)).for_latency(1e-3 * latency_ms) if champion else None
+    if other is not None and other.id == loaded.id:
+        raise WrongUse("candidate and champion are the same policy", got=loaded.id)
+    cell, situation = _twin(twin, loaded, workspace, drift, tuple(accept or ()), by, reason)
+    folder = out or Path(f"gate-{loaded.name}")
+    known = _evidence(loaded, other, cell, evidence, sim_evidence, real_evidence, robot)
+    with console.progress_bar("gate") as bar:
+        watchers = Watchers(
+            progress=lambda what: bar,
+            trial=lambda number, trial, verdict: None if json else _trial(number, trial, verdict),
+            tell=lambda line: console.err.print(line, markup=False),
+        )
+        words: dict[str, Any] = {
+            "champion": other,
+            "rules": rules,
+            "evidence": known,
+            "scenes": scenes,
+            "first_scene": first_scene,
+            "randomization": load_randomization(config, cell) if config else None,
+            "seed": seed,
+            "threads": usable_cores(),
+            "out": folder,
+            "situation": situation,
+            "watchers": watchers,
+        }
+        verdict = _on_robot(run, loaded, cell, robot, words) if robot else run(loaded, cell, **words)
+    from twinloop.gate.evidence import load_evidence
+
+    page = write_gate_page(verdict, load_evidence(folder / EVIDENCE), folder / REPORT)
+    if json:
+        files = {"evidence": str(folder / EVIDENCE), "verdict": str(folder / VERDICT), "report": str(page)}
+        console.print_json(verdict.as_json() | {"sentence": verdict.sentence, "files": files})
+    else:
+        _print(verdict, page)
+    if verdict.decision != "promote":
+        raise typer.Exit(1)
+
+
+def _on_robot(run: Any, candidate: Policy, cell: Twin, url: str, words: dict[str, Any]) -> Verdict:
+    from twinloop.cli.robot import Person
+    from twinloop.robot import open_robot
+    from twinloop.robot.protocol import Attendant, connected
+
+    opened = open_robot(url)
+    with connected(opened):
+        beside = opened if isinstance(opened, Attendant) else Person()
+        verdict: Verdict = run(candidate, cell, robot=opened, attendant=beside, **words)
+        return verdict
+
+
+def _workspace() -> Workspace | None:
+    from twinloop.workspace import find_workspace
+
+    try:
+        return find_workspace()
+    except WorkspaceError:
+        return None
+
+
+def _twin(
+    named: str | None,
+    policy: Policy,
+    workspace: Workspace | None,
+    drift: Path | None,
+    accepted: tuple[str, ...],
+    by: str | None,
+    reason: str | None,
+) -> tuple[Twin, Situation]:
+    import json as text
+    from dataclasses import asdict
+    from datetime import datetime
+
+    from twinloop.gate.run import Situation
+    from twinloop.monitor.alerts import FOLDER, load_alerts
+    from twinloop.twin import load_twin
+    from twinloop.workspace import twin_history
+
+    place = named
+    since = None
+    if place is None and workspace is not None and workspace.twin is not None:
+        place = str(workspace.root / workspace.twin)
+        since = datetime.fromisoformat(twin_history(workspace)[-1].at)
+    place = place or policy.story.twin["name"]
+    if place is None:
+        raise WrongUse("which twin?", remedy="--twin NAME|FOLDER")
+    report = None
+    if drift is not None:
+        try:
+            report = text.loads(drift.read_text())
+        except (OSError, ValueError) as error:
+            raise WrongUse(f"{drift} cannot be read ({error})", remedy="twinloop drift ... --json") from error
+    folder = Path(place) if Path(place).is_dir() else None
+    root = workspace.root if workspace else None
+    alerts = tuple(asdict(alert) for alert in load_alerts(root / FOLDER)) if root else ()
+    situation = Situation(folder, root, report, alerts, since, accepted, by, reason)
+    return load_twin(place), situation
+
+
+def _evidence(
+    candidate: Policy,
+    champion: Policy | None,
+    cell: Twin,
+    earlier: Path | None,
+    simulated: Path | None,
+    real: Path | None,
+    robot: str | None,
+) -> Evidence | None:
+    from twinloop.gate.evidence import Evidence, load_evidence, load_trials
+    from twinloop.gate.run import contender
+
+    if earlier is not None:
+        if simulated or real:
+            raise WrongUse(
+                "--evidence holds both kinds of trials", remedy="leave --sim-evidence and --real-evidence"
+            )
+        return load_evidence(earlier)
+    if simulated is None and real is None:
+        return None
+    if robot is not None:
+        raise WrongUse(
+            "evidence or a robot?", remedy="--evidence FILE goes on from an earlier gate on a robot"
+        )
+    first, second = contender(candidate), contender(champion) if champion else None
+    return Evidence(
+        candidate=first,
+        champion=second,
+        twin={"name": cell.name, "version": cell.version, "hash": cell.content_hash},
+        simulated=load_trials(simulated, first, second) if simulated else (),
+        real=load_trials(real, first, second) if real else (),
+    )
+
+
+def _trial(number: int, trial: PairedTrial, verdict: Verdict) -> None:
+    import math
+
+    words = "succeeded" if trial.candidate else "failed"
+    if trial.champion is not None:
+        words += f", champion {'succeeded' if trial.champion else 'failed'}"
+    wealth = math.exp(verdict.statistics.log_wealth[-1])
+    console.err.print(
+        f"trial {number}: scene {trial.scene}, candidate {words}; wealth {wealth:.2f}", markup=False
+    )
+
+
+def _print(verdict: Verdict, page: Path) -> None:
+    console.print_table(
+        ("check", "answer", ""),
+        [(c.name, f"{c.status}{' (accepted)' if c.accepted else ''}", c.detail) for c in verdict.checks],
+    )
+    if verdict.statistics.slices:
+        console.print_table(
+            ("slice", "simulated", "points", "real", "points", ""),
+            [
+                (s.name, s.simulated, _points(s.simulated_mean), s.real, _points(s.real_mean), s.standing)
+                for s in verdict.statistics.slices
+            ],
+        )
+    where = f" (stand-in {verdict.robot})" if verdict.standin else ""
+    console.out.print(f"{verdict.sentence}{where}", markup=False)
+    console.out.print(f"report {page}", markup=False)
+
+
+def _points(mean: float | None) -> str:
+    return "-" if mean is None else f"{100 * mean:+.1f}"

@@ -1,0 +1,226 @@
+"""`twinloop promote`, `twinloop rollback` and `twinloop registry`: which policy is in use, and how it came to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinloop.cli import console
+from twinloop.cli.console import Json
+from twinloop.cli.learn import TRACKING
+from twinloop.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from twinloop.gate.chain import Entry
+    from twinloop.gate.registry import PolicyRegistry
+
+app = typer.Typer(
+    help="Look at the registry, verify its record, and judge a staged release.", no_args_is_help=True
+)
+
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        "--workspace", metavar="FOLDER", help="Where the registry is; default: the workspace, or here."
+    ),
+]
+Tracking = Annotated[
+    str | None,
+    typer.Option(metavar="URI", envvar=TRACKING, help="MLflow; default: mlflow.db in the workspace."),
+]
+By = Annotated[str, typer.Option(help="Who does this; recorded.")]
+
+
+def promote(
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy's folder or name.")],
+    by: By,
+    verdict: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The verdict.json of `twinloop gate`.")
+    ] = None,
+    stage: Annotated[
+        str,
+        typer.Option(help="shadow: runs beside and does not act; canary: acts in a share of episodes; full."),
+    ] = "full",
+    share: Annotated[float, typer.Option(help="canary: share of episodes.")] = 0.1,
+    override: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REASON", help="Let it in without a verdict that does; recorded with your name."
+        ),
+    ] = None,
+    latency_ms: Annotated[float, typer.Option(help="Delay that the policy was gated for.")] = 0.0,
+    workspace: Root = None,
+    tracking: Tracking = None,
+    json: Json = False,
+) -> None:
+    """Let a policy in: as shadow, as canary, or as champion. Needs a verdict that promotes it over the present champion.
+
+    The verdict is judged again from the evidence beside it, and both are kept in the registry.
+    """
+    from twinloop.cli.learn import policy_path
+    from twinloop.learn.policy import load_policy
+
+    loaded = load_policy(policy_path(policy)).for_latency(1e-3 * latency_ms)
+    registry = _open(workspace, tracking)
+    entry = registry.promote(loaded, verdict, by=by, stage=stage, share=share, override=override)  # type: ignore[arg-type]
+    _print_entry(entry, json)
+
+
+def rollback(
+    by: By,
+    reason: Annotated[str, typer.Option(help="Why; recorded.")],
+    workspace: Root = None,
+    tracking: Tracking = None,
+    json: Json = False,
+) -> None:
+    """Make the champion before the present one the champion again. The step back is itself recorded."""
+    _print_entry(_open(workspace, tracking).roll_back(by=by, reason=reason), json)
+
+
+@app.command("ls")
+def list_versions(workspace: Root = None, tracking: Tracking = None, json: Json = False) -> None:
+    """List registered policies, the verdict each came in with, and what it is now."""
+    from dataclasses import asdict
+
+    registry = _open(workspace, tracking)
+    versions = registry.versions()
+    if json:
+        console.print_json({"versions": [asdict(v) for v in versions], "share": registry.state().share})
+        return
+    console.print_table(
+        ("version", "policy", "id", "verdict", "registered", "is"),
+        [
+            (v.version, v.policy, v.policy_id, v.decision, v.registered_at, ", ".join(v.aliases) or "-")
+            for v in versions
+        ],
+    )
+
+
+@app.command()
+def log(workspace: Root = None, tracking: Tracking = None, json: Json = False) -> None:
+    """Print the record: everything that was done, by whom and why, oldest first."""
+    from dataclasses import asdict
+
+    entries = _open(workspace, tracking).entries()
+    if json:
+        console.print_json([asdict(entry) for entry in entries])
+        return
+    console.print_table(
+        ("number", "at", "by", "what"), [(e.number, e.at, e.by, _sentence(e)) for e in entries]
+    )
+
+
+@app.command()
+def verify(
+    head: Annotated[
+        str | None,
+        typer.Option(metavar="NUMBER:HASH", help="A head that was noted earlier; must still be there."),
+    ] = None,
+    workspace: Root = None,
+    tracking: Tracking = None,
+    json: Json = False,
+) -> None:
+    """Check that nothing was edited, deleted, reordered or cut: record, aliases, policies, verdicts and evidence.
+
+    Prints the head of the record. Note it elsewhere, and give it back with --head: then not even somebody who can
+    rewrite the whole registry goes unnoticed.
+    """
+    found = _open(workspace, tracking).verify(head)
+    if json:
+        console.print_json({"intact": True, "entries": found.number, "head": str(found)})
+    else:
+        console.out.print(
+            f"intact: {console.count(found.number, 'entry').replace('entrys', 'entries')}\nhead {found}"
+        )
+
+
+@app.command()
+def release(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="DATASET", help="Deployed episodes; at stage shadow, the .shadow.jsonl file."),
+    ],
+    stage: Annotated[str, typer.Option(help="shadow, canary or full.")],
+    least: Annotated[
+        float | None, typer.Option(help="Share of good episodes asked for; default: the stage's own.")
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="On stop: withdraw or roll back, recorded. Needs --by.")
+    ] = False,
+    by: Annotated[str, typer.Option(help="Who applies it.")] = "",
+    workspace: Root = None,
+    tracking: Tracking = None,
+    json: Json = False,
+) -> None:
+    """Judge the policy at a stage of release: advance, stop, or go on. May be asked after every episode; exits with 1 on stop."""
+    from dataclasses import replace
+
+    from twinloop.dataset.reader import open_dataset
+    from twinloop.errors import UnknownName
+    from twinloop.gate.registry import ALIAS_OF
+    from twinloop.gate.release import RULES, episodes_of, judge_stage, load_shadow
+
+    if stage not in RULES:
+        raise UnknownName("stage", stage, RULES)
+    registry = _open(workspace, tracking)
+    rule = RULES[stage] if least is None else replace(RULES[stage], least=least)
+    held = registry.policy(ALIAS_OF[stage])
+    good = load_shadow(source, held.id) if stage == "shadow" else episodes_of(open_dataset(source), held.id)
+    found = judge_stage(stage, good, rule)
+    entry = None
+    if found.step == "stop" and apply:
+        entry = registry.withdraw(stage, by=by, reason=found.reason)
+    if json:
+        console.print_json(found.as_json() | {"policy": held.name, "entry": entry.number if entry else None})
+    else:
+        console.out.print(f"{held.name}, {stage}: {found.step}; {found.reason}", markup=False)
+        if entry is not None:
+            _print_entry(entry, json)
+        elif found.step == "stop":
+            console.out.print(f"next: twinloop registry release {source} --stage {stage} --apply --by NAME")
+        elif found.step == "advance":
+            following = {"shadow": "canary", "canary": "full"}[stage]
+            console.out.print(
+                f"next: twinloop promote {held.name} --stage {following} --verdict FILE --by NAME"
+            )
+    if found.step == "stop":
+        raise typer.Exit(1)
+
+
+def _open(workspace: Path | None, tracking: str | None) -> PolicyRegistry:
+    from twinloop.gate.registry import PolicyRegistry
+    from twinloop.workspace import find_workspace
+
+    root = workspace
+    if root is None:
+        try:
+            root = find_workspace().root
+        except WorkspaceError:
+            root = Path()
+    return PolicyRegistry(root, None if tracking == "off" else tracking)
+
+
+def _print_entry(entry: Entry, json: bool) -> None:
+    from dataclasses import asdict
+
+    if json:
+        console.print_json(asdict(entry))
+    else:
+        console.out.print(f"{_sentence(entry)} (entry {entry.number}, {entry.hash[:16]})", markup=False)
+
+
+def _sentence(entry: Entry) -> str:
+    words: Any = entry.details
+    if entry.action == "register":
+        return f"registered {words['policy']} ({words['policy_id']}) as version {words['version']}"
+    if entry.action == "promote":
+        said = (
+            f"override: {words['override']}" if words.get("override") else f"verdict {words['verdict'][:12]}"
+        )
+        stage = f"{words['stage']} {words['share']:.0%}" if words["share"] else words["stage"]
+        return f"promoted version {words['version']} to {stage}, {said}"
+    if entry.action == "rollback":
+        return f"rolled back from version {words['from']} to {words['version']}: {words['reason']}"
+    return f"{entry.action} version {words['version']} from {words['stage']}: {words['reason']}"

@@ -1,0 +1,81 @@
+"""Trials: a candidate and its champion in the same scenes, simulated side by side or on a robot in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from twinloop.gate.evidence import PairedTrial
+from twinloop.gate.scenes import Progress, Scene
+from twinloop.learn.evaluate import Evaluation, evaluate_in_twin, evaluate_on_robot
+from twinloop.learn.policy import Policy
+from twinloop.robot.protocol import Attendant, Robot
+from twinloop.twin import Twin
+
+
+def simulate(
+    candidate: Policy,
+    champion: Policy | None,
+    twin: Twin,
+    scenes: Sequence[Scene],
+    *,
+    seed: int = 0,
+    threads: int = 1,
+    progress: Progress = lambda done, total: None,
+) -> tuple[PairedTrial, ...]:
+    """One simulated trial in every scene of a list."""
+    policies = [candidate] if champion is None else [candidate, champion]
+    values = [scene.values for scene in scenes]
+    found: list[Evaluation] = []
+    for policy in policies:
+
+        def tell(done: int, total: int, before: int = len(found) * len(scenes)) -> None:
+            progress(before + done, len(policies) * total)
+
+        made = evaluate_in_twin(policy, twin, seed=seed, scenes=values, threads=threads, progress=tell)
+        found.append(made)
+    return tuple(
+        PairedTrial(
+            scene=scene.number,
+            candidate=found[0].trials[k].success,
+            champion=None if champion is None else found[1].trials[k].success,
+            values=dict(scene.values),
+            artefacts=sum(evaluation.trials[k].artefacts for evaluation in found),
+        )
+        for k, scene in enumerate(scenes)
+    )
+
+
+def try_on_robot(
+    candidate: Policy,
+    champion: Policy | None,
+    robot: Robot,
+    attendant: Attendant,
+    scene: Scene,
+    *,
+    turn: int,
+    out: Path,
+    longest_s: float | None = None,
+) -> PairedTrial:
+    """One real trial; who goes first alternates, and recordings are appended to one data set for each policy."""
+    order = [candidate] if champion is None else [candidate, champion]
+    if turn % 2:
+        order.reverse()
+    won = {}
+    for policy in order:
+        (found,) = evaluate_on_robot(
+            [policy],
+            robot,
+            episodes=1,
+            first=scene.number,
+            longest_s=longest_s,
+            out=out / policy.name,
+            attendant=attendant,
+        )
+        won[policy.id] = found.trials[0].success
+    return PairedTrial(
+        scene.number,
+        won[candidate.id],
+        None if champion is None else won[champion.id],
+        dict(scene.values),
+    )
