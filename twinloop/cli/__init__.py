@@ -12,6 +12,7 @@ from twinloop.cli import (
     data,
     demo,
     excite,
+    gap,
     generate,
     identify,
     ingest,
@@ -46,6 +47,8 @@ app.command()(ingest.ingest)
 app.command()(identify.identify)
 app.command()(excite.excite)
 app.command()(excite.drift)
+app.command()(gap.gap)
+app.command()(gap.rank)
 app.command()(learn.train)
 app.command()(learn.evaluate)
 

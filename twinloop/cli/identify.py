@@ -95,8 +95,8 @@ def identify(
     from twinloop.quality.require import require_usable
     from twinloop.report.identify_page import write_identify_page
 
-    workspace = _workspace()
-    base = _twin(twin, workspace)
+    workspace = find_workspace_or_none()
+    base = find_twin(twin, workspace)
     dataset = open_dataset(real)
     if force is None:
         require_usable(dataset, "identify")
@@ -171,7 +171,8 @@ def _fit(
         return fit(base, dataset, names, progress=progress, **how), None
 
 
-def _workspace() -> Workspace | None:
+def find_workspace_or_none() -> Workspace | None:
+    """The workspace this is run in, if it is one."""
     from twinloop.workspace import find_workspace
 
     try:
@@ -180,7 +181,8 @@ def _workspace() -> Workspace | None:
         return None
 
 
-def _twin(named: str | None, workspace: Workspace | None) -> Twin:
+def find_twin(named: str | None, workspace: Workspace | None) -> Twin:
+    """The named twin, or the workspace's current one."""
     from twinloop.twin import load_twin
 
     if named is not None:
