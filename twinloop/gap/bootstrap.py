@@ -80,6 +80,14 @@ def of_mean(values: Array, seed: int, resamples: int = RESAMPLES) -> Interval | 
     return _interval(drawn, float(_means(table)), len(table), len(table), 0)
 
 
+def of_share(hits: int, count: int) -> Interval:
+    """Of a share, exact (Clopper-Pearson): resampling would be certain of a share of zero."""
+    exact = stats.binomtest(hits, count).proportion_ci(method="exact")
+    share = hits / count
+    error = float(np.sqrt(max(share * (1.0 - share), 0.25 / count) / count))
+    return Interval(share, float(exact.low), float(exact.high), error, count, 0)
+
+
 def of_draws(
     value: float,
     draw: Callable[[np.random.Generator], float],

@@ -13,10 +13,12 @@ from twinloop.gap.bootstrap import FEWEST, Interval, paired, unpaired
 from twinloop.gap.evidence import REPLAY, Evidence, Followings
 from twinloop.gap.follow import Following
 from twinloop.gap.result import ALL, Measure, NotEvaluated, measure
-from twinloop.identify.recording import Channel
 
 Array = NDArray[Any]
 Number = Callable[[Following], float]
+
+SMALL = {"rad": 2e-4, "m": 1e-4}
+"""Differences below this are smaller than arms repeat, whatever they are of."""
 
 FEW = f"at least {FEWEST} episodes"
 """What is missing where an interval cannot be told."""
@@ -62,18 +64,34 @@ def compare_following(
     if problem:
         yield NotEvaluated(dimension, problem, name)
         return
-    real, twin = evidence.following
-    sides = [(real, twin, REPLAY, True)]
+    yield from compare_following_tables(evidence, dimension, name, unit, number, evidence.following, **more)
+
+
+def compare_following_tables(
+    evidence: Evidence,
+    dimension: str,
+    name: str,
+    unit: str | None,
+    number: Number,
+    replayed: tuple[Followings, Followings],
+    **more: Any,
+) -> Iterator[Measure | NotEvaluated]:
+    """The same for given tables of real and replayed joints."""
+    real, twin = replayed
+    sides = [(twin, REPLAY, True)]
     if evidence.has_sim and evidence.sim_following:
-        sides.append((real, evidence.sim_following, evidence.sim.name, False))
+        sides.append((evidence.sim_following, evidence.sim.name, False))
+    assert not isinstance(evidence.joints, TwinloopError)
+    servos = [evidence.joints.channels[place] for place in evidence.servos]
     found = 0
-    for here, there, against, matched in sides:
-        for shown, columns in _by_unit(evidence, unit):
-            tables = (_numbers(side, number)[:, columns] for side in (here, there))
-            labels = [_servo(evidence, column).name for column in columns]
+    for there, against, matched in sides:
+        for shown, columns in by_unit([unit or channel.unit for channel in servos]):
+            tables = (_numbers(side, number)[:, columns] for side in (real, there))
+            labels = [servos[column].name for column in columns]
+            floor = {"floor": SMALL.get(shown, 0.0)} | more
             for made in compare_tables(
                 evidence, dimension, name, shown, labels, *tables,
-                against=against, samples=evidence.joint_samples, matched=matched, **more,
+                against=against, samples=evidence.joint_samples, matched=matched, **floor,
             ):  # fmt: skip
                 found += 1
                 yield made
@@ -81,27 +99,26 @@ def compare_following(
         yield NotEvaluated(dimension, f"{FEW} in which joints move and follow their commands", name)
 
 
-def cannot_follow(evidence: Evidence) -> str | None:
-    """Why how joints follow commands cannot be looked at, or None."""
+def cannot_replay(evidence: Evidence) -> str | None:
+    """Why the twin cannot replay the recordings, or None."""
     if isinstance(evidence.joints, TwinloopError):
-        return f"recordings that the twin can replay: {evidence.joints.what}"
-    if not evidence.servos:
-        return "joints that follow position commands; these get forces, torques or volts, or none"
+        return f"joint readings and commands that the twin can replay ({evidence.joints.what})"
+    if not evidence.replays:
+        return "recordings of at least 4 finite rows"
     return None
 
 
-def _servo(evidence: Evidence, place: int) -> Channel:
-    assert not isinstance(evidence.joints, TwinloopError)
-    return evidence.joints.channels[evidence.servos[place]]
+def cannot_follow(evidence: Evidence) -> str | None:
+    """Why how joints follow commands cannot be looked at, or None."""
+    problem = cannot_replay(evidence)
+    if problem is None and not evidence.servos:
+        return "joints that follow position commands; these get forces, torques or volts, or none"
+    return problem
 
 
-def _by_unit(evidence: Evidence, unit: str | None) -> list[tuple[str, list[int]]]:
-    """Which servos are compared together, in which unit."""
-    places = range(len(evidence.servos))
-    if unit is not None:
-        return [(unit, list(places))]
-    units = [_servo(evidence, place).unit for place in places]
-    return [(one, [place for place in places if units[place] == one]) for one in dict.fromkeys(units)]
+def by_unit(units: Sequence[str]) -> list[tuple[str, list[int]]]:
+    """Columns of one unit together."""
+    return [(one, [k for k, unit in enumerate(units) if unit == one]) for one in dict.fromkeys(units)]
 
 
 def _numbers(rows: Followings, number: Number) -> Array:

@@ -23,7 +23,15 @@ from twinloop.errors import TwinloopError
 from twinloop.gap.bootstrap import RESAMPLES
 from twinloop.gap.conditions import Known, conditions_of
 from twinloop.gap.follow import Following, follow
-from twinloop.gap.replay import Readable, Replay, horizon_of, read_all, replay_all, through_own_sensor
+from twinloop.gap.replay import (
+    Readable,
+    Replay,
+    horizon_of,
+    read_all,
+    replay_all,
+    through_own_sensor,
+    through_twins_sensor,
+)
 from twinloop.generate.run import generate
 from twinloop.identify.recording import Channel, Recording
 from twinloop.randomize.scenes import usual_scenes
@@ -124,6 +132,14 @@ class Evidence:
         )
 
     @cached_property
+    def encoders(self) -> tuple[int, ...]:
+        """The joint channels but for the gripper's."""
+        if isinstance(self.joints, TwinloopError):
+            return ()
+        grip = self.cell.gripper
+        return tuple(k for k, c in enumerate(self.joints.channels) if grip is None or c.actuator != grip)
+
+    @cached_property
     def replays(self) -> list[Replay]:
         """The twin's replays of the joints; whole episodes wherever servos hold it to its commands."""
         joints = self.joints
@@ -153,12 +169,38 @@ class Evidence:
         return real, twin
 
     @cached_property
+    def sensed(self) -> list[Array]:
+        """The replays as the twin's own nominal sensors show them, (rows, channels) each."""
+        assert not isinstance(self.joints, TwinloopError)
+        rng = self.rng("twin's sensor")
+        return [through_twins_sensor(self.cell, self.joints.channels, one, rng) for one in self.replays]
+
+    @cached_property
+    def sensed_following(self) -> Followings:
+        """How joints follow their commands in the twin, seen by its own sensors."""
+        pairs = zip(self.replays, self.sensed, strict=True)
+        return [self._followed(replay.recording, replay.rows, seen) for replay, seen in pairs]
+
+    @cached_property
     def sim_following(self) -> Followings:
         """The same in the simulated episodes."""
         joints = self.sim_joints
         if isinstance(joints, TwinloopError):
             return []
         return [self._followed(one, np.arange(len(one)), one.readings) for one in joints.recordings]
+
+    @cached_property
+    def extra_delay_s(self) -> float:
+        """How much later than the twin the robot answers, so that what follows from lateness is not counted twice."""
+        if not self.servos:
+            return 0.0
+        late = [
+            here.lag_s - there.lag_s
+            for real, twin in zip(*self.following, strict=True)
+            for here, there in zip(real, twin, strict=True)
+            if here is not None and there is not None
+        ]
+        return max(0.0, float(np.median(late))) if late else 0.0
 
     def _followed(self, recording: Recording, rows: Array, readings: Array) -> list[Following | None]:
         """Each servo's answer to its command, in the order of `servos`."""

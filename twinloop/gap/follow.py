@@ -28,16 +28,22 @@ MOVING_SHARE = 0.1
 FEWEST_MOVING = 40
 STEPS = 4
 LEAST_CORRELATION = 0.8
+DRIFT_S = 60.0
+"""Drift is told as the standard deviation of a random walk after this long, as the twin's parameters are."""
 
 
 @dataclass(frozen=True)
 class Following:
-    """One joint's response to its command: seconds late, full width of the dead band, gain, RMS of what is left."""
+    """One joint's response to its command: seconds late, full width of the dead band, gain, RMS of what is left.
+
+    `drift` is how far what is left moves from the first to the last quarter, as a random walk in `DRIFT_S` would.
+    """
 
     lag_s: float
     dead_band: float
     gain: float
     residual: float
+    drift: float
 
 
 def follow(time_s: Array, command: Array, reading: Array) -> Following | None:
@@ -67,4 +73,17 @@ def follow(time_s: Array, command: Array, reading: Array) -> Following | None:
             break
     assert fitted is not None
     left = reading[moving] - basis[moving] @ fitted
-    return Following(lag_s, float(-2.0 * fitted[3]), float(fitted[1]), float(np.sqrt(np.mean(left**2))))
+    return Following(
+        lag_s=lag_s,
+        dead_band=float(-2.0 * fitted[3]),
+        gain=float(fitted[1]),
+        residual=float(np.sqrt(np.mean(left**2))),
+        drift=_drift(time_s[moving], left),
+    )
+
+
+def _drift(time_s: Array, left: Array) -> float:
+    quarter = len(left) // 4
+    apart_s = float(time_s[-quarter:].mean() - time_s[:quarter].mean())
+    moved = float(left[-quarter:].mean() - left[:quarter].mean())
+    return abs(moved) / float(np.sqrt(max(apart_s, 1e-9) / DRIFT_S))

@@ -32,7 +32,7 @@ def latency(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
         "ms",
         lambda found: 1e3 * found.lag_s,
         about="how late the joint follows its command",
-        floor=0.5,
+        floor=1e3 * evidence.twin.physics_dt_s,
     )
     yield from _age(evidence)
 

@@ -1,7 +1,7 @@
 """The door through which every gap metric enters, built-in or not.
 
 A metric is a function of the `Evidence` that yields `Measure`s, or `NotEvaluated` with what it needs. Another package
-adds one with an entry point in the group `twinloop.gap_metrics`.
+adds one with an entry point in the group `twinloop.gap_metrics`, under a name that starts with its dimension.
 """
 
 from __future__ import annotations

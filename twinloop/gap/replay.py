@@ -7,7 +7,7 @@ differs by what the sensors do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -128,9 +128,14 @@ def replay_all(cell: Cell, readable: Readable, horizon_s: float | None, threads:
     return replay_windows(predictor, windows)
 
 
-def replay_windows(predictor: Predictor, windows: Sequence[Window]) -> list[Replay]:
-    """Replay these windows, those of one recording joined; windows in which the simulation broke are left out."""
-    residuals = predictor.residuals({}, windows)[0]
+def replay_windows(
+    predictor: Predictor, windows: Sequence[Window], values: Mapping[str, Array] | None = None
+) -> list[Replay]:
+    """Replay these windows, those of one recording joined; windows in which the simulation broke are left out.
+
+    `values` replaces nominal ones, one number each.
+    """
+    residuals = predictor.residuals(values or {}, windows)[0]
     parts: dict[int, list[tuple[Window, Array]]] = {}
     begin = 0
     for window in windows:

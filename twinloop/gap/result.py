@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -131,10 +131,12 @@ class Gap:
         }
 
 
-def collect(found: list[Measure | NotEvaluated]) -> dict[str, DimensionGap]:
-    """Measures by dimension, every dimension there; one without any says what it needs."""
+def collect(
+    found: Sequence[Measure | NotEvaluated], only: Sequence[str] | None = None
+) -> dict[str, DimensionGap]:
+    """Measures by dimension, every dimension (or those in `only`) there; one without any says what it needs."""
     made = {}
-    for name in DIMENSIONS:
+    for name in (d for d in DIMENSIONS if only is None or d in only):
         measures = tuple(one for one in found if isinstance(one, Measure) and one.dimension == name)
         missing = tuple(one for one in found if isinstance(one, NotEvaluated) and one.dimension == name)
         if not measures and not missing:

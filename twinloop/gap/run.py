@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from twinloop.dataset.reader import Dataset, open_dataset
-from twinloop.errors import WrongUse
-from twinloop.gap import actuation, latency
+from twinloop.errors import UnknownName, WrongUse
+from twinloop.gap import actuation, contact, human, latency, numerics, sensing, slices, visual
 from twinloop.gap.conditions import Known, conditions_of
 from twinloop.gap.evidence import Evidence, Options, simulated, spread, told_of
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Gap, Measure, NotEvaluated, collect
 from twinloop.gap.success import Success, measure_success
 from twinloop.twin import Twin, load_twin
+from twinloop.twin.parameter import DIMENSIONS
 
-BUILT_IN = (latency, actuation)
+BUILT_IN = (contact, visual, sensing, slices, human, actuation, latency, numerics)
 """Modules that register metrics."""
 
 Progress = Callable[[str, int, int], None]
@@ -28,6 +29,7 @@ def measure_gap(
     sim: Dataset | str | Path | None = None,
     *,
     policy: str | Path | None = None,
+    only: Sequence[str] | None = None,
     conditions: Mapping[str, Known] | None = None,
     options: Options | None = None,
     progress: Progress = lambda what, done, total: None,
@@ -37,7 +39,7 @@ def measure_gap(
     `sim` is simulated data to compare with; without it the twin's replay of the real commands is the comparison and, for
     what replay cannot tell, a small set generated with the twin's nominal hardware. `policy` is tried in the twin, and its
     success compared with that of the real episodes in which it acted. `conditions` tells the circumstances of real episodes
-    by their number or id.
+    by their number or id. `only` names dimensions; the others are not looked at.
     """
     options = options or Options()
     cell = twin if isinstance(twin, Twin) else load_twin(twin)
@@ -52,7 +54,7 @@ def measure_gap(
     if sim is not None:
         dataset = sim if isinstance(sim, Dataset) else open_dataset(sim)
         beside = simulated(dataset, dataset.root.name, options.episodes)
-    names = METRICS.names()
+    names = _asked(only)
     step = [0]
 
     def tell(line: str) -> None:
@@ -72,11 +74,19 @@ def measure_gap(
         real=str(source.root),
         sim=beside.name if beside else None,
         episodes=len(episodes),
-        dimensions=collect(found),
+        dimensions=collect(found, only),
         success=success,
         seed=options.seed,
         standin=any(episode.provenance.source == "standin" for episode in episodes),
     )
+
+
+def _asked(only: Sequence[str] | None) -> list[str]:
+    """The metrics of the dimensions asked for; a metric's name starts with its dimension."""
+    for name in only or ():
+        if name not in DIMENSIONS:
+            raise UnknownName("gap dimension", name, DIMENSIONS)
+    return [name for name in METRICS.names() if only is None or name.split()[0] in only]
 
 
 def _success(evidence: Evidence, policy: str | Path | None, work: Path) -> Success:
