@@ -8,7 +8,7 @@ same is done to simulated episodes, seen through a sensor as noisy as the real o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,10 +23,10 @@ from twinloop.gap.compare import FEW
 from twinloop.gap.evidence import Evidence
 from twinloop.gap.noise import noise_of
 from twinloop.gap.registry import METRICS
-from twinloop.gap.replay import Readable, read_all, replay_windows, with_object_pose
+from twinloop.gap.replay import Readable, Replay, read_all, replay_windows, tool_places, with_object_pose
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.identify.predict import Predictor
-from twinloop.identify.recording import Recording
+from twinloop.identify.recording import Channel, Recording
 from twinloop.identify.windows import cut
 from twinloop.tasks import Cell
 
@@ -85,19 +85,21 @@ def _replay_errors(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     ):
         if kind not in here or kind not in there:
             continue
+        beyond = "beyond free motion"
         interval = unpaired(here[kind].excess, there[kind].excess, evidence.seed("contact", kind))
+        if interval is None:
+            beyond = "(free motion is too short to take off)"
+            interval = unpaired(here[kind].contact, there[kind].contact, evidence.seed("contact", kind))
         if interval is not None:
             found += 1
             yield measure(
                 "contact", f"{name}, {kind}", unit, interval,
                 against=f"the twin's replay of {evidence.sim.name}", samples=real.samples,
-                about=f"RMS error of {about} {WINDOW_S:g} s after the last reading, in contact beyond free motion",
+                about=f"RMS error of {about} within {WINDOW_S:g} s of replay, in contact {beyond}",
                 floor=FLOOR[unit],
             )  # fmt: skip
     if not found:
-        yield NotEvaluated(
-            "contact", f"{FEW} with windows of {WINDOW_S:g} s both in contact and free of it", name
-        )
+        yield NotEvaluated("contact", f"{FEW} with contact", name)
 
 
 def contact_errors(cell: Cell, readable: Readable, delay_s: float, threads: int) -> dict[str, ContactErrors]:
@@ -115,13 +117,32 @@ def contact_errors(cell: Cell, readable: Readable, delay_s: float, threads: int)
     for recording in readable.recordings:
         one = replays.get(id(recording))
         touch = touching(cell, recording) if one is not None else None
+        # An object that is held goes where the tool goes: what the arm gets wrong is not the contact's fault.
+        tool = tool_apart(cell, readable.channels, one) if one is not None else None
         for kind, rows in made.items():
-            if one is None or touch is None:
+            if one is None or touch is None or tool is None:
                 rows.append((np.nan, np.nan))
                 continue
-            errors = np.sqrt(np.mean((one.twin - one.real)[:, columns[kind]] ** 2, axis=1))
-            rows.append(_by_window(errors, one.window, touch[one.rows]))
+            apart = (one.twin - one.real)[:, columns[kind]]
+            in_contact = apart - tool if kind == "object" else apart
+            sides = tuple(np.sqrt(np.mean(side**2, axis=1)) for side in (in_contact, apart))
+            rows.append(_by_window(sides[0], sides[1], one.window, touch[one.rows]))
     return {kind: ContactErrors(*np.array(rows).T) for kind, rows in made.items() if rows}
+
+
+def tool_apart(cell: Cell, channels: Sequence[Channel], one: Replay) -> Array:
+    """How far the replayed tool is from the recorded one (rows, 3), by the twin's kinematics; zeros without a tool."""
+    if "tool" not in cell.twin.roles:
+        return np.zeros((len(one.rows), 3))
+    qpos = one.recording.qpos[one.rows]
+    moved = qpos.copy()
+    for index, channel in enumerate(channels):
+        if channel.kind == "position":
+            scale = sum(weight * weight for weight in channel.weights)
+            for address, weight in zip(channel.addresses, channel.weights, strict=True):
+                if weight:
+                    moved[:, address] += (one.twin - one.real)[:, index] * weight / scale
+    return tool_places(cell, moved) - tool_places(cell, qpos)
 
 
 def touching(cell: Cell, recording: Recording) -> Array:
@@ -153,13 +174,14 @@ def _robot_bodies(cell: Cell, model: mujoco.MjModel) -> Array:
     return np.flatnonzero(np.asarray(model.body_rootid) == model.body_rootid[root])
 
 
-def _by_window(errors: Array, window: Array, touch: Array) -> tuple[float, float]:
-    """Mean error over windows with contact and over those without."""
+def _by_window(held: Array, loose: Array, window: Array, touch: Array) -> tuple[float, float]:
+    """Mean error over windows with contact (of `held`) and over those without (of `loose`)."""
     sides: tuple[list[float], list[float]] = ([], [])
     for number in np.unique(window):
         rows = window == number
+        which = 0 if touch[rows].any() else 1
         # The first row of a window is the recording itself.
-        sides[0 if touch[rows].any() else 1].append(float(np.sqrt(np.mean(errors[rows][1:] ** 2))))
+        sides[which].append(float(np.sqrt(np.mean((held, loose)[which][rows][1:] ** 2))))
     contact, free = (float(np.mean(side)) if side else float("nan") for side in sides)
     return contact, free
 

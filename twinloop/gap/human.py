@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +13,7 @@ from twinloop.gap.bootstrap import unpaired
 from twinloop.gap.compare import FEW
 from twinloop.gap.evidence import Evidence
 from twinloop.gap.registry import METRICS
+from twinloop.gap.replay import tool_places
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.identify.recording import Recording
 from twinloop.tasks import Cell
@@ -65,7 +65,7 @@ def _samples(recordings: list[Recording]) -> int:
 def _numbers(cell: Cell, recordings: list[Recording]) -> list[dict[tuple[str, str, str], float]]:
     made = []
     for recording in recordings:
-        path = tool_path(cell, recording)
+        path = _path(cell, recording)
         where, unit = ("the tool", "m") if "tool" in cell.twin.roles else ("the joints", "rad")
         dt_s = np.diff(recording.time_s)
         speed = np.linalg.norm(np.diff(path, axis=0), axis=1) / np.maximum(dt_s, 1e-9)
@@ -87,16 +87,6 @@ def _numbers(cell: Cell, recordings: list[Recording]) -> list[dict[tuple[str, st
     return made
 
 
-def tool_path(cell: Cell, recording: Recording) -> Array:
-    """Where the tool is at every row (T, 3), by the twin's kinematics; without a tool, the joints themselves."""
-    if "tool" not in cell.twin.roles:
-        return recording.readings
-    model = cell.twin.make_model()
-    data = mujoco.MjData(model)
-    site = model.site(cell.twin.role("tool")).id
-    path = np.empty((len(recording), 3))
-    for row, qpos in enumerate(recording.qpos):
-        data.qpos[:] = qpos
-        mujoco.mj_kinematics(model, data)
-        path[row] = data.site_xpos[site]
-    return path
+def _path(cell: Cell, recording: Recording) -> Array:
+    """Where the tool is at every row (T, 3); without a tool, the joints themselves."""
+    return tool_places(cell, recording.qpos) if "tool" in cell.twin.roles else recording.readings

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
@@ -193,3 +194,16 @@ def through_twins_sensor(
 def nominal(cell: Cell, name: str) -> float:
     """A parameter's nominal number, 0 where the twin has none."""
     return float(cell.twin.parameter(name).nominal) if cell.twin.has(name) else 0.0
+
+
+def tool_places(cell: Cell, qpos: Array) -> Array:
+    """Where the tool is (T, 3) in the poses `qpos` (T, nq), by the twin's kinematics."""
+    model = cell.model
+    data = mujoco.MjData(model)
+    site = model.site(cell.twin.role("tool")).id
+    places = np.empty((len(qpos), 3))
+    for row, pose in enumerate(qpos):
+        data.qpos[:] = pose
+        mujoco.mj_kinematics(model, data)
+        places[row] = data.site_xpos[site]
+    return places

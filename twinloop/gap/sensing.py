@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.episode import Episode
 from twinloop.errors import TwinloopError
 from twinloop.gap.compare import FEW, by_unit, cannot_replay, compare_following_tables, compare_tables
-from twinloop.gap.evidence import REPLAY, Evidence
+from twinloop.gap.evidence import JOINTS, REPLAY, Evidence
+from twinloop.gap.follow import DRIFT_S
+from twinloop.gap.friction import EFFORTS
 from twinloop.gap.noise import STILL_S, allan_deviation, density, noise_of, still_stretches
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated
@@ -24,6 +27,17 @@ Number = Callable[[Array], float]
 ALLAN_S = (0.1, 1.0, 10.0)
 FLOOR_SHARE = 0.1
 """Differences smaller than this share of the real level are nothing."""
+OTHER_FLOORS = {
+    "m": 2e-4,
+    "rad": 2e-4,
+    "m/s": 5e-3,
+    "rad/s": 5e-3,
+    "m/s²": 0.1,
+    "N": 0.1,
+    "N·m": 0.01,
+    "1": 1e-3,
+}
+"""Finer than sensors of such a kind are; motions that differ differ by as much."""
 DRIFT_FLOOR = 1e-3
 """A load that is picked up on the way makes servos sag and looks like so much drift."""
 
@@ -31,9 +45,10 @@ DRIFT_FLOOR = 1e-3
 @METRICS.register("sensing")
 def sensing(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     """Encoders against the twin's own, in the twin's replay of the same commands, and against simulated episodes."""
+    yield from _other_signals(evidence)
     problem = cannot_replay(evidence)
     if problem:
-        yield NotEvaluated("sensing", problem)
+        yield NotEvaluated("sensing", problem, "encoders")
         return
     for name, number, about in (
         ("noise", noise_of, "standard deviation of a reading, from third differences"),
@@ -42,6 +57,33 @@ def sensing(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
         yield from _by_row(evidence, name, number, about)
     yield from _still(evidence)
     yield from _drift(evidence)
+
+
+def _other_signals(evidence: Evidence) -> Iterator[Measure]:
+    """Noise of what replay cannot tell (poses, speeds, forces), against simulated episodes of other motions."""
+    sides = (evidence.real, evidence.sim.episodes)
+    known = {signal.name for signal in evidence.sim.episodes[0].schema.signals}
+    for signal in evidence.real[0].schema.signals:
+        skipped = signal.name in (*JOINTS, *EFFORTS) or not signal.dtype.startswith("float")
+        if skipped or not signal.name.startswith("observation.") or signal.name not in known:
+            continue
+        units = list(signal.units) * (signal.size if len(signal.units) == 1 else 1)
+        labels = list(signal.elements or map(str, range(signal.size)))
+        real, sim = (np.array([_noises(episode, signal.name) for episode in side]) for side in sides)
+        if real.shape[1:] != sim.shape[1:]:
+            continue
+        for unit, columns in by_unit(units):
+            yield from compare_tables(
+                evidence, "sensing", f"noise of {signal.name.removeprefix('observation.')}", unit,
+                [labels[column] for column in columns], real[:, columns], sim[:, columns], against=evidence.sim.name,
+                samples=sum(map(len, evidence.real)), matched=False, floor=OTHER_FLOORS.get(unit, 0.0),
+                about="from third differences; the motions are not the same",
+            )  # fmt: skip
+
+
+def _noises(episode: Episode, name: str) -> list[float]:
+    rows = np.asarray(episode.signals[name], np.float64).reshape(len(episode), -1)
+    return [noise_of(column) for column in rows.T]
 
 
 def _by_row(evidence: Evidence, name: str, number: Number, about: str) -> Iterator[Measure | NotEvaluated]:
@@ -118,8 +160,18 @@ def _drift(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
         lambda found: found.drift,
         (evidence.following[0], evidence.sensed_following),
         about="random walk of a reading in 60 s, beside its command",
-        floor=DRIFT_FLOOR,
+        floor=_drift_floor(evidence),
     )
+
+
+def _drift_floor(evidence: Evidence) -> float:
+    """Where in its dead band a joint comes to rest cannot be told from drift."""
+    bands = [one.dead_band for row in evidence.following[0] for one in row if one is not None]
+    durations = [float(replay.time_s[-1] - replay.time_s[0]) for replay in evidence.replays]
+    if not bands:
+        return DRIFT_FLOOR
+    scale = float(np.sqrt(DRIFT_S / max(float(np.mean(durations)), 1e-9)))
+    return max(DRIFT_FLOOR, 0.5 * float(np.mean(bands)) * scale)
 
 
 def _measures(
