@@ -13,6 +13,7 @@ from twinloop.cli import (
     demo,
     excite,
     gate,
+    gap,
     generate,
     identify,
     ingest,
@@ -51,6 +52,8 @@ app.command()(ingest.ingest)
 app.command()(identify.identify)
 app.command()(excite.excite)
 app.command()(excite.drift)
+app.command()(gap.gap)
+app.command()(gap.rank)
 app.command()(learn.train)
 app.command()(learn.evaluate)
 app.command()(loop.loop)

@@ -40,7 +40,7 @@ def check_time_step(
 ) -> Convergence:
     """Compare simulated episodes with themselves at half the time step: `numbers`, or `count` spread over all."""
     source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
-    simulated = _simulated(source)
+    simulated = simulated_numbers(source)
     if not simulated:
         raise WrongUse(f"{source.root} has no episodes of this engine whose time step could be halved")
     if numbers is None:
@@ -80,7 +80,8 @@ def with_time_step(twin: Twin, dt_s: float) -> Twin:
     return finer
 
 
-def _simulated(source: Dataset) -> list[int]:
+def simulated_numbers(source: Dataset) -> list[int]:
+    """Episodes of this engine that can be made again in the twin that is kept with them."""
     side = source.side_table()
     if side is None:
         return []

@@ -27,20 +27,14 @@ from twinloop.generate.job import Job, episode_seed
 from twinloop.generate.rollout import episode_schema, rollout_drawn
 from twinloop.learn.act import PolicyController, PolicyExpert
 from twinloop.learn.policy import Policy
-from twinloop.randomize import Randomization, draw_many, load_randomization
+from twinloop.randomize import Randomization, draw_many
+from twinloop.randomize.scenes import usual_scenes
 from twinloop.robot.protocol import Attendant, Robot
 from twinloop.robot.record import Plan, Recorded, record
 from twinloop.tasks import make_task
 from twinloop.twin import Twin, load_twin
 
 Progress = Callable[[int, int], None]
-
-SCENES = {
-    "object_offset_x_m": [-0.05, 0.05],
-    "object_offset_y_m": [-0.05, 0.05],
-    "object_yaw_rad": [-0.5, 0.5],
-}
-"""Where the object lies when nobody says otherwise: about as a person puts it down."""
 
 
 @dataclass(frozen=True)
@@ -158,12 +152,6 @@ def compare(first: Evaluation, second: Evaluation) -> Comparison:
     disagree = only_first + only_second
     p_value = float(stats.binomtest(only_first, disagree, 0.5).pvalue) if disagree else 1.0
     return Comparison(first.success - second.success, only_first, only_second, p_value)
-
-
-def usual_scenes(twin: Twin) -> Randomization:
-    """The scenes a twin is evaluated in when nobody says otherwise."""
-    varied = {name: span for name, span in SCENES.items() if twin.has(name)}
-    return load_randomization({"name": "usual-scenes", "randomization": {"environment": varied}}, twin)
 
 
 def evaluate_in_twin(

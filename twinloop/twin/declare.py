@@ -77,7 +77,7 @@ def joint_scales(joints: Sequence[str]) -> tuple[Parameter, ...]:
 def servo_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[Parameter, ...]:
     """Gains and force limit of each position servo, scales for all of them at once, strength of other actuators."""
     made: list[Parameter] = []
-    servos = [name for name in actuators if _is_position_servo(model, name)]
+    servos = [name for name in actuators if is_position_servo(model, name)]
     made += [_strength(name) for name in actuators if name not in servos]
     for name in servos:
         index = model.actuator(name).id
@@ -230,7 +230,8 @@ def _strength(name: str) -> Parameter:
     )
 
 
-def _is_position_servo(model: mujoco.MjModel, name: str) -> bool:
+def is_position_servo(model: mujoco.MjModel, name: str) -> bool:
+    """Whether an actuator pulls its joint to the commanded position."""
     index = model.actuator(name).id
     gain, bias = float(model.actuator_gainprm[index, 0]), float(model.actuator_biasprm[index, 1])
     return gain > 0.0 and bool(np.isclose(gain, -bias))

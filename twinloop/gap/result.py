@@ -1,0 +1,193 @@
+"""What a measurement of the gap says: measures with intervals by dimension, or what would be needed to have one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from scipy import stats
+
+from twinloop.gap.bootstrap import Interval
+from twinloop.gap.success import Success
+from twinloop.twin.parameter import DIMENSIONS
+
+ALL = "all"
+"""The channel of a measure that is over all channels of its kind: these decide whether a dimension shows a gap."""
+
+CHANCE = 0.05
+"""How often a dimension may show a gap although there is none."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One difference between simulation and reality: `value` is simulation minus reality, in `unit`.
+
+    `real` and `sim` are the levels, None where only the difference exists. `episodes` counts real ones, `sim_episodes`
+    those they are compared with, `samples` the readings or frames behind both. `against` says what it is compared with.
+    `floor` is the size below which a difference is nothing, however certain. `about` says in a sentence what it is.
+    """
+
+    dimension: str
+    name: str
+    unit: str
+    value: float
+    low: float
+    high: float
+    standard_error: float
+    episodes: int
+    sim_episodes: int
+    samples: int
+    against: str
+    channel: str = ALL
+    real: float | None = None
+    sim: float | None = None
+    floor: float = 0.0
+    p_value: float | None = None
+    about: str = ""
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval leaves out zero and the difference is large enough to be one."""
+        return (self.low > 0.0 or self.high < 0.0) and abs(self.value) > self.floor
+
+
+@dataclass(frozen=True)
+class NotEvaluated:
+    """Something that could not be measured, and what would be needed for it."""
+
+    dimension: str
+    needs: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class DimensionGap:
+    """Everything measured about one dimension."""
+
+    dimension: str
+    measures: tuple[Measure, ...] = ()
+    missing: tuple[NotEvaluated, ...] = ()
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether anything could be measured."""
+        return bool(self.measures)
+
+    @property
+    def headlines(self) -> tuple[Measure, ...]:
+        """The measures over all channels."""
+        return tuple(measure for measure in self.measures if measure.channel == ALL)
+
+    @property
+    def shown(self) -> tuple[Measure, ...]:
+        """The headlines that show a gap, most certain first, corrected for how many were looked at (Bonferroni)."""
+        headlines = self.headlines
+        shown = [m for m in headlines if m.excludes_zero and _chance(m) <= CHANCE / len(headlines)]
+        return tuple(sorted(shown, key=_chance))
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The measured gap between a twin and real episodes."""
+
+    twin: str
+    twin_version: str
+    real: str
+    sim: str | None
+    episodes: int
+    dimensions: Mapping[str, DimensionGap]
+    success: Success
+    notes: tuple[str, ...] = ()
+    seed: int = 0
+    level: float = 0.95
+    standin: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, dimension: str) -> DimensionGap:
+        return self.dimensions[dimension]
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The dimensions that show a gap, in the usual order."""
+        return tuple(name for name, found in self.dimensions.items() if found.shown)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "twin": self.twin,
+            "twin_version": self.twin_version,
+            "real": self.real,
+            "standin": self.standin,
+            "sim": self.sim,
+            "episodes": self.episodes,
+            "seed": self.seed,
+            "level": self.level,
+            "shown": list(self.shown),
+            "dimensions": {name: _plain(found) for name, found in self.dimensions.items()},
+            "success": self.success.as_json(),
+            "notes": list(self.notes),
+            "details": dict(self.details),
+        }
+
+
+def collect(
+    found: Sequence[Measure | NotEvaluated], only: Sequence[str] | None = None
+) -> dict[str, DimensionGap]:
+    """Measures by dimension, every dimension (or those in `only`) there; one without any says what it needs."""
+    made = {}
+    for name in (d for d in DIMENSIONS if only is None or d in only):
+        measures = tuple(one for one in found if isinstance(one, Measure) and one.dimension == name)
+        missing = tuple(one for one in found if isinstance(one, NotEvaluated) and one.dimension == name)
+        if not measures and not missing:
+            missing = (NotEvaluated(name, "a gap metric for it"),)
+        made[name] = DimensionGap(name, measures, missing)
+    return made
+
+
+def measure(
+    dimension: str,
+    name: str,
+    unit: str,
+    interval: Interval,
+    *,
+    against: str,
+    samples: int,
+    **more: Any,
+) -> Measure:
+    """A measure from an interval that bootstrap made."""
+    return Measure(
+        dimension=dimension,
+        name=name,
+        unit=unit,
+        value=interval.value,
+        low=interval.low,
+        high=interval.high,
+        standard_error=interval.standard_error,
+        episodes=interval.real_count,
+        sim_episodes=interval.sim_count,
+        samples=samples,
+        against=against,
+        real=interval.real,
+        sim=interval.sim,
+        **more,
+    )
+
+
+def _chance(measure: Measure) -> float:
+    """How often a difference this far from zero comes about by chance, by Student's t."""
+    if measure.p_value is not None:
+        return measure.p_value
+    if measure.standard_error <= 0.0:
+        return 0.0
+    freedom = max(min(measure.episodes, measure.sim_episodes or measure.episodes) - 1, 1)
+    return float(2.0 * stats.t.sf(abs(measure.value) / measure.standard_error, freedom))
+
+
+def _plain(found: DimensionGap) -> dict[str, Any]:
+    return {
+        "evaluated": found.evaluated,
+        "shows": [measure.name for measure in found.shown],
+        "measures": [asdict(one) | {"excludes_zero": one.excludes_zero} for one in found.measures],
+        "not_evaluated": [{"name": one.name, "needs": one.needs} for one in found.missing],
+    }

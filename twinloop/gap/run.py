@@ -1,0 +1,122 @@
+"""`measure_gap`: from real episodes and a twin to the gap, dimension by dimension. The path on one page."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from twinloop.dataset.reader import Dataset, open_dataset
+from twinloop.errors import UnknownName, WrongUse
+from twinloop.gap import actuation, contact, human, latency, numerics, sensing, slices, visual
+from twinloop.gap.conditions import Known, conditions_of
+from twinloop.gap.evidence import Evidence, Options, simulated, spread, told_of
+from twinloop.gap.registry import METRICS
+from twinloop.gap.result import Gap, Measure, NotEvaluated, collect
+from twinloop.gap.success import Success, measure_success
+from twinloop.twin import Twin, load_twin
+from twinloop.twin.parameter import DIMENSIONS
+
+BUILT_IN = (contact, visual, sensing, slices, human, actuation, latency, numerics)
+"""Modules that register metrics."""
+
+Progress = Callable[[str, int, int], None]
+
+
+def measure_gap(
+    real: Dataset | str | Path,
+    twin: Twin | str | Path,
+    sim: Dataset | str | Path | None = None,
+    *,
+    policy: str | Path | None = None,
+    only: Sequence[str] | None = None,
+    conditions: Mapping[str, Known] | None = None,
+    options: Options | None = None,
+    progress: Progress = lambda what, done, total: None,
+) -> Gap:
+    """Measure how far a twin is from real episodes.
+
+    `sim` is simulated data to compare with; without it the twin's replay of the real commands is the comparison and, for
+    what replay cannot tell, a small set generated with the twin's nominal hardware. `policy` is tried in the twin, and its
+    success compared with that of the real episodes in which it acted. `conditions` tells the circumstances of real episodes
+    by their number or id. `only` names dimensions; the others are not looked at.
+    """
+    options = options or Options()
+    cell = twin if isinstance(twin, Twin) else load_twin(twin)
+    source = real if isinstance(real, Dataset) else open_dataset(real)
+    if not len(source):
+        raise WrongUse(f"{source.root} has no episodes", expected="real episodes, recorded or ingested")
+    numbers = spread(source, options.episodes)
+    episodes = [source.episode(number) for number in numbers]
+    table = conditions or {}
+    known = [conditions_of(one, told_of(table, n, one.id)) for n, one in zip(numbers, episodes, strict=True)]
+    beside = None
+    if sim is not None:
+        dataset = sim if isinstance(sim, Dataset) else open_dataset(sim)
+        beside = simulated(dataset, dataset.root.name, options.episodes)
+    names = _asked(only)
+    step = [0]
+
+    def tell(line: str) -> None:
+        progress(line, step[0], len(names))
+
+    with tempfile.TemporaryDirectory(prefix="twinloop-gap-") as work:
+        evidence = Evidence(cell, episodes, known, options, Path(work), beside, tell)
+        found: list[Measure | NotEvaluated] = []
+        for step[0], name in enumerate(names):
+            tell(name)
+            found += METRICS.get(name)(evidence)
+        tell("success")
+        success = _success(evidence, policy, Path(work))
+    return Gap(
+        twin=cell.name,
+        twin_version=cell.version,
+        real=str(source.root),
+        sim=beside.name if beside else None,
+        episodes=len(episodes),
+        dimensions=collect(found, only),
+        success=success,
+        seed=options.seed,
+        standin=any(episode.provenance.source == "standin" for episode in episodes),
+    )
+
+
+def _asked(only: Sequence[str] | None) -> list[str]:
+    """The metrics of the dimensions asked for; a metric's name starts with its dimension."""
+    for name in only or ():
+        if name not in DIMENSIONS:
+            raise UnknownName("gap dimension", name, DIMENSIONS)
+    return [name for name in METRICS.names() if only is None or name.split()[0] in only]
+
+
+def _success(evidence: Evidence, policy: str | Path | None, work: Path) -> Success:
+    """Of all real episodes against given simulated ones; or of one policy's against its trials in the twin."""
+    real, known = evidence.real, evidence.known
+    if policy is None:
+        sim = evidence.sim if evidence.has_sim else None
+        return measure_success(
+            real, sim.episodes if sim else (), known, sim.known if sim else (), sim.name if sim else ""
+        )
+    from twinloop.learn.evaluate import evaluate_in_twin
+    from twinloop.learn.policy import load_policy
+
+    found = load_policy(Path(policy))
+    acted = f"{found.name}@{found.id}"
+    mine = [k for k, one in enumerate(real) if one.provenance.actor_id == acted]
+    if not mine:
+        actors = sorted({one.provenance.actor_id or "nobody named" for one in real})
+        raise WrongUse(
+            f"policy {found.name} acted in none of the real episodes",
+            got=", ".join(actors),
+            expected=acted,
+            remedy="twinloop evaluate POLICY --robot ROBOT --out DATASET records them",
+        )
+    options = evidence.options
+    evaluate_in_twin(
+        found, evidence.twin, episodes=options.trials, seed=options.seed, threads=options.threads or 1,
+        out=work / "trials",
+    )  # fmt: skip
+    tried = simulated(open_dataset(work / "trials"), f"{options.trials} trials in the twin", options.trials)
+    return measure_success(
+        [real[k] for k in mine], tried.episodes, [known[k] for k in mine], tried.known, tried.name
+    )

@@ -1,0 +1,20 @@
+"""The scenes a twin is tried in when nobody says otherwise."""
+
+from __future__ import annotations
+
+from twinloop.randomize.load import load_randomization
+from twinloop.randomize.randomization import Randomization
+from twinloop.twin import Twin
+
+SCENES = {
+    "object_offset_x_m": [-0.05, 0.05],
+    "object_offset_y_m": [-0.05, 0.05],
+    "object_yaw_rad": [-0.5, 0.5],
+}
+"""Where the object lies: about as a person puts it down."""
+
+
+def usual_scenes(twin: Twin) -> Randomization:
+    """The usual scenes of a twin, everything else nominal."""
+    varied = {name: span for name, span in SCENES.items() if twin.has(name)}
+    return load_randomization({"name": "usual-scenes", "randomization": {"environment": varied}}, twin)
