@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from twinloop.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from twinloop.coverage.result import Coverage as Coverage
+    from twinloop.coverage.run import coverage as coverage
     from twinloop.dataset.query import query as query
     from twinloop.dataset.reader import Dataset as Dataset
     from twinloop.dataset.reader import open_dataset as open_dataset
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from twinloop.twin import make_twin_from_model as make_twin_from_model
 
 _NAMES = {
+    "twinloop.coverage.result": ["Coverage"],
+    "twinloop.coverage.run": ["coverage"],
     "twinloop.dataset.query": ["query"],
     "twinloop.dataset.reader": ["Dataset", "open_dataset"],
     "twinloop.dataset.rewrite": ["merge", "split"],

@@ -9,6 +9,7 @@ import typer
 from twinloop.cli import (
     check,
     console,
+    coverage,
     data,
     demo,
     excite,
@@ -46,6 +47,7 @@ app.command()(ingest.ingest)
 app.command()(identify.identify)
 app.command()(excite.excite)
 app.command()(excite.drift)
+app.command()(coverage.coverage)
 app.command()(learn.train)
 app.command()(learn.evaluate)
 
