@@ -10,7 +10,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))),
+    None,
+)
 
 
 class Browser:
@@ -97,7 +100,16 @@ class Browser:
         """`mousePressed`, `mouseMoved`, `mouseReleased` or `mouseWheel` at a place of the page."""
         button = "none" if kind == "mouseWheel" else "left"
         held = 1 if kind in ("mousePressed", "mouseMoved") else 0
-        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, buttons=held, clickCount=1, **words)
+        self.call(
+            "Input.dispatchMouseEvent",
+            type=kind,
+            x=x,
+            y=y,
+            button=button,
+            buttons=held,
+            clickCount=1,
+            **words,
+        )
 
     def click(self, x: float, y: float) -> None:
         """Press and release the left button."""

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from twinloop.logs.ingest import ingest as ingest
     from twinloop.logs.log_map import load_map as load_map
     from twinloop.logs.propose import propose_map as propose_map
+    from twinloop.plan.items import Plan as Plan
+    from twinloop.plan.run import plan as plan
     from twinloop.randomize import Randomization as Randomization
     from twinloop.randomize import default_randomization as default_randomization
     from twinloop.randomize import load_randomization as load_randomization
@@ -84,6 +86,8 @@ _NAMES = {
     "twinloop.logs.ingest": ["ingest"],
     "twinloop.logs.log_map": ["load_map"],
     "twinloop.logs.propose": ["propose_map"],
+    "twinloop.plan.items": ["Plan"],
+    "twinloop.plan.run": ["plan"],
     "twinloop.randomize": ["Randomization", "default_randomization", "load_randomization"],
     "twinloop.twin": ["Parameter", "Twin", "load_twin", "make_twin_from_model"],
 }

@@ -17,6 +17,7 @@ from twinloop.cli import (
     identify,
     ingest,
     learn,
+    plan,
     robot,
     start,
     twin,
@@ -34,6 +35,7 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.add_typer(twin.app, name="twin")
 app.add_typer(learn.app, name="policy")
+app.add_typer(plan.app, name="plan")
 app.command()(demo.demo)
 app.command()(start.init)
 app.command()(start.doctor)

@@ -1,4 +1,4 @@
-"""The box around a hole: from points that are far from simulation, shrunk off simulated ones and grown until it meets some."""
+"""The box around a hole: from the scan's cells, trimmed to where simulation ends and grown until it begins."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.coverage.scan import log_likelihood_ratio
+
 Array = NDArray[Any]
 
-DENSEST = 0.1
-"""A box with more simulation than this share of what real data has there is no hole: it is cut smaller."""
-STRAY = 0.03
-"""Simulated episodes in the box, as a share of what real data has there, that do not stop it from growing."""
-_SLICE = 0.05
+_ROUNDS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,50 +37,50 @@ class Cloud:
         """How many episodes have a point in the box."""
         return len(np.unique(self.owner[self.inside(low, high)]))
 
-    def share(self, low: Array, high: Array) -> float:
-        """Share of all weight in the box."""
-        return float(self.weight[self.inside(low, high)].sum() / self.episodes)
-
 
 def fit_box(outside: Array, real: Cloud, sim: Cloud) -> tuple[Array, Array]:
-    """Low and high edges (d,) of the box around the outside points; infinite where nothing is simulated beyond."""
+    """Low and high edges (d,) of the box around these points; infinite where nothing lies beyond."""
     low, high = outside.min(axis=0), outside.max(axis=0)
-    low, high = _shrink(low, high, real, sim)
+    low, high = _trim(low, high, real, sim)
     low, high = _grow(low, high, real, sim)
     return _edges(low, high, real, sim)
 
 
-def _shrink(low: Array, high: Array, real: Cloud, sim: Cloud) -> tuple[Array, Array]:
-    """Cut slices off until hardly any simulation is left inside: always the one that loses most of it per real point."""
-    while sim.share(low, high) > DENSEST * real.share(low, high) > 0.0:
-        points = real.values[real.inside(low, high)]
-        if len(points) < 2:
-            break
-        best: tuple[float, Array, Array] | None = None
+def _trim(low: Array, high: Array, real: Cloud, sim: Cloud) -> tuple[Array, Array]:
+    """Move each face inwards, in turn, to where the box is the surest hole."""
+    low, high = low.copy(), high.copy()
+    for _ in range(_ROUNDS):
+        before = np.concatenate([low, high])
         for axis in range(len(low)):
-            for quantile, upper in ((_SLICE, False), (1.0 - _SLICE, True)):
-                cut_low, cut_high = low.copy(), high.copy()
-                edge = np.quantile(points[:, axis], quantile, method="lower" if upper else "higher")
-                (cut_high if upper else cut_low)[axis] = edge
-                kept = real.share(cut_low, cut_high)
-                ratio = sim.share(cut_low, cut_high) / kept if kept else np.inf
-                smaller = bool((cut_low > low).any() or (cut_high < high).any())
-                if smaller and (best is None or ratio < best[0]):
-                    best = ratio, cut_low, cut_high
-        if best is None:
+            for upper in (False, True):
+                edge = _surest_edge(low, high, axis, upper, real, sim)
+                (high if upper else low)[axis] = edge
+        if np.array_equal(before, np.concatenate([low, high])):
             break
-        _, low, high = best
     return low, high
 
 
+def _surest_edge(low: Array, high: Array, axis: int, upper: bool, real: Cloud, sim: Cloud) -> float:
+    """Where to cut one face: at a real point, for the largest log likelihood ratio of what is left."""
+    here, there = real.inside(low, high), sim.inside(low, high)
+    mine, theirs = real.values[here, axis], sim.values[there, axis]
+    sign = -1.0 if upper else 1.0  # from the far face towards the one that is cut
+    order, other = np.argsort(-sign * mine), np.argsort(-sign * theirs)
+    reached = sign * mine[order]
+    weight = np.cumsum(real.weight[here][order])
+    beside = np.concatenate([[0.0], np.cumsum(sim.weight[there][other])])
+    met = beside[np.searchsorted(-sign * theirs[other], -reached, side="right")]
+    value = log_likelihood_ratio(weight, real.episodes, met, sim.episodes)
+    value = np.where(met / sim.episodes < weight / real.episodes, value, -np.inf)
+    return float(sign * reached[len(value) - 1 - int(np.argmax(value[::-1]))])
+
+
 def _grow(low: Array, high: Array, real: Cloud, sim: Cloud) -> tuple[Array, Array]:
-    """Move each face to the next real point, in turn, as long as no simulated episode is met but a stray one."""
+    """Move each face to the next real point, in turn, as long as no further simulated episode is met."""
     low, high = low.copy(), high.copy()
-    moved = True
+    allowed, moved = sim.visitors(low, high), True
     while moved:
         moved = False
-        room = STRAY * real.visitors(low, high) * sim.episodes / real.episodes
-        allowed = max(sim.visitors(low, high), int(room))
         for axis in range(len(low)):
             for upper in (False, True):
                 beyond = _beyond(real, low, high, axis, upper)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from twinloop.coverage import scan
 from twinloop.coverage.box import Cloud, fit_box
+from twinloop.coverage.nearest import fold_of, held_out_distances, kth_distance, threshold_of
 from twinloop.coverage.rule import Range, Rule, Word
 from twinloop.coverage.side import Points
 
@@ -25,12 +28,14 @@ FEWEST_EPISODES = 3
 MOST_HOLES = 8
 SEARCHED = 6_000
 """Points of each side that the scan looks at; rules are then applied to all."""
-
-
 SIMPLER = 0.85
 """One variable is preferred to two, and a recorded one to a derived one, when it says at least this share as much."""
 TRIED = 10
 """Boxes of the scan that are fitted before one is chosen."""
+USUAL = 0.1
+"""Share of held-out simulated points that lie further from the others than what counts as far from simulation."""
+CHANCE = 1e-3
+"""A hole has more episodes far from simulation than covered ones would have with this probability."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,19 +58,19 @@ def find_holes(
     theirs = grid.sample(few_sim.values, few_sim.episode, sim_episodes)
     limit = scan.threshold(grid, theirs, few_sim.episode, real_episodes, rng)
     mine = grid.sample(few_real.values, few_real.episode, real_episodes)
-    clouds = (
+    fitter = _Fitter(
+        real,
+        mine.cells,
         Cloud(few_real.values, mine.weight, few_real.episode, real_episodes),
         Cloud(few_sim.values, theirs.weight, few_sim.episode, sim_episodes),
+        fold_of(sim_episodes, rng),
     )
     left = np.ones(len(few_real.values), dtype=bool)
     holes: list[Hole] = []
     while len(holes) < MOST_HOLES:
         boxes = scan.largest(grid, scan.Sample(mine.cells[left], mine.weight[left], real_episodes), theirs)
-        fitted = [
-            hole
-            for box in boxes[:TRIED]
-            if box.statistic > limit and (hole := _fit(box, mine.cells, left, *clouds, real))
-        ]
+        certain = (fitter.fit(box, left) for box in boxes if box.statistic > limit)
+        fitted = list(islice((hole for hole in certain if hole), TRIED))
         if not fitted:
             break
         best = max(fitted, key=lambda hole: hole.statistic * SIMPLER ** _parts(hole.rule))
@@ -74,28 +79,56 @@ def find_holes(
     return holes
 
 
-def _fit(box: scan.Box, cells: Array, left: Array, mine: Cloud, theirs: Cloud, real: Points) -> Hole | None:
-    """The box with its faces where simulation begins."""
-    columns = list(box.columns)
-    chosen = cells[:, columns]
-    inside = left & ((chosen >= box.first) & (chosen <= box.last)).all(axis=1)
-    if len(np.unique(mine.owner[inside])) < FEWEST_EPISODES:
-        return None
-    here, there = mine.of(columns), theirs.of(columns)
-    low, high = fit_box(here.values[inside], here, there)
-    ranges = [
-        Range(real.variables[c], float(low[i]), float(high[i]))
-        for i, c in enumerate(columns)
-        if np.isfinite(low[i]) or np.isfinite(high[i])
-    ]
-    fresh = left & here.inside(low, high)
-    statistic = scan.log_likelihood_ratio(
-        here.weight[fresh].sum(), here.episodes, there.weight[there.inside(low, high)].sum(), there.episodes
-    )
-    values = real.values[:, columns]
-    return Hole(
-        Rule(tuple(ranges)), np.asarray(((values > low) & (values < high)).all(axis=1)), float(statistic)
-    )
+@dataclass(frozen=True, eq=False)
+class _Fitter:
+    """Turns boxes of cells into holes. `all_real` are the points that rules are applied to, the clouds what is searched."""
+
+    all_real: Points
+    cells: Array
+    real: Cloud
+    sim: Cloud
+    fold: Array
+
+    def fit(self, box: scan.Box, left: Array) -> Hole | None:
+        """The box with its faces where simulation begins; None when the points in it are not far from simulation."""
+        columns = list(box.columns)
+        chosen = self.cells[:, columns]
+        inside = left & ((chosen >= box.first) & (chosen <= box.last)).all(axis=1)
+        if len(np.unique(self.real.owner[inside])) < FEWEST_EPISODES:
+            return None
+        here, there = self.real.of(columns), self.sim.of(columns)
+        low, high = fit_box(here.values[inside], here, there)
+        fresh = left & here.inside(low, high)
+        if not self.is_far(columns, fresh):
+            return None
+        ranges = [
+            Range(self.all_real.variables[c], float(low[i]), float(high[i]))
+            for i, c in enumerate(columns)
+            if np.isfinite(low[i]) or np.isfinite(high[i])
+        ]
+        met = there.weight[there.inside(low, high)].sum()
+        statistic = scan.log_likelihood_ratio(here.weight[fresh].sum(), here.episodes, met, there.episodes)
+        values = self.all_real.values[:, columns]
+        within = ((values > low) & (values < high)).all(axis=1)
+        return Hole(Rule(tuple(ranges)), np.asarray(within), float(statistic))
+
+    def is_far(self, columns: Sequence[int], points: Array) -> bool:
+        """Whether these real points lie further from simulation than simulated episodes lie from each other.
+
+        An episode is far when most of its points are; points of one episode are no independent witnesses.
+        """
+        variables = [self.all_real.variables[c] for c in columns]
+        sim, real = self.sim.of(columns).values, self.real.of(columns).values[points]
+        smallest = np.array([v.smallest for v in variables])
+        low, high = np.nanquantile(sim, [0.025, 0.975], axis=0)
+        scale = np.maximum(np.maximum(high - low, smallest), 1e-9)
+        usual = threshold_of(held_out_distances(sim / scale, self.sim.owner, self.fold, k=1), USUAL)
+        far = kth_distance(real / scale, sim / scale, k=1) > max(usual, float((smallest / scale).min()))
+        owner = self.real.owner[points]
+        visits = np.bincount(owner)
+        episodes = int((visits > 0).sum())
+        distant = int((np.bincount(owner, weights=far)[visits > 0] > 0.5 * visits[visits > 0]).sum())
+        return bool(stats.binom.sf(distant - 1, episodes, USUAL) < CHANCE)
 
 
 def _parts(rule: Rule) -> int:

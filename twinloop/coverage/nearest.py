@@ -1,7 +1,6 @@
 """How far a point is from anything simulated, and how far is too far: k nearest neighbours, calibrated on held-out episodes.
 
-Distances are taken in small subspaces, each named variable alone and each pair, because a hole in one of twenty variables is
-lost in a distance over all of them. Simulated episodes are cut into folds; each fold is measured against the others, so
+Simulated episodes are cut into folds; each fold is measured against the others, so
 the threshold is what an episode that simulation does cover would show.
 """
 
@@ -19,8 +18,6 @@ NEIGHBOURS = 3
 FOLDS = 4
 FALSE_SHARE = 0.01
 """Share of held-out simulated points beyond the threshold."""
-_REPEATS = 400
-_CHANCE = 0.01
 
 
 def kth_distance(points: Array, reference: Array, k: int = NEIGHBOURS) -> Array:
@@ -38,12 +35,12 @@ def fold_of(episodes: int, rng: np.random.Generator) -> Array:
     return np.asarray(rng.permutation(np.arange(episodes) % min(FOLDS, episodes)))
 
 
-def held_out_distances(coordinates: Array, owner: Array, fold: Array) -> Array:
+def held_out_distances(coordinates: Array, owner: Array, fold: Array, k: int = NEIGHBOURS) -> Array:
     """Distance of each simulated point to the simulated episodes of the other folds."""
     found = np.full(len(coordinates), np.nan)
     for number in range(int(fold.max()) + 1):
         out = fold[owner] == number
-        found[out] = kth_distance(coordinates[out], coordinates[~out])
+        found[out] = kth_distance(coordinates[out], coordinates[~out], k)
     return found
 
 

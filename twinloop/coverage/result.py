@@ -43,8 +43,8 @@ class Region:
     """Real data that simulation does not cover.
 
     A `situation` is how episodes begin, and then `episodes` are those that begin so; a `moment` happens on the way. `points` marks
-    the real moments that belong to it. `sim_episodes` have a point there too. `told` is the share of the
-    region's points that the rule holds for, `exact` the share of points under the rule that are the region's.
+    the real moments that belong to it. `sim_episodes` have a point there too. `seen` is, for each condition of the
+    rule, between which values real data in the region lies.
     """
 
     name: str
@@ -56,23 +56,21 @@ class Region:
     sim_episodes: int
     outcomes: Outcomes
     points: Array
-    by: Literal["rule", "likeness"] = "rule"
-    told: float = 1.0
-    exact: float = 1.0
+    seen: tuple[tuple[float, float] | None, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, without the points."""
         return {
             "name": self.name,
             "level": self.level,
-            "by": self.by,
-            "conditions": [condition.as_json() for condition in self.rule.conditions],
+            "conditions": [
+                condition.as_json() | ({"seen": list(seen)} if seen else {})
+                for condition, seen in zip(self.rule.conditions, self.seen, strict=True)
+            ],
             "query": self.query,
             "episodes": list(self.episodes),
             "share": self.share,
             "sim_episodes": self.sim_episodes,
-            "told": self.told,
-            "exact": self.exact,
             "outcomes": vars(self.outcomes) | {"worse": self.outcomes.worse},
         }
 
@@ -115,6 +113,7 @@ class Coverage:
             "format": FORMAT,
             "real": _side(self.real),
             "sim": _side(self.sim),
+            "twin": self.sim.twin,
             "outside": self.share,
             "regions": [region.as_json() for region in self.regions],
             "far": float(np.mean(self.score > 1.0)) if len(self.score) else 0.0,

@@ -13,7 +13,7 @@ from scipy import stats
 from twinloop.coverage.embed import fit_embedding, score_points
 from twinloop.coverage.holes import find_holes, find_words
 from twinloop.coverage.result import Coverage, Level, Outcomes, Region
-from twinloop.coverage.rule import Range, Rule
+from twinloop.coverage.rule import Condition, Range, Rule
 from twinloop.coverage.side import Points, Progress, Side, read_sides
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.errors import WrongUse
@@ -98,7 +98,20 @@ def _region(real: Side, sim: Side, rule: Rule, level: Level, inside: Array, met:
         sim_episodes=met,
         outcomes=_outcomes(real, places),
         points=points,
+        seen=tuple(
+            _seen(real.situations if level == "situation" else real.moments, c, inside)
+            for c in rule.conditions
+        ),
     )
+
+
+def _seen(points: Points, condition: Condition, inside: Array) -> tuple[float, float] | None:
+    """Between which values the region's real points lie."""
+    if not isinstance(condition, Range):
+        return None
+    names = [variable.name for variable in points.variables]
+    values = points.values[inside, names.index(condition.variable.name)]
+    return float(values.min()), float(values.max())
 
 
 def _outcomes(real: Side, places: Array) -> Outcomes:

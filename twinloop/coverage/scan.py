@@ -176,11 +176,13 @@ def _log_likelihood(count: Array, of: int, share: Array) -> Array:
 
 def _statistic(mine: Array, theirs: Array, cells: Array, usual: Array, real: Sample, sim: Sample) -> Array:
     """The log likelihood ratio of a box; zero where it is no hole."""
-    expected, dense = sim.episodes * mine / real.episodes, usual * cells
-    against_real = log_likelihood_ratio(mine, real.episodes, theirs, sim.episodes)
-    against_sim = dense - theirs + xlogy(theirs, np.maximum(theirs, 1e-12) / np.maximum(dense, 1e-12))
-    hole = (theirs <= EMPTY * expected) & (theirs <= EMPTY * dense)
-    return np.where(hole, np.minimum(against_real, against_sim), 0.0)
+    dense = usual * cells
+    hole = (theirs <= EMPTY * sim.episodes * mine / real.episodes) & (theirs <= EMPTY * dense) & (mine > 0.0)
+    found = np.zeros(hole.shape)
+    a, b, usually = mine[hole], theirs[hole], np.broadcast_to(dense, hole.shape)[hole]
+    against_sim = usually - b + xlogy(b, np.maximum(b, 1e-12) / usually)
+    found[hole] = np.minimum(log_likelihood_ratio(a, real.episodes, b, sim.episodes), against_sim)
+    return found
 
 
 def _usual(tables: Array) -> Array:

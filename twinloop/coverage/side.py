@@ -45,7 +45,7 @@ class Side:
     """Real or simulated episodes as points.
 
     `raw` (N, elements) holds the moments' signals and `views` (N, D) what a camera saw, for the embedding. `conditions` are
-    words that describe an episode, by field; None where nobody said.
+    words that describe an episode, by field; None where nobody said. `twin` is the one that the first episodes name.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Side:
     situations: Points
     raw: Array
     views: Array | None = None
+    twin: str | None = None
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -130,7 +131,7 @@ def _read(
     raws, owners, frames, firsts, looks = [], [], [], [], []
     for place, number in enumerate(dataset.numbers):
         episode = dataset.episode(number)
-        chosen = np.unique(np.linspace(0, len(episode) - 1, min(each, len(episode))).round().astype(int))
+        chosen = sampled_rows(len(episode), each, np.random.default_rng([place, each]))
         parts = [episode[s.name].reshape(len(episode), -1)[chosen] for s in columns.signals]
         raws.append(np.concatenate(parts, axis=1).astype(np.float64))
         owners.append(np.full(len(chosen), place))
@@ -158,7 +159,18 @@ def _read(
         situations=_situations(rows, columns.values(np.concatenate(firsts)), columns, look, moments, draws),
         raw=raw,
         views=look.vectors if look else None,
+        twin=next((row["twin"] for row in rows if row["twin"]), None),
     )
+
+
+def sampled_rows(length: int, count: int, rng: np.random.Generator) -> Array:
+    """The first row and one from each of `count` - 1 equal stretches, at random: a fixed stride would miss the same moments
+    in every episode."""
+    if length <= count:
+        return np.arange(length)
+    edges = np.linspace(1, length, count)
+    drawn = edges[:-1] + rng.random(count - 1) * np.diff(edges)
+    return np.unique(np.concatenate([[0], drawn.astype(int)]))
 
 
 def _situations(
