@@ -29,6 +29,10 @@ class Cloud:
         """Only these columns."""
         return replace(self, values=self.values[:, list(columns)])
 
+    def settled(self, rest: Array, slack: Array) -> Cloud:
+        """With values that are within `slack` of `rest` put there."""
+        return replace(self, values=np.where(np.abs(self.values - rest) <= slack, rest, self.values))
+
     def inside(self, low: Array, high: Array) -> Array:
         """Which points lie in the box, edges included."""
         return np.asarray(((self.values >= low) & (self.values <= high)).all(axis=1))

@@ -96,8 +96,11 @@ class _Fitter:
         inside = left & ((chosen >= box.first) & (chosen <= box.last)).all(axis=1)
         if len(np.unique(self.real.owner[inside])) < FEWEST_EPISODES:
             return None
-        here, there = self.real.of(columns), self.sim.of(columns)
+        rest, slack = self._rest(columns)
+        here, there = (cloud.of(columns).settled(rest, slack) for cloud in (self.real, self.sim))
         low, high = fit_box(here.values[inside], here, there)
+        high = np.where((slack > 0.0) & (high < rest), np.minimum(high, rest - slack), high)
+        low = np.where((slack > 0.0) & (low > rest), np.maximum(low, rest + slack), low)
         fresh = left & here.inside(low, high)
         if not self.is_far(columns, fresh):
             return None
@@ -111,6 +114,13 @@ class _Fitter:
         values = self.all_real.values[:, columns]
         within = ((values > low) & (values < high)).all(axis=1)
         return Hole(Rule(tuple(ranges)), np.asarray(within), float(statistic))
+
+    def _rest(self, columns: Sequence[int]) -> tuple[Array, Array]:
+        """Where variables that simulation does not vary rest, and the difference from it that does not matter; else zero."""
+        sim = self.sim.of(columns).values
+        low, middle, high = np.nanquantile(sim, [0.025, 0.5, 0.975], axis=0)
+        smallest = np.array([self.all_real.variables[c].smallest for c in columns])
+        return middle, np.where(high - low < smallest, smallest, 0.0)
 
     def is_far(self, columns: Sequence[int], points: Array) -> bool:
         """Whether these real points lie further from simulation than simulated episodes lie from each other.

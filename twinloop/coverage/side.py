@@ -20,7 +20,7 @@ Progress = Callable[[int, int], None]
 
 FEWEST_ROWS = 4
 """Sampled rows of an episode, however many episodes there are."""
-TEXT_CONDITIONS = ("task", "site", "actor_id")
+TEXT_CONDITIONS = ("task", "site")
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +200,7 @@ def _conditions(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str | None
     found: dict[str, list[str | None]] = {
         name: [row[name] or None for row in rows] for name in TEXT_CONDITIONS
     }
+    found["actor_id"] = [row["actor_id"] if row["actor"] == "operator" else None for row in rows]
     for column, form in (("draw_text", "draw_text['{}']"), ("label", "label['{}']")):
         maps = [dict(row[column] or []) for row in rows]
         for key in sorted(set().union(*maps)):
