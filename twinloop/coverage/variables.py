@@ -46,7 +46,8 @@ class Variable:
 
 def start_of(variable: Variable) -> Variable:
     """The variable in the first row of an episode."""
-    return Variable(f"{variable.name} at the start", variable.unit, "start", variable.sql)
+    place: Place = "start" if variable.sql else "nowhere"
+    return Variable(f"{variable.name} at the start", variable.unit, place, variable.sql)
 
 
 def shared_signals(real: Schema, sim: Schema, wanted: Sequence[str] | None = None) -> list[str]:

@@ -1,8 +1,8 @@
 """What a plan is made from: points lost by dimension, regions that simulation does not cover, parameters nobody knows.
 
-Read from files that other commands wrote: `diagnose`, `coverage --out`, `identify --out` and items of the coverage map. A
-diagnosis is `{"losses": [{"dimension", "points", "low", "high"}], "failures": [{"condition", "failed", "episodes"}],
-"real": {"successes", "episodes"}}`; everything else in it is left alone.
+Read from files that other commands wrote: `diagnose --json`, `coverage --out`, `identify --out` and items of the coverage map.
+A diagnosis may also be written by hand, in points:
+`{"losses": [{"dimension", "points", "low", "high"}], "failures": [{"condition", "failed", "episodes"}], "successes", "trials"}`.
 """
 
 from __future__ import annotations
@@ -127,17 +127,18 @@ def read_needs(
     holes: list[Hole] = []
     unidentified: tuple[Unidentified, ...] = ()
     if diagnosis is not None:
-        words = _load(diagnosis, "a diagnosis", "losses")
-        losses = tuple(_each(diagnosis, words["losses"], _loss))
-        slices = tuple(_each(diagnosis, words.get("failures") or [], _slice))
-        real = words.get("real") or {}
-        successes, trials = real.get("successes"), real.get("episodes")
+        words = _load(diagnosis, "a diagnosis", "costs", "losses")
+        by_hand = "losses" in words
+        losses = tuple(_each(diagnosis, words["losses" if by_hand else "costs"], _loss))
+        halves = _each(diagnosis, words.get("failures" if by_hand else "slices") or [], _slices)
+        slices = tuple(one for pair in halves for one in pair)
+        successes, trials, twin = words.get("successes"), words.get("trials"), words.get("twin")
     if coverage is not None:
         words = _load(coverage, "a coverage", "regions")
         holes += _each(coverage, words["regions"], _hole)
         if trials is None and words.get("real", {}).get("known"):
             successes, trials = words["real"]["succeeded"], words["real"]["known"]
-        twin = words.get("twin")
+        twin = words.get("twin") or twin
     for item in items:
         holes.append(_each(item, [_load(item, "a plan item", "conditions")], _item)[0])
     if identification is not None:
@@ -149,7 +150,8 @@ def read_needs(
     return Needs(losses, slices, tuple(holes), unidentified, successes, trials, twin)
 
 
-def _load(path: str | Path, what: str, key: str) -> dict[str, Any]:
+def _load(path: str | Path, what: str, *keys: str) -> dict[str, Any]:
+    """A JSON mapping with one of the keys."""
     file = Path(path)
     try:
         words = json.loads(file.read_text())
@@ -157,8 +159,8 @@ def _load(path: str | Path, what: str, key: str) -> dict[str, Any]:
         raise WrongUse(f"cannot read {file}", got=error.strerror, expected=what) from error
     except ValueError as error:
         raise WrongUse(f"{file} is not JSON", got=str(error), expected=what) from error
-    if not isinstance(words, dict) or key not in words:
-        raise WrongUse(f"{file} is not {what}", expected=f"a mapping with {key!r}")
+    if not isinstance(words, dict) or not any(key in words for key in keys):
+        raise WrongUse(f"{file} is not {what}", expected=f"a mapping with {' or '.join(map(repr, keys))}")
     return words
 
 
@@ -174,12 +176,26 @@ def _each(path: str | Path, entries: Any, read: Any) -> list[Any]:
 
 
 def _loss(entry: Mapping[str, Any]) -> Loss:
-    low, high = entry["interval"] if "interval" in entry else (entry["low"], entry["high"])
-    return Loss(str(entry["dimension"]), float(entry["points"]), float(low), float(high))
+    """In points by hand, in shares from `diagnose`."""
+    if "lost" in entry:
+        lost = entry["lost"]
+        return Loss(
+            str(entry["dimension"]), *(100.0 * float(lost[name]) for name in ("value", "low", "high"))
+        )
+    return Loss(str(entry["dimension"]), *(float(entry[name]) for name in ("points", "low", "high")))
 
 
-def _slice(entry: Mapping[str, Any]) -> Slice:
-    return Slice(str(entry["condition"]), int(entry["failed"]), int(entry["episodes"]))
+def _slices(entry: Mapping[str, Any]) -> list[Slice]:
+    """One condition, or the two halves that `diagnose` cuts one into."""
+    if "failed" in entry:
+        return [Slice(str(entry["condition"]), int(entry["failed"]), int(entry["episodes"]))]
+    made = []
+    for half, word in (("lower", "below"), ("upper", "above")):
+        won, of = entry[half]
+        made.append(
+            Slice(f"{entry['condition']} {word} {entry['split_at']:.3g}", int(of) - int(won), int(of))
+        )
+    return made
 
 
 def _span(entry: Mapping[str, Any]) -> Span:

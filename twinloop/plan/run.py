@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
 
+from scipy import stats
+
 from twinloop.errors import WrongUse
 from twinloop.plan.costs import Costs
 from twinloop.plan.items import Item, Plan
@@ -30,6 +32,8 @@ from twinloop.twin import Twin, load_twin
 
 RARE_KIND = 0.2
 """A kind of person or object that makes up this share should be met."""
+SMALLEST_LOSS = 1.0
+"""Points; below this nobody would see a gain."""
 USUAL_SUCCESS = 0.5
 """Success before, where nobody has counted: the least favourable for a trial."""
 
@@ -63,12 +67,13 @@ def make_plan(needs: Needs, costs: Costs, *, seed: int = 0, sources: Mapping[str
     before = needs.successes / needs.trials if needs.trials and needs.successes is not None else None
     start = USUAL_SUCCESS if before is None else before
     twin = load_twin(needs.twin) if needs.twin else None
-    made = [_region(number, hole, start, costs, twin, seed) for number, hole in enumerate(needs.holes, 1)]
+    holes = needs.holes or worse_conditions(needs)
+    made = [_region(number, hole, start, costs, twin, seed) for number, hole in enumerate(holes, 1)]
     if needs.unidentified:
         made.append(_excitation(needs.unidentified, needs, start, costs, seed))
     asked = {item.dimension for item in made if item.kind == "excitation"}
-    for number, loss in enumerate((one for one in needs.losses if one.points > 0.0), 1):
-        if loss.dimension in asked or (loss.dimension == "environment" and needs.holes):
+    for number, loss in enumerate((one for one in needs.losses if one.points >= SMALLEST_LOSS), 1):
+        if loss.dimension in asked or (loss.dimension == "environment" and holes):
             continue
         made.append(_against(number, loss, start, needs.twin or "TWIN", costs, seed))
     made.sort(
@@ -84,6 +89,36 @@ def make_plan(needs: Needs, costs: Costs, *, seed: int = 0, sources: Mapping[str
     trials, _ = _trials(start, start + best / 100.0 if best else None)
     minutes = _with_sessions(trials * costs.trial, costs)
     return Plan(_now(), tuple(made), before, trials, minutes, dict(sources or {}), assumptions)
+
+
+def worse_conditions(needs: Needs) -> tuple[Hole, ...]:
+    """Conditions of a diagnosis under which episodes fail more often than under the others, beyond chance."""
+    if not needs.trials or needs.successes is None:
+        return ()
+    failed, made = needs.trials - needs.successes, []
+    for number, one in enumerate(needs.slices, 1):
+        rest, known = failed - one.failed, needs.trials - one.episodes
+        if "order of recording" in one.condition or not 0 <= rest <= known or not known or not one.episodes:
+            continue
+        table = [[one.failed, one.episodes - one.failed], [rest, known - rest]]
+        if stats.fisher_exact(table, alternative="greater").pvalue < LEVEL:
+            counts = f"select episode_index from episodes where task = 'plan-condition-{number}'"
+            share = one.episodes / needs.trials
+            made.append(
+                Hole(
+                    one.condition,
+                    "condition",
+                    (),
+                    counts,
+                    share,
+                    one.episodes,
+                    one.failed,
+                    one.episodes,
+                    rest,
+                    known,
+                )
+            )
+    return tuple(made)
 
 
 def _region(number: int, hole: Hole, before: float, costs: Costs, twin: Twin | None, seed: int) -> Item:
@@ -118,7 +153,8 @@ def _region(number: int, hole: Hole, before: float, costs: Costs, twin: Twin | N
         power=f"{how}; {seen}",
         simulation=_simulated(hole, len(settings), forced, costs, twin),
         required="force-regulated contact" if forced else None,
-        command=f"twinloop record --robot ROBOT --operator PSEUDONYM --episodes {len(settings)} --out DATASET",
+        command=f"twinloop record --robot ROBOT --operator PSEUDONYM --episodes {len(settings)} --out DATASET"
+        + (f" --task plan-condition-{number}" if hole.level == "condition" else ""),
         counts=hole.query,
         settings=settings,
     )
@@ -130,7 +166,7 @@ def _simulated(hole: Hole, count: int, forced: Sequence[str], costs: Costs, twin
         return f"no: {', '.join(forced)} is regulated by force, which simulation does not know here"
     minutes = costs.simulation_setup + 10 * count / costs.simulated_episodes_per_minute
     price = f"{10 * count} simulated episodes take about {minutes:.0f} minutes, mostly setting up"
-    if twin is None:
+    if twin is None or not hole.spans:
         return f"yes, if the twin can set it: {price}"
     wanted = {}
     for span in hole.spans:
@@ -266,7 +302,9 @@ def _trials(before: float, after: float | None) -> tuple[int, str]:
 
 
 def _why(hole: Hole) -> str:
-    text = f"{hole.episodes} real episodes and hardly any simulated ones"
+    text = f"{hole.episodes} real episodes" + (
+        "" if hole.level == "condition" else " and hardly any simulated ones"
+    )
     if hole.known_inside and hole.known_elsewhere:
         text += (
             f"; {hole.failed_inside} of {hole.known_inside} fail here, "

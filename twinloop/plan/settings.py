@@ -11,6 +11,8 @@ from twinloop.plan.costs import Costs
 from twinloop.plan.needs import Span
 
 FEWEST = 5
+ANYWHERE = 20
+"""Demonstrations of a region that no range describes: a rate of failure is then known within 22 points."""
 Setting = Mapping[str, float | str]
 
 
@@ -23,6 +25,9 @@ def make_settings(spans: Sequence[Span], costs: Costs, seed: int) -> tuple[tuple
     ranges = [(span, span.reach) for span in spans if span.word is None and span.reach is not None]
     words = {span.name: span.word for span in spans if span.word is not None}
     steps = [_steps(span, reach, costs) for span, reach in ranges if reach]
+    if not ranges:
+        how = f"{ANYWHERE} demonstrations: how often it fails is then known within 22 points"
+        return tuple(dict(words) for _ in range(ANYWHERE)), how
     cells = prod(steps)
     count = int(min(max(cells, FEWEST), costs.most_demonstrations))
     how = f"{' x '.join(map(str, steps)) or 'no'} cells of the region, one demonstration each"
@@ -30,8 +35,6 @@ def make_settings(spans: Sequence[Span], costs: Costs, seed: int) -> tuple[tuple
         how += f" (at most {costs.most_demonstrations})"
     elif cells < count:
         how += f" (at least {FEWEST})"
-    if not ranges:
-        return tuple(dict(words) for _ in range(count)), how
     places = qmc.Sobol(len(ranges), seed=seed).random_base2(max(1, (count - 1).bit_length()))[:count]
     made = []
     for row in places:
