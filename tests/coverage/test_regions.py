@@ -68,7 +68,7 @@ def test_moments_are_looked_at_too():
     )
     result = cover(real, replace(sim, moments=moments, raw=sim.raw[early]))
     assert result.regions and all(region.level == "moment" for region in result.regions)
-    late = result.real.moments.frame >= 14
+    late = result.real.moments.frame >= 12
     assert np.mean(late[result.outside]) > 0.9
     assert np.mean(result.outside[result.real.moments.frame >= 18]) > 0.7
 
@@ -88,6 +88,24 @@ def test_failures_and_queries_follow_regions(tmp_path):
     assert {row["episode_index"] for row in asked} == set(region.episodes)
     assert result.as_json()["regions"][0]["outcomes"]["worse"] is True
     assert coverage(tmp_path / "real", tmp_path / "sim").as_json() == result.as_json()
+
+
+def test_a_picture_unlike_any_simulated_one_is_found(tmp_path):
+    """A red cloth under the same mean light: no range of light, contrast or place tells it, only the picture."""
+    scenes = worlds.scenes(30, 1)
+    with worlds.make_dataset(tmp_path / "real", worlds.SEEN) as writer:
+        for n, scene in enumerate(scenes):
+            made = worlds.episode(scene, n, source="real", camera=True)
+            if n % 3 == 0:
+                frames = made.frames["top"].copy()
+                frames[:, 12:22, 18:30] = frames[:, 12:22, 18:30, [1, 0, 2]] // np.array([1, 2, 1], np.uint8)
+                made = worlds.replace(made, frames={"top": frames})
+            writer.add(made)
+    worlds.write(tmp_path / "sim", worlds.scenes(60, 2), 1000, source="sim", camera=True)
+    result = coverage(tmp_path / "real", tmp_path / "sim", points=600)
+    found = {n for region in result.regions for n in region.episodes}
+    strange = set(range(0, 30, 3))
+    assert len(found & strange) >= 9 and len(found - strange) <= 1, [r.name for r in result.regions]
 
 
 def test_a_dark_room_is_seen_by_the_camera(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replace
 from pathlib import Path
 
 import numpy as np

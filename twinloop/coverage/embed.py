@@ -55,11 +55,28 @@ def fit_embedding(real: Side, sim: Side) -> Embedding:
     return Embedding(center, weight[:, None] * directions[:, :count])
 
 
-def score_points(embedding: Embedding, real: Side, sim: Side, rng: np.random.Generator) -> Array:
-    """Distance of each real moment to simulation, over what held-out simulated episodes show: above one is outside."""
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """How far real moments are from simulation: `score` (N,) is the distance over the threshold, above one is far.
+
+    `held_out` (E,) is the share of far moments in each simulated episode when it is held out.
+    """
+
+    vectors: Array
+    score: Array
+    threshold: float
+    held_out: Array
+
+
+def score_points(embedding: Embedding, real: Side, sim: Side, rng: np.random.Generator) -> Scores:
+    """Distance of each real moment to simulation, over what held-out simulated episodes show."""
     here, there = embedding.vectors(real), embedding.vectors(sim)
-    held_out = held_out_distances(there, sim.moments.episode, fold_of(len(sim), rng))
-    return np.asarray(kth_distance(here, there) / max(threshold_of(held_out), 1e-12))
+    owner = sim.moments.episode
+    distances = held_out_distances(there, owner, fold_of(len(sim), rng))
+    threshold = max(threshold_of(distances), 1e-12)
+    marked = np.bincount(owner, weights=distances > threshold, minlength=len(sim))
+    shares = marked / np.maximum(np.bincount(owner, minlength=len(sim)), 1)
+    return Scores(here, kth_distance(here, there) / threshold, threshold, shares)
 
 
 def _stacked(side: Side) -> Array:

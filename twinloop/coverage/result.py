@@ -44,7 +44,8 @@ class Region:
 
     A `situation` is how episodes begin, and then `episodes` are those that begin so; a `moment` happens on the way. `points` marks
     the real moments that belong to it. `sim_episodes` have a point there too. `seen` is, for each condition of the
-    rule, between which values real data in the region lies.
+    rule, between which values real data in the region lies. A region that was found by likeness is only described by its rule:
+    `told` is the share of its points that the rule holds for, `exact` the share of what the rule holds for that is its.
     """
 
     name: str
@@ -57,6 +58,8 @@ class Region:
     outcomes: Outcomes
     points: Array
     seen: tuple[tuple[float, float] | None, ...]
+    told: float = 1.0
+    exact: float = 1.0
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, without the points."""
@@ -70,6 +73,8 @@ class Region:
             "query": self.query,
             "episodes": list(self.episodes),
             "share": self.share,
+            "told": self.told,
+            "exact": self.exact,
             "sim_episodes": self.sim_episodes,
             "outcomes": vars(self.outcomes) | {"worse": self.outcomes.worse},
         }

@@ -12,6 +12,7 @@ from scipy import stats
 
 from twinloop.coverage.embed import fit_embedding, score_points
 from twinloop.coverage.holes import find_holes, find_words
+from twinloop.coverage.likeness import Cluster, find_unlike
 from twinloop.coverage.result import Coverage, Level, Outcomes, Region
 from twinloop.coverage.rule import Condition, Range, Rule
 from twinloop.coverage.side import Points, Progress, Side, read_sides
@@ -69,19 +70,28 @@ def cover(real: Side, sim: Side, *, seed: int = 0) -> Coverage:
         met = _visitors(sim.moments, hole.rule)
         regions.append(_region(real, sim, hole.rule, "moment", inside, met))
     embedding = fit_embedding(real, sim)
+    scores = score_points(embedding, real, sim, rng)
+    already = np.zeros(len(real.moments.values), dtype=bool)
+    for region in regions:
+        already |= region.points
+    for cluster in find_unlike(scores, real.moments, sim.moments, already, len(real), rng):
+        met = _visitors(sim.moments, cluster.rule)
+        regions.append(_region(real, sim, cluster.rule, "moment", cluster.points, met, cluster))
     return Coverage(
         real=real,
         sim=sim,
         regions=tuple(sorted(regions, key=lambda r: -r.share)),
         real_places=embedding.places(real),
         sim_places=embedding.places(sim),
-        score=score_points(embedding, real, sim, rng),
+        score=scores.score,
         missing=_missing(real, sim),
         seed=seed,
     )
 
 
-def _region(real: Side, sim: Side, rule: Rule, level: Level, inside: Array, met: int) -> Region:
+def _region(
+    real: Side, sim: Side, rule: Rule, level: Level, inside: Array, met: int, cluster: Cluster | None = None
+) -> Region:
     """`inside` marks episodes of a situation, or moments."""
     points = inside[real.moments.episode] if level == "situation" else inside
     places = np.unique(real.moments.episode[points])
@@ -89,7 +99,7 @@ def _region(real: Side, sim: Side, rule: Rule, level: Level, inside: Array, met:
     marked = np.bincount(real.moments.episode, weights=points, minlength=len(real))
     share = marked / np.maximum(np.bincount(real.moments.episode, minlength=len(real)), 1)
     return Region(
-        name=str(rule),
+        name=str(rule) if cluster is None else f"unlike anything simulated, mostly {rule}",
         level=level,
         rule=rule,
         query=rule.query(numbers),
