@@ -22,6 +22,8 @@ def commands() -> Iterator[tuple[str, Any]]:
     from twinloop.cli import app
 
     def walk(prefix: str, command: Any) -> Iterator[tuple[str, Any]]:
+        if getattr(command, "invoke_without_command", False):
+            yield prefix, command
         if hasattr(command, "commands"):
             for name in sorted(command.commands):
                 yield from walk(f"{prefix} {name}", command.commands[name])

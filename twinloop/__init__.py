@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from twinloop.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from twinloop.coverage.result import Coverage as Coverage
+    from twinloop.coverage.run import coverage as coverage
     from twinloop.dataset.query import query as query
     from twinloop.dataset.reader import Dataset as Dataset
     from twinloop.dataset.reader import open_dataset as open_dataset
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from twinloop.logs.ingest import ingest as ingest
     from twinloop.logs.log_map import load_map as load_map
     from twinloop.logs.propose import propose_map as propose_map
+    from twinloop.plan.items import Plan as Plan
+    from twinloop.plan.run import plan as plan
     from twinloop.randomize import Randomization as Randomization
     from twinloop.randomize import default_randomization as default_randomization
     from twinloop.randomize import load_randomization as load_randomization
@@ -52,6 +56,8 @@ if TYPE_CHECKING:
     from twinloop.twin import make_twin_from_model as make_twin_from_model
 
 _NAMES = {
+    "twinloop.coverage.result": ["Coverage"],
+    "twinloop.coverage.run": ["coverage"],
     "twinloop.dataset.query": ["query"],
     "twinloop.dataset.reader": ["Dataset", "open_dataset"],
     "twinloop.dataset.rewrite": ["merge", "split"],
@@ -80,6 +86,8 @@ _NAMES = {
     "twinloop.logs.ingest": ["ingest"],
     "twinloop.logs.log_map": ["load_map"],
     "twinloop.logs.propose": ["propose_map"],
+    "twinloop.plan.items": ["Plan"],
+    "twinloop.plan.run": ["plan"],
     "twinloop.randomize": ["Randomization", "default_randomization", "load_randomization"],
     "twinloop.twin": ["Parameter", "Twin", "load_twin", "make_twin_from_model"],
 }

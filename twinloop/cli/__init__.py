@@ -9,6 +9,7 @@ import typer
 from twinloop.cli import (
     check,
     console,
+    coverage,
     data,
     demo,
     excite,
@@ -21,6 +22,7 @@ from twinloop.cli import (
     loop,
     monitor,
     registry,
+    plan,
     robot,
     start,
     twin,
@@ -39,6 +41,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(twin.app, name="twin")
 app.add_typer(learn.app, name="policy")
 app.add_typer(registry.app, name="registry")
+app.add_typer(plan.app, name="plan")
 app.command()(demo.demo)
 app.command()(start.init)
 app.command()(start.doctor)
@@ -54,6 +57,7 @@ app.command()(excite.excite)
 app.command()(excite.drift)
 app.command()(gap.gap)
 app.command()(gap.rank)
+app.command()(coverage.coverage)
 app.command()(learn.train)
 app.command()(learn.evaluate)
 app.command()(loop.loop)

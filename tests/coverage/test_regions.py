@@ -1,0 +1,159 @@
+"""Regions removed from simulation are found, named and linked to failures; nothing is found where nothing is missing."""
+
+import numpy as np
+import pytest
+
+from tests.coverage import worlds
+from twinloop.coverage.run import cover, coverage
+from twinloop.dataset.query import query
+from twinloop.dataset.reader import open_dataset
+from twinloop.errors import WrongUse
+
+CASES = {
+    "beyond an edge": lambda s: s[:, 0] > 0.55,
+    "a corner": lambda s: (s[:, 0] < 0.48) & (s[:, 1] > 0.0),
+    "a band": lambda s: np.abs(s[:, 1] - 0.02) < 0.025,
+    "a patch": lambda s: (np.abs(s[:, 0] - 0.5) < 0.04) & (np.abs(s[:, 1]) < 0.05),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_removed_region_is_found(name):
+    real, sim = worlds.scenes(120, 1), worlds.scenes(600, 2)
+    truth = CASES[name](real)
+    kept = sim[~CASES[name](sim)]
+    result = cover(worlds.side("real", real, 0), worlds.side("sim", kept, 1000))
+    found = np.isin(np.arange(120), [n for region in result.regions for n in region.episodes])
+    assert (found & truth).sum() >= 0.9 * truth.sum(), [r.name for r in result.regions]
+    assert (found & truth).sum() >= 0.9 * found.sum(), [r.name for r in result.regions]
+
+
+def test_a_region_is_named_in_the_words_of_the_data():
+    real, sim = worlds.scenes(120, 1), worlds.scenes(300, 2)
+    result = cover(worlds.side("real", real, 0), worlds.side("sim", sim[sim[:, 0] < 0.55], 1000))
+    [region] = result.regions
+    [condition] = region.as_json()["conditions"]
+    assert condition["variable"] == "object.x at the start" and condition["high"] is None
+    assert condition["low"] == pytest.approx(0.55, abs=0.005)
+    assert region.name == f"object.x at the start above {condition['low']:.3g} m"
+    assert condition["seen"][0] > condition["low"] and region.sim_episodes == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_found_where_nothing_is_missing(seed):
+    real = worlds.side("real", worlds.scenes(80, 10 + seed), 0)
+    result = cover(real, worlds.side("sim", worlds.scenes(200, 20 + seed), 1000), seed=seed)
+    assert result.share <= 0.05
+    assert np.mean(result.score > 1.0) <= 0.05
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_robot_that_always_works_at_one_spot_is_covered(seed):
+    spot = worlds.scenes(30, seed)
+    spot[:, :2] = np.random.default_rng(seed).normal([0.47, 0.03], 0.006, (30, 2))
+    sim = worlds.side("sim", worlds.scenes(300, 30 + seed), 1000)
+    assert cover(worlds.side("real", spot, 0), sim, seed=seed).share <= 0.05
+
+
+def test_moments_are_looked_at_too():
+    """Simulation that stops half way lacks what follows, though every episode begins alike."""
+    real, sim = worlds.side("real", worlds.scenes(80, 1), 0), worlds.side("sim", worlds.scenes(200, 2), 1000)
+    early = sim.moments.frame < 12
+    from dataclasses import replace
+
+    from twinloop.coverage.side import Points
+
+    moments = Points(
+        sim.moments.variables, sim.moments.values[early], sim.moments.episode[early], sim.moments.frame[early]
+    )
+    result = cover(real, replace(sim, moments=moments, raw=sim.raw[early]))
+    assert result.regions and all(region.level == "moment" for region in result.regions)
+    late = result.real.moments.frame >= 12
+    assert np.mean(late[result.outside]) > 0.9
+    assert np.mean(result.outside[result.real.moments.frame >= 18]) > 0.7
+
+
+def test_failures_and_queries_follow_regions(tmp_path):
+    def far(scene):
+        return scene[0] > 0.54
+
+    real, sim = worlds.scenes(60, 1), worlds.scenes(150, 2)
+    worlds.write(tmp_path / "real", real, 0, source="real", fails=far)
+    worlds.write(tmp_path / "sim", sim[sim[:, 0] < 0.54], 1000, source="sim")
+    result = coverage(tmp_path / "real", tmp_path / "sim")
+    [region] = result.regions
+    assert region.outcomes.worse and region.outcomes.failed_inside == (real[:, 0] > 0.54).sum()
+    assert region.outcomes.reasons == {"missed": region.outcomes.failed_inside}
+    asked = query([open_dataset(tmp_path / "real")], region.query).to_pylist()
+    assert {row["episode_index"] for row in asked} == set(region.episodes)
+    assert result.as_json()["regions"][0]["outcomes"]["worse"] is True
+    assert coverage(tmp_path / "real", tmp_path / "sim").as_json() == result.as_json()
+
+
+def test_a_picture_unlike_any_simulated_one_is_found(tmp_path):
+    """A red cloth under the same mean light: no range of light, contrast or place tells it, only the picture."""
+    scenes = worlds.scenes(30, 1)
+    with worlds.make_dataset(tmp_path / "real", worlds.SEEN) as writer:
+        for n, scene in enumerate(scenes):
+            made = worlds.episode(scene, n, source="real", camera=True)
+            if n % 3 == 0:
+                frames = made.frames["top"].copy()
+                frames[:, 12:22, 18:30] = frames[:, 12:22, 18:30, [1, 0, 2]] // np.array([1, 2, 1], np.uint8)
+                made = worlds.replace(made, frames={"top": frames})
+            writer.add(made)
+    worlds.write(tmp_path / "sim", worlds.scenes(60, 2), 1000, source="sim", camera=True)
+    result = coverage(tmp_path / "real", tmp_path / "sim", points=600)
+    found = {n for region in result.regions for n in region.episodes}
+    strange = set(range(0, 30, 3))
+    assert len(found & strange) >= 9 and len(found - strange) <= 1, [r.name for r in result.regions]
+
+
+def test_a_dark_room_is_seen_by_the_camera(tmp_path):
+    real, sim = worlds.scenes(40, 1), worlds.scenes(80, 2)
+    worlds.write(tmp_path / "real", real, 0, source="real", camera=True)
+    worlds.write(tmp_path / "sim", sim[sim[:, 3] > 0.55], 1000, source="sim", camera=True)
+    result = coverage(tmp_path / "real", tmp_path / "sim", points=400)
+    names = [region.name for region in result.regions]
+    assert any(name.startswith(("top light at the start below", "top light below")) for name in names), names
+    dark = {n for n in range(40) if real[n, 3] < 0.55}
+    found = {n for region in result.regions for n in region.episodes}
+    assert len(found & dark) >= 0.9 * len(dark) and len(found & dark) >= 0.9 * len(found)
+    listed = query([open_dataset(tmp_path / "real")], result.regions[0].query).to_pylist()
+    assert {row["episode_index"] for row in listed} == set(result.regions[0].episodes)
+
+
+def test_words_that_simulation_does_not_know_are_regions(tmp_path):
+    scenes = worlds.scenes(30, 1)
+    with worlds.make_dataset(tmp_path / "real", worlds.SCHEMA) as writer:
+        for n, scene in enumerate(scenes):
+            task = "reach" if n % 3 else "reach with the left hand"
+            writer.add(worlds.episode(scene, n, source="real", task=task))
+    worlds.write(tmp_path / "sim", worlds.scenes(60, 2), 1000, source="sim")
+    [region] = coverage(tmp_path / "real", tmp_path / "sim").regions
+    assert region.name == "task is 'reach with the left hand'" and len(region.episodes) == 10
+
+
+def test_a_variable_that_simulation_holds_still_counts_only_beyond_what_matters():
+    real, sim = worlds.scenes(60, 1), worlds.scenes(150, 2)
+    sim[:, 1] = 0.0
+    real[:, 1] = np.random.default_rng(3).uniform(-0.002, 0.002, 60)
+    assert cover(worlds.side("real", real, 0), worlds.side("sim", sim, 1000)).share <= 0.05
+    real[:15, 1] = 0.03
+    [region] = cover(worlds.side("real", real, 0), worlds.side("sim", sim, 1000)).regions
+    assert set(region.episodes) == set(range(15)) and region.level == "situation"
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path):
+    worlds.write(tmp_path / "real", worlds.scenes(5, 1), 0, source="real")
+    worlds.write(tmp_path / "few", worlds.scenes(5, 2), 0, source="sim")
+    with pytest.raises(WrongUse, match="too few simulated episodes"):
+        coverage(tmp_path / "real", tmp_path / "few")
+    with pytest.raises(WrongUse, match=r"no signal of .* is called 'effort'"):
+        coverage(tmp_path / "real", tmp_path / "few", signals=["effort"])
+    from tests.dataset.examples import toy_episode
+    from twinloop.dataset.writer import make_dataset
+
+    with make_dataset(tmp_path / "other", toy_episode(0).schema) as writer:
+        writer.add(toy_episode(0))
+    with pytest.raises(WrongUse, match="share no signal"):
+        coverage(tmp_path / "real", tmp_path / "other")

@@ -1,0 +1,94 @@
+"""`twinloop coverage`: where real data lies outside what simulation covers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from twinloop.cli import console
+from twinloop.cli.console import Json
+
+if TYPE_CHECKING:
+    from twinloop.coverage.result import Coverage
+
+
+def coverage(
+    real: Annotated[Path, typer.Option("--real", metavar="DATASET", help="Real episodes.")],
+    sim: Annotated[Path, typer.Option("--sim", metavar="DATASET", help="Simulated episodes.")],
+    page: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write the interactive map.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.json", help="Keep the result, for `twinloop plan`.")
+    ] = None,
+    signals: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...", help="Look at these signals; default: state, surroundings and action."
+        ),
+    ] = None,
+    points: Annotated[int, typer.Option(help="Moments of each side that are looked at, about.")] = 20_000,
+    images: Annotated[bool, typer.Option(help="Look at what cameras saw too.")] = True,
+    seed: Annotated[int, typer.Option(help="Of the calibration's draws.")] = 0,
+    json: Json = False,
+) -> None:
+    """Map real data against simulated data: which regions does simulation not cover, in words, and do episodes fail there?
+
+    Regions are ranges of named signals, draws and what cameras saw that hold real episodes and hardly any simulated ones,
+    beyond what simulated episodes held out in turn would show by chance.
+    """
+    from twinloop.coverage.run import coverage as run
+    from twinloop.dataset.commit import write_atomically
+    from twinloop.dataset.reader import open_dataset
+
+    opened = open_dataset(real), open_dataset(sim)
+    wanted = [name.strip() for name in signals.split(",")] if signals else None
+    with console.progress_bar("reading") as progress:
+        result = run(*opened, signals=wanted, points=points, images=images, seed=seed, progress=progress)
+    files = {"html": str(page) if page else None, "out": str(out) if out else None}
+    if page is not None:
+        from twinloop.report.coverage_page import write_coverage_page
+
+        write_coverage_page(result, page, opened)
+    if out is not None:
+        import json as text
+
+        write_atomically(out, text.dumps(result.as_json(), indent=1).encode())
+    if json:
+        console.print_json(result.as_json() | files)
+    else:
+        _print(result, files)
+
+
+def _print(result: Coverage, files: dict[str, str | None]) -> None:
+    if result.regions:
+        rows = []
+        for region in result.regions:
+            ended = region.outcomes
+            failed = f"{ended.failed_inside} of {ended.known_inside}" if ended.known_inside else "unknown"
+            if ended.worse:
+                failed += f" (elsewhere {ended.failed_elsewhere} of {ended.known_elsewhere})"
+            rows.append(
+                (
+                    region.name,
+                    region.level,
+                    f"{100 * region.share:.1f} %",
+                    len(region.episodes),
+                    region.sim_episodes,
+                    failed,
+                )
+            )
+        console.print_table(("region", "level", "real data", "real episodes", "simulated", "failed"), rows)
+        for region in result.regions:
+            console.out.print(f"  {region.query}", markup=False)
+    for line in result.missing:
+        console.out.print(f"not looked at: {line}", markup=False)
+    verdict = f"{100 * result.share:.1f} % of the real data lies outside" if result.regions else "covered"
+    wrote = ", ".join(path for path in files.values() if path)
+    console.out.print(
+        f"{len(result.real)} real against {len(result.sim)} simulated episodes: {verdict}"
+        + (f"; wrote {wrote}" if wrote else ""),
+        markup=False,
+    )

@@ -1,0 +1,130 @@
+"""Real points that are unlike anything simulated, taken as a whole: what no range of one or two variables shows.
+
+Distances are those of the embedding, so a strange picture or a rare combination counts. Points beyond the threshold are joined
+to clusters, and each is described by the ranges of named variables that fit it best; how well they do is said beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from twinloop.coverage.embed import Scores
+from twinloop.coverage.rule import Range, Rule
+from twinloop.coverage.side import Points
+
+Array = NDArray[Any]
+
+FEWEST_EPISODES = 4
+MOST_CLUSTERS = 4
+MOST_RANGES = 2
+_LINKS = 6
+_REPEATS = 400
+_CHANCE = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """Marked points; the rule that describes them, which share of them it holds for, and how much of what it holds for is theirs."""
+
+    points: Array
+    rule: Rule
+    told: float
+    exact: float
+
+
+def find_unlike(
+    scores: Scores, real: Points, sim: Points, already: Array, episodes: int, rng: np.random.Generator
+) -> list[Cluster]:
+    """Clusters of points that are far from simulation and in no region yet, larger than chance, the largest first."""
+    far = (scores.score > 1.0) & ~already
+    chance = _by_chance(scores.held_out, episodes, rng)
+    if _share(far, real.episode, episodes) <= chance:
+        return []
+    labels = _clusters(scores.vectors[far], scores.threshold)
+    places = np.flatnonzero(far)
+    found = []
+    for label in np.argsort(-np.bincount(labels))[:MOST_CLUSTERS]:
+        marks = np.zeros(len(far), dtype=bool)
+        marks[places[labels == label]] = True
+        enough = len(np.unique(real.episode[marks])) >= FEWEST_EPISODES
+        if enough and _share(marks, real.episode, episodes) > 0.5 * chance:
+            found.append(Cluster(marks, *describe(marks, real, sim)))
+    return found
+
+
+def describe(marks: Array, real: Points, sim: Points) -> tuple[Rule, float, float]:
+    """The ranges, at most two, that tell the marked points best from all others; with recall and precision."""
+    values = np.concatenate([real.values, sim.values])
+    mine = np.concatenate([marks, np.zeros(len(sim.values), dtype=bool)])
+    weight = np.where(np.arange(len(values)) < len(real.values), 1.0, len(real.values) / len(sim.values))
+    inside, ranges, best = np.ones(len(values), dtype=bool), [], (0.0, 0.0, 0.0)
+    for _ in range(MOST_RANGES):
+        tried = []
+        for column, variable in enumerate(real.variables):
+            span = _span(values[:, column], mine)
+            if span is None:
+                continue
+            held = inside & (values[:, column] > span[0]) & (values[:, column] < span[1])
+            tried.append((*_quality(held, mine, weight), Range(variable, *span), held))
+        if not tried:
+            break
+        quality, told, exact, chosen, held = max(tried, key=lambda one: one[0])
+        if quality <= best[0] + 0.02:
+            break
+        best, inside = (quality, told, exact), held
+        ranges.append(chosen)
+    return Rule(tuple(ranges)), best[1], best[2]
+
+
+def _span(values: Array, mine: Array) -> tuple[float, float] | None:
+    """Where most of the marked points lie; open towards where no others are."""
+    here = values[mine & np.isfinite(values)]
+    if not len(here):
+        return None
+    low, high = np.quantile(here, [0.02, 0.98])
+    slack = 1e-6 + 0.01 * (high - low)
+    everything = values[np.isfinite(values)]
+    low, high = low - slack, high + slack
+    open_low, open_high = (
+        not (everything[~mine[np.isfinite(values)]] < low).any(),
+        not (everything[~mine[np.isfinite(values)]] > high).any(),
+    )
+    if open_low and open_high:
+        return None
+    return (-np.inf if open_low else float(low)), (np.inf if open_high else float(high))
+
+
+def _quality(held: Array, mine: Array, weight: Array) -> tuple[float, float, float]:
+    """The harmonic mean of recall and precision, and both."""
+    both = weight[held & mine].sum()
+    told, exact = both / weight[mine].sum(), both / max(weight[held].sum(), 1e-12)
+    return float(2.0 * told * exact / max(told + exact, 1e-12)), float(told), float(exact)
+
+
+def _clusters(vectors: Array, threshold: float) -> Array:
+    """The cluster of each vector: linked to its nearest ones, if they are no further than what is far."""
+    count = min(_LINKS + 1, len(vectors))
+    distances, near = cKDTree(vectors).query(vectors, k=range(1, count + 1))
+    linked = (distances <= 2.0 * threshold).ravel()
+    rows = np.repeat(np.arange(len(vectors)), count)[linked]
+    graph = coo_matrix((np.ones(len(rows)), (rows, near.ravel()[linked])), shape=(len(vectors),) * 2)
+    return np.asarray(connected_components(graph, directed=False)[1])
+
+
+def _share(marks: Array, owner: Array, episodes: int) -> float:
+    """Share of marked points, each episode counting the same."""
+    marked = np.bincount(owner, weights=marks, minlength=episodes)
+    return float(np.mean(marked / np.maximum(np.bincount(owner, minlength=episodes), 1)))
+
+
+def _by_chance(held_out: Array, episodes: int, rng: np.random.Generator) -> float:
+    """The share that so many covered episodes would show once in a hundred; episodes are drawn, never points."""
+    drawn = rng.integers(len(held_out), size=(_REPEATS, episodes))
+    return float(np.quantile(held_out[drawn].mean(axis=1), 1.0 - _CHANCE))

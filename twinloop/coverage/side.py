@@ -1,0 +1,240 @@
+"""A data set as points: moments (sampled rows) and situations (how each episode began), with how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.coverage.images import Look, look_at
+from twinloop.coverage.variables import Columns, Variable, make_columns, shared_signals, start_of
+from twinloop.dataset.query import episode_rows
+from twinloop.dataset.reader import Dataset
+from twinloop.errors import UnknownName, WrongUse
+
+Array = NDArray[Any]
+Progress = Callable[[int, int], None]
+
+FEWEST_ROWS = 4
+"""Sampled rows of an episode, however many episodes there are."""
+TEXT_CONDITIONS = ("task", "site")
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Named values (N, V) of points, and the episode (place in the side's list) and row each belongs to."""
+
+    variables: tuple[Variable, ...]
+    values: Array
+    episode: Array
+    frame: Array
+
+    def of(self, episodes: Array) -> Points:
+        """The points of these episodes, given in order, which are numbered anew."""
+        number = np.full(int(self.episode.max(initial=-1)) + 1, -1)
+        number[episodes] = np.arange(len(episodes))
+        kept = number[self.episode] >= 0
+        return Points(self.variables, self.values[kept], number[self.episode[kept]], self.frame[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Real or simulated episodes as points.
+
+    `raw` (N, elements) holds the moments' signals and `views` (N, D) what a camera saw, for the embedding. `conditions` are
+    words that describe an episode, by field; None where nobody said. `twin` is the one that the first episodes name.
+    """
+
+    name: str
+    dataset_id: str
+    numbers: tuple[int, ...]
+    success: tuple[bool | None, ...]
+    failure: tuple[str | None, ...]
+    conditions: Mapping[str, tuple[str | None, ...]]
+    moments: Points
+    situations: Points
+    raw: Array
+    views: Array | None = None
+    twin: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def of(self, episodes: Sequence[int] | Array) -> Side:
+        """Only these episodes, by place; their order stays."""
+        places = np.unique(np.asarray(episodes, dtype=int))
+        kept = np.isin(self.moments.episode, places)
+        return replace(
+            self,
+            numbers=tuple(self.numbers[i] for i in places),
+            success=tuple(self.success[i] for i in places),
+            failure=tuple(self.failure[i] for i in places),
+            conditions={k: tuple(v[i] for i in places) for k, v in self.conditions.items()},
+            moments=self.moments.of(places),
+            situations=self.situations.of(places),
+            raw=self.raw[kept],
+            views=None if self.views is None else self.views[kept],
+        )
+
+
+def read_sides(
+    real: Dataset,
+    sim: Dataset,
+    *,
+    signals: Sequence[str] | None = None,
+    points: int = 20_000,
+    images: bool = True,
+    progress: Progress = lambda done, total: None,
+) -> tuple[Side, Side]:
+    """Both data sets as points over what they share; at most about `points` moments of each."""
+    _require_names(real, sim, signals)
+    names = shared_signals(real.schema, sim.schema, signals)
+    if not names:
+        raise WrongUse(
+            "these data sets share no signal of the same size",
+            got=", ".join(s.name for s in real.schema.signals),
+            available=[s.name for s in sim.schema.signals],
+        )
+    _require_units(real, sim, names)
+    columns = make_columns([real.schema.signal(name) for name in names])
+    theirs = {camera.name for camera in sim.schema.cameras}
+    cameras = [c.name for c in real.schema.cameras if c.name in theirs] if images else []
+    rows = {"real": episode_rows(real), "sim": episode_rows(sim)}
+    draws = sorted(_drawn(rows["real"]) & _drawn(rows["sim"]))
+    total, done = len(real) + len(sim), 0
+    made = []
+    for role, dataset in (("real", real), ("sim", sim)):
+
+        def tell(count: int, before: int = done) -> None:
+            progress(before + count, total)
+
+        made.append(_read(dataset, rows[role], columns, cameras, draws, points, tell))
+        done += len(dataset)
+    return made[0], made[1]
+
+
+def _read(
+    dataset: Dataset,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Columns,
+    cameras: Sequence[str],
+    draws: Sequence[str],
+    points: int,
+    tell: Callable[[int], None],
+) -> Side:
+    if not len(dataset):
+        raise WrongUse(f"{dataset.root} holds no episode")
+    each = max(FEWEST_ROWS, points // len(dataset))
+    raws, owners, frames, firsts, looks = [], [], [], [], []
+    for place, number in enumerate(dataset.numbers):
+        episode = dataset.episode(number)
+        chosen = sampled_rows(len(episode), each, np.random.default_rng([place, each]))
+        parts = [episode[s.name].reshape(len(episode), -1)[chosen] for s in columns.signals]
+        raws.append(np.concatenate(parts, axis=1).astype(np.float64))
+        owners.append(np.full(len(chosen), place))
+        frames.append(chosen)
+        firsts.append(raws[-1][:1])
+        if cameras:
+            looks.append(look_at(episode, cameras, chosen))
+        tell(place + 1)
+    raw = np.concatenate(raws)
+    look = Look.joined(looks) if looks else None
+    moments = Points(
+        (*columns.variables, *(look.variables if look else ())),
+        np.concatenate([columns.values(raw), *([look.values] if look else [])], axis=1),
+        np.concatenate(owners),
+        np.concatenate(frames),
+    )
+    return Side(
+        name=dataset.root.resolve().name,
+        dataset_id=dataset.id,
+        numbers=tuple(dataset.numbers),
+        success=tuple(row["success"] for row in rows),
+        failure=tuple(row["failure"] for row in rows),
+        conditions=_conditions(rows),
+        moments=moments,
+        situations=_situations(rows, columns.values(np.concatenate(firsts)), columns, look, moments, draws),
+        raw=raw,
+        views=look.vectors if look else None,
+        twin=next((row["twin"] for row in rows if row["twin"]), None),
+    )
+
+
+def sampled_rows(length: int, count: int, rng: np.random.Generator) -> Array:
+    """The first row and one from each of `count` - 1 equal stretches, at random: a fixed stride would miss the same moments
+    in every episode."""
+    if length <= count:
+        return np.arange(length)
+    edges = np.linspace(1, length, count)
+    drawn = edges[:-1] + rng.random(count - 1) * np.diff(edges)
+    return np.unique(np.concatenate([[0], drawn.astype(int)]))
+
+
+def _situations(
+    rows: Sequence[Mapping[str, Any]],
+    starts: Array,
+    columns: Columns,
+    look: Look | None,
+    moments: Points,
+    draws: Sequence[str],
+) -> Points:
+    variables = [start_of(v) for v in columns.variables]
+    values = [starts]
+    if draws:
+        maps = [dict(row["draw"] or []) for row in rows]
+        values.append(np.array([[m.get(name, np.nan) for name in draws] for m in maps], dtype=np.float64))
+        variables += [Variable(name, _unit_of(name), "episodes", f"draw['{name}']") for name in draws]
+    if look is not None:
+        first = np.searchsorted(moments.episode, np.arange(len(rows)))
+        values.append(look.values[first])
+        variables += [start_of(v) for v in look.variables]
+    numbers = np.arange(len(rows))
+    return Points(tuple(variables), np.concatenate(values, axis=1), numbers, np.zeros(len(rows), dtype=int))
+
+
+def _conditions(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str | None, ...]]:
+    """Words by field: task, site, person, categorical draws and labels."""
+    found: dict[str, list[str | None]] = {
+        name: [row[name] or None for row in rows] for name in TEXT_CONDITIONS
+    }
+    found["actor_id"] = [row["actor_id"] if row["actor"] == "operator" else None for row in rows]
+    for column, form in (("draw_text", "draw_text['{}']"), ("label", "label['{}']")):
+        maps = [dict(row[column] or []) for row in rows]
+        for key in sorted(set().union(*maps)):
+            found[form.format(key)] = [m.get(key) for m in maps]
+    return {name: tuple(values) for name, values in found.items() if any(v is not None for v in values)}
+
+
+def _drawn(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {name for row in rows for name, _ in (row["draw"] or [])}
+
+
+def _unit_of(parameter: str) -> str:
+    """The unit in which a parameter's name ends."""
+    for ending, unit in (("_m", "m"), ("_rad", "rad"), ("_kg", "kg"), ("_s", "s"), ("_k", "K")):
+        if parameter.endswith(ending):
+            return unit
+    return "1"
+
+
+def _require_names(real: Dataset, sim: Dataset, signals: Sequence[str] | None) -> None:
+    for name in signals or ():
+        for dataset in (real, sim):
+            known = [s.name for s in dataset.schema.signals]
+            if name not in known:
+                raise UnknownName(f"signal of {dataset.root}", name, known)
+
+
+def _require_units(real: Dataset, sim: Dataset, names: Sequence[str]) -> None:
+    for name in names:
+        mine, theirs = real.schema.signal(name), sim.schema.signal(name)
+        if mine.units != theirs.units and not {"unknown"} & {*mine.units, *theirs.units}:
+            raise WrongUse(
+                f"{name} has other units in {sim.root} than in {real.root}",
+                got=", ".join(dict.fromkeys(theirs.units)),
+                expected=", ".join(dict.fromkeys(mine.units)),
+                remedy="convert one of them; `twinloop ingest` takes units in its map",
+            )

@@ -1,0 +1,251 @@
+"""What a plan is made from: points lost by dimension, regions that simulation does not cover, parameters nobody knows.
+
+Read from files that other commands wrote: `diagnose --json`, `coverage --out`, `identify --out` and items of the coverage map.
+A diagnosis may also be written by hand, in points:
+`{"losses": [{"dimension", "points", "low", "high"}], "failures": [{"condition", "failed", "episodes"}], "successes", "trials"}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twinloop.errors import WrongUse
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Success points that a dimension costs, with the 95 % interval."""
+
+    dimension: str
+    points: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Slice:
+    """How often episodes under one condition failed."""
+
+    condition: str
+    failed: int
+    episodes: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """A variable within a range, or a field that says a word; an open end is None."""
+
+    name: str
+    unit: str = "1"
+    low: float | None = None
+    high: float | None = None
+    word: str | None = None
+    seen: tuple[float, float] | None = None
+
+    @property
+    def reach(self) -> tuple[float, float] | None:
+        """Finite ends: the range's own, or where real data was seen; None where neither is known."""
+        low, high = (
+            (self.low, self.high)
+            if self.seen is None
+            else (
+                self.seen[0] if self.low is None else self.low,
+                self.seen[1] if self.high is None else self.high,
+            )
+        )
+        return None if low is None or high is None else (low, max(low, high))
+
+    def __str__(self) -> str:
+        if self.word is not None:
+            return f"{self.name} is {self.word!r}"
+        unit = "" if self.unit in ("1", "unknown") else f" {self.unit}"
+        if self.low is None:
+            return f"{self.name} below {self.high:.3g}{unit}"
+        if self.high is None:
+            return f"{self.name} above {self.low:.3g}{unit}"
+        return f"{self.name} between {self.low:.3g} and {self.high:.3g}{unit}"
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A region of real data without simulated data. `share` of real data in it; failures inside and elsewhere, of known ones."""
+
+    name: str
+    level: str
+    spans: tuple[Span, ...]
+    query: str
+    share: float
+    episodes: int
+    failed_inside: int = 0
+    known_inside: int = 0
+    failed_elsewhere: int = 0
+    known_elsewhere: int = 0
+
+
+@dataclass(frozen=True)
+class Unidentified:
+    """A parameter that the data so far do not tell well enough; `vague` is its half width over its size."""
+
+    name: str
+    dimension: str
+    unit: str
+    status: str
+    vague: float
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Everything that speaks for recording something. `successes` of `trials` real episodes, where somebody counted."""
+
+    losses: tuple[Loss, ...] = ()
+    slices: tuple[Slice, ...] = ()
+    holes: tuple[Hole, ...] = ()
+    unidentified: tuple[Unidentified, ...] = ()
+    successes: int | None = None
+    trials: int | None = None
+    twin: str | None = None
+
+    def loss(self, dimension: str) -> Loss | None:
+        """What the diagnosis says about a dimension."""
+        return next((one for one in self.losses if one.dimension == dimension), None)
+
+
+def read_needs(
+    diagnosis: str | Path | None = None,
+    coverage: str | Path | None = None,
+    identification: str | Path | None = None,
+    items: Sequence[str | Path] = (),
+) -> Needs:
+    """Needs from the files that other commands wrote."""
+    losses: tuple[Loss, ...] = ()
+    slices: tuple[Slice, ...] = ()
+    successes = trials = twin = None
+    holes: list[Hole] = []
+    unidentified: tuple[Unidentified, ...] = ()
+    if diagnosis is not None:
+        words = _load(diagnosis, "a diagnosis", "costs", "losses")
+        by_hand = "losses" in words
+        losses = tuple(_each(diagnosis, words["losses" if by_hand else "costs"], _loss))
+        halves = _each(diagnosis, words.get("failures" if by_hand else "slices") or [], _slices)
+        slices = tuple(one for pair in halves for one in pair)
+        successes, trials, twin = words.get("successes"), words.get("trials"), words.get("twin")
+    if coverage is not None:
+        words = _load(coverage, "a coverage", "regions")
+        holes += _each(coverage, words["regions"], _hole)
+        if trials is None and words.get("real", {}).get("known"):
+            successes, trials = words["real"]["succeeded"], words["real"]["known"]
+        twin = words.get("twin") or twin
+    for item in items:
+        holes.append(_each(item, [_load(item, "a plan item", "conditions")], _item)[0])
+    if identification is not None:
+        file = Path(identification)
+        file = file / "identification.json" if file.is_dir() else file
+        words = _load(file, "an identification", "estimates")
+        unidentified = tuple(u for u in _each(file, words["estimates"], _unidentified) if u)
+        twin = words.get("twin") or twin
+    return Needs(losses, slices, tuple(holes), unidentified, successes, trials, twin)
+
+
+def _load(path: str | Path, what: str, *keys: str) -> dict[str, Any]:
+    """A JSON mapping with one of the keys."""
+    file = Path(path)
+    try:
+        words = json.loads(file.read_text())
+    except OSError as error:
+        raise WrongUse(f"cannot read {file}", got=error.strerror, expected=what) from error
+    except ValueError as error:
+        raise WrongUse(f"{file} is not JSON", got=str(error), expected=what) from error
+    if not isinstance(words, dict) or not any(key in words for key in keys):
+        raise WrongUse(f"{file} is not {what}", expected=f"a mapping with {' or '.join(map(repr, keys))}")
+    return words
+
+
+def _each(path: str | Path, entries: Any, read: Any) -> list[Any]:
+    try:
+        return [read(entry) for entry in entries]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WrongUse(
+            f"{path} cannot be read",
+            got=f"{type(error).__name__}: {error}",
+            remedy="write it again with this version",
+        ) from error
+
+
+def _loss(entry: Mapping[str, Any]) -> Loss:
+    """In points by hand, in shares from `diagnose`."""
+    if "lost" in entry:
+        lost = entry["lost"]
+        return Loss(
+            str(entry["dimension"]), *(100.0 * float(lost[name]) for name in ("value", "low", "high"))
+        )
+    return Loss(str(entry["dimension"]), *(float(entry[name]) for name in ("points", "low", "high")))
+
+
+def _slices(entry: Mapping[str, Any]) -> list[Slice]:
+    """One condition, or the two halves that `diagnose` cuts one into."""
+    if "failed" in entry:
+        return [Slice(str(entry["condition"]), int(entry["failed"]), int(entry["episodes"]))]
+    made = []
+    for half, word in (("lower", "below"), ("upper", "above")):
+        won, of = entry[half]
+        made.append(
+            Slice(f"{entry['condition']} {word} {entry['split_at']:.3g}", int(of) - int(won), int(of))
+        )
+    return made
+
+
+def _span(entry: Mapping[str, Any]) -> Span:
+    if "field" in entry:
+        return Span(str(entry["field"]), word=str(entry["word"]))
+    return Span(
+        str(entry["variable"]),
+        str(entry.get("unit") or "1"),
+        entry["low"],
+        entry["high"],
+        seen=tuple(entry["seen"]) if entry.get("seen") else None,
+    )
+
+
+def _hole(entry: Mapping[str, Any]) -> Hole:
+    ended = entry["outcomes"]
+    return Hole(
+        str(entry["name"]),
+        str(entry["level"]),
+        tuple(_span(one) for one in entry["conditions"]),
+        str(entry["query"]),
+        float(entry["share"]),
+        len(entry["episodes"]),
+        *(
+            int(ended[name])
+            for name in ("failed_inside", "known_inside", "failed_elsewhere", "known_elsewhere")
+        ),
+    )
+
+
+def _item(entry: Mapping[str, Any]) -> Hole:
+    """What the lasso of the coverage map downloads: chosen by hand, so its share is not known."""
+    return Hole(
+        str(entry["name"]),
+        str(entry["level"]),
+        tuple(_span(one) for one in entry["conditions"]),
+        str(entry["query"]),
+        0.0,
+        len(entry["episodes"]),
+        failed_inside=int(entry.get("failed", 0)),
+        known_inside=len(entry["episodes"]),
+    )
+
+
+def _unidentified(entry: Mapping[str, Any]) -> Unidentified | None:
+    if entry["status"] == "identifiable":
+        return None
+    half = 0.5 * (float(entry["high"]) - float(entry["low"]))
+    prior = entry.get("prior") or (entry["low"], entry["high"])
+    size = max(abs(float(entry["value"])), 0.02 * (float(prior[1]) - float(prior[0])), 1e-12)
+    return Unidentified(
+        str(entry["name"]), str(entry["dimension"]), str(entry["unit"]), str(entry["status"]), half / size
+    )

@@ -1,0 +1,103 @@
+"""What recording helps against which loss, and where simulation can or cannot take its place.
+
+One entry per gap dimension. `simulation` says what is cheaper in simulation; `required` why real data is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "demonstrations",
+    "excitation",
+    "contact runs",
+    "sensor logs",
+    "participants",
+    "camera episodes",
+    "measuring",
+    "nothing",
+]
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to record against a loss in one dimension."""
+
+    kind: Kind
+    what: str
+    simulation: str
+    required: str | None
+
+
+REMEDIES = {
+    "contact": Remedy(
+        "contact runs",
+        "press, push and lift the object at several forces, with force readings",
+        "no: force-regulated contact is what the simulation gets wrong here, so more of it teaches the same error",
+        "force-regulated contact: friction and stiffness of these surfaces are only in real force readings",
+    ),
+    "actuation": Remedy(
+        "excitation",
+        "play a designed motion in free air, several times",
+        "afterwards: once the drives are identified, simulated episodes of the calibrated twin are nearly free",
+        "friction, play and gains of this robot's drives are only in its own readings",
+    ),
+    "latency": Remedy(
+        "excitation",
+        "play a designed motion in free air, with time stamps of command and reading",
+        "afterwards: once the delay is known, simulate it (`action_delay_s`, `observation_delay_s`)",
+        "the delay of this network and controller can only be measured on them",
+    ),
+    "sensing": Remedy(
+        "sensor logs",
+        "record every sensor at rest, warm and cold, and through one slow motion",
+        "afterwards: noise, bias and drift that are known can be simulated",
+        "noise and drift of these sensors are only in their own readings",
+    ),
+    "visual": Remedy(
+        "camera episodes",
+        "record with cameras at different light, backgrounds and camera places",
+        "yes, in part: light, texture and lens can be randomized first; real frames are for checking that it is wide enough",
+        None,
+    ),
+    "object": Remedy(
+        "measuring",
+        "weigh and measure each object, then record demonstrations with each",
+        "yes: mass and size that are measured can be simulated",
+        None,
+    ),
+    "environment": Remedy(
+        "demonstrations",
+        "record demonstrations over positions, clutter and light that the robot meets",
+        "yes: places that the twin can set are nearly free to simulate; real episodes are for checking",
+        None,
+    ),
+    "human": Remedy(
+        "participants",
+        "record more people, each with consent",
+        "no: nobody has a model of these people that was not made from such recordings",
+        "how people reach, wait and react is only in recordings of people",
+    ),
+    "numerics": Remedy(
+        "nothing",
+        "halve the physics time step and generate again; no robot is needed",
+        "only simulation: this loss is made by the simulator itself",
+        None,
+    ),
+}
+
+EXCITED = {"latency": "action_delay_s,observation_delay_s"}
+"""Parameters to design a motion for, by dimension; of the others `twinloop twin show` lists them."""
+
+SETTABLE = {
+    "object.x": "object_offset_x_m",
+    "object.y": "object_offset_y_m",
+    "object.distance": "object_offset_x_m",
+    "object.yaw": "object_yaw_rad",
+    "light": "light_intensity",
+}
+"""The parameter of a twin that sets what a region's variable says; draws are parameters themselves."""
+
+FORCE_WORDS = ("force", "torque", "effort", "contact", "wrench")
+"""A region in one of these cannot be filled by simulation alone."""
