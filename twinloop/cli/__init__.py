@@ -11,6 +11,7 @@ from twinloop.cli import (
     console,
     data,
     demo,
+    diagnose,
     excite,
     generate,
     identify,
@@ -48,6 +49,7 @@ app.command()(excite.excite)
 app.command()(excite.drift)
 app.command()(learn.train)
 app.command()(learn.evaluate)
+app.command()(diagnose.diagnose)
 
 
 def _print_version(wanted: bool) -> None:
