@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: system demo test test-slow check format bench docs clean setup
+.PHONY: system demo test test-slow check format bench bench-diagnose docs clean setup
 
 demo: setup
 	@rm -rf demo-output
@@ -30,6 +30,9 @@ format: setup
 
 bench: setup .venv-lerobot .venv-robosuite .venv-gymnasium_robotics
 	$(BIN)/python -m benchmarks $(BENCH)
+
+bench-diagnose: setup
+	$(BIN)/python -m benchmarks --only diagnose $(BENCH)
 
 docs: setup
 	$(BIN)/python -m docs.generate

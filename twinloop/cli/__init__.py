@@ -12,6 +12,7 @@ from twinloop.cli import (
     coverage,
     data,
     demo,
+    diagnose,
     excite,
     gate,
     gap,
@@ -65,6 +66,7 @@ app.command()(gate.gate)
 app.command()(registry.promote)
 app.command()(registry.rollback)
 app.command()(monitor.monitor)
+app.command()(diagnose.diagnose)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,216 @@
+"""`diagnose`: from real runs of a policy to success points lost to each dimension. The path on one page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.diagnose import arm, grip, scene
+from twinloop.diagnose.attribute import Attribution, attribute
+from twinloop.diagnose.evidence import Evidence, read_evidence, seen_in_time
+from twinloop.diagnose.imperfection import Measured, extended
+from twinloop.diagnose.result import Cost, Diagnosis, Share
+from twinloop.diagnose.rules import apply_rules, slice_runs
+from twinloop.diagnose.trials import Trials
+from twinloop.episode import Episode
+from twinloop.errors import LearnError, WrongUse
+from twinloop.learn.evaluate import exact_interval
+from twinloop.learn.policy import Policy
+from twinloop.twin import Twin, load_twin
+
+Array = NDArray[Any]
+Progress = Callable[[str, int, int], None]
+
+SCENES = 64
+BUDGET = 1600
+FEWEST_RUNS = 8
+"""With fewer judged runs the answer is "unknown"."""
+
+RESAMPLES = 4000
+DISCREPANCY = 0.07
+"""How far a twin's success is from the robot's even with the right values: the spread seen between two physics engines."""
+NOMINAL_RUNS = 12
+
+
+def diagnose(
+    policy: Policy,
+    real: Iterable[Episode],
+    twin: str | Path | Twin,
+    *,
+    excitation: Iterable[Episode] = (),
+    scenes: int = SCENES,
+    budget: int = BUDGET,
+    seed: int = 0,
+    keep: str | Path | None = None,
+    progress: Progress = lambda stage, done, total: None,
+) -> Diagnosis:
+    """Say what a policy loses on the robot, and to what.
+
+    `real` are recorded runs of the policy with their outcomes; `excitation` are any other recordings of the same robot in the
+    same cell (excitation runs, demonstrations). `budget` is the number of simulated episodes at most. With `keep`, a folder,
+    a run that was stopped goes on where it was.
+    """
+    cell = twin if isinstance(twin, Twin) else load_twin(twin)
+    episodes = list(real)
+    _check(policy, cell, episodes, scenes, budget)
+    evidence = read_evidence(cell, episodes, excitation)
+    if not evidence.runs:
+        raise WrongUse(
+            "no run is long enough to measure anything",
+            got=f"{len(episodes)} runs",
+            expected="20 rows or more",
+        )
+    rng = np.random.default_rng(seed)
+    wide = extended(cell)
+    of_run = np.arange(scenes) % len(evidence.runs)
+    progress("measuring", 0, 1)
+    trials = Trials(policy, wide, {}, scenes, seed, None if keep is None else Path(keep))
+    measured, layout = measure(evidence, trials, of_run, rng)
+    trials.measured = {m.dimension: m for m in measured}
+    trials.progress = lambda done, total: progress("evaluating", done, total)
+    different = [m.dimension for m in measured if m.differs]
+    shared = attribute(different, trials.evaluate, max(2, budget // scenes), rng)
+    return _conclude(policy, episodes, evidence, trials, shared, measured, layout, rng, seed)
+
+
+def measure(
+    evidence: Evidence, trials: Trials, of_run: Array, rng: np.random.Generator
+) -> tuple[tuple[Measured, ...], scene.Layout | None]:
+    """Every dimension's imperfection; sets the scenes of `trials` on the way."""
+    rows = len(of_run)
+    trials.base = scene.usual_scenes(evidence, of_run)
+    sim = Evidence(evidence.twin, evidence.cell, trials.runs({}, NOMINAL_RUNS))
+    both = arm.follow_both(evidence, sim)
+    latency = arm.measure_latency(evidence, sim, both, rows, rng)
+    actuation = arm.measure_actuation(evidence, both, rows, rng)
+    late = latency.values.get("perceived_delay_s")
+    timely = seen_in_time(evidence, 0.0 if late is None else float(np.median(late)))
+    layout = scene.read_layout(timely, sim, rows, rng)
+    sensing = scene.measure_sensing(evidence, sim, layout, rows, rng)
+    environment, base = scene.measure_environment(evidence, layout, of_run, rng)
+    trials.base = base
+
+    def trial(values: dict[str, Array]) -> tuple[Any, ...]:
+        count = len(next(iter(values.values()))) if values else NOMINAL_RUNS
+        hand = {**latency.values, **actuation.values, **sensing.values}
+        return trials.runs({n: np.resize(v, count) for n, v in hand.items()} | values, count)
+
+    contact = grip.measure_contact(timely, sim, trial, rows, rng)
+    others = (scene.measure_object(timely, layout), environment, scene.measure_human(timely, rows, rng))
+    visual = Measured("visual", missing=("pictures: this policy sees none",))
+    return (latency, actuation, sensing, contact, *others, visual), layout
+
+
+def _conclude(
+    policy: Policy,
+    episodes: list[Episode],
+    evidence: Evidence,
+    trials: Trials,
+    shared: Attribution,
+    measured: tuple[Measured, ...],
+    layout: scene.Layout | None,
+    rng: np.random.Generator,
+    seed: int,
+) -> Diagnosis:
+    judged = evidence.judged
+    count, won = len(judged), sum(outcome.success is True for outcome in judged)
+    rows = len(shared.before)
+    picks = rng.integers(0, rows, (RESAMPLES, rows))
+    on_robot = rng.beta(won + 0.5, count - won + 0.5, RESAMPLES)
+    wins = shared.before[picks].sum(axis=1)
+    in_twin = rng.beta(wins + 0.5, rows - wins + 0.5)
+    lost = {d: shared.lost[d][picks].mean(axis=1) for d in shared.dimensions}
+    total = (shared.before - shared.after)[picks].mean(axis=1)
+    wrong = rng.normal(0.0, DISCREPANCY, RESAMPLES) * (np.abs(total) > 1e-9)
+    predicted = np.clip(total + wrong, 0.0, 1.0)
+    drop = in_twin - on_robot
+    explained = np.clip(np.minimum(predicted, drop), 0.0, None)
+    scale = explained / np.maximum(np.maximum(total, explained), 1e-9)
+    costs = [
+        Cost(d, _share(lost[d] * scale), float(np.mean(shared.before - shared.outcomes[frozenset({d})])))
+        for d in shared.dimensions
+    ]
+    costs.sort(key=lambda cost: -cost.lost.value)
+    slices = slice_runs(evidence, layout)
+    whole = _share(drop)
+    everything = frozenset(shared.dimensions)
+    failures = {
+        "on_robot": _counts([o.failure or "unknown" for o in judged if not o.success]),
+        "in_twin_with_everything": _counts([f for f in trials.failures[everything] if f]),
+    }
+    made = Diagnosis(
+        policy=policy.name,
+        policy_id=policy.id,
+        twin=evidence.twin.name,
+        twin_hash=evidence.twin.content_hash,
+        standin=any(episode.provenance.source == "standin" for episode in episodes),
+        trials=count,
+        successes=won,
+        in_twin=_exact(int(shared.before.sum()), rows),
+        on_robot=_exact(won, count),
+        predicted=_share(shared.after[picks].mean(axis=1)),
+        drop=whole,
+        explained=_share(explained),
+        unknown=_share(drop - explained),
+        costs=tuple(costs),
+        measured=measured,
+        failures=failures,
+        slices=slices,
+        rules=apply_rules(evidence, whole, slices, layout, trials.base),
+        verdict="",
+        exact=shared.exact,
+        scenes=rows,
+        evaluations=trials.done,
+        seed=seed,
+    )
+    return replace(made, verdict=_verdict(made))
+
+
+def _verdict(found: Diagnosis) -> str:
+    if found.trials < FEWEST_RUNS:
+        return f"unknown: {found.trials} judged runs are too few; record at least {FEWEST_RUNS}"
+    if found.drop.low <= 0.0:
+        return "nothing to explain: the robot is not shown to do worse than the twin"
+    if not found.named:
+        return f"unknown: nothing that was measured explains the {found.drop.points} points that are lost"
+    said = ", ".join(f"{cost.dimension} {cost.lost.points}" for cost in found.named)
+    return f"{said} points; unknown {found.unknown.points} of {found.drop.points}"
+
+
+def _share(draws: Array) -> Share:
+    low, high = (float(v) for v in np.quantile(draws, (0.025, 0.975)))
+    return Share(float(np.mean(draws)), low, high)
+
+
+def _exact(won: int, count: int) -> Share:
+    return Share(won / count, *exact_interval(won, count))
+
+
+def _counts(reasons: list[str]) -> Mapping[str, float]:
+    return dict(Counter(reasons).most_common())
+
+
+def _check(policy: Policy, twin: Twin, episodes: list[Episode], scenes: int, budget: int) -> None:
+    if not episodes:
+        raise WrongUse(
+            "no real runs to diagnose", remedy="record some: twinloop evaluate POLICY --robot ... --out D"
+        )
+    if all(episode.success is None for episode in episodes):
+        raise WrongUse(
+            "nobody said whether these runs succeeded",
+            remedy="label them: `twinloop data label`, or record with an attendant",
+        )
+    if scenes < 8 or budget < 2 * scenes:
+        raise WrongUse(
+            "the budget is too small",
+            got=f"{budget} episodes, {scenes} scenes",
+            expected="8 scenes, twice over",
+        )
+    if not twin.task:
+        raise LearnError(f"twin {twin.name} has no task that a policy could be evaluated in")
