@@ -238,7 +238,7 @@ def truth_of(cells: Cells, policy: Path, number: int, size: Size) -> dict[str, A
     base = float(np.mean(nothing))
     lost = {block: base - float(np.mean(a)) for block, a in alone.items() if a is not None}
     drop = base - float(np.mean(everything))
-    return {"drop": drop, "lost": lost or {block: drop for block in blocks}}
+    return {"drop": drop, "lost": lost or dict.fromkeys(blocks, drop)}
 
 
 def judge(found: dict[str, Any], truth: dict[str, Any]) -> dict[str, Any]:

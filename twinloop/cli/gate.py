@@ -9,7 +9,8 @@ import typer
 
 from twinloop.cli import console
 from twinloop.cli.console import Json
-from twinloop.errors import WorkspaceError, WrongUse
+from twinloop.cli.places import workspace_here
+from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
     from twinloop.gate.evidence import Evidence, PairedTrial
@@ -102,7 +103,7 @@ def gate(
     from twinloop.report.gate_page import write_gate_page
 
     rules = Rules(alpha, better_by, threshold, worth, slice_margin, most, artefact_share, simulation_only)
-    workspace = _workspace()
+    workspace = workspace_here()
     loaded = load_policy(policy_path(candidate)).for_latency(1e-3 * latency_ms)
     other = load_policy(policy_path(champion)).for_latency(1e-3 * latency_ms) if champion else None
     if other is not None and other.id == loaded.id:
@@ -152,15 +153,6 @@ def _on_robot(run: Any, candidate: Policy, cell: Twin, url: str, words: dict[str
         beside = opened if isinstance(opened, Attendant) else Person()
         verdict: Verdict = run(candidate, cell, robot=opened, attendant=beside, **words)
         return verdict
-
-
-def _workspace() -> Workspace | None:
-    from twinloop.workspace import find_workspace
-
-    try:
-        return find_workspace()
-    except WorkspaceError:
-        return None
 
 
 def _twin(
