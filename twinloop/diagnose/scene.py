@@ -27,7 +27,7 @@ from twinloop.diagnose.imperfection import (
     quantity,
     resampled,
 )
-from twinloop.learn.evaluate import SCENES
+from twinloop.randomize.scenes import SCENES
 from twinloop.tasks import Cell
 from twinloop.tasks.place import target_radius_m
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Outcome
 from twinloop.errors import GateError
-from twinloop.learn.evaluate import usual_scenes
 from twinloop.randomize import Randomization, draw_many
+from twinloop.randomize.scenes import usual_scenes
 from twinloop.robot.protocol import Attendant, Description, Robot
 from twinloop.twin import Twin
 
