@@ -10,15 +10,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from twinloop import steps
+from twinloop.gate.rules import Rules
 from twinloop.learn.config import TrainConfig
 from twinloop.randomize import default_randomization, load_randomization
 from twinloop.stages import Done, Hear, Stages, ignore
 from twinloop.twin import Twin
 
-STAGES = ("simulate", "pretrain", "try", "excite", "identify", "demonstrate", "anchor", "finetune", "judge")
-"""In the order in which they run."""
+STAGES = (
+    "simulate", "pretrain", "try", "excite", "identify", "diagnose", "plan", "demonstrate", "anchor", "finetune", "judge",
+    "gate", "promote", "monitor",
+)  # fmt: skip
+"""In the order in which they run; `promote` only when the gate says so."""
 
-EXCITED_FROM, DEMONSTRATED_FROM = 100, 120
+EXCITED_FROM, DEMONSTRATED_FROM, GATED_FROM, DEPLOYED_FROM = 100, 120, 200, 300
 """Numbers of scenes: trials begin with 0 and nothing is trained on in theirs. Close by, because robots age by the episode."""
 
 SCENES = {
@@ -29,6 +33,9 @@ SCENES = {
     "target_offset_y_m": [-0.04, 0.04],
 }
 """Where things lie in training, as far as a twin has them."""
+
+FIRST, SECOND = "nominal", "adapted"
+"""The policy before and after."""
 
 ASKED = ("*_friction_nm", "servo_stiffness_scale", "servo_damping_scale", "action_delay_s")
 """What excitation runs are asked about, as far as a twin has it."""
@@ -51,6 +58,11 @@ class LoopConfig:
     demonstrations: int = 20
     demonstrated_s: float = 15.0
     operator: str = "operator-1"
+    diagnosed: int = 800
+    gate_scenes: int = 100
+    gate_trials: int = 30
+    deployed: int = 10
+    by: str = "loop"
 
 
 def run_loop(
@@ -76,14 +88,14 @@ def _path(twin: Twin, robot: str, stages: Stages, c: LoopConfig) -> list[Done]:
     pretrain = stages.run(
         "pretrain",
         {"config": asdict(first), "sim": simulate.content},
-        lambda out: steps.learn(out, first, sim=simulate.folder / steps.DATA),
+        lambda out: steps.learn(out, FIRST, first, sim=simulate.folder / steps.DATA),
     )
     tried = stages.run(
         "try",
         {**cell, "policy": pretrain.found["policy"], "trials": c.trials, "in_twin": c.in_twin},
         lambda out: steps.try_out(
             out,
-            pretrain.folder / steps.POLICY,
+            pretrain.folder / FIRST,
             twin,
             scenes,
             robot,
@@ -105,6 +117,26 @@ def _path(twin: Twin, robot: str, stages: Stages, c: LoopConfig) -> list[Done]:
         {**cell, "robot": None, "real": excite.content, "asked": asked, "seconds": c.identified_s},
         lambda out: steps.calibrate(
             out, twin, excite.folder / steps.DATA, asked, seconds=c.identified_s, seed=c.seed
+        ),
+    )
+    explained = stages.run(
+        "diagnose",
+        {**cell, "robot": None, "tried": tried.content, "others": excite.content, "budget": c.diagnosed},
+        lambda out: steps.explain(
+            out,
+            pretrain.folder / FIRST,
+            tried.folder / tried.found["runs"],
+            [excite.folder / steps.DATA],
+            twin,
+            budget=c.diagnosed,
+            seed=c.seed,
+        ),
+    )
+    planned = stages.run(
+        "plan",
+        {"diagnosis": explained.content, "identification": identified.content, "seed": c.seed},
+        lambda out: steps.propose(
+            out, explained.folder / "diagnosis.json", identified.folder / steps.TWIN, c.seed
         ),
     )
     demonstrate = stages.run(
@@ -141,7 +173,7 @@ def _path(twin: Twin, robot: str, stages: Stages, c: LoopConfig) -> list[Done]:
     finetune = stages.run(
         "finetune",
         {"config": asdict(second), "sim": anchored.content, "real": demonstrate.content},
-        lambda out: steps.learn(out, second, sim=anchored.folder / steps.DATA, real=real),
+        lambda out: steps.learn(out, SECOND, second, sim=anchored.folder / steps.DATA, real=real),
     )
     judge = stages.run(
         "judge",
@@ -154,7 +186,7 @@ def _path(twin: Twin, robot: str, stages: Stages, c: LoopConfig) -> list[Done]:
         },
         lambda out: steps.try_out(
             out,
-            finetune.folder / steps.POLICY,
+            finetune.folder / SECOND,
             better,
             scenes,
             robot,
@@ -163,7 +195,70 @@ def _path(twin: Twin, robot: str, stages: Stages, c: LoopConfig) -> list[Done]:
             seed=c.seed,
         ),
     )
-    return [simulate, pretrain, tried, excite, identified, demonstrate, anchored, finetune, judge]
+    gate = stages.run(
+        "gate",
+        {
+            **cell,
+            "candidate": finetune.found["policy"],
+            "champion": pretrain.found["policy"],
+            "in": better.content_hash,
+            "scenes": c.gate_scenes,
+            "trials": c.gate_trials,
+        },
+        lambda out: steps.decide(
+            out,
+            finetune.folder / SECOND,
+            pretrain.folder / FIRST,
+            better,
+            robot,
+            scenes=scenes,
+            listed=c.gate_scenes,
+            first=GATED_FROM,
+            rules=Rules(most_trials=c.gate_trials),
+            seed=c.seed,
+        ),
+    )
+    done = [
+        simulate,
+        pretrain,
+        tried,
+        excite,
+        identified,
+        explained,
+        planned,
+        demonstrate,
+        anchored,
+        finetune,
+        judge,
+        gate,
+    ]
+    if gate.found["decision"] != "promote":
+        return done
+    promote = stages.run(
+        "promote",
+        {"policy": finetune.found["policy"], "gate": gate.content, "by": c.by},
+        lambda out: steps.release(
+            out,
+            finetune.folder / SECOND,
+            pretrain.folder / FIRST,
+            gate.folder / steps.GATE / "verdict.json",
+            stages.root.parent,
+            c.by,
+        ),
+    )
+    watched = stages.run(
+        "monitor",
+        {**cell, "policy": promote.found["champion"], "reference": judge.content, "episodes": c.deployed},
+        lambda out: steps.watch(
+            out,
+            finetune.folder / SECOND,
+            robot,
+            judge.folder / judge.found["runs"],
+            episodes=c.deployed,
+            first=DEPLOYED_FROM,
+        ),
+    )
+    return [*done, promote, watched]
 
 
 def _had(twin: Twin, ranges: dict[str, list[float]]) -> dict[str, list[float]]:

@@ -1,7 +1,7 @@
 """Stages of a long path: each is made once for the same inputs, resumes when killed, and says what it found.
 
 A stage is a name, its inputs as plain values, and a function that fills a folder and returns what it found. Its key is the
-hash of name and inputs; what comes later takes the `content` of earlier stages as input. So a change runs again exactly
+hash of name, inputs and version of this package; what comes later takes the `content` of earlier stages as input. So a change runs again exactly
 what depends on it, and a stage that comes out the same as before holds up nothing after it.
 """
 
@@ -21,6 +21,7 @@ from typing import Any
 
 from twinloop.dataset.commit import write_atomically
 from twinloop.errors import WorkspaceError
+from twinloop.version import __version__
 
 DONE = "stage.json"
 RUNNING = "running.json"
@@ -81,7 +82,7 @@ class Stages:
 
     def run(self, name: str, inputs: Mapping[str, Any], make: Make) -> Done:
         """The stage, made now or before. `make` gets a folder that may hold what an interrupted run left of it."""
-        key = hash_of({"stage": name, "inputs": inputs})
+        key = hash_of({"stage": name, "inputs": inputs, "twinloop": __version__})
         folder = self.root / f"{name}-{key[:12]}"
         there = read_done(folder)
         if there is not None:

@@ -6,35 +6,50 @@ Nothing here knows which stage comes next; `loop.py` puts them in order.
 from __future__ import annotations
 
 import fnmatch
+import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from twinloop.dataset.commit import write_atomically
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.dataset.writer import make_dataset
+from twinloop.diagnose.run import diagnose
 from twinloop.errors import RobotError, WrongUse
+from twinloop.gate.evidence import load_evidence
+from twinloop.gate.registry import PolicyRegistry
+from twinloop.gate.rules import Rules
+from twinloop.gate.run import EVIDENCE, gate
 from twinloop.generate.run import generate
 from twinloop.identify.anchor import anchor
 from twinloop.identify.replays import replay_held_out
 from twinloop.identify.result import Identification, load_identification, save_identification
 from twinloop.identify.run import identify
+from twinloop.learn.act import PolicyController
 from twinloop.learn.config import TrainConfig
-from twinloop.learn.evaluate import evaluate_in_twin, evaluate_on_robot
+from twinloop.learn.evaluate import evaluate_in_twin, evaluate_on_robot, task_longest_s
 from twinloop.learn.policy import load_policy
 from twinloop.learn.samples import known_outcomes
 from twinloop.learn.train import train
+from twinloop.monitor.run import monitor
+from twinloop.plan.run import plan
 from twinloop.quality.check import check_dataset
 from twinloop.quality.settings import Settings as QualitySettings
 from twinloop.randomize import Randomization
+from twinloop.report.diagnose_page import write_diagnosis
+from twinloop.report.gate_page import write_gate_page
 from twinloop.report.identify_page import write_identify_page
+from twinloop.report.plan_sheet import write_plan_sheet
 from twinloop.robot import Attendant, Robot, connected, open_robot
 from twinloop.robot.controllers import Controller, ExpertController, OperatorController
-from twinloop.robot.record import Plan, record
+from twinloop.robot.record import Plan as Wish
+from twinloop.robot.record import record
 from twinloop.twin import Twin
 
-DATA, POLICY, TWIN, RUNS, REPORT = "data", "policy", "twin", "runs", "report.html"
-"""What a stage's folder holds: a data set, a policy, a calibrated twin, recordings of trials, a report."""
+DATA, TWIN, RUNS, GATE, REPORT = "data", "twin", "runs", "gate", "report.html"
+"""What a stage's folder holds: a data set, a calibrated twin, recordings of trials, a gate's evidence, a report."""
 
 SIGNALS = ("multisine", "waypoints")
 """Excitation that moves every joint all the time, and in large smooth moves."""
@@ -57,15 +72,17 @@ def simulate(out: Path, twin: Twin, randomization: Randomization, episodes: int,
     return _described(data)
 
 
-def learn(out: Path, config: TrainConfig, *, sim: Path | None = None, real: Path | None = None) -> Found:
+def learn(
+    out: Path, name: str, config: TrainConfig, *, sim: Path | None = None, real: Path | None = None
+) -> Found:
     """A policy; the curve says how its error fell."""
-    folder = out / POLICY
+    folder = out / name
     there = (folder / "policy.json").exists()
     policy = (
         load_policy(folder) if there else train(sim, real, out=folder, config=config, resume=folder.exists())
     )
     results = policy.story.results
-    return {"policy": policy.id, "validation": results["validation"], "curve": results["curve"]}
+    return {"policy": policy.id, "name": name, "validation": results["validation"], "curve": results["curve"]}
 
 
 def try_out(
@@ -81,10 +98,92 @@ def try_out(
 ) -> Found:
     """How often a policy succeeds in simulation and on the robot; the robot's episodes are kept."""
     loaded = load_policy(policy)
+    shutil.rmtree(out / RUNS, ignore_errors=True)
     simulated = evaluate_in_twin(loaded, twin, episodes=in_twin, seed=seed, randomization=scenes)
     with reached(robot) as (arm, attendant):
         measured = evaluate_on_robot([loaded], arm, episodes=trials, out=out / RUNS, attendant=attendant)[0]
-    return {"simulation": simulated.as_json(), "robot": measured.as_json()}
+    return {"simulation": simulated.as_json(), "robot": measured.as_json(), "runs": f"{RUNS}/{loaded.name}"}
+
+
+def explain(
+    out: Path, policy: Path, runs: Path, others: Sequence[Path], twin: Twin, *, budget: int, seed: int
+) -> Found:
+    """How many points each gap dimension costs the policy on the robot."""
+    found = diagnose(
+        load_policy(policy),
+        open_dataset(runs),
+        twin,
+        excitation=[episode for path in others for episode in open_dataset(path)],
+        budget=budget,
+        seed=seed,
+        keep=out / "evaluations",
+    )
+    write_diagnosis(found, out)
+    return found.as_json()
+
+
+def propose(out: Path, diagnosis: Path, identification: Path | None, seed: int) -> Found:
+    """What to record next, and what it is expected to bring."""
+    made = plan(diagnosis=diagnosis, identification=identification, seed=seed)
+    write_atomically(out / "plan.json", json.dumps(made.as_json(), indent=1).encode())
+    write_plan_sheet(made, out / REPORT)
+    return made.as_json()
+
+
+def decide(
+    out: Path,
+    candidate: Path,
+    champion: Path,
+    twin: Twin,
+    robot: str,
+    *,
+    scenes: Randomization,
+    listed: int,
+    first: int,
+    rules: Rules,
+    seed: int,
+) -> Found:
+    """May the candidate take the champion's place? Trials on the robot until the evidence suffices."""
+    shutil.rmtree(out / GATE, ignore_errors=True)
+    with reached(robot) as (arm, attendant):
+        verdict = gate(
+            load_policy(candidate),
+            twin,
+            champion=load_policy(champion),
+            rules=rules,
+            robot=arm,
+            attendant=attendant,
+            scenes=listed,
+            first_scene=first,
+            randomization=scenes,
+            seed=seed,
+            out=out / GATE,
+        )
+    write_gate_page(verdict, load_evidence(out / GATE / EVIDENCE), out / REPORT)
+    return verdict.as_json()
+
+
+def release(out: Path, policy: Path, champion: Path, verdict: Path, root: Path, by: str) -> Found:
+    """The candidate as champion, on the grounds of its verdict. Whoever is champion before the first loop is entered first."""
+    registry, candidate = PolicyRegistry(root), load_policy(policy)
+    if registry.state().aliases.get("champion") is None:
+        registry.promote(load_policy(champion), None, by=by, override="in use before the loop")
+    if registry.policy("champion").id != candidate.id:
+        registry.promote(candidate, verdict, by=by)
+    registry.verify()
+    return {"champion": candidate.id, "name": candidate.name, "registry": str(root)}
+
+
+def watch(out: Path, policy: Path, robot: str, reference: Path, *, episodes: int, first: int) -> Found:
+    """Deployed episodes of the champion, looked at once."""
+    loaded = load_policy(policy)
+
+    def acting(arm: Robot, attendant: Attendant, number: int) -> Controller:
+        return PolicyController(loaded, arm.description)
+
+    found = _recorded(out / DATA, robot, episodes, acting, None, first, "Deployed.")
+    report = monitor(open_dataset(out / DATA), open_dataset(reference))
+    return found | {"report": report.as_json()}
 
 
 def excite(out: Path, twin: Twin, robot: str, *, runs: int, seconds: float, first: int) -> Found:
@@ -173,7 +272,7 @@ def _recorded(
     robot: str,
     wanted: int,
     acting: Callable[[Robot, Attendant, int], Controller],
-    seconds: float,
+    seconds: float | None,
     first: int,
     task: str,
     judged: bool = True,
@@ -183,8 +282,9 @@ def _recorded(
     if there < wanted:
         with reached(robot) as (arm, attendant):
             for number in range(there, wanted):
-                plan = Plan(1, seconds, task=task, first=first + number, judged=judged)
-                done = record(arm, acting(arm, attendant, number), folder, plan, attendant=attendant)
+                longest = seconds or task_longest_s(arm)
+                wish = Wish(1, longest, task=task, first=first + number, judged=judged)
+                done = record(arm, acting(arm, attendant, number), folder, wish, attendant=attendant)
                 if done.reason:
                     raise RobotError(f"recording ended early: {done.reason}", remedy="run the loop again")
     return _described(open_dataset(folder))

@@ -35,7 +35,7 @@ def loop(
     steps: Annotated[int, typer.Option(help="Weight updates of the first policy.")] = 2000,
     json: Json = False,
 ) -> None:
-    """Go through the loop on a robot: simulate, train, try, identify, anchor, record, train again, judge.
+    """Go through the loop on a robot: simulate, train, try, identify, diagnose, plan, record, train again, gate, promote, monitor.
 
     A stage is made once for the same inputs; killed at any time, the same command goes on where it was.
     """
@@ -67,6 +67,7 @@ def loop(
     ]
     where = "on the stand-in" if made["try"].found["robot"]["standin"] else "on the robot"
     console.print_table(("success", "in simulation", where), rows)
+    console.out.print(f"gate: {summary(made['gate'].found)}", markup=False)
     console.out.print(f"report: {page}", markup=False)
 
 
@@ -84,11 +85,20 @@ def write_report(twin: str, robot: str, made: Mapping[str, Done], path: Path) ->
             ("before", f"{before['robot']['success']:.0%}"),
             ("after", f"{after['robot']['success']:.0%}"),
             ("episodes recorded to learn from", str(real)),
+            ("gate", made["gate"].found["decision"]),
             ("twin", "recalibrated" if made["identify"].found["accepted"] else "as it was"),
         ],
         made["identify"].found["estimates"],
         {name: made[name].found["curve"] for name in ("pretrain", "finetune")},
-        [("Identification", made["identify"].folder / "report.html")],
+        [
+            (title, made[name].folder / file)
+            for title, name, file in (
+                ("Identification", "identify", "report.html"),
+                ("Diagnosis", "diagnose", "diagnosis.html"),
+                ("Collection plan", "plan", "report.html"),
+                ("Gate", "gate", "report.html"),
+            )
+        ],
         path,
     )
 
@@ -106,6 +116,19 @@ def summary(found: Mapping[str, Any]) -> str:
     """What a stage found, in a few words."""
     if "robot" in found:
         return f"simulation {share(found['simulation'])}, robot {share(found['robot'])}"
+    if "verdict" in found:
+        return str(found["verdict"])
+    if "items" in found:
+        best = found["items"][0] if found["items"] else None
+        first = f"; first {best['title']}" if best else ""
+        return f"{console.count(len(found['items']), 'item')}, {found['hours']:.1f} h{first}"
+    if "decision" in found:
+        return f"{found['decision']}: {'; '.join(found['reasons'])}"
+    if "champion" in found:
+        return f"{found['name']} is champion"
+    if "report" in found:
+        alerts = [alert["what"] for alert in found["report"]["alerts"]]
+        return f"{console.count(found['episodes'], 'episode')}, {found['success']:.0%} succeeded; {'; '.join(alerts) or 'no alert'}"
     if "estimates" in found:
         told = [e for e in found["estimates"] if e["status"] != "not identifiable"]
         word = "accepted" if found["accepted"] else "rejected"

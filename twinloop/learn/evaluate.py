@@ -223,7 +223,7 @@ def evaluate_on_robot(
     if beside is None:
         raise WrongUse("nobody says whether an episode succeeds", remedy="pass an attendant")
     controllers = [PolicyController(policy, robot.description) for policy in policies]
-    longest = longest_s or _longest_s(robot)
+    longest = longest_s or task_longest_s(robot)
     done: list[list[Trial]] = [[] for _ in policies]
     with ExitStack() as stack:
         root = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -255,7 +255,8 @@ def _recorded_trials(folder: Path, first: int, count: int, result: Recorded) -> 
     return [replace(_trial(first + k, episode), draw=None) for k, episode in enumerate(episodes)]
 
 
-def _longest_s(robot: Robot) -> float:
+def task_longest_s(robot: Robot) -> float:
+    """How long the task of a connected robot may take."""
     description = robot.description
     if description.twin is None:
         raise WrongUse("the robot does not say how long its task takes", remedy="give longest_s")
