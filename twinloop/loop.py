@@ -6,21 +6,38 @@ inputs and that a killed loop goes on where it was. The robot is only ever asked
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from twinloop import steps
+from twinloop.dataset.commit import write_atomically
 from twinloop.gate.rules import Rules
 from twinloop.learn.config import TrainConfig
 from twinloop.randomize import default_randomization, load_randomization
 from twinloop.stages import Done, Hear, Stages, ignore
 from twinloop.twin import Twin
 
-STAGES = (
-    "simulate", "pretrain", "try", "excite", "identify", "diagnose", "plan", "demonstrate", "anchor", "finetune", "judge",
-    "gate", "promote", "monitor",
-)  # fmt: skip
-"""In the order in which they run; `promote` only when the gate says so."""
+STAGES = {
+    "simulate": "a first policy needs simulated data",
+    "pretrain": "the nominal twin's data are there, but no policy",
+    "try": "nobody knows how the policy does on the robot",
+    "excite": "identification needs a robot that moves",
+    "identify": "the twin has not been compared with the robot",
+    "diagnose": "it is not known what the policy's failures come from",
+    "plan": "what to record next has not been worked out",
+    "demonstrate": "the plan asks for real data",
+    "anchor": "the calibrated twin has made no data yet",
+    "finetune": "no policy has learned from the calibrated twin and the demonstrations",
+    "judge": "nobody knows how the new policy does on the robot",
+    "gate": "whether the new policy is better has not been decided",
+    "promote": "the gate lets the new policy in",
+    "monitor": "the champion is not watched yet",
+}
+"""In the order in which they run, and why each would be next; `promote` and `monitor` only when the gate says so."""
+
+ASKED_FOR = "loop.json"
+"""What was asked for, beside the stages."""
 
 EXCITED_FROM, DEMONSTRATED_FROM, GATED_FROM, DEPLOYED_FROM = 100, 120, 200, 300
 """Numbers of scenes: trials begin with 0 and nothing is trained on in theirs. Close by, because robots age by the episode."""
@@ -72,7 +89,42 @@ def run_loop(
     config = config or LoopConfig()
     stages = Stages(root, hear)
     with stages.locked():
+        asked = {"twin": twin.name, "robot": robot, "config": asdict(config)}
+        write_atomically(stages.root / ASKED_FOR, json.dumps(asked, indent=1).encode())
         return {done.name: done for done in _path(twin, robot, stages, config)}
+
+
+@dataclass(frozen=True)
+class LoopStatus:
+    """Where a loop stands: its finished stages, the one that comes next or was interrupted, and why."""
+
+    done: tuple[str, ...]
+    next_stage: str | None
+    next_step: str
+    reason: str
+
+
+def read_loop_status(root: str | Path) -> LoopStatus | None:
+    """Where the loop in a folder stands; None where none was begun."""
+    stages = Stages(root)
+    try:
+        robot = json.loads((stages.root / ASKED_FOR).read_text())["robot"]
+    except (OSError, ValueError, KeyError):
+        return None
+    finished = {done.name: done for done in stages.finished()}
+    names = tuple(name for name in STAGES if name in finished)
+    gate = finished.get("gate")
+    if gate is not None and gate.found["decision"] != "promote":
+        step = f"twinloop loop --robot {robot} --demonstrations N"
+        return LoopStatus(
+            names, None, step, f"the gate says {gate.found['decision']}: {gate.found['reasons'][0]}"
+        )
+    running = stages.running()
+    left = running or next((name for name in STAGES if name not in finished), None)
+    if left is None:
+        return LoopStatus(names, None, "twinloop monitor DATASET", "the champion is in place: watch it")
+    reason = f"{left} was interrupted or is at work" if running else STAGES[left]
+    return LoopStatus(names, left, f"twinloop loop --robot {robot}", reason)
 
 
 def _path(twin: Twin, robot: str, stages: Stages, c: LoopConfig) -> list[Done]:

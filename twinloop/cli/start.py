@@ -73,9 +73,14 @@ def status(
     """Show where the workspace stands in the loop, and the next step worth taking."""
     from twinloop.workspace import find_workspace, read_status
 
-    state = read_status(find_workspace(folder))
+    workspace = find_workspace(folder)
+    state, loop = read_status(workspace), None
+    if (workspace.root / "loop").exists():
+        from twinloop.loop import read_loop_status
+
+        loop = read_loop_status(workspace.root / "loop")
     if json:
-        console.print_json(asdict(state))
+        console.print_json(asdict(state) | {"loop": asdict(loop) if loop else None})
         return
     console.out.print(f"workspace {state.workspace}")
     if state.datasets:
@@ -92,4 +97,7 @@ def status(
                 for d in state.datasets
             ],
         )
-    console.out.print(f"next: {state.next_step}  ({state.reason})", markup=False)
+    if loop is not None:
+        console.out.print(f"loop: {', '.join(loop.done) or 'nothing'} done", markup=False)
+    step, reason = (loop.next_step, loop.reason) if loop else (state.next_step, state.reason)
+    console.out.print(f"next: {step}  ({reason})", markup=False)

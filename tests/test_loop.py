@@ -1,0 +1,105 @@
+"""The loop: where it stands, and, on a stand-in, the whole of it, killed on the way."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from tests.test_cli import TWINLOOP, twinloop, twinloop_json
+from twinloop.gate.registry import PolicyRegistry
+from twinloop.loop import ASKED_FOR, STAGES, read_loop_status
+from twinloop.stages import Stages
+
+SMALL = (
+    "--sim-episodes",
+    "12",
+    "--anchored-episodes",
+    "12",
+    "--steps",
+    "40",
+    "--trials",
+    "4",
+    "--demonstrations",
+    "6",
+)
+
+
+def begun(root, *finished, **found):
+    """A folder in which some stages are done."""
+    stages = Stages(root)
+    for name in finished:
+        stages.run(name, {}, lambda folder, name=name: found.get(name, {}))
+    (root / ASKED_FOR).write_text(json.dumps({"twin": "t", "robot": "standin:mild", "config": {}}))
+    return read_loop_status(root)
+
+
+def test_the_next_stage_comes_with_its_reason(tmp_path):
+    assert read_loop_status(tmp_path / "nothing") is None
+    status = begun(tmp_path, "simulate", "pretrain")
+    assert (status.done, status.next_stage) == (("simulate", "pretrain"), "try")
+    assert status.next_step == "twinloop loop --robot standin:mild" and "robot" in status.reason
+
+
+def test_a_gate_that_refuses_ends_the_loop_and_says_why(tmp_path):
+    names = list(STAGES)[: list(STAGES).index("gate") + 1]
+    verdict = {"decision": "refuse", "reasons": ["no better than the champion"]}
+    status = begun(tmp_path, *names, gate=verdict)
+    assert status.next_stage is None and "no better than the champion" in status.reason
+    through = begun(tmp_path / "more", *names, gate={"decision": "promote", "reasons": ["better"]})
+    assert through.next_stage == "promote"
+
+
+def test_the_status_of_a_workspace_shows_its_loop(tmp_path):
+    twinloop("init", "cell", "--twin", "servo_pendulum", cwd=tmp_path)
+    begun(tmp_path / "cell/loop", "simulate")
+    told = twinloop_json("status", cwd=tmp_path / "cell")
+    assert told["loop"]["done"] == ["simulate"] and told["loop"]["next_stage"] == "pretrain"
+    assert "loop: simulate done" in twinloop("status", cwd=tmp_path / "cell")
+
+
+def test_wrong_use_of_the_loop_is_refused(tmp_path):
+    assert "which twin" in twinloop("loop", "--robot", "standin:ideal", cwd=tmp_path, code=2)
+    assert "where to" in twinloop(
+        "loop", "--robot", "standin:ideal", "--twin", "franka_pick_place", cwd=tmp_path, code=2
+    )
+
+
+@pytest.mark.slow
+def test_a_loop_killed_at_any_stage_goes_on_and_ends_as_one_that_was_not(tmp_path):
+    def command(root):
+        words = [
+            "loop",
+            "--robot",
+            "standin:ideal",
+            "--twin",
+            "franka_pick_place",
+            "--out",
+            str(root / "loop"),
+            *SMALL,
+        ]
+        return [TWINLOOP, *words, "--json"]
+
+    (tmp_path / "whole").mkdir()
+    told = json.loads(
+        subprocess.run(command(tmp_path / "whole"), capture_output=True, text=True, check=True).stdout
+    )
+    (tmp_path / "cut").mkdir()
+    for stage in ("simulate", "pretrain", "try", "excite", "identify", "demonstrate", "finetune", "gate"):
+        with subprocess.Popen(
+            command(tmp_path / "cut"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as process:
+            for line in process.stderr:
+                if line.strip() == f"{stage} ...":
+                    second = subprocess.run(command(tmp_path / "cut"), capture_output=True, text=True)
+                    assert second.returncode == 1 and "another loop" in second.stderr
+                    process.send_signal(signal.SIGKILL)
+    again = json.loads(
+        subprocess.run(command(tmp_path / "cut"), capture_output=True, text=True, check=True).stdout
+    )
+    for name, found in told["stages"].items():
+        for key in ("policy", "episodes", "success", "decision", "robot", "simulation", "estimates"):
+            assert again["stages"][name].get(key) == found.get(key), (name, key)
+    if told["stages"]["gate"]["decision"] == "promote":
+        PolicyRegistry(tmp_path / "cut").verify()
+    assert "<svg" in (tmp_path / "cut/loop/report.html").read_text()
