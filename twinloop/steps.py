@@ -102,7 +102,7 @@ def try_out(
     simulated = evaluate_in_twin(loaded, twin, episodes=in_twin, seed=seed, randomization=scenes)
     with reached(robot) as (arm, attendant):
         measured = evaluate_on_robot([loaded], arm, episodes=trials, out=out / RUNS, attendant=attendant)[0]
-    return {"simulation": simulated.as_json(), "robot": measured.as_json(), "runs": f"{RUNS}/{loaded.name}"}
+    return {"simulation": simulated.as_json(), "robot": measured.as_json(), "runs": RUNS}
 
 
 def explain(
