@@ -46,7 +46,10 @@ def actuation(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
 
 
 def _friction(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
-    """Dry friction as a torque, against simulated episodes in which effort is recorded in the same way."""
+    """Dry friction as a torque, against simulated episodes.
+
+    Joint by joint and never as a headline: what robots report as effort is often an estimate, and not always of the same.
+    """
     name = "dry friction"
     if cannot_replay(evidence) or not evidence.encoders:
         return
@@ -67,7 +70,7 @@ def _friction(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
         level = np.nanmean(there) if np.isfinite(there).any() else 0.0
         yield from compare_tables(
             evidence, "actuation", name, unit, labels, here, there, against=evidence.sim.name,
-            samples=evidence.joint_samples, matched=False, floor=FLOOR_SHARE * abs(float(level)),
+            samples=evidence.joint_samples, matched=False, headline=False, floor=FLOOR_SHARE * abs(float(level)),
             about="effort that opposes motion at any speed, beyond what the twin's bodies need to move so",
         )  # fmt: skip
 

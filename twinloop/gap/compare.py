@@ -36,14 +36,17 @@ def compare_tables(
     against: str,
     samples: int,
     matched: bool,
+    headline: bool = True,
     **more: Any,
 ) -> Iterator[Measure]:
-    """Measures of (episodes, channels) numbers: one over all channels, and one for each when there are several."""
-    single = len(channels) == 1
-    for columns, label in [
-        (slice(None), ALL),
-        *((slice(k, k + 1), c) for k, c in enumerate(channels) if not single),
-    ]:
+    """Measures of (episodes, channels) numbers: one over all channels, and one for each when there are several.
+
+    Without `headline` there are only those for each channel, which decide nothing.
+    """
+    parts: list[tuple[slice, str]] = [(slice(None), ALL)] if headline else []
+    if len(channels) > 1 or not headline:
+        parts += [(slice(k, k + 1), channel) for k, channel in enumerate(channels)]
+    for columns, label in parts:
         found = _interval(
             evidence, real[:, columns], sim[:, columns], matched, (dimension, name, label, against)
         )

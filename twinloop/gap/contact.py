@@ -94,7 +94,7 @@ def _replay_errors(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
             found += 1
             yield measure(
                 "contact", f"{name}, {kind}", unit, interval,
-                against=f"the twin's replay of {evidence.sim.name}", samples=real.samples,
+                against=f"replay of {evidence.sim.name}", samples=real.samples,
                 about=f"RMS error of {about} within {WINDOW_S:g} s of replay, in contact {beyond}",
                 floor=FLOOR[unit],
             )  # fmt: skip

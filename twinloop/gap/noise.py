@@ -19,7 +19,7 @@ _TRIMMED = 0.8711
 
 STILL_S = 1.0
 STILL_NOISES = 6.0
-"""A stretch is still while its slow part stays within this many times the noise."""
+"""A stretch is still while averages over 0.2 s do not move by more than this many times their noise."""
 
 
 def noise_of(values: Array) -> float:
@@ -57,11 +57,11 @@ def still_stretches(time_s: Array, commands: Array, readings: Array) -> list[tup
     if commands.shape[1]:
         held[1:] = (np.abs(np.diff(commands, axis=0)) <= 1e-9).all(axis=1)
     width = max(3, round(0.2 / period_s))
+    kernel = np.ones(width) / width
     for column in readings.T:
         noise = max(noise_of(column), 1e-9)
-        kernel = np.ones(width) / width
         slow = np.convolve(np.pad(column, (width // 2, width - 1 - width // 2), mode="edge"), kernel, "valid")
-        speed = np.abs(np.gradient(slow, time_s))
-        held &= speed * 0.2 < max(STILL_NOISES * noise / np.sqrt(width), 1e-6)
+        around = np.pad(slow, width, mode="edge")
+        held &= np.abs(around[2 * width :] - around[: -2 * width]) < STILL_NOISES * noise / np.sqrt(width)
     least = max(8, round(STILL_S / period_s))
     return [(first, last) for first, last in runs(held) if last - first >= least]

@@ -175,19 +175,18 @@ def through_own_sensor(replay: Replay, rng: np.random.Generator) -> Array:
 
 
 def through_twins_sensor(
-    cell: Cell, channels: Sequence[Channel], replay: Replay, rng: np.random.Generator
+    cell: Cell, channels: Sequence[Channel], time_s: Array, exact: Array, rng: np.random.Generator
 ) -> Array:
-    """The twin's readings as its nominal encoders show them: drift, noise, then whole steps."""
-    seen = replay.twin.copy()
-    dt_s = np.diff(replay.time_s, prepend=replay.time_s[0])
+    """Exact readings (T, channels) as the twin's nominal encoders show them: drift, noise, then whole steps."""
+    seen = exact.copy()
+    dt_s = np.maximum(np.diff(time_s, prepend=time_s[0]), 0.0)
+    walk = nominal(cell, "encoder_drift_rad") * np.sqrt(dt_s / WALK_S)
+    noise = nominal(cell, "encoder_noise_rad")
+    steps = quantize.Quantization(nominal(cell, "encoder_quantum_rad"))
     for index, channel in enumerate(channels):
-        if channel.kind != "position" or channel.actuator is None or not cell.turning[channel.actuator]:
-            continue
-        walk = nominal(cell, "encoder_drift_rad") * np.sqrt(np.maximum(dt_s, 0.0) / WALK_S)
-        seen[:, index] += np.cumsum(walk * rng.standard_normal(len(seen)))
-        seen[:, index] += nominal(cell, "encoder_noise_rad") * rng.standard_normal(len(seen))
-        step = nominal(cell, "encoder_quantum_rad")
-        seen[:, index] = quantize.apply(quantize.Quantization(step), seen[:, index])
+        if channel.kind == "position" and channel.actuator is not None and cell.turning[channel.actuator]:
+            added = np.cumsum(walk * rng.standard_normal(len(seen))) + noise * rng.standard_normal(len(seen))
+            seen[:, index] = quantize.apply(steps, seen[:, index] + added)
     return seen
 
 
@@ -207,3 +206,18 @@ def tool_places(cell: Cell, qpos: Array) -> Array:
         mujoco.mj_kinematics(model, data)
         places[row] = data.site_xpos[site]
     return places
+
+
+def gravity_loads(cell: Cell, qpos: Array) -> Array:
+    """What gravity asks of every actuator (T, actuators) in the poses `qpos` (T, nq), by the twin's masses."""
+    model = cell.model
+    data = mujoco.MjData(model)
+    loads = np.empty((len(qpos), len(cell.actuators)))
+    force = np.zeros(model.nv)
+    for row, pose in enumerate(qpos):
+        data.qpos[:] = pose
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        mujoco.mj_rne(model, data, 0, force)
+        loads[row] = cell.velocities(force[None])[0]
+    return loads

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Episode
 from twinloop.errors import TwinloopError
+from twinloop.gap.bootstrap import FEWEST
 from twinloop.gap.compare import FEW, by_unit, cannot_replay, compare_following_tables, compare_tables
 from twinloop.gap.evidence import JOINTS, REPLAY, Evidence
 from twinloop.gap.follow import DRIFT_S
 from twinloop.gap.friction import EFFORTS
 from twinloop.gap.noise import STILL_S, allan_deviation, density, noise_of, still_stretches
 from twinloop.gap.registry import METRICS
+from twinloop.gap.replay import through_twins_sensor
 from twinloop.gap.result import Measure, NotEvaluated
 from twinloop.quality.view import resolution
 
@@ -27,6 +29,8 @@ Number = Callable[[Array], float]
 ALLAN_S = (0.1, 1.0, 10.0)
 FLOOR_SHARE = 0.1
 """Differences smaller than this share of the real level are nothing."""
+COUNTING_SHARE = 0.15
+"""Of an encoder's step: how much noise counting alone may seem to add or take away, as the motion goes."""
 OTHER_FLOORS = {
     "m": 2e-4,
     "rad": 2e-4,
@@ -50,23 +54,29 @@ def sensing(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     if problem:
         yield NotEvaluated("sensing", problem, "encoders")
         return
-    for name, number, about in (
-        ("noise", noise_of, "standard deviation of a reading, from third differences"),
-        ("quantization step", resolution, "the step in which a reading counts; 0: none seen"),
-    ):
-        yield from _by_row(evidence, name, number, about)
+    noises = partial(_columns, number=noise_of)
+    yield from _by_row(evidence, "noise", noises, "standard deviation of a reading, from third differences")
+    yield from _by_row(
+        evidence, "quantization step", _steps, "the step in which a reading counts; 0: none seen"
+    )
     yield from _still(evidence)
     yield from _drift(evidence)
 
 
 def _other_signals(evidence: Evidence) -> Iterator[Measure]:
     """Noise of what replay cannot tell (poses, speeds, forces), against simulated episodes of other motions."""
+    candidates = [
+        signal
+        for signal in evidence.real[0].schema.signals
+        if signal.name.startswith("observation.")
+        and signal.name not in (*JOINTS, *EFFORTS)
+        and signal.dtype.startswith("float")
+    ]
+    if not candidates:
+        return
     sides = (evidence.real, evidence.sim.episodes)
     known = {signal.name for signal in evidence.sim.episodes[0].schema.signals}
-    for signal in evidence.real[0].schema.signals:
-        skipped = signal.name in (*JOINTS, *EFFORTS) or not signal.dtype.startswith("float")
-        if skipped or not signal.name.startswith("observation.") or signal.name not in known:
-            continue
+    for signal in (one for one in candidates if one.name in known):
         units = list(signal.units) * (signal.size if len(signal.units) == 1 else 1)
         labels = list(signal.elements or map(str, range(signal.size)))
         real, sim = (np.array([_noises(episode, signal.name) for episode in side]) for side in sides)
@@ -86,13 +96,15 @@ def _noises(episode: Episode, name: str) -> list[float]:
     return [noise_of(column) for column in rows.T]
 
 
-def _by_row(evidence: Evidence, name: str, number: Number, about: str) -> Iterator[Measure | NotEvaluated]:
+def _by_row(
+    evidence: Evidence, name: str, table: Callable[[Sequence[Array]], Array], about: str
+) -> Iterator[Measure | NotEvaluated]:
     """A number of whole columns of readings."""
-    real = _columns([replay.real for replay in evidence.replays], number)
-    sides = [(_columns(evidence.sensed, number), REPLAY, True)]
+    real = table([replay.real for replay in evidence.replays])
+    sides = [(table(evidence.sensed), REPLAY, True)]
     if evidence.has_sim and not isinstance(evidence.sim_joints, TwinloopError):
         rows = [recording.readings for recording in evidence.sim_joints.recordings]
-        sides.append((_columns(rows, number), evidence.sim.name, False))
+        sides.append((table(rows), evidence.sim.name, False))
     found = 0
     for sim, against, matched in sides:
         for made in _measures(evidence, name, real, sim, against, matched, about):
@@ -104,47 +116,49 @@ def _by_row(evidence: Evidence, name: str, number: Number, about: str) -> Iterat
 
 def _still(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     """Spectrum and Allan deviation, which only readings at rest can tell."""
-    stretches = [
-        still_stretches(replay.time_s, replay.recording.commands[replay.rows], replay.real)
-        for replay in evidence.replays
-    ]
-    rates = [1.0 / float(np.median(np.diff(replay.time_s))) for replay in evidence.replays]
-    if sum(map(bool, stretches)) < 3:
-        needs = f"at least 3 episodes with {STILL_S:g} s at rest under an unchanging command"
+    assert not isinstance(evidence.joints, TwinloopError)
+    about = "at rest, under an unchanging command"
+    rests, periods = [], []
+    for replay in evidence.replays:
+        parts = still_stretches(replay.time_s, replay.recording.commands[replay.rows], replay.real)
+        periods.append(float(np.median(np.diff(replay.time_s))))
+        if parts:
+            rests.append((replay, max(parts, key=lambda part: part[1] - part[0])))
+    if len(rests) < FEWEST:
+        needs = f"{FEW} with {STILL_S:g} s at rest under an unchanging command"
         yield NotEvaluated("sensing", needs, "noise spectrum and Allan deviation")
         return
-    real = [replay.real for replay in evidence.replays]
-    for name, number in _still_numbers(float(np.median(rates))):
-        here, there = (_at_rest(side, stretches, number) for side in (real, evidence.sensed))
-        about = "at rest, under an unchanging command"
-        yield from _measures(evidence, name, here, there, REPLAY, True, about)
+    channels, rng = evidence.joints.channels, evidence.rng("at rest")
+    here, there = [], []
+    for replay, (first, last) in rests:
+        here.append(replay.real[first:last])
+        still = np.tile(replay.twin[first:last].mean(axis=0), (last - first, 1))
+        there.append(through_twins_sensor(evidence.cell, channels, replay.time_s[first:last], still, rng))
+    for name, per, number in _at_rest(1.0 / float(np.median(periods))):
+        yield from _measures(
+            evidence,
+            name,
+            _columns(here, number),
+            _columns(there, number),
+            "the twin's encoders at rest",
+            True,
+            about,
+            per,
+        )
 
 
-def _still_numbers(rate_hz: float) -> Iterator[tuple[str, Number]]:
+def _at_rest(rate_hz: float) -> Iterator[tuple[str, str, Number]]:
+    """Names, what the unit is divided by, and numbers of a stretch at rest."""
     edges = (0.02 * rate_hz, 0.1 * rate_hz, 0.25 * rate_hz, 0.5 * rate_hz)
     for low, high in itertools.pairwise(edges):
-        yield (
-            f"noise density {low:.2g} to {high:.2g} Hz",
-            partial(density, rate_hz=rate_hz, low_hz=low, high_hz=high),
-        )
+        number = partial(density, rate_hz=rate_hz, low_hz=low, high_hz=high)
+        yield f"noise density {low:.2g} to {high:.2g} Hz", "/√Hz", number
     for over_s in ALLAN_S:
-        yield f"Allan deviation over {over_s:g} s", partial(allan_deviation, rate_hz=rate_hz, over_s=over_s)
-
-
-def _at_rest(side: Sequence[Array], stretches: Sequence[Sequence[tuple[int, int]]], number: Number) -> Array:
-    return np.array(
-        [
-            [_longest(column, parts, number) for column in rows.T]
-            for rows, parts in zip(side, stretches, strict=True)
-        ]
-    )
-
-
-def _longest(column: Array, parts: Sequence[tuple[int, int]], number: Number) -> float:
-    if not parts:
-        return float("nan")
-    first, last = max(parts, key=lambda part: part[1] - part[0])
-    return number(column[first:last])
+        yield (
+            f"Allan deviation over {over_s:g} s",
+            "",
+            partial(allan_deviation, rate_hz=rate_hz, over_s=over_s),
+        )
 
 
 def _drift(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
@@ -175,20 +189,36 @@ def _drift_floor(evidence: Evidence) -> float:
 
 
 def _measures(
-    evidence: Evidence, name: str, real: Array, sim: Array, against: str, matched: bool, about: str
+    evidence: Evidence,
+    name: str,
+    real: Array,
+    sim: Array,
+    against: str,
+    matched: bool,
+    about: str,
+    per: str = "",
 ) -> Iterator[Measure]:
     assert not isinstance(evidence.joints, TwinloopError)
     channels = evidence.joints.channels
+    step = float(np.nanmean(_steps([replay.real for replay in evidence.replays])[:, list(evidence.encoders)]))
     for unit, places in by_unit([channels[k].unit for k in evidence.encoders]):
         columns = [evidence.encoders[place] for place in places]
         labels = [channels[k].name for k in columns]
         level = real[:, columns]
         floor = FLOOR_SHARE * float(np.nanmean(level)) if np.isfinite(level).any() else 0.0
+        if name == "noise":
+            floor = max(floor, COUNTING_SHARE * step)
         yield from compare_tables(
-            evidence, "sensing", name, unit, labels, level, sim[:, columns],
+            evidence, "sensing", name, unit + per, labels, level, sim[:, columns],
             against=against, samples=evidence.joint_samples, matched=matched, about=about, floor=floor,
         )  # fmt: skip
 
 
 def _columns(tables: Sequence[Array], number: Number) -> Array:
     return np.array([[number(column) for column in rows.T] for rows in tables], np.float64)
+
+
+def _steps(tables: Sequence[Array]) -> Array:
+    """Quantization steps; where some episodes of a channel show one, those that do not moved too little to tell."""
+    found = _columns(tables, resolution)
+    return np.where((found > 0.0) | ~(found > 0.0).any(axis=0), found, np.nan)
