@@ -38,6 +38,10 @@ def gap(
             help="Evaluate this policy in the twin and compare its success with its real episodes.",
         ),
     ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="DIMENSION,...", help="Look at these dimensions only, such as latency,contact."),
+    ] = None,
     conditions: Annotated[
         Path | None,
         typer.Option(
@@ -74,12 +78,13 @@ def gap(
     cell = twin_of(twin, workspace)
     told = load_conditions(conditions) if conditions else None
     options = Options(seed=seed, episodes=episodes, generated=generated, trials=trials, threads=threads)
-    with console.progress_bar("measuring") as bar:
+    with console.progress_bar("measuring the gap") as bar:
         found = measure_gap(
             open_dataset(real),
             cell,
             open_dataset(sim) if sim else None,
             policy=_policy(policy),
+            only=[name.strip() for name in only.split(",")] if only else None,
             conditions=told,
             options=options,
             progress=lambda _, done, total: bar(done, total),
