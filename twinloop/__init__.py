@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from twinloop.episode import Signal as Signal
     from twinloop.episode import make_episode as make_episode
     from twinloop.errors import TwinloopError as TwinloopError
+    from twinloop.gap.ranking import rank_policies as rank_policies
+    from twinloop.gap.result import Gap as Gap
+    from twinloop.gap.run import measure_gap as measure_gap
     from twinloop.generate.open_loop import replay_actions as replay_actions
     from twinloop.generate.replay import replay as replay
     from twinloop.generate.run import generate as generate
@@ -72,6 +75,9 @@ _NAMES = {
         "make_episode",
     ],
     "twinloop.errors": ["TwinloopError"],
+    "twinloop.gap.ranking": ["rank_policies"],
+    "twinloop.gap.result": ["Gap"],
+    "twinloop.gap.run": ["measure_gap"],
     "twinloop.generate.open_loop": ["replay_actions"],
     "twinloop.generate.replay": ["replay"],
     "twinloop.generate.run": ["generate"],

@@ -19,16 +19,17 @@ SIZE = 64
 CELLS = 4
 DIRECTIONS = 8
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
-QUALITIES = {
-    "sharpness": ("1", "edge energy at the finest scale over that at the next"),
-    "noise": ("levels", "standard deviation from pixel to pixel where the picture is flat, of 255"),
-    "exposure": ("levels", "mean brightness, of 255"),
-    "contrast": ("levels", "distance of the 5th and 95th percentiles of brightness, of 255"),
-    "clipped": ("1", "share of pixels at the dark or the bright end"),
-    "colour, red to green": ("1", "logarithm of the ratio of means"),
-    "colour, blue to green": ("1", "logarithm of the ratio of means"),
-    "saturation": ("1", "mean distance of the channels, relative to brightness"),
+QUALITIES: dict[str, tuple[str, float, str]] = {
+    "sharpness": ("1", 0.05, "edge energy at the finest scale over that at the next"),
+    "noise": ("levels", 0.5, "standard deviation from pixel to pixel where the picture is flat, of 255"),
+    "exposure": ("levels", 3.0, "mean brightness, of 255"),
+    "contrast": ("levels", 5.0, "distance of the 5th and 95th percentiles of brightness, of 255"),
+    "clipped": ("1", 0.01, "share of pixels at the dark or the bright end"),
+    "colour, red to green": ("1", 0.02, "logarithm of the ratio of means"),
+    "colour, blue to green": ("1", 0.02, "logarithm of the ratio of means"),
+    "saturation": ("1", 0.02, "mean distance of the channels, relative to brightness"),
 }
+"""Unit, the difference below which nobody would see it, and what it is."""
 
 
 def describe(frame: Array) -> Array:

@@ -22,6 +22,8 @@ Array = NDArray[Any]
 
 SLOW_SHARE = 0.05
 """A person pauses where the tool is slower than this share of its 95th percentile."""
+FLOOR_SHARE = 0.05
+"""People differ from themselves by more than this share."""
 
 
 @METRICS.register("human motion")
@@ -52,8 +54,9 @@ def human(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
         if interval is not None:
             found += 1
             yield measure(
-                "human", name, unit, interval, against=evidence.sim.name, samples=_samples(mine), about=about
-            )
+                "human", name, unit, interval, against=evidence.sim.name, samples=_samples(mine), about=about,
+                floor=FLOOR_SHARE * abs(interval.real or 0.0),
+            )  # fmt: skip
     if not found:
         yield NotEvaluated("human", f"{FEW} by people", "reach and timing")
 

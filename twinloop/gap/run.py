@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from twinloop.dataset.reader import Dataset, open_dataset
+from twinloop.episode import Episode
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.gap import actuation, contact, human, latency, numerics, sensing, slices, visual
 from twinloop.gap.conditions import Known, conditions_of
@@ -76,9 +77,20 @@ def measure_gap(
         episodes=len(episodes),
         dimensions=collect(found, only),
         success=success,
+        notes=_notes(episodes, len(source)),
         seed=options.seed,
         standin=any(episode.provenance.source == "standin" for episode in episodes),
     )
+
+
+def _notes(episodes: Sequence[Episode], there: int) -> tuple[str, ...]:
+    """What a reader should know about the data."""
+    notes = []
+    if all(episode.provenance.source == "sim" for episode in episodes):
+        notes.append("the episodes given as real are simulated")
+    if len(episodes) < there:
+        notes.append(f"{len(episodes)} of {there} real episodes were looked at, spread evenly")
+    return tuple(notes)
 
 
 def _asked(only: Sequence[str] | None) -> list[str]:

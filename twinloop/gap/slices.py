@@ -12,7 +12,7 @@ from twinloop.errors import TwinloopError
 from twinloop.gap.bootstrap import FEWEST, unpaired
 from twinloop.gap.compare import FEW
 from twinloop.gap.conditions import dimension_of, most_frequent, sliced
-from twinloop.gap.evidence import REPLAY, Evidence
+from twinloop.gap.evidence import Evidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
 
@@ -63,7 +63,7 @@ def _replay_error(evidence: Evidence, dimension: str, label: str, inside: Array)
         interval = unpaired(errors[~inside], errors[inside], evidence.seed(dimension, label, unit))
         if interval is not None:
             yield measure(
-                dimension, f"replay error, {label}", unit, interval, against=f"{REPLAY} of the other episodes",
+                dimension, f"replay error, {label}", unit, interval, against="the other real episodes",
                 samples=evidence.joint_samples, about="RMS replay error of the joints in these episodes beyond the others",
             )  # fmt: skip
 

@@ -68,7 +68,7 @@ def _camera(
             samples=samples, against=evidence.sim.name, p_value=chance,
             about=f"squared maximum mean discrepancy of picture descriptors; two-sample test p = {chance:.2g}",
         )  # fmt: skip
-    for place, (name, (unit, about)) in enumerate(QUALITIES.items()):
+    for place, (name, (unit, floor, about)) in enumerate(QUALITIES.items()):
         seed = evidence.seed("quality", camera, name)
         found = unpaired(real[1][:, place], sim[1][:, place], seed, evidence.options.resamples)
         if found is not None:
@@ -80,6 +80,7 @@ def _camera(
                 against=evidence.sim.name,
                 samples=samples,
                 about=about,
+                floor=floor,
             )
 
 

@@ -11,7 +11,7 @@ from twinloop.gap.success import Pair, Rate
 from twinloop.report.quality_page import STYLE
 
 MORE_STYLE = """
-.wide{overflow-x:auto}td.bar{width:15rem;min-width:11rem}svg{display:block;width:100%;height:1.5rem}
+.wide{overflow-x:auto}td.bar{width:13rem;min-width:10rem}td.what{width:19rem;min-width:14rem}td.who{min-width:8rem}svg{display:block;width:100%;height:1.5rem}
 .axis{stroke:var(--line);stroke-width:1}.span{stroke:var(--tone,var(--soft));stroke-width:2.5}.dot{fill:var(--tone,var(--soft))}
 .real{fill:#33414e}.sim{fill:#1f6fb2}.reals{stroke:#33414e;stroke-width:2.5}.sims{stroke:#1f6fb2;stroke-width:2.5}
 section{margin:1.6rem 0}section h2{display:flex;gap:.6rem;align-items:center;margin:1.4rem 0 .5rem}
@@ -93,15 +93,15 @@ def _dimension(one: DimensionGap) -> str:
 
 def _table(measures: tuple[Measure, ...], one: DimensionGap) -> str:
     rows = "".join(
-        f"<tr class={'gap' if m in one.shown else ''}><td title='{_text(m.about)}'>{_text(m.name)}"
+        f"<tr class={'gap' if m in one.shown else ''}><td class=what>{_text(m.name)}"
         f"{'' if m.channel == ALL else ' · ' + _text(m.channel)}<div class=soft>{_text(m.about) if m.channel == ALL else ''}</div></td>"
         f"<td class=n>{_level(m.real)}</td><td class=n>{_level(m.sim)}</td><td class=n><b>{m.value:+.3g}</b><div class=soft>"
         f"{m.low:.3g} to {m.high:.3g}</div></td><td>{_text('' if m.unit == '1' else m.unit)}</td><td class=bar>{_interval(m)}</td>"
         f"<td class=n>{m.episodes}{f' / {m.sim_episodes}' if m.sim_episodes else ''}<div class=soft>{m.samples} rows</div></td>"
-        f"<td>{_text(m.against)}</td></tr>"
+        f"<td class=who>{_text(m.against)}</td></tr>"
         for m in measures
     )
-    head = "<tr><th>measure<th class=n>real<th class=n>sim<th class=n>sim - real<th>unit<th><th class=n>episodes<th>against</tr>"
+    head = "<tr><th>measure<th class=n>robot<th class=n>sim<th class=n>sim - real<th>unit<th><th class=n>episodes<th>against</tr>"
     return f"<div class=wide><table>{head}{rows}</table></div>"
 
 
@@ -145,7 +145,7 @@ def _pair(one: Pair) -> str:
     chance = "-" if one.p_value is None else f"{one.p_value:.2g}"
     return (
         f"<tr><td>{_text(name)}</td><td class=n>{_rate(one.real)}</td><td class=n>{_rate(one.sim)}</td>"
-        f"<td class=bar><svg viewBox='0 0 200 24' preserveAspectRatio=none><line class=axis x1=0 x2=200 y1=23 y2=23 />"
+        f"<td class=bar><svg viewBox='-6 0 212 24'><line class=axis x1=0 x2=200 y1=23 y2=23 />"
         f"{_rate_bar(one.real, 7, 'real')}{_rate_bar(one.sim, 16, 'sim')}</svg></td>"
         f"<td class=n>{difference}</td><td class=n>{chance}</td></tr>"
     )
@@ -169,7 +169,7 @@ def _interval(m: Measure) -> str:
     reach = max(abs(m.low), abs(m.high), abs(m.value), 1e-300) * 1.08
     low, middle, high = (100 + 100 * value / reach for value in (m.low, m.value, m.high))
     return (
-        "<svg viewBox='0 0 200 24' preserveAspectRatio=none><line class=axis x1=0 x2=200 y1=12 y2=12 />"
+        "<svg viewBox='-6 0 212 24'><line class=axis x1=0 x2=200 y1=12 y2=12 />"
         f"<line class=axis x1=100 x2=100 y1=2 y2=22 /><line class=span x1={low:.1f} x2={high:.1f} y1=12 y2=12 />"
         f"<circle class=dot cx={middle:.1f} cy=12 r=4 /></svg>"
     )
