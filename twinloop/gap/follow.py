@@ -37,8 +37,10 @@ WIDTHS = 12
 """Dead bands tried at once; the best one's neighbourhood is tried again, finer."""
 WIDEST_SHARE = 0.25
 """The widest dead band that is looked for, as a share of the command's travel."""
+MISFIT_SHARE = 0.4
+"""What is left, as time at the typical speed, counts by this share in the error of the lag: misfit does not average out."""
 TOLD_S = 0.01
-"""A lag with a larger standard error than this is not told by the motion."""
+"""A lag with a larger error than this is not told by the motion."""
 DRIFT_S = 60.0
 """Drift is told as the standard deviation of a random walk after this long, as the twin's parameters are."""
 
@@ -47,7 +49,7 @@ DRIFT_S = 60.0
 class Following:
     """One joint's response to its command: seconds late, width of the dead band, gain, RMS of what is left.
 
-    `lag_error_s` is the standard error of the lag: slow motions do not tell it. `drift` is how far what is left moves
+    `lag_error_s` is how wrong the lag may be: slow motions do not tell it. `drift` is how far what is left moves
     from the first to the last quarter, as a random walk in `DRIFT_S` would.
     """
 
@@ -90,8 +92,8 @@ def follow(time_s: Array, commands: Array, readings: Array, loads: Array) -> lis
         widths = np.stack([np.maximum(fit.width + max(fit.spacing, 1e-9) * spread, 0.0) for fit in fits])
     for k, lag, fit in zip(joints, lags, fits, strict=True):
         if PLAUSIBLE[0] < fit.gain < PLAUSIBLE[1]:
-            error_s = fit.slope_error / fit.gain
             residual = float(np.sqrt(np.mean(fit.left**2)))
+            error_s = float(np.hypot(fit.slope_error / fit.gain, MISFIT_SHARE * residual / fit.speed))
             made[k] = Following(
                 float(lag), error_s, fit.width, fit.gain, residual, _drift(fit.left, period_s)
             )
@@ -117,6 +119,7 @@ class _Fit:
     gain: float
     slope: float
     slope_error: float
+    speed: float
     left: Array
 
 
@@ -157,6 +160,7 @@ def _best(held: Array, widths: Array, seen: Array, load: Array, inside: Array, p
         gain=float(weights[1]),
         slope=float(weights[2]),
         slope_error=_standard_error(basis, left, 2),
+        speed=max(float(np.sqrt(np.mean(basis[:, 2] ** 2))), 1e-12),
         left=left,
     )
 

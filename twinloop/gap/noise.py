@@ -33,6 +33,8 @@ def noise_of(values: Array) -> float:
 
 def density(values: Array, rate_hz: float, low_hz: float, high_hz: float) -> float:
     """Noise per square root of hertz between two frequencies, of an evenly sampled stretch without its trend."""
+    if np.ptp(values) == 0.0:
+        return 0.0
     length = min(len(values), 256)
     hertz, power = signal.welch(signal.detrend(values), rate_hz, nperseg=length)
     band = (hertz >= low_hz) & (hertz <= high_hz)
