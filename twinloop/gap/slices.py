@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,9 +60,10 @@ def _measures(evidence: Evidence, dimension: str) -> Iterator[Measure]:
 def _replay_error(evidence: Evidence, dimension: str, label: str, inside: Array) -> Iterator[Measure]:
     """How much worse the twin replays episodes of this slice than the others."""
     for unit, errors in episode_errors(evidence).items():
-        # Worse than the rest of reality: the sign is that of an error, not of a difference to simulation.
+        # Worse than the rest of reality: neither side is simulation, so there are no levels to show.
         interval = unpaired(errors[~inside], errors[inside], evidence.seed(dimension, label, unit))
         if interval is not None:
+            interval = replace(interval, real=None, sim=None)
             yield measure(
                 dimension, f"replay error, {label}", unit, interval, against="the other real episodes",
                 samples=evidence.joint_samples, about="RMS replay error of the joints in these episodes beyond the others",
