@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from twinloop.dataset.commit import write_atomically
 from twinloop.errors import GateError, NewerFormat, WrongUse
-from twinloop.gate.checks import Check
-from twinloop.gate.evidence import Contender, Evidence
+from twinloop.gate.checks import CHECKS, Check, twin_is_current
+from twinloop.gate.evidence import Contender, Evidence, load_evidence
 from twinloop.gate.rules import Rules
-from twinloop.gate.statistics import Statistics
+from twinloop.gate.statistics import Statistics, measure
 
 Decision = Literal["promote", "refuse", "more"]
 
@@ -154,3 +154,19 @@ def load_verdict(path: str | Path) -> dict[str, Any]:
         return words
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GateError(f"{file} is no verdict ({error})", remedy="twinloop gate ... writes one") from error
+
+
+def unfounded(words: dict[str, Any], file: Path) -> str | None:
+    """Why a verdict does not follow from the evidence beside it, or None when judging again gives the same."""
+    evidence = load_evidence(file.with_name("evidence.json"))
+    if evidence_hash(evidence) != words["evidence_hash"]:
+        return f"{file} is not about the evidence beside it"
+    rules = Rules(**words["rules"])
+    checks = tuple(Check(**check) for check in words["checks"])
+    if missing := set(CHECKS.names()) - {check.name for check in checks}:
+        return f"{file} lacks checks: {', '.join(sorted(missing))}"
+    statistics = measure(evidence, rules, twin_is_current=twin_is_current(checks), interval=False)
+    again = decide(evidence, statistics, rules, checks)
+    if again.decision != words["decision"]:
+        return f"{file} says {words['decision']!r}, but its evidence says {again.decision!r}"
+    return None
