@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from twinloop.logs.ingest import ingest as ingest
     from twinloop.logs.log_map import load_map as load_map
     from twinloop.logs.propose import propose_map as propose_map
+    from twinloop.monitor.run import monitor as monitor
     from twinloop.plan.items import Plan as Plan
     from twinloop.plan.run import plan as plan
-    from twinloop.monitor.run import monitor as monitor
     from twinloop.randomize import Randomization as Randomization
     from twinloop.randomize import default_randomization as default_randomization
     from twinloop.randomize import load_randomization as load_randomization
