@@ -183,6 +183,28 @@ def test_a_pass_says_what_to_do_and_the_gate_heeds_it(twinloop, tmp_path, monkey
     assert drift.blocks and "aged actuator" in drift.detail
 
 
+def test_a_reference_in_which_somebody_else_acted_says_nothing_about_joints_and_success(tmp_path):
+    with tl.make_dataset(tmp_path / "taught", SCHEMA) as writer:
+        for k in range(25):
+            made = episode(k, stiffness=4.0)
+            writer.add(made.with_provenance(actor="operator"))
+    with tl.make_dataset(tmp_path / "used", SCHEMA) as writer:
+        for k in range(25 + EPISODES):
+            late = k >= 25
+            made = episode(100 + k, moved_m=0.06 if late else 0.0, success=k % 2 == 0)
+            writer.add(made.with_provenance(actor="policy"))
+    used, taught = tl.open_dataset(tmp_path / "used"), tl.open_dataset(tmp_path / "taught")
+    found = monitor(used, taught, baseline=20)
+    assert found.kind == "scene" and {shift.group for shift in found.shifts} == {"scene"}
+    assert found.success.expected is None and [alert.kind for alert in found.alerts] == ["changed scene"]
+    assert abs(found.shifts[0].began - 25) <= 2
+    with tl.make_dataset(tmp_path / "sim", SCHEMA) as writer:
+        for k in range(8):
+            writer.add(episode(k).with_provenance(source="sim"))
+    with pytest.raises(WrongUse, match="simulated episodes do not show"):
+        monitor(used, tl.open_dataset(tmp_path / "sim"))
+
+
 def test_failures_become_a_data_set_of_failures(tmp_path):
     used = deployed(tmp_path / "used")
     assert collect_failures(used, tmp_path / "failures") == 10
