@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from twinloop.gap.ranking import rank_policies as rank_policies
     from twinloop.gap.result import Gap as Gap
     from twinloop.gap.run import measure_gap as measure_gap
+    from twinloop.gate.registry import PolicyRegistry as PolicyRegistry
+    from twinloop.gate.run import gate as gate
+    from twinloop.gate.verdict import Verdict as Verdict
     from twinloop.generate.open_loop import replay_actions as replay_actions
     from twinloop.generate.replay import replay as replay
     from twinloop.generate.run import generate as generate
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from twinloop.logs.ingest import ingest as ingest
     from twinloop.logs.log_map import load_map as load_map
     from twinloop.logs.propose import propose_map as propose_map
+    from twinloop.monitor.run import monitor as monitor
     from twinloop.plan.items import Plan as Plan
     from twinloop.plan.run import plan as plan
     from twinloop.randomize import Randomization as Randomization
@@ -78,6 +82,9 @@ _NAMES = {
     "twinloop.gap.ranking": ["rank_policies"],
     "twinloop.gap.result": ["Gap"],
     "twinloop.gap.run": ["measure_gap"],
+    "twinloop.gate.registry": ["PolicyRegistry"],
+    "twinloop.gate.run": ["gate"],
+    "twinloop.gate.verdict": ["Verdict"],
     "twinloop.generate.open_loop": ["replay_actions"],
     "twinloop.generate.replay": ["replay"],
     "twinloop.generate.run": ["generate"],
@@ -94,6 +101,7 @@ _NAMES = {
     "twinloop.logs.propose": ["propose_map"],
     "twinloop.plan.items": ["Plan"],
     "twinloop.plan.run": ["plan"],
+    "twinloop.monitor.run": ["monitor"],
     "twinloop.randomize": ["Randomization", "default_randomization", "load_randomization"],
     "twinloop.twin": ["Parameter", "Twin", "load_twin", "make_twin_from_model"],
 }

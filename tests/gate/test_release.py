@@ -1,13 +1,16 @@
 """Stages of a release: stop rules that may be looked at any time, a shadow that never acts, a canary's share."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tests.cli.test_generate_commands import twinloop  # noqa: F401
 from tests.learn.conftest import TINY, Standin, point
 from twinloop.dataset.reader import open_dataset
 from twinloop.errors import GateError, UnknownName
+from twinloop.gate.registry import PolicyRegistry
 from twinloop.gate.release import (
     RULES,
     ShadowController,
@@ -97,3 +100,28 @@ def test_a_shadow_that_would_break_limits_or_go_elsewhere_is_told(tmp_path):
             both = ShadowController(Fixed(0.0, "a@1"), Fixed(value, "b@2"), robot.description)
             record(robot, both, tmp_path / f"d{value}", Plan(episodes=1, longest_s=0.2), attendant=robot)
         assert [line["good"] for line in both.finish()] == [good]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_stage_is_judged_and_stopped_from_the_command_line(twinloop, tmp_path, monkeypatch):  # noqa: F811
+    pytest.importorskip("sqlalchemy", reason="needs: pip install 'twinloop[learn]'")
+    monkeypatch.chdir(tmp_path)
+    data = point(tmp_path / "data")
+    config = replace(TINY, recipe="real-only", steps=1)
+    made = [train(real=data, out=tmp_path / f"p{k}", config=replace(config, seed=k)) for k in range(2)]
+    registry = PolicyRegistry(tmp_path)
+    registry.promote(made[0], None, by="ann", override="first")
+    registry.promote(made[1], None, by="ann", override="try it", stage="canary", share=0.5)
+    robot = Standin()
+    with connected(robot):
+        controller = PolicyController(made[1], robot.description)
+        record(robot, controller, tmp_path / "used", Plan(episodes=6, longest_s=0.2), attendant=robot)
+    code, out, err = twinloop("registry", "release", "used", "--stage", "canary", "--json")
+    found = json.loads(out)
+    assert code == 1 and found["step"] == "stop" and found["episodes"] == 6 and found["good"] == 0, err
+    assert registry.policy("challenger").id == made[1].id, "judged, not yet carried out"
+    code, out, _ = twinloop("registry", "release", "used", "--stage", "canary", "--apply", "--by", "eve")
+    assert code == 1 and "withdraw version 2 from canary" in out
+    assert registry.state().aliases["challenger"] is None and registry.entries()[-1].by == "eve"
+    code, _, err = twinloop("registry", "release", "used", "--stage", "canary")
+    assert code == 1 and "nobody is challenger" in err

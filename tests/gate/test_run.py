@@ -16,6 +16,7 @@ from twinloop.gate.run import EVIDENCE, VERDICT, Situation, gate
 from twinloop.gate.verdict import load_verdict
 from twinloop.learn.train import train
 from twinloop.robot import connected, open_robot
+from twinloop.testing.gate import check_gate_check
 from twinloop.twin import load_twin
 from twinloop.twin.folder import save_twin
 
@@ -84,6 +85,11 @@ def test_a_check_is_let_pass_only_by_somebody_who_says_why():
     passed = {c.name: c for c in accept(checks, ["replay"], "ann", "because")}
     assert passed["replay"].accepted == "ann: because" and not passed["replay"].blocks
     assert set(CHECKS.names()) == set(passed)
+
+
+@pytest.mark.parametrize("name", CHECKS.names())
+def test_every_gate_check_keeps_the_protocol(name):
+    check_gate_check(name, CHECKS.get(name), load_twin("servo_pendulum"))
 
 
 def test_real_people_in_the_data_must_have_agreed(tmp_path):

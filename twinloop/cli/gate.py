@@ -247,7 +247,7 @@ def _print(verdict: Verdict, page: Path) -> None:
     )
     if verdict.statistics.slices:
         console.print_table(
-            ("slice", "simulated", "points", "real", "points", ""),
+            ("slice", "simulated", "points", "stand-in" if verdict.standin else "real", "points", ""),
             [
                 (s.name, s.simulated, _points(s.simulated_mean), s.real, _points(s.real_mean), s.standing)
                 for s in verdict.statistics.slices

@@ -17,11 +17,7 @@ from typing import Any, Literal
 
 from twinloop.errors import GateError, MissingExtra, TamperedRecord, WrongUse
 from twinloop.gate.chain import EMPTY, Entry, Head, append, head_of, locked, parse_head, read_chain
-from twinloop.gate.checks import CHECKS, Check, twin_is_current
-from twinloop.gate.evidence import load_evidence
-from twinloop.gate.rules import Rules
-from twinloop.gate.statistics import measure
-from twinloop.gate.verdict import decide, evidence_hash, load_verdict
+from twinloop.gate.verdict import load_verdict, unfounded
 from twinloop.learn.policy import WEIGHTS, WORDS, Policy, load_policy
 from twinloop.learn.tracking import local_tracking
 
@@ -368,22 +364,6 @@ def replay_state(entries: list[Entry]) -> State:
         if entry.action == "promote" and entry.details["stage"] == "canary":
             share = entry.details["share"]
     return State(aliases, tuple(champions), share if aliases["challenger"] else None, versions)
-
-
-def unfounded(words: dict[str, Any], file: Path) -> str | None:
-    """Why a verdict does not follow from the evidence beside it, or None when judging again gives the same."""
-    evidence = load_evidence(file.with_name("evidence.json"))
-    if evidence_hash(evidence) != words["evidence_hash"]:
-        return f"{file} is not about the evidence beside it"
-    rules = Rules(**words["rules"])
-    checks = tuple(Check(**check) for check in words["checks"])
-    if missing := set(CHECKS.names()) - {check.name for check in checks}:
-        return f"{file} lacks checks: {', '.join(sorted(missing))}"
-    statistics = measure(evidence, rules, twin_is_current=twin_is_current(checks), interval=False)
-    again = decide(evidence, statistics, rules, checks)
-    if again.decision != words["decision"]:
-        return f"{file} says {words['decision']!r}, but its evidence says {again.decision!r}"
-    return None
 
 
 def _require_name(by: str) -> None:

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from twinloop.dataset.commit import write_atomically
 from twinloop.errors import GateError, NewerFormat, WrongUse
-from twinloop.gate.checks import Check
-from twinloop.gate.evidence import Contender, Evidence
+from twinloop.gate.checks import CHECKS, Check, twin_is_current
+from twinloop.gate.evidence import Contender, Evidence, load_evidence
 from twinloop.gate.rules import Rules
-from twinloop.gate.statistics import Statistics
+from twinloop.gate.statistics import Statistics, measure
 
 Decision = Literal["promote", "refuse", "more"]
 
@@ -55,7 +55,8 @@ class Verdict:
 
 def decide(evidence: Evidence, statistics: Statistics, rules: Rules, checks: Sequence[Check] = ()) -> Verdict:
     """Judge; a pure function of what it is given, but for the time it notes."""
-    decision, more, reasons = _decide(statistics, rules, checks)
+    robot = "stand-in" if evidence.standin else "real"
+    decision, more, reasons = _decide(statistics, rules, checks, robot)
     return Verdict(
         decision=decision,
         reasons=tuple(reasons),
@@ -73,24 +74,29 @@ def decide(evidence: Evidence, statistics: Statistics, rules: Rules, checks: Seq
 
 
 def _decide(
-    found: Statistics, rules: Rules, checks: Sequence[Check]
+    found: Statistics, rules: Rules, checks: Sequence[Check], robot: str
 ) -> tuple[Decision, int | None, list[str]]:
+    mean = _mean(found, robot)
     if failed := [check for check in checks if check.blocks]:
         return "refuse", None, [f"{check.name}: {check.detail}" for check in failed]
     if worse := [part for part in found.slices if part.standing == "worse"]:
         margin = f"by more than {100 * rules.slice_margin:g} points"
-        return "refuse", None, [f"{part.name} is worse {margin} ({part.shown_by} trials)" for part in worse]
+        return (
+            "refuse",
+            None,
+            [f"{part.name} is worse {margin} ({_shown_by(part.shown_by, robot)} trials)" for part in worse],
+        )
     if found.refusing and not found.promoting:
-        return "refuse", None, [f"no gain of {100 * rules.worth:g} points or more: {_mean(found)}"]
+        return "refuse", None, [f"no gain of {100 * rules.worth:g} points or more: {mean}"]
     undecided = [part.name for part in found.slices if part.standing == "open"]
     if found.promoting and not undecided:
         slices = (
             f"; none of {len(found.slices)} slices worse" if found.slices else "; no slices were told apart"
         )
-        return "promote", None, [f"{_mean(found)}{slices}"]
+        return "promote", None, [f"{mean}{slices}"]
     more = _more(found, rules, bool(undecided))
     left = rules.most_trials - found.trials
-    asked = [_mean(found)]
+    asked = [mean]
     if found.promoting:
         asked.append(f"not yet shown to be no worse: {', '.join(undecided)}")
     if rules.simulation_only:
@@ -116,14 +122,20 @@ def _more(found: Statistics, rules: Rules, undecided: bool) -> int | None:
     return max(1, found.trials // 2) if undecided else 0
 
 
-def _mean(found: Statistics) -> str:
+def _mean(found: Statistics, robot: str) -> str:
     if found.estimate is None:
         return "no trials yet"
     interval = f"[{100 * found.low:.1f}, {100 * found.high:.1f}]"
-    after = f"after {found.trials} {found.grounds} {'pairs' if found.paired else 'trials'}"
+    kind = "simulated" if found.grounds == "simulated" else robot
+    beside = f" beside {found.simulated_trials} simulated" if found.grounds == "real and simulated" else ""
+    after = f"after {found.trials} {kind} {'pairs' if found.paired else 'trials'}{beside}"
     if found.paired:
         return f"gain {100 * found.estimate:+.1f} points {interval} {after}, bar {100 * found.bar:+g}"
     return f"success {100 * found.estimate:.1f} % {interval} {after}, bar {100 * found.bar:g} %"
+
+
+def _shown_by(trials: str, robot: str) -> str:
+    return robot if trials == "real" else trials
 
 
 def evidence_hash(evidence: Evidence) -> str:
@@ -154,3 +166,19 @@ def load_verdict(path: str | Path) -> dict[str, Any]:
         return words
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GateError(f"{file} is no verdict ({error})", remedy="twinloop gate ... writes one") from error
+
+
+def unfounded(words: dict[str, Any], file: Path) -> str | None:
+    """Why a verdict does not follow from the evidence beside it, or None when judging again gives the same."""
+    evidence = load_evidence(file.with_name("evidence.json"))
+    if evidence_hash(evidence) != words["evidence_hash"]:
+        return f"{file} is not about the evidence beside it"
+    rules = Rules(**words["rules"])
+    checks = tuple(Check(**check) for check in words["checks"])
+    if missing := set(CHECKS.names()) - {check.name for check in checks}:
+        return f"{file} lacks checks: {', '.join(sorted(missing))}"
+    statistics = measure(evidence, rules, twin_is_current=twin_is_current(checks), interval=False)
+    again = decide(evidence, statistics, rules, checks)
+    if again.decision != words["decision"]:
+        return f"{file} says {words['decision']!r}, but its evidence says {again.decision!r}"
+    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from twinloop.dataset.reader import Dataset
@@ -13,7 +13,7 @@ from twinloop.identify.change import FEWEST
 from twinloop.identify.drift import Change, Drift, watch_drift
 from twinloop.learn.evaluate import exact_interval
 from twinloop.monitor.alerts import Alert, make_alert
-from twinloop.monitor.features import Group, episode_features, usual_frames
+from twinloop.monitor.features import Group, episode_features, group_of, usual_frames
 from twinloop.monitor.shifts import CHANCE, WATCHED, Shift, find_shifts, kind_of
 from twinloop.monitor.success import Success, follow_success
 from twinloop.twin import Twin
@@ -82,7 +82,8 @@ def monitor(
     """Look at deployed episodes once.
 
     They are compared with a reference, the data that was trained on, or without one with the first `baseline` of them.
-    `expected` is the success that is watched; by default what the reference shows at least. With a twin and names of its
+    `expected` is the success that is watched; by default what the reference shows at least, if the same kind of actor
+    acted in it. With a twin and names of its
     parameters, those are followed too (`identify.drift`).
     """
     episodes = [deployed.episode(number) for number in deployed.numbers]
@@ -95,12 +96,19 @@ def monitor(
             expected=f"at least {FEWEST}",
             remedy="--reference DATASET, or wait for more episodes",
         )
+    _require_comparable(usual, fresh)
     frames = usual_frames(usual)
     before = [episode_features(episode, frames) for episode in usual]
     now = [episode_features(episode, frames) for episode in fresh]
-    shifts = find_shifts(before, now, chance=chance, watched=watched)
+    alike = _actors(usual) == _actors(fresh) or not fresh
+    if alike:
+        shifts = find_shifts(before, now, chance=chance, watched=watched)
+    else:
+        shifts = _shifts_of_others(before, now, baseline, chance, watched)
     judged = [episode.success for episode in fresh if episode.success is not None]
-    success = follow_success(judged, expected if expected is not None else _expected(usual))
+    if expected is None and alike:
+        expected = _expected(usual)
+    success = follow_success(judged, expected)
     drift = None
     if twin is not None and parameters and fresh:
         drift = watch_drift(
@@ -126,6 +134,44 @@ def monitor(
         drift,
         tuple(_alerts(place, kind, shifts, drift, success, fresh)),
     )
+
+
+def _shifts_of_others(
+    before: Sequence[Mapping[str, float]],
+    now: Sequence[Mapping[str, float]],
+    baseline: int,
+    chance: float,
+    watched: int,
+) -> tuple[Shift, ...]:
+    """Where somebody else acted in the reference: scene and cameras beside it, joints beside the first deployed episodes.
+
+    How a joint answers depends on how it is asked, so a demonstration says nothing about what is usual under a policy.
+    """
+    seen = [_only(row, ("scene", "camera")) for row in before]
+    shifts = find_shifts(
+        seen, [_only(row, ("scene", "camera")) for row in now], chance=chance / 2, watched=watched
+    )
+    own = [_only(row, ("actuator",)) for row in now]
+    later = find_shifts(own[:baseline], own[baseline:], chance=chance / 2, watched=watched)
+    later = tuple(replace(s, began=s.began + baseline, noticed=s.noticed + baseline) for s in later)
+    return tuple(sorted((*shifts, *later), key=lambda shift: -shift.size))
+
+
+def _only(row: Mapping[str, float], groups: Sequence[Group]) -> dict[str, float]:
+    return {name: value for name, value in row.items() if group_of(name) in groups}
+
+
+def _actors(episodes: Sequence[Episode]) -> set[str]:
+    return {episode.provenance.actor for episode in episodes}
+
+
+def _require_comparable(usual: Sequence[Episode], fresh: Sequence[Episode]) -> None:
+    simulated = [any(episode.provenance.source == "sim" for episode in part) for part in (usual, fresh)]
+    if fresh and simulated[0] != simulated[1]:
+        raise WrongUse(
+            "simulated episodes do not show what is usual on a robot",
+            remedy="--reference with episodes of this robot, or none",
+        )
 
 
 def _spread(dataset: Dataset) -> list[Episode]:

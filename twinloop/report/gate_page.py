@@ -32,12 +32,12 @@ def write_gate_page(verdict: Verdict, evidence: Evidence, path: str | Path) -> P
         f"<title>{_text(title)}</title><style>{STYLE}.wide{{overflow-x:auto}}figure{{margin:1rem 0}}figure img{{max-width:min(100%,860px)}}</style>",
         f"<main><h1>{_text(title)}</h1><div class=soft>{_text(_where(verdict))}</div>",
         f"<div class='verdict {_TONES[verdict.decision]}'>{_text(verdict.sentence)}</div>",
-        _picture(draw_gate(found, verdict.rules.alpha), "Above: log10 of the wealth of bets that the bar is "
+        _picture(draw_gate(found, verdict.rules.alpha, _robot(verdict)), "Above: log10 of the wealth of bets that the bar is "
         "passed; it decides at the dashed line. Below: mean outcome and what no bet has refuted, at all times together.")
         if found.trials
         else "",
         f"<h2>Trials</h2>{_trials(verdict, evidence)}",
-        f"<h2>Slices</h2>{_slices(found.slices)}" if found.slices else "",
+        f"<h2>Slices</h2>{_slices(found.slices, _robot(verdict))}" if found.slices else "",
         f"<h2>Checks</h2>{_checks(verdict.checks)}" if verdict.checks else "",
         "</main></html>",
     ]  # fmt: skip
@@ -45,7 +45,7 @@ def write_gate_page(verdict: Verdict, evidence: Evidence, path: str | Path) -> P
     return target
 
 
-def draw_gate(found: Statistics, alpha: float) -> bytes:
+def draw_gate(found: Statistics, alpha: float, robot: str) -> bytes:
     """Wealth over the trials, and the confidence sequence below it."""
     figure, (wealth, means) = _figure(2, 2.3)
     number = np.arange(1, found.trials + 1)
@@ -63,8 +63,13 @@ def draw_gate(found: Statistics, alpha: float) -> bytes:
     means.plot(number, running, color=AFTER, lw=1.2)
     means.axhline(found.bar, color=INK, lw=0.9, ls="--")
     means.set_ylabel("gain" if found.paired else "success", fontsize=7)
-    means.set_xlabel(f"{found.grounds} trials", fontsize=7)
+    means.set_xlabel(f"{'simulated' if found.grounds == 'simulated' else robot} trials", fontsize=7)
     return _png(figure)
+
+
+def _robot(verdict: Verdict) -> str:
+    """A stand-in is never called real."""
+    return "stand-in" if verdict.standin else "real"
 
 
 def _where(verdict: Verdict) -> str:
@@ -83,7 +88,7 @@ def _trials(verdict: Verdict, evidence: Evidence) -> str:
             continue
         first = np.mean([trial.candidate for trial in trials])
         second = "" if evidence.champion is None else f"{100 * np.mean([t.champion for t in trials]):.1f} %"
-        shown = "stand-in" if name == "real" and evidence.standin else name
+        shown = _robot(verdict) if name == "real" else name
         rows.append(
             f"<tr><td>{shown}</td><td class=n>{len(trials)}</td><td class=n>{100 * first:.1f} %</td><td class=n>{second}</td></tr>"
         )
@@ -91,13 +96,13 @@ def _trials(verdict: Verdict, evidence: Evidence) -> str:
     note = ""
     if found.correlation is not None:
         note = (
-            f"<p>Simulated and real outcomes of the same scene correlate by {found.correlation:.2f}; "
-            f"{found.coefficient:.2f} of the simulated outcome is taken off the real one.</p>"
+            f"<p>Simulated and {_robot(verdict)} outcomes of the same scene correlate by {found.correlation:.2f}; "
+            f"{found.coefficient:.2f} of the simulated outcome is taken off the other.</p>"
         )
     return f"<div class=wide><table>{head}{''.join(rows)}</table></div>{note}"
 
 
-def _slices(slices: tuple[SliceStatistic, ...]) -> str:
+def _slices(slices: tuple[SliceStatistic, ...], robot: str) -> str:
     def mean(value: float | None) -> str:
         return "" if value is None else f"{100 * value:+.1f}"
 
@@ -107,7 +112,9 @@ def _slices(slices: tuple[SliceStatistic, ...]) -> str:
         f"<td><span class='badge {_STANDINGS[s.standing]}'>{s.standing}</span></td></tr>"
         for s in slices
     )
-    head = "<tr><th>slice<th class=n>simulated<th class=n>points<th class=n>real<th class=n>points<th></tr>"
+    head = (
+        f"<tr><th>slice<th class=n>simulated<th class=n>points<th class=n>{robot}<th class=n>points<th></tr>"
+    )
     return f"<div class=wide><table>{head}{rows}</table></div>"
 
 

@@ -1,0 +1,32 @@
+"""The conformance check that every gate check must pass."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from twinloop.gate.checks import Check, GateCheck, Status, Subject
+from twinloop.gate.evidence import Contender, Evidence, PairedTrial
+from twinloop.gate.rules import Rules
+from twinloop.twin import Twin
+
+
+def make_subject(twin: Twin, simulated: int = 10, real: int = 5) -> Subject:
+    """A plain subject: a candidate that always succeeds, alone."""
+    trials = [PairedTrial(number, True) for number in range(max(simulated, real))]
+    words = {"name": twin.name, "version": twin.version, "hash": twin.content_hash}
+    evidence = Evidence(
+        Contender("candidate", "0"), None, words, tuple(trials[:simulated]), tuple(trials[:real])
+    )
+    return Subject(evidence, Rules(), twin)
+
+
+def check_gate_check(name: str, check: GateCheck, twin: Twin) -> None:
+    """Assert that a gate check answers under its own name, with a reason, alike when asked twice, with and without trials."""
+    for subject in (make_subject(twin), make_subject(twin, 0, 0), make_subject(twin, 10, 0)):
+        answer = check(subject)
+        assert isinstance(answer, Check), f"{name}: got {type(answer).__name__}, expected a Check"
+        assert answer.name == name, f"got the name {answer.name!r}, registered as {name!r}"
+        assert answer.status in get_args(Status), f"{name}: got status {answer.status!r}"
+        assert answer.detail, f"{name} does not say why"
+        assert answer.accepted is None, f"{name} lets itself pass"
+        assert check(subject) == answer, f"{name} answers differently when asked again"
