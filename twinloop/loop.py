@@ -76,7 +76,7 @@ class LoopConfig:
     demonstrated_s: float = 15.0
     operator: str = "operator-1"
     diagnosed: int = 800
-    gate_scenes: int = 100
+    gate_scenes: int = 120
     gate_trials: int = 30
     deployed: int = 10
     by: str = "loop"
@@ -268,6 +268,8 @@ def _path(twin: Twin, robot: str, stages: Stages, c: LoopConfig) -> list[Done]:
             first=GATED_FROM,
             rules=Rules(most_trials=c.gate_trials),
             seed=c.seed,
+            identified=identified.folder,
+            workspace=stages.root.parent,
         ),
     )
     done = [

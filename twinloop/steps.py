@@ -21,7 +21,7 @@ from twinloop.errors import RobotError, WrongUse
 from twinloop.gate.evidence import load_evidence
 from twinloop.gate.registry import PolicyRegistry
 from twinloop.gate.rules import Rules
-from twinloop.gate.run import EVIDENCE, gate
+from twinloop.gate.run import EVIDENCE, Situation, gate
 from twinloop.generate.run import generate
 from twinloop.identify.anchor import anchor
 from twinloop.identify.replays import replay_held_out
@@ -142,6 +142,8 @@ def decide(
     first: int,
     rules: Rules,
     seed: int,
+    identified: Path,
+    workspace: Path,
 ) -> Found:
     """May the candidate take the champion's place? Trials on the robot until the evidence suffices."""
     shutil.rmtree(out / GATE, ignore_errors=True)
@@ -158,6 +160,7 @@ def decide(
             randomization=scenes,
             seed=seed,
             out=out / GATE,
+            situation=Situation(twin_folder=identified / TWIN, workspace=workspace),
         )
     write_gate_page(verdict, load_evidence(out / GATE / EVIDENCE), out / REPORT)
     return verdict.as_json()
