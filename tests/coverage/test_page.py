@@ -119,7 +119,18 @@ def many_points(count: int) -> Coverage:
         starts = Points(variables, values[:episodes], np.arange(episodes), np.zeros(episodes, dtype=int))
         ended = (True,) * episodes
         sides.append(
-            Side(name, name, tuple(range(episodes)), ended, (None,) * episodes, {}, points, starts, values)
+            Side(
+                name,
+                name,
+                tuple(range(episodes)),
+                ended,
+                (None,) * episodes,
+                {},
+                points,
+                starts,
+                values,
+                np.zeros(values.shape[1]),
+            )
         )
     real, sim = sides
     places = [side.raw[:, :2] for side in sides]

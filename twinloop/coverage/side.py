@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,12 +39,17 @@ class Points:
         kept = number[self.episode] >= 0
         return Points(self.variables, self.values[kept], number[self.episode[kept]], self.frame[kept])
 
+    def without(self, names: Collection[str]) -> Points:
+        """The same points without these variables."""
+        kept = [i for i, variable in enumerate(self.variables) if variable.name not in names]
+        return replace(self, variables=tuple(self.variables[i] for i in kept), values=self.values[:, kept])
+
 
 @dataclass(frozen=True, eq=False)
 class Side:
     """Real or simulated episodes as points.
 
-    `raw` (N, elements) holds the moments' signals and `views` (N, D) what a camera saw, for the embedding. `conditions` are
+    `raw` (N, elements) holds the moments' signals, `smallest` what matters in each, and `views` (N, D) what a camera saw, for the embedding. `conditions` are
     words that describe an episode, by field; None where nobody said. `twin` is the one that the first episodes name.
     """
 
@@ -57,6 +62,7 @@ class Side:
     moments: Points
     situations: Points
     raw: Array
+    smallest: Array
     views: Array | None = None
     twin: str | None = None
 
@@ -158,6 +164,7 @@ def _read(
         moments=moments,
         situations=_situations(rows, columns.values(np.concatenate(firsts)), columns, look, moments, draws),
         raw=raw,
+        smallest=columns.smallest,
         views=look.vectors if look else None,
         twin=next((row["twin"] for row in rows if row["twin"]), None),
     )

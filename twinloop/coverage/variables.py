@@ -75,6 +75,11 @@ class Columns:
         plain = [self._element(i) for i in range(len(self.names)) if i not in self.hidden]
         return (*plain, *(variable for variable, _, _ in self.derived))
 
+    @property
+    def smallest(self) -> Array:
+        """The smallest difference that matters in each element."""
+        return np.array([SMALLEST.get(unit, 0.0) for unit in _units(self.signals)])
+
     def values(self, rows: Array) -> Array:
         """Named values (T, V) of raw rows (T, elements)."""
         kept = [i for i in range(len(self.names)) if i not in self.hidden]
