@@ -165,6 +165,21 @@ def test_a_variable_that_simulation_holds_still_counts_only_beyond_what_matters(
     assert set(region.episodes) == set(range(15)) and region.level == "situation"
 
 
+def test_units_may_be_said_once_or_for_every_element(tmp_path):
+    from twinloop.coverage.side import read_sides
+    from twinloop.dataset.writer import make_dataset
+    from twinloop.episode import Schema, Signal, make_episode
+
+    for name, units in (("once", ("rad",)), ("each", ("rad", "rad")), ("wrong", ("deg",))):
+        schema = Schema((Signal("observation.state", (2,), units),), 20.0)
+        with make_dataset(tmp_path / name, schema) as writer:
+            writer.add(make_episode(schema, np.arange(30) / 20.0, {"observation.state": np.ones((30, 2))}))
+    once, each, wrong = (open_dataset(tmp_path / name) for name in ("once", "each", "wrong"))
+    assert len(read_sides(once, each)[0]) == 1
+    with pytest.raises(WrongUse, match="other units"):
+        read_sides(once, wrong)
+
+
 def test_what_cannot_be_compared_is_refused(tmp_path):
     worlds.write(tmp_path / "real", worlds.scenes(5, 1), 0, source="real")
     worlds.write(tmp_path / "few", worlds.scenes(5, 2), 0, source="sim")

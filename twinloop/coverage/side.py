@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.coverage.images import Look, look_at
-from twinloop.coverage.variables import Columns, Variable, make_columns, shared_signals, start_of
+from twinloop.coverage.variables import (
+    Columns,
+    Variable,
+    make_columns,
+    shared_signals,
+    start_of,
+    units_of,
+)
 from twinloop.dataset.query import episode_rows
 from twinloop.dataset.reader import Dataset
 from twinloop.errors import UnknownName, WrongUse
@@ -237,11 +244,11 @@ def _require_names(real: Dataset, sim: Dataset, signals: Sequence[str] | None) -
 
 def _require_units(real: Dataset, sim: Dataset, names: Sequence[str]) -> None:
     for name in names:
-        mine, theirs = real.schema.signal(name), sim.schema.signal(name)
-        if mine.units != theirs.units and not {"unknown"} & {*mine.units, *theirs.units}:
+        mine, theirs = (units_of([dataset.schema.signal(name)]) for dataset in (real, sim))
+        if mine != theirs and "unknown" not in {*mine, *theirs}:
             raise WrongUse(
                 f"{name} has other units in {sim.root} than in {real.root}",
-                got=", ".join(dict.fromkeys(theirs.units)),
-                expected=", ".join(dict.fromkeys(mine.units)),
+                got=", ".join(dict.fromkeys(theirs)),
+                expected=", ".join(dict.fromkeys(mine)),
                 remedy="convert one of them; `twinloop ingest` takes units in its map",
             )
