@@ -104,7 +104,7 @@ def test_a_lasso_becomes_a_query_and_a_plan_item(shelf):
     from twinloop.plan.run import plan
 
     [made] = plan(items=[folder / "item.json"]).items
-    assert made.kind == "demonstrations" and "object.x at the start" in made.settings[0]
+    assert made.kind == "demonstrations" and "object.x at the start, m" in made.settings[0]
 
 
 def many_points(count: int) -> Coverage:

@@ -74,7 +74,7 @@ def test_settings_fill_a_region_evenly():
     spans = (Span("object.x", "m", 0.6, 0.72), Span("light", "1", None, 0.4, seen=(0.1, 0.39)))
     settings, how = make_settings(spans, Costs(), 0)
     assert len(settings) == 4 * 4 and "4 x 4 cells" in how
-    x, light = (np.array([s[name] for s in settings]) for name in ("object.x", "light"))
+    x, light = (np.array([s[name] for s in settings]) for name in ("object.x, m", "light"))
     assert x.min() >= 0.6 and x.max() <= 0.72 and light.min() >= 0.1 and light.max() <= 0.4
     cells = {(int((a - 0.6) / 0.03), int((b - 0.1) / 0.075)) for a, b in zip(x, light, strict=True)}
     assert len(cells) >= 12, "a Sobol sequence leaves few cells of the grid empty"
