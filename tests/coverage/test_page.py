@@ -104,7 +104,7 @@ def test_a_lasso_becomes_a_query_and_a_plan_item(shelf):
     from twinloop.plan.run import plan
 
     [made] = plan(items=[folder / "item.json"]).items
-    assert made.kind == "demonstrations" and "object.x at the start" in made.settings[0]
+    assert made.kind == "demonstrations" and "object.x at the start, m" in made.settings[0]
 
 
 def many_points(count: int) -> Coverage:
@@ -119,7 +119,18 @@ def many_points(count: int) -> Coverage:
         starts = Points(variables, values[:episodes], np.arange(episodes), np.zeros(episodes, dtype=int))
         ended = (True,) * episodes
         sides.append(
-            Side(name, name, tuple(range(episodes)), ended, (None,) * episodes, {}, points, starts, values)
+            Side(
+                name,
+                name,
+                tuple(range(episodes)),
+                ended,
+                (None,) * episodes,
+                {},
+                points,
+                starts,
+                values,
+                np.zeros(values.shape[1]),
+            )
         )
     real, sim = sides
     places = [side.raw[:, :2] for side in sides]

@@ -88,5 +88,14 @@ def side(name: str, many: np.ndarray, first: int) -> Side:
     )
     nobody = (None,) * len(many)
     return Side(
-        name, name, tuple(range(len(many))), (True,) * len(many), nobody, {}, moments, situations, raw
+        name,
+        name,
+        tuple(range(len(many))),
+        (True,) * len(many),
+        nobody,
+        {},
+        moments,
+        situations,
+        raw,
+        columns.smallest,
     )

@@ -1,4 +1,8 @@
-"""All that is known of a moment as one vector: state, surroundings, action and picture, each block with the same weight."""
+"""Moments as vectors: signals and pictures, each reduced to the directions in which they vary, and how far they lie apart.
+
+The map lays both out together, with the same weight. Distances to simulation are taken in each by itself, so that a strange
+picture is not lost among many joints.
+"""
 
 from __future__ import annotations
 
@@ -8,76 +12,92 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.coverage.nearest import fold_of, held_out_distances, kth_distance, threshold_of
+from twinloop.coverage.nearest import FALSE_SHARE, fold_of, held_out_distances, kth_distance, threshold_of
 from twinloop.coverage.side import Side
 
 Array = NDArray[Any]
 
 KEPT = 0.99
-"""Share of the variance that the embedding keeps."""
+"""Share of the variance that an embedding keeps."""
 MOST = 16
+SMALLEST_PIXEL = 0.01
+"""A difference in brightness that nobody would see, of 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """A linear map, fitted on both sides: subtract `center`, multiply by `matrix` (elements, d)."""
+    """A linear map: subtract `center`, multiply by `matrix` (elements, d); missing values count as the mean."""
 
     center: Array
     matrix: Array
 
-    def vectors(self, side: Side) -> Array:
-        """(N, d), the directions of most variance first; missing values count as the mean."""
-        return np.asarray(np.nan_to_num(_stacked(side) - self.center) @ self.matrix)
-
-    def places(self, side: Side) -> Array:
-        """Where the map puts each moment (N, 2)."""
-        found = self.vectors(side)[:, :2]
-        return found if found.shape[1] == 2 else np.column_stack([found, np.zeros(len(found))])
+    def __call__(self, rows: Array) -> Array:
+        """(N, d), the directions of most variance first."""
+        return np.asarray(np.nan_to_num(rows - self.center) @ self.matrix)
 
 
-def fit_embedding(real: Side, sim: Side) -> Embedding:
-    """Principal directions of both sides, weighted alike."""
-    first, second = _stacked(real), _stacked(sim)
-    center = 0.5 * (np.nanmean(first, axis=0) + np.nanmean(second, axis=0))
-    spread = np.sqrt(
-        0.5 * (np.nanmean((first - center) ** 2, axis=0) + np.nanmean((second - center) ** 2, axis=0))
-    )
-    weight = np.where(spread > 1e-9, 1.0 / np.maximum(spread, 1e-9), 0.0)
-    if real.views is not None:
-        pixels = real.views.shape[1]
-        weight[-pixels:] *= np.sqrt((len(center) - pixels) / pixels)
-    both = [np.nan_to_num(one - center) * weight for one in (first, second)]
-    covariance = sum(one.T @ one / len(one) for one in both) / 2.0
+def fit_embedding(real: Array, sim: Array, smallest: Array) -> Embedding:
+    """Principal directions of both sides, which weigh the same, as every element does that varies by what matters."""
+    center = 0.5 * (np.nanmean(real, axis=0) + np.nanmean(sim, axis=0))
+    variance = 0.5 * (np.nanmean((real - center) ** 2, axis=0) + np.nanmean((sim - center) ** 2, axis=0))
+    weight = np.where(variance > 1e-18, 1.0 / np.sqrt(np.maximum(variance, smallest**2 + 1e-18)), 0.0)
+    both = [np.nan_to_num(rows - center) * weight for rows in (real, sim)]
+    covariance = sum(rows.T @ rows / len(rows) for rows in both) / 2.0
     values, directions = np.linalg.eigh(covariance)
     values, directions = values[::-1], directions[:, ::-1]
     share = np.cumsum(values) / max(values.sum(), 1e-12)
     count = min(MOST, int(np.searchsorted(share, KEPT)) + 1, len(values))
-    return Embedding(center, weight[:, None] * directions[:, :count])
+    scale = 1.0 / np.sqrt(max(values[:count].sum(), 1e-12))
+    return Embedding(center, scale * weight[:, None] * directions[:, :count])
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """How far real moments are from simulation: `score` (N,) is the distance over the threshold, above one is far.
+    """How far real moments are from simulation, and where the map puts the moments of both sides (N, 2).
 
-    `held_out` (E,) is the share of far moments in each simulated episode when it is held out.
+    `score` (N,) is the largest distance over its threshold: above one is far. `vectors` (N, d) are in units of the
+    threshold. `held_out` (E,) is the share of far moments in each simulated episode when it is held out.
     """
 
-    vectors: Array
     score: Array
-    threshold: float
+    vectors: Array
     held_out: Array
+    real_places: Array
+    sim_places: Array
 
 
-def score_points(embedding: Embedding, real: Side, sim: Side, rng: np.random.Generator) -> Scores:
+def score_moments(real: Side, sim: Side, rng: np.random.Generator) -> Scores:
     """Distance of each real moment to simulation, over what held-out simulated episodes show."""
-    here, there = embedding.vectors(real), embedding.vectors(sim)
-    owner = sim.moments.episode
-    distances = held_out_distances(there, owner, fold_of(len(sim), rng))
-    threshold = max(threshold_of(distances), 1e-12)
-    marked = np.bincount(owner, weights=distances > threshold, minlength=len(sim))
-    shares = marked / np.maximum(np.bincount(owner, minlength=len(sim)), 1)
-    return Scores(here, kth_distance(here, there) / threshold, threshold, shares)
+    blocks = [(real.raw, sim.raw, real.smallest)]
+    if real.views is not None and sim.views is not None:
+        blocks.append((real.views, sim.views, np.full(real.views.shape[1], SMALLEST_PIXEL)))
+    owner, fold = sim.moments.episode, fold_of(len(sim), rng)
+    scores, mine, theirs, scaled, far = [], [], [], [], np.zeros(len(owner), dtype=bool)
+    for here, there, smallest in blocks:
+        embed = fit_embedding(here, there, smallest)
+        first, second = embed(here), embed(there)
+        distances = held_out_distances(second, owner, fold)
+        threshold = max(threshold_of(distances, FALSE_SHARE / len(blocks)), 1e-12)
+        far |= distances > threshold
+        scores.append(kth_distance(first, second) / threshold)
+        mine.append(first)
+        theirs.append(second)
+        scaled.append(first / threshold)
+    together = fit_layout(np.hstack(mine), np.hstack(theirs))
+    marked = np.bincount(owner, weights=far, minlength=len(sim))
+    return Scores(
+        score=np.max(scores, axis=0),
+        vectors=np.hstack(scaled),
+        held_out=marked / np.maximum(np.bincount(owner, minlength=len(sim)), 1),
+        real_places=together(np.hstack(mine)),
+        sim_places=together(np.hstack(theirs)),
+    )
 
 
-def _stacked(side: Side) -> Array:
-    return side.raw if side.views is None else np.concatenate([side.raw, side.views], axis=1)
+def fit_layout(real: Array, sim: Array) -> Embedding:
+    """The two directions of most variance."""
+    center = 0.5 * (real.mean(axis=0) + sim.mean(axis=0))
+    covariance = sum((rows - center).T @ (rows - center) / len(rows) for rows in (real, sim))
+    directions = np.linalg.eigh(covariance)[1][:, ::-1]
+    pair = directions[:, :2] if directions.shape[1] > 1 else np.column_stack([directions, 0.0 * directions])
+    return Embedding(center, pair)

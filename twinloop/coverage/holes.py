@@ -51,7 +51,7 @@ def find_holes(
     real: Points, sim: Points, real_episodes: int, sim_episodes: int, rng: np.random.Generator
 ) -> list[Hole]:
     """Every hole that is larger than chance, the most certain first."""
-    if real_episodes < FEWEST_EPISODES:
+    if real_episodes < FEWEST_EPISODES or not real.variables:
         return []
     few_real, few_sim = thinned(real), thinned(sim)
     grid = scan.make_grid(real.variables, few_real.values, few_sim.values)

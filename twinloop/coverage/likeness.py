@@ -24,6 +24,8 @@ Array = NDArray[Any]
 FEWEST_EPISODES = 4
 MOST_CLUSTERS = 4
 MOST_RANGES = 2
+ONE = 0.6
+"""All far points are one cluster when one description holds for this share of them and is theirs to this share."""
 _LINKS = 6
 _REPEATS = 400
 _CHANCE = 0.01
@@ -47,7 +49,10 @@ def find_unlike(
     chance = _by_chance(scores.held_out, episodes, rng)
     if _share(far, real.episode, episodes) <= chance:
         return []
-    labels = _clusters(scores.vectors[far], scores.threshold)
+    whole = Cluster(far, *describe(far, real, sim))
+    if min(whole.told, whole.exact) >= ONE:
+        return [whole]
+    labels = _clusters(scores.vectors[far])
     places = np.flatnonzero(far)
     found = []
     for label in np.argsort(-np.bincount(labels))[:MOST_CLUSTERS]:
@@ -90,12 +95,9 @@ def _span(values: Array, mine: Array) -> tuple[float, float] | None:
         return None
     low, high = np.quantile(here, [0.02, 0.98])
     slack = 1e-6 + 0.01 * (high - low)
-    everything = values[np.isfinite(values)]
     low, high = low - slack, high + slack
-    open_low, open_high = (
-        not (everything[~mine[np.isfinite(values)]] < low).any(),
-        not (everything[~mine[np.isfinite(values)]] > high).any(),
-    )
+    others = values[~mine & np.isfinite(values)]
+    open_low, open_high = not (others < low).any(), not (others > high).any()
     if open_low and open_high:
         return None
     return (-np.inf if open_low else float(low)), (np.inf if open_high else float(high))
@@ -108,11 +110,11 @@ def _quality(held: Array, mine: Array, weight: Array) -> tuple[float, float, flo
     return float(2.0 * told * exact / max(told + exact, 1e-12)), float(told), float(exact)
 
 
-def _clusters(vectors: Array, threshold: float) -> Array:
-    """The cluster of each vector: linked to its nearest ones, if they are no further than what is far."""
+def _clusters(vectors: Array) -> Array:
+    """The cluster of each vector: linked to its nearest ones, if they are no further than twice what is far."""
     count = min(_LINKS + 1, len(vectors))
     distances, near = cKDTree(vectors).query(vectors, k=range(1, count + 1))
-    linked = (distances <= 2.0 * threshold).ravel()
+    linked = (distances <= 2.0).ravel()
     rows = np.repeat(np.arange(len(vectors)), count)[linked]
     graph = coo_matrix((np.ones(len(rows)), (rows, near.ravel()[linked])), shape=(len(vectors),) * 2)
     return np.asarray(connected_components(graph, directed=False)[1])

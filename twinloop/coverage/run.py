@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from twinloop.coverage.embed import fit_embedding, score_points
+from twinloop.coverage.embed import score_moments
 from twinloop.coverage.holes import find_holes, find_words
 from twinloop.coverage.likeness import Cluster, find_unlike
 from twinloop.coverage.result import Coverage, Level, Outcomes, Region
@@ -23,6 +23,8 @@ Array = NDArray[Any]
 
 FEWEST_SIM = 12
 """Simulated episodes below which nothing can be calibrated."""
+WHOLE = 0.8
+"""A region of this share of the real data is an offset of everything; other regions are looked for inside it."""
 
 
 def coverage(
@@ -63,14 +65,18 @@ def cover(real: Side, sim: Side, *, seed: int = 0) -> Coverage:
     for hole in find_holes(real.situations, sim.situations, len(real), len(sim), rng):
         met = _visitors(sim.situations, hole.rule)
         regions.append(_region(real, sim, hole.rule, "situation", hole.inside, met))
-    covered = np.flatnonzero(~_episodes_in(real, regions))
-    for hole in find_holes(real.moments.of(covered), sim.moments, len(covered), len(sim), rng):
+    named = {_variables(region.rule) for region in regions}
+    shifted = frozenset().union(*(_variables(r.rule) for r in regions if r.share >= WHOLE))
+    covered = np.flatnonzero(~_episodes_in(real, [r for r in regions if r.share < WHOLE]))
+    mine, theirs = real.moments.of(covered).without(shifted), sim.moments.without(shifted)
+    for hole in find_holes(mine, theirs, len(covered), len(sim), rng):
+        if _variables(hole.rule) in named:
+            continue
         inside = np.zeros(len(real.moments.values), dtype=bool)
         inside[np.isin(real.moments.episode, covered)] = hole.inside
         met = _visitors(sim.moments, hole.rule)
         regions.append(_region(real, sim, hole.rule, "moment", inside, met))
-    embedding = fit_embedding(real, sim)
-    scores = score_points(embedding, real, sim, rng)
+    scores = score_moments(real, sim, rng)
     already = np.zeros(len(real.moments.values), dtype=bool)
     for region in regions:
         already |= region.points
@@ -81,8 +87,8 @@ def cover(real: Side, sim: Side, *, seed: int = 0) -> Coverage:
         real=real,
         sim=sim,
         regions=tuple(sorted(regions, key=lambda r: -r.share)),
-        real_places=embedding.places(real),
-        sim_places=embedding.places(sim),
+        real_places=scores.real_places,
+        sim_places=scores.sim_places,
         score=scores.score,
         missing=_missing(real, sim),
         seed=seed,
@@ -152,6 +158,14 @@ def _visitors(points: Points, rule: Rule) -> int:
         values = points.values[:, names[condition.variable.name]]
         inside &= (values > condition.low) & (values < condition.high)
     return len(np.unique(points.episode[inside]))
+
+
+def _variables(rule: Rule) -> frozenset[str]:
+    """What a rule is about, at the start or at any moment."""
+    return frozenset(
+        c.variable.name.removesuffix(" at the start") if isinstance(c, Range) else c.field
+        for c in rule.conditions
+    )
 
 
 def _episodes_in(real: Side, regions: Sequence[Region]) -> Array:

@@ -74,8 +74,8 @@ def make_grid(variables: Sequence[Variable], real: Array, sim: Array) -> Grid:
             continue
         tails = [np.quantile(one, [_TAIL, 1.0 - _TAIL]) for one in both]
         low, high = min(t[0] for t in tails), max(t[1] for t in tails)
-        count = CELLS if not variable.smallest else int(min(CELLS, (high - low) / variable.smallest))
-        if count < 2 or high - low < 1e-9:
+        count = CELLS if not variable.smallest else int(min(CELLS, max(2, (high - low) / variable.smallest)))
+        if high - low < max(variable.smallest, 1e-9):
             edges.append(np.array([-np.inf, np.inf]))
             continue
         inner = np.linspace(low, high, count + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.coverage.images import Look, look_at
-from twinloop.coverage.variables import Columns, Variable, make_columns, shared_signals, start_of
+from twinloop.coverage.variables import (
+    Columns,
+    Variable,
+    make_columns,
+    shared_signals,
+    start_of,
+    units_of,
+)
 from twinloop.dataset.query import episode_rows
 from twinloop.dataset.reader import Dataset
 from twinloop.errors import UnknownName, WrongUse
@@ -39,12 +46,17 @@ class Points:
         kept = number[self.episode] >= 0
         return Points(self.variables, self.values[kept], number[self.episode[kept]], self.frame[kept])
 
+    def without(self, names: Collection[str]) -> Points:
+        """The same points without these variables."""
+        kept = [i for i, variable in enumerate(self.variables) if variable.name not in names]
+        return replace(self, variables=tuple(self.variables[i] for i in kept), values=self.values[:, kept])
+
 
 @dataclass(frozen=True, eq=False)
 class Side:
     """Real or simulated episodes as points.
 
-    `raw` (N, elements) holds the moments' signals and `views` (N, D) what a camera saw, for the embedding. `conditions` are
+    `raw` (N, elements) holds the moments' signals, `smallest` what matters in each, and `views` (N, D) what a camera saw, for the embedding. `conditions` are
     words that describe an episode, by field; None where nobody said. `twin` is the one that the first episodes name.
     """
 
@@ -57,6 +69,7 @@ class Side:
     moments: Points
     situations: Points
     raw: Array
+    smallest: Array
     views: Array | None = None
     twin: str | None = None
 
@@ -158,6 +171,7 @@ def _read(
         moments=moments,
         situations=_situations(rows, columns.values(np.concatenate(firsts)), columns, look, moments, draws),
         raw=raw,
+        smallest=columns.smallest,
         views=look.vectors if look else None,
         twin=next((row["twin"] for row in rows if row["twin"]), None),
     )
@@ -230,11 +244,11 @@ def _require_names(real: Dataset, sim: Dataset, signals: Sequence[str] | None) -
 
 def _require_units(real: Dataset, sim: Dataset, names: Sequence[str]) -> None:
     for name in names:
-        mine, theirs = real.schema.signal(name), sim.schema.signal(name)
-        if mine.units != theirs.units and not {"unknown"} & {*mine.units, *theirs.units}:
+        mine, theirs = (units_of([dataset.schema.signal(name)]) for dataset in (real, sim))
+        if mine != theirs and "unknown" not in {*mine, *theirs}:
             raise WrongUse(
                 f"{name} has other units in {sim.root} than in {real.root}",
-                got=", ".join(dict.fromkeys(theirs.units)),
-                expected=", ".join(dict.fromkeys(mine.units)),
+                got=", ".join(dict.fromkeys(theirs)),
+                expected=", ".join(dict.fromkeys(mine)),
                 remedy="convert one of them; `twinloop ingest` takes units in its map",
             )

@@ -75,6 +75,11 @@ class Columns:
         plain = [self._element(i) for i in range(len(self.names)) if i not in self.hidden]
         return (*plain, *(variable for variable, _, _ in self.derived))
 
+    @property
+    def smallest(self) -> Array:
+        """The smallest difference that matters in each element."""
+        return np.array([SMALLEST.get(unit, 0.0) for unit in units_of(self.signals)])
+
     def values(self, rows: Array) -> Array:
         """Named values (T, V) of raw rows (T, elements)."""
         kept = [i for i in range(len(self.names)) if i not in self.hidden]
@@ -86,15 +91,15 @@ class Columns:
         return np.concatenate(parts, axis=1)
 
     def _element(self, index: int) -> Variable:
-        return Variable(self.names[index], _units(self.signals)[index], "frames", _sql(self.signals)[index])
+        return Variable(self.names[index], units_of(self.signals)[index], "frames", _sql(self.signals)[index])
 
 
 def make_columns(signals: Sequence[Signal]) -> Columns:
     """Columns of these signals; `object.x` and `object.y` also give `object.distance`, `r11` and `r21` a yaw."""
     short = [name for signal in signals for name in _element_names(signal)]
-    full = [f"{s.name}:{n}" for s in signals for n in _element_names(s)]
+    full = [f"{s.name.removeprefix('observation.')} {n}" for s in signals for n in _element_names(s)]
     names = [n if short.count(n) == 1 else full[i] for i, n in enumerate(short)]
-    units, sql = _units(signals), _sql(signals)
+    units, sql = units_of(signals), _sql(signals)
     derived, hidden = [], set()
     for index, name in enumerate(names):
         stem = name.rpartition(".")[0]
@@ -117,7 +122,8 @@ def _element_names(signal: Signal) -> list[str]:
     return [short] if signal.size == 1 else [f"{short}[{i + 1}]" for i in range(signal.size)]
 
 
-def _units(signals: Sequence[Signal]) -> list[str]:
+def units_of(signals: Sequence[Signal]) -> list[str]:
+    """The unit of every element."""
     return [u for s in signals for u in (s.units if len(s.units) == s.size else s.units * s.size)]
 
 

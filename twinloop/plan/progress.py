@@ -93,7 +93,7 @@ def plan_review(
         rng.beta(0.5 + second[0], 0.5 + second[1] - second[0], _DRAWS)
         - rng.beta(0.5 + first[0], 0.5 + first[1] - first[0], _DRAWS)
     )
-    low, high = np.quantile(gained, [0.025, 0.975])
+    low, high = (float(value) for value in np.quantile(gained, [0.025, 0.975]))
     points = 100.0 * (second[0] / second[1] - first[0] / first[1])
     room = 100.0 * (1.0 - first[0] / first[1])
     promised = min(max((i.gain.points or 0.0 for i in items), default=0.0), room)
@@ -104,8 +104,8 @@ def plan_review(
         before=first[0] / first[1],
         after=second[0] / second[1],
         gained=points,
-        low=float(low),
-        high=float(high),
+        low=low,
+        high=high,
         promised=promised,
         promised_low=promised_low,
         promised_high=promised_high,
@@ -114,7 +114,7 @@ def plan_review(
         hours_planned=sum(item.hours for item in items),
         hours_recorded=_hours(datasets, plan) if datasets else None,
         done=counted,
-        verdict=_verdict(bool(items), fits, float(low), float(high), promised_low, promised_high),
+        verdict=_verdict(bool(items), fits, low, high, promised_low, promised_high),
     )
 
 

@@ -41,7 +41,8 @@ def make_settings(spans: Sequence[Span], costs: Costs, seed: int) -> tuple[tuple
         values: dict[str, float | str] = dict(words)
         for (span, reach), place in zip(ranges, row, strict=True):
             assert reach is not None
-            values[span.name] = round(reach[0] + float(place) * (reach[1] - reach[0]), 4)
+            name = span.name if span.unit in ("1", "unknown") else f"{span.name}, {span.unit}"
+            values[name] = round(reach[0] + float(place) * (reach[1] - reach[0]), 4)
         made.append(values)
     return tuple(made), how
 

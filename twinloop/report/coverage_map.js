@@ -7,7 +7,7 @@ const REGIONS = [0xff2f2fd3, 0xffa0399c, 0xff3c8e38, 0xff0097e6, 0xff8a7b00, 0xf
 const byId = (id) => document.getElementById(id);
 const canvas = byId("map"), overlay = byId("overlay");
 const state = { level: null, x: "map 1", y: "map 2", region: null, show: { sim: true, real: true }, tool: "move",
-  lasso: null, chosen: null, picked: null, view: null, frames: 0, slowest: 0 };
+  lasso: null, chosen: null, picked: null, view: null, frames: 0, lastDraw: 0 };
 
 function decode(text, kind) {
   const raw = atob(text), bytes = new Uint8Array(raw.length);
@@ -19,6 +19,7 @@ function makeLevel(source) {
   const level = { name: source.name, count: source.count, side: decode(source.side, Uint8Array),
     region: decode(source.region, Uint8Array), episode: decode(source.episode, Uint32Array),
     frame: decode(source.frame, Uint32Array), score: decode(source.score, Uint8Array), columns: new Map() };
+  level.real = level.side.indexOf(1) < 0 ? level.count : level.side.indexOf(1); // real points come first
   for (const column of source.columns) level.columns.set(column.name, { ...column, codes: decode(column.codes, Uint16Array) });
   return level;
 }
@@ -59,35 +60,44 @@ function visible(level, i) {
   return state.region === null || !real || level.region[i] === state.region;
 }
 
+let buffer = null; // kept between frames: the image and its pixels
+function blank(context, width, height) {
+  if (!buffer || buffer.image.width !== width || buffer.image.height !== height) {
+    const image = context.createImageData(width, height);
+    buffer = { image, pixels: new Uint32Array(image.data.buffer) };
+  }
+  buffer.pixels.fill(0xffffffff);
+  return buffer;
+}
+
 function draw() {
   const began = performance.now();
   const context = canvas.getContext("2d"), width = canvas.width, height = canvas.height;
-  const image = context.createImageData(width, height), pixels = new Uint32Array(image.data.buffer);
-  pixels.fill(0xffffffff);
-  const level = state.level, [cx, cy] = axes(), view = state.view;
+  const { image, pixels } = blank(context, width, height);
+  const level = state.level, [cx, cy] = axes(), view = state.view, xs = cx.codes, ys = cy.codes, regions = level.region;
   const kx = width / (view.x1 - view.x0), ky = height / (view.y1 - view.y0);
   const ax = cx.step * kx, bx = (cx.low - view.x0) * kx, ay = -cy.step * ky, by = height - (cy.low - view.y0) * ky;
-  const ratio = window.devicePixelRatio || 1;
-  const sizes = [Math.round(3 * ratio), Math.round(2 * ratio)];
-  const few = level.count < 3000 ? Math.round(2 * ratio) : 0;
-  const chosen = state.chosen;
-  for (let pass = 1; pass >= 0; pass--) { // simulated points first, real ones on top
-    const size = sizes[pass] + few;
-    for (let i = 0; i < level.count; i++) {
-      if (level.side[i] !== pass || cx.codes[i] === MISSING || cy.codes[i] === MISSING || !visible(level, i)) continue;
-      const px = (cx.codes[i] * ax + bx) | 0, py = (cy.codes[i] * ay + by) | 0;
-      if (px < 0 || py < 0 || px + size >= width || py + size >= height) continue;
-      let colour = pass === 1 ? SIM : level.region[i] === NONE ? REAL : REGIONS[level.region[i] % REGIONS.length];
-      if (chosen && chosen[i]) colour = 0xff000000;
-      for (let dy = 0; dy < size; dy++) pixels.fill(colour, (py + dy) * width + px, (py + dy) * width + px + size);
+  const ratio = window.devicePixelRatio || 1, few = level.count < 3000 ? 2 : 0, chosen = state.chosen, only = state.region;
+  const paint = (from, to, size, sim) => {
+    const right = width - size, bottom = height - size;
+    for (let i = from; i < to; i++) {
+      const region = regions[i];
+      if (xs[i] === MISSING || ys[i] === MISSING || (!sim && only !== null && region !== only)) continue;
+      const px = (xs[i] * ax + bx) | 0, py = (ys[i] * ay + by) | 0;
+      if (px < 0 || py < 0 || px >= right || py >= bottom) continue;
+      let colour = sim ? SIM : region === NONE ? REAL : REGIONS[region % REGIONS.length];
+      if (chosen !== null && chosen[i]) colour = 0xff000000;
+      for (let row = py * width + px, last = row + size * width; row < last; row += width)
+        for (let k = 0; k < size; k++) pixels[row + k] = colour;
     }
-  }
+  };
+  if (state.show.sim) paint(level.real, level.count, Math.round((2 + few) * ratio), true); // real points lie on top
+  if (state.show.real) paint(0, level.real, Math.round((3 + few) * ratio), false);
   context.putImageData(image, 0, 0);
   drawAxes(context, width, height, ratio);
   drawOverlay();
   state.frames += 1;
   state.lastDraw = performance.now() - began;
-  state.slowest = Math.max(state.slowest, state.lastDraw);
 }
 
 function ticks(low, high) {

@@ -10,6 +10,7 @@ from twinloop.plan.items import Item, Plan
 from twinloop.report.quality_page import STYLE
 
 _STYLE = """
+main>table{margin-top:1rem}
 .item{background:#fff;border-radius:6px;box-shadow:0 1px 2px #0001;padding:1rem 1.2rem;margin:1.1rem 0}.item h2{margin:.1rem 0 .4rem}
 .facts{display:flex;flex-wrap:wrap;gap:.3rem 1.6rem;margin:.5rem 0}.facts b{font-size:1.15rem;display:block}
 .item p{margin:.35rem 0}.tick{width:1.4rem;text-align:center}.blank{border-bottom:1px solid var(--soft)!important;min-width:6rem}
@@ -47,7 +48,7 @@ def write_plan_sheet(plan: Plan, path: str | Path) -> Path:
 
 def _overview(plan: Plan) -> str:
     rows = "".join(
-        f"<tr><td>{number}</td><td>{html.escape(item.title)}</td><td class=n>{item.episodes} {html.escape(item.unit)}</td>"
+        f"<tr><td>{number}</td><td>{html.escape(item.title)}</td><td class=n>{_amount(item)}</td>"
         f"<td class=n>{item.hours:.1f}</td><td>{html.escape(str(item.gain))}</td><td class=n>{_rate(item)}</td>"
         f"<td>{'real data required' if item.required else ''}</td></tr>"
         for number, item in enumerate(plan.items, 1)
@@ -90,6 +91,10 @@ def _ticks(item: Item) -> str:
 
 def _value(value: float | str) -> str:
     return f"{value:.3f}" if isinstance(value, float) else html.escape(value)
+
+
+def _amount(item: Item) -> str:
+    return f"{item.episodes} {html.escape(item.unit)}" if item.episodes else "nothing"
 
 
 def _rate(item: Item) -> str:
