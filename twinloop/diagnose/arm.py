@@ -24,7 +24,7 @@ from twinloop.twin.declare import word
 Array = NDArray[Any]
 
 NEEDS_EFFORT = "needs observation.effort of a position servo"
-MOST_RUNS = 16
+MOST_RUNS = 10
 """Runs whose commands are compared with what came of them: more tell little more."""
 CARRY_S = 0.4
 """A carry shorter than this does not show how late the object is seen."""
@@ -33,7 +33,7 @@ CARRY_S = 0.4
 def follow_both(real: Evidence, sim: Evidence) -> tuple[Following | None, Following | None]:
     """The robot's following and the twin's."""
     runs = (*real.others, *real.runs)[:MOST_RUNS]
-    return measure_following(real.cell, runs), measure_following(sim.cell, sim.runs[:8])
+    return measure_following(real.cell, runs), measure_following(sim.cell, sim.runs[:4])
 
 
 def measure_latency(

@@ -68,9 +68,10 @@ class Run:
         if self.gripper is None:
             return np.zeros(len(self), dtype=bool)
         at, told = self.position[:, self.gripper], self.action[:, self.gripper]
-        moving = np.abs(np.gradient(at, self.time_s)) > STOPPED_SHARE * self.span / 0.1
-        stopped = (at - told > STOPPED_SHARE * self.span) & ~moving
-        return np.asarray(stopped & np.roll(stopped, 2) & np.roll(stopped, 4))
+        rows = np.arange(len(self))
+        back, ahead = np.maximum(rows - 5, 0), np.minimum(rows + 5, len(self) - 1)
+        moving = np.abs(at[ahead] - at[back]) > 0.5 * STOPPED_SHARE * self.span
+        return np.asarray((at - told > STOPPED_SHARE * self.span) & ~moving)
 
     @cached_property
     def carrying(self) -> Array:

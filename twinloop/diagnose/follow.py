@@ -65,13 +65,16 @@ def _of_run(cell: Cell, run: Run) -> tuple[Any, ...]:
     assert run.effort is not None
     joints = cell.arm
     law = _Law(run, joints)
-    grid = np.arange(-0.04, LONGEST_S, STEP_S)
-    plays = [(play, law.costs(grid, play)) for play in PLAYS_RAD]
+    coarse = np.arange(-0.04, LONGEST_S, 4.0 * STEP_S)
+    plays = [(play, law.costs(coarse, play)) for play in PLAYS_RAD]
     play, cost = min(plays, key=lambda pair: float(pair[1].min()))
     if cost.min() > WORTH * plays[0][1].min():
         play, cost = plays[0]
+    around = float(coarse[int(np.argmin(cost))])
+    fine = around + STEP_S * np.arange(-4, 5)
+    cost = law.costs(fine, play)
     best = int(np.argmin(cost))
-    delay = float(grid[best]) + _vertex(cost, best) * STEP_S
+    delay = float(fine[best]) + _vertex(cost, best) * STEP_S
     lag, compliance, spread = law.solve(delay, play)
     square, right = _takes(cell, run)
     grip = float(np.quantile(np.abs(run.effort[:, cell.gripper]), 0.99)) if cell.gripper is not None else 0.0

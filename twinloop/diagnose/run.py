@@ -35,7 +35,7 @@ FEWEST_RUNS = 8
 RESAMPLES = 4000
 DISCREPANCY = 0.07
 """How far a twin's success is from the robot's even with the right values: the spread seen between two physics engines."""
-NOMINAL_RUNS = 12
+NOMINAL_RUNS = 8
 
 
 def diagnose(
@@ -91,7 +91,8 @@ def measure(
     actuation = arm.measure_actuation(evidence, both, rows, rng)
     late = latency.values.get("perceived_delay_s")
     timely = seen_in_time(evidence, 0.0 if late is None else float(np.median(late)))
-    layout = scene.read_layout(timely, sim, rows, rng)
+    weak = any(name.startswith("gripper_force") for name in actuation.values)
+    layout = scene.read_layout(timely, sim, rows, rng, weak)
     sensing = scene.measure_sensing(evidence, sim, layout, rows, rng)
     environment, base = scene.measure_environment(evidence, layout, of_run, rng)
     trials.base = base
@@ -101,8 +102,8 @@ def measure(
         hand = {**latency.values, **actuation.values, **sensing.values}
         return trials.runs({n: np.resize(v, count) for n, v in hand.items()} | values, count)
 
-    contact = grip.measure_contact(timely, sim, trial, rows, rng)
-    others = (scene.measure_object(timely, layout), environment, scene.measure_human(timely, rows, rng))
+    contact = grip.measure_contact(timely, sim, None if weak else trial, rows, rng)
+    others = (scene.measure_object(timely, layout, weak), environment, scene.measure_human(timely, rows, rng))
     visual = Measured("visual", missing=("pictures: this policy sees none",))
     return (latency, actuation, sensing, contact, *others, visual), layout
 

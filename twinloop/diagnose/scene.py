@@ -41,7 +41,8 @@ SLOW_M_S = 0.06
 """A pose that is seen late is right only while the tool is slower than this."""
 ROW_M = 0.004
 """How far single readings of a held object are off, slipping included."""
-FROZEN = 0.9
+UNSEEN = ("not_at_rest", "not_released")
+"""Failures that a perceived place cannot contradict."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +64,10 @@ class Layout:
     beyond: Array
 
 
-def read_layout(real: Evidence, sim: Evidence, rows: int, rng: np.random.Generator) -> Layout | None:
-    """None where no object is perceived."""
+def read_layout(
+    real: Evidence, sim: Evidence, rows: int, rng: np.random.Generator, weak: bool = False
+) -> Layout | None:
+    """None where no object is perceived; a `weak` gripper says nothing about the object's size."""
     seen = [(run, run.place, run.columns) for run in real.runs]
     cell = real.cell
     places, turns, targets = [], [], []
@@ -83,7 +86,7 @@ def read_layout(real: Evidence, sim: Evidence, rows: int, rng: np.random.Generat
     normal = np.median(np.cross(columns[:, :3], columns[:, 3:]), axis=0)
     tilt = np.array([-normal[1], normal[0]])
     tilt = np.where(np.abs(tilt) > 0.01, tilt, 0.0)
-    size = _held_size(real, sim, rows, rng)
+    size = None if weak else _held_size(real, sim, rows, rng)
     nominal = _nominal_rest(cell)
     size_ratio = 1.0 if size is None else float(np.median(size)) / _twin_size(real)
     level = _nominal_target_z(cell)
@@ -185,10 +188,10 @@ def measure_sensing(
     return Measured("sensing", tuple(quantities), values, missing)
 
 
-def measure_object(real: Evidence, layout: Layout | None) -> Measured:
-    """The object's size, as wide as the gripper stays open around it."""
+def measure_object(real: Evidence, layout: Layout | None, weak: bool = False) -> Measured:
+    """The object's size, as wide as the gripper stays open around it; not where the gripper is too `weak` to close."""
     missing = ("mass, inertia and centre of the object: need a wrist sensor, or lifts with and without it",)
-    if layout is None or layout.size_m is None or not real.twin.has("object_size_m"):
+    if layout is None or layout.size_m is None or weak or not real.twin.has("object_size_m"):
         return Measured(
             "object", missing=("size: needs a grasp by a gripper that reports its opening", *missing)
         )
@@ -250,7 +253,7 @@ def measure_environment(
 
 def measure_human(real: Evidence, rows: int, rng: np.random.Generator) -> Measured:
     """Verdicts that the signals contradict: the object in place but judged a failure, or the other way round."""
-    judged = [run for run in real.runs if run.success is not None]
+    judged = [run for run in real.runs if run.success is not None and run.failure not in UNSEEN]
     checked = [(run.success, seen) for run in judged if (seen := _in_place(real.cell, run)) is not None]
     missing = ("bumps into the arm: need a contact sensor or a person's note",)
     if not checked:
