@@ -157,10 +157,12 @@ def _grip(
     quantities: list[Quantity],
     values: dict[str, Array],
 ) -> None:
-    own = float(np.median(nominal.gripper_n))
-    if own <= 0.0:
+    pressed = following.gripper_n[np.isfinite(following.gripper_n)]
+    usual = nominal.gripper_n[np.isfinite(nominal.gripper_n)]
+    if not len(pressed) or not len(usual):
         return
-    draws = resampled(following.gripper_n, rows, rng)
+    own = float(np.median(usual))
+    draws = resampled(pressed, rows, rng)
     found = quantity("most the gripper gave", "1", own, draws, 0.1 * own)
     quantities.append(found)
     gripper = cell.actuators[cell.gripper] if cell.gripper is not None else ""

@@ -90,14 +90,6 @@ class Run:
         return made
 
     @cached_property
-    def closed_on_nothing(self) -> bool:
-        """Whether the gripper ever closed all the way when told to."""
-        if self.gripper is None:
-            return False
-        at, told = self.position[:, self.gripper], self.action[:, self.gripper]
-        return bool(np.any((at < 0.1 * self.span) & (told < 0.1 * self.span)))
-
-    @cached_property
     def apart(self) -> Array:
         """When (T,) the tool has not yet been near the object."""
         if self.place is None or self.tool is None:

@@ -21,12 +21,12 @@ from twinloop.diagnose.imperfection import (
     PERCEIVED_SCALE,
     PERCEIVED_Z,
     TILT,
-    WIND,
     Measured,
     Quantity,
     quantity,
     resampled,
 )
+from twinloop.diagnose.pushes import measure_pushes
 from twinloop.randomize.scenes import SCENES
 from twinloop.tasks import Cell
 from twinloop.tasks.place import target_radius_m
@@ -247,7 +247,7 @@ def measure_environment(
         quantities.append(slope)
         if layout.tilt.any():
             values[name] = np.full(rows, layout.tilt[axis])
-    _pushes(real, of_run, rng, quantities, values)
+    measure_pushes(real, of_run, rng, quantities, values)
     return Measured("environment", tuple(quantities), values, ("clutter: needs a camera or a label",)), base
 
 
@@ -263,71 +263,6 @@ def measure_human(real: Evidence, rows: int, rng: np.random.Generator) -> Measur
     few = wrong.sum() < 2
     values = {} if few or not share.differs else {MISJUDGED: np.full(rows, wrong.mean())}
     return Measured("human", (share,), values, missing)
-
-
-def _pushes(
-    real: Evidence,
-    of_run: Array,
-    rng: np.random.Generator,
-    quantities: list[Quantity],
-    values: dict[str, Array],
-) -> None:
-    """Knocks (times, directions and strengths as they were seen) or a steady wind, from how an untouched object moves."""
-    rows, twin = len(of_run), real.twin
-    gravity = abs(float(real.cell.model.opt.gravity[2]))
-    friction = float(twin.parameter("object_friction").nominal) if twin.has("object_friction") else 0.5
-    mass = float(twin.parameter("object_mass_kg").nominal) if twin.has("object_mass_kg") else 0.1
-    knocks: list[tuple[float, float, float]] = []
-    slides: list[Array] = []
-    watched_s = 0.0
-    for run in real.runs:
-        if run.place is None or run.apart.sum() < 15:
-            continue
-        flat, time_s = run.place[run.apart, :2], run.time_s[run.apart]
-        watched_s += float(time_s[-1] - time_s[0])
-        scatter = float(np.max(noise_of(flat)))
-        moved = np.linalg.norm(flat - np.median(flat[:8], axis=0), axis=1) > 0.004 + 5.0 * scatter
-        if not moved.any():
-            continue
-        first = int(np.argmax(moved))
-        if not moved[first:].mean() > 0.5:
-            continue
-        path = flat[-1] - flat[max(first - 5, 0)]
-        went, took = float(np.linalg.norm(path)), float(time_s[-1] - time_s[max(first - 5, 0)])
-        late = flat[-1] - flat[max(first, len(flat) - 8)]
-        rests = float(np.linalg.norm(late)) < 0.2 * went
-        if not rests and took > 0.15:
-            slides.append(path / went * (2.0 * went / took**2 + friction * gravity))
-            continue
-        speed = np.sqrt(2.0 * friction * gravity * max(went, 0.004))
-        knocks.append(
-            (
-                float(time_s[first]),
-                float(np.arctan2(path[1], path[0])),
-                mass * (speed / 0.1 + friction * gravity),
-            )
-        )
-    rate = len(knocks) / max(watched_s, 1e-9)
-    count = len(real.runs)
-    pulls = quantity("untouched objects that slide", "1", 0.0, np.full(rows, len(slides) / count), 0.1)
-    hits = quantity(
-        "knocks of the untouched object",
-        "Hz",
-        0.0,
-        rng.poisson(max(len(knocks), 1e-9), rows) / max(watched_s, 1e-9),
-        0.01,
-    )
-    quantities += [pulls, hits]
-    if len(slides) / count > 0.1:
-        pull = np.array(slides)[rng.integers(0, len(slides), rows)]
-        there = rng.random(rows) < len(slides) / count
-        for axis, name in enumerate(WIND):
-            values[name] = np.where(there, pull[:, axis], 0.0)
-    if len(knocks) >= 2 and twin.has("push_force_n"):
-        pick = rng.integers(0, len(knocks), rows)
-        values["push_time_s"] = np.clip(rng.exponential(1.0 / max(rate, 1e-6), rows), 0.0, 60.0)
-        values["push_direction_rad"] = rng.uniform(-np.pi, np.pi, rows)
-        values["push_force_n"] = np.clip(np.array([k[2] for k in knocks])[pick], 0.0, 50.0)
 
 
 def _in_place(cell: Cell, run: Run) -> bool | None:

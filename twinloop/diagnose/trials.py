@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
@@ -60,8 +62,8 @@ class Trials:
     def runs(self, values: Mapping[str, Array], rows: int) -> tuple[Run, ...]:
         """Episodes with these values (rows,) on top of the first scenes, read as evidence."""
         scenes = {name: np.resize(column, rows) for name, column in self.base.items()}
-        episodes = self._rollout({**scenes, **values}, rows)
-        return read_evidence(self.twin, episodes).runs
+        with _quiet():
+            return read_evidence(self.twin, self._rollout({**scenes, **values}, rows)).runs
 
     def values(self, coalition: Coalition) -> dict[str, Array]:
         """What is drawn when these dimensions are put in."""
@@ -75,7 +77,8 @@ class Trials:
         names = sorted(set().union(*drawn))
         stacked = {n: np.concatenate([d.get(n, self._nominal(n)) for d in drawn]) for n in names}
         flips = stacked.pop(MISJUDGED, np.zeros(len(coalitions) * self.rows)).reshape(-1, self.rows)
-        episodes = list(self._rollout(stacked, self.rows, len(coalitions)))
+        with _quiet():
+            episodes = list(self._rollout(stacked, self.rows, len(coalitions)))
         wrong = np.random.default_rng([self.seed, 77]).random(self.rows)
         made = {}
         for index, coalition in enumerate(coalitions):
@@ -130,3 +133,14 @@ class Trials:
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(drawn[name], np.float64).tobytes())
         return digest.hexdigest()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Grasps at the edge of slipping make MuJoCo's solver complain thousands of times; nobody can act on that."""
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda text: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
