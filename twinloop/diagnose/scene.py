@@ -274,7 +274,7 @@ def _in_place(cell: Cell, run: Run) -> bool | None:
     radius = target_radius_m(cell)
     if 0.75 * radius < away < 1.3 * radius:
         return None
-    moved = np.linalg.norm(np.ptp(run.place[-10:], axis=0)) - 8.0 * float(np.max(noise_of(run.place[-40:])))
+    moved = np.linalg.norm(np.ptp(run.place[-5:], axis=0)) - 8.0 * float(np.max(noise_of(run.place[-40:])))
     if moved > 0.004:
         return None
     return away < radius and not bool(run.holding[-1])
