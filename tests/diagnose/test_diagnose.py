@@ -30,8 +30,18 @@ def runs(tiny_policy, tmp_path_factory):  # noqa: F811
     return open_dataset(out)
 
 
-def test_it_sees_that_the_robot_is_late_and_says_unknown_where_runs_are_few(runs, tiny_policy, tmp_path):  # noqa: F811
-    found = diagnose(tiny_policy, runs, "franka_pick_place", keep=tmp_path, **SMALL)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("diagnosis")
+
+
+@pytest.fixture(scope="module")
+def diagnosed(runs, tiny_policy, folder):  # noqa: F811
+    return diagnose(tiny_policy, runs, "franka_pick_place", keep=folder / "evaluations", **SMALL)
+
+
+def test_it_sees_that_the_robot_is_late_and_says_unknown_where_runs_are_few(diagnosed):
+    found = diagnosed
     latency = next(m for m in found.measured if m.dimension == "latency")
     delay = next(q for q in latency.quantities if q.name == "loop delay")
     # A policy that has learned nothing saws back and forth, which blurs the delay; smooth motion is in test_measure.
@@ -42,9 +52,6 @@ def test_it_sees_that_the_robot_is_late_and_says_unknown_where_runs_are_few(runs
         "fails in all conditions",
         "got worse with time",
     }
-    again = diagnose(tiny_policy, runs, "franka_pick_place", keep=tmp_path, **SMALL)
-    assert again.evaluations == 0, "kept evaluations are not made again"
-    assert again.as_json() | {"evaluations": 0} == found.as_json() | {"evaluations": 0}
 
 
 def test_runs_that_nobody_judged_and_budgets_too_small_are_refused(runs, tiny_policy):  # noqa: F811
@@ -54,18 +61,25 @@ def test_runs_that_nobody_judged_and_budgets_too_small_are_refused(runs, tiny_po
         diagnose(tiny_policy, runs, "franka_pick_place", scenes=8, budget=8)
 
 
-def test_the_command_prints_writes_and_refuses(twinloop, runs, tiny_policy, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.chdir(tmp_path)
-    tiny_policy.save(tmp_path / "policy")
-    words = ("--policy", "policy", "--real", runs.root, "--twin", "franka_pick_place", "--out", "d")
-    size = ("--scenes", 8, "--budget", 48)
-    code, out, _ = twinloop("diagnose", *words, *size)
+def test_the_command_goes_on_with_what_was_kept_prints_writes_and_refuses(
+    twinloop,  # noqa: F811
+    runs,
+    tiny_policy,  # noqa: F811
+    folder,
+    diagnosed,
+):
+    tiny_policy.save(folder / "policy")
+    words = ("--real", runs.root, "--twin", "franka_pick_place", "--out", folder)
+    size = ("--scenes", SMALL["scenes"], "--budget", SMALL["budget"])
+    code, out, _ = twinloop("diagnose", "--policy", folder / "policy", *words, *size)
     assert code == 0 and "not measured: visual" in out and "is the failing case in the training data" in out
-    found = json.loads((tmp_path / "d" / "diagnosis.json").read_text())
-    assert found["trials"] == 4 and found["verdict"] in out
-    page = (tmp_path / "d" / "diagnosis.html").read_text()
+    found = json.loads((folder / "diagnosis.json").read_text())
+    assert found["evaluations"] == 0, "kept evaluations are not made again"
+    expected = json.loads(json.dumps(diagnosed.as_json()))
+    assert found | {"evaluations": 0} == expected | {"evaluations": 0} and found["verdict"] in out
+    page = (folder / "diagnosis.html").read_text()
     assert "loop delay" in page and "<svg" in page and "http" not in page
-    code, out, _ = twinloop("diagnose", "--policy", tmp_path, *words[2:], "--json")
+    code, out, _ = twinloop("diagnose", "--policy", folder, *words, "--json")
     assert code == 2 and "policy" in json.loads(out)["error"]
 
 
