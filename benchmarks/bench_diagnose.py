@@ -214,8 +214,8 @@ def diagnosed(cells: Cells, policy: Path, number: int, size: Size) -> dict[str, 
             TWIN,
             excitation=open_dataset(demonstrations),
             seed=number,
-            scenes=48,
-            budget=960,
+            scenes=32,
+            budget=640,
         )
         return made.as_json()
 

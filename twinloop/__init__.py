@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from twinloop.dataset.rewrite import split as split
     from twinloop.dataset.writer import append_to as append_to
     from twinloop.dataset.writer import make_dataset as make_dataset
+    from twinloop.diagnose.result import Diagnosis as Diagnosis
+    from twinloop.diagnose.run import diagnose as diagnose
     from twinloop.episode import Camera as Camera
     from twinloop.episode import Episode as Episode
     from twinloop.episode import Event as Event
@@ -69,6 +71,8 @@ _NAMES = {
     "twinloop.dataset.reader": ["Dataset", "open_dataset"],
     "twinloop.dataset.rewrite": ["merge", "split"],
     "twinloop.dataset.writer": ["append_to", "make_dataset"],
+    "twinloop.diagnose.result": ["Diagnosis"],
+    "twinloop.diagnose.run": ["diagnose"],
     "twinloop.episode": [
         "Camera",
         "Episode",

@@ -24,7 +24,7 @@ from twinloop.twin.declare import word
 Array = NDArray[Any]
 
 NEEDS_EFFORT = "needs observation.effort of a position servo"
-MOST_RUNS = 16
+MOST_RUNS = 10
 """Runs whose commands are compared with what came of them: more tell little more."""
 CARRY_S = 0.4
 """A carry shorter than this does not show how late the object is seen."""
@@ -33,7 +33,7 @@ CARRY_S = 0.4
 def follow_both(real: Evidence, sim: Evidence) -> tuple[Following | None, Following | None]:
     """The robot's following and the twin's."""
     runs = (*real.others, *real.runs)[:MOST_RUNS]
-    return measure_following(real.cell, runs), measure_following(sim.cell, sim.runs[:8])
+    return measure_following(real.cell, runs), measure_following(sim.cell, sim.runs[:4])
 
 
 def measure_latency(
@@ -157,10 +157,12 @@ def _grip(
     quantities: list[Quantity],
     values: dict[str, Array],
 ) -> None:
-    own = float(np.median(nominal.gripper_n))
-    if own <= 0.0:
+    pressed = following.gripper_n[np.isfinite(following.gripper_n)]
+    usual = nominal.gripper_n[np.isfinite(nominal.gripper_n)]
+    if not len(pressed) or not len(usual):
         return
-    draws = resampled(following.gripper_n, rows, rng)
+    own = float(np.median(usual))
+    draws = resampled(pressed, rows, rng)
     found = quantity("most the gripper gave", "1", own, draws, 0.1 * own)
     quantities.append(found)
     gripper = cell.actuators[cell.gripper] if cell.gripper is not None else ""

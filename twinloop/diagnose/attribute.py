@@ -47,14 +47,19 @@ def attribute(
 ) -> Attribution:
     """Share the lost success among `dimensions` with at most `most` combinations.
 
-    Dimensions that lose nothing, neither alone nor on top of all others, are left out of further combinations: then and
-    only then every other value is unchanged but for their chance part.
+    Dimensions that lose nothing alone are left out of further combinations, unless all together lose more without them.
     """
     everyone = frozenset(dimensions)
-    first = {frozenset(), everyone, *(frozenset({d}) for d in dimensions)}
-    first |= {everyone - {d} for d in dimensions} if len(dimensions) > 2 else set()
-    outcomes = evaluate(sorted(first, key=_key))
-    acting = [d for d in dimensions if _acts(d, everyone, outcomes)]
+    outcomes = evaluate(sorted({frozenset(), everyone, *(frozenset({d}) for d in dimensions)}, key=_key))
+    acting = [d for d in dimensions if _differ(outcomes[frozenset()], outcomes[frozenset({d})])]
+    if frozenset(acting) not in outcomes:
+        outcomes |= evaluate([frozenset(acting)])
+    if _differ(outcomes[frozenset(acting)], outcomes[everyone]):  # somebody acts only together with others
+        outcomes |= evaluate(sorted({everyone - {d} for d in dimensions} - set(outcomes), key=_key))
+        acting = [
+            d for d in dimensions if d in acting or _differ(outcomes[everyone - {d}], outcomes[everyone])
+        ]
+        outcomes |= evaluate([c for c in [frozenset(acting)] if c not in outcomes])
     idle = everyone - set(acting)
     subsets = [frozenset(c) for n in range(len(acting) + 1) for c in itertools.combinations(acting, n)]
     exact = len(subsets) <= max(most - len(outcomes), 4)
@@ -81,11 +86,9 @@ def attribute(
     return Attribution(tuple(dimensions), lost, outcomes, exact)
 
 
-def _acts(d: str, everyone: Coalition, outcomes: dict[Coalition, Array]) -> bool:
-    alone = outcomes[frozenset()] - outcomes[frozenset({d})]
-    on_top = outcomes[everyone - {d}] - outcomes[everyone]
-    few = 2.0 / len(alone)
-    return bool(abs(alone.mean()) > few or abs(on_top.mean()) > few)
+def _differ(one: Array, other: Array) -> bool:
+    """Whether success differs by more than two rows."""
+    return bool(abs(float(one.sum() - other.sum())) > 2.0)
 
 
 def _orders(

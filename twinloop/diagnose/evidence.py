@@ -68,9 +68,10 @@ class Run:
         if self.gripper is None:
             return np.zeros(len(self), dtype=bool)
         at, told = self.position[:, self.gripper], self.action[:, self.gripper]
-        moving = np.abs(np.gradient(at, self.time_s)) > STOPPED_SHARE * self.span / 0.1
-        stopped = (at - told > STOPPED_SHARE * self.span) & ~moving
-        return np.asarray(stopped & np.roll(stopped, 2) & np.roll(stopped, 4))
+        rows = np.arange(len(self))
+        back, ahead = np.maximum(rows - 5, 0), np.minimum(rows + 5, len(self) - 1)
+        moving = np.abs(at[ahead] - at[back]) > 0.5 * STOPPED_SHARE * self.span
+        return np.asarray((at - told > STOPPED_SHARE * self.span) & ~moving)
 
     @cached_property
     def carrying(self) -> Array:
@@ -87,14 +88,6 @@ class Run:
             near = np.linalg.norm(self.place[first] - self.tool[first]) < GRASPED_M
             made[first:last] = near & (rise > CARRIED_M) & ((seen > 0.5 * rise) | (seen == 0.0))
         return made
-
-    @cached_property
-    def closed_on_nothing(self) -> bool:
-        """Whether the gripper ever closed all the way when told to."""
-        if self.gripper is None:
-            return False
-        at, told = self.position[:, self.gripper], self.action[:, self.gripper]
-        return bool(np.any((at < 0.1 * self.span) & (told < 0.1 * self.span)))
 
     @cached_property
     def apart(self) -> Array:

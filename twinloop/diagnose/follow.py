@@ -27,6 +27,7 @@ STEP_S = 0.01
 TURN_RAD_S = 0.02
 """Slower than this a joint's direction is not told from rest."""
 FEWEST_ROWS = 40
+LONG_GRIP_ROWS = 10
 PLAYS_RAD = (0.0, 0.002, 0.004, 0.007, 0.012, 0.02, 0.03, 0.045, 0.06, 0.08, 0.1)
 WORTH = 0.9
 """Play is believed when it leaves less than this share of what is left without."""
@@ -40,7 +41,7 @@ class Following:
 
     `lag_s` is damping over stiffness, `compliance` one over stiffness, `play` (R,) the slack of the gears in radians, `square` and `right` the normal equations of what effort it takes to move (friction) and to stand
     still (a load), see `solve_effort`. `gripper_n` is the largest effort of the
-    gripper.
+    gripper, nan where it was never told to press.
     """
 
     delay_s: Array
@@ -65,17 +66,19 @@ def _of_run(cell: Cell, run: Run) -> tuple[Any, ...]:
     assert run.effort is not None
     joints = cell.arm
     law = _Law(run, joints)
-    grid = np.arange(-0.04, LONGEST_S, STEP_S)
-    plays = [(play, law.costs(grid, play)) for play in PLAYS_RAD]
+    coarse = np.arange(-0.04, LONGEST_S, 4.0 * STEP_S)
+    plays = [(play, law.costs(coarse, play)) for play in PLAYS_RAD]
     play, cost = min(plays, key=lambda pair: float(pair[1].min()))
     if cost.min() > WORTH * plays[0][1].min():
         play, cost = plays[0]
+    around = float(coarse[int(np.argmin(cost))])
+    fine = around + STEP_S * np.arange(-4, 5)
+    cost = law.costs(fine, play)
     best = int(np.argmin(cost))
-    delay = float(grid[best]) + _vertex(cost, best) * STEP_S
+    delay = float(fine[best]) + _vertex(cost, best) * STEP_S
     lag, compliance, spread = law.solve(delay, play)
     square, right = _takes(cell, run)
-    grip = float(np.quantile(np.abs(run.effort[:, cell.gripper]), 0.99)) if cell.gripper is not None else 0.0
-    return delay, spread, lag, compliance, play, square, right, grip
+    return delay, spread, lag, compliance, play, square, right, _grip(cell, run)
 
 
 class _Law:
@@ -175,6 +178,19 @@ def solve_effort(following: Following, picks: Array) -> Array:
     scale = np.sqrt(np.maximum(np.einsum("jii->ji", square), 1e-12))
     normal = square / (scale[:, :, None] * scale[:, None, :]) + 1e-4 * np.eye(5)
     return np.asarray(np.linalg.solve(normal, (right / scale)[:, :, None])[:, :, 0] / scale)
+
+
+def _grip(cell: Cell, run: Run) -> float:
+    """The gripper's largest effort where it was told to press with all it has; nan where it never was."""
+    if cell.gripper is None or run.effort is None:
+        return float("nan")
+    stiffness = float(cell.model.actuator_gainprm[cell.gripper, 0])
+    limit = float(np.abs(cell.model.actuator_forcerange[cell.gripper]).max())
+    wanted = stiffness * np.abs(run.action[:, cell.gripper] - run.position[:, cell.gripper])
+    pressing = wanted > limit
+    if pressing.sum() < LONG_GRIP_ROWS or limit <= 0.0:
+        return float("nan")
+    return float(np.quantile(np.abs(run.effort[pressing, cell.gripper]), 0.9))
 
 
 def _vertex(cost: Array, best: int) -> float:

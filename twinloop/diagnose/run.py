@@ -15,9 +15,10 @@ from twinloop.diagnose import arm, grip, scene
 from twinloop.diagnose.attribute import Attribution, attribute
 from twinloop.diagnose.evidence import Evidence, read_evidence, seen_in_time
 from twinloop.diagnose.imperfection import Measured, extended
-from twinloop.diagnose.result import Cost, Diagnosis, Share
+from twinloop.diagnose.result import Diagnosis, Share
 from twinloop.diagnose.rules import apply_rules, slice_runs
 from twinloop.diagnose.trials import Trials
+from twinloop.diagnose.weigh import weigh
 from twinloop.episode import Episode
 from twinloop.errors import LearnError, WrongUse
 from twinloop.learn.evaluate import exact_interval
@@ -32,10 +33,7 @@ BUDGET = 1600
 FEWEST_RUNS = 8
 """With fewer judged runs the answer is "unknown"."""
 
-RESAMPLES = 4000
-DISCREPANCY = 0.07
-"""How far a twin's success is from the robot's even with the right values: the spread seen between two physics engines."""
-NOMINAL_RUNS = 12
+NOMINAL_RUNS = 8
 
 
 def diagnose(
@@ -91,7 +89,8 @@ def measure(
     actuation = arm.measure_actuation(evidence, both, rows, rng)
     late = latency.values.get("perceived_delay_s")
     timely = seen_in_time(evidence, 0.0 if late is None else float(np.median(late)))
-    layout = scene.read_layout(timely, sim, rows, rng)
+    weak = any(name.startswith("gripper_force") for name in actuation.values)
+    layout = scene.read_layout(timely, sim, rows, rng, weak)
     sensing = scene.measure_sensing(evidence, sim, layout, rows, rng)
     environment, base = scene.measure_environment(evidence, layout, of_run, rng)
     trials.base = base
@@ -101,8 +100,8 @@ def measure(
         hand = {**latency.values, **actuation.values, **sensing.values}
         return trials.runs({n: np.resize(v, count) for n, v in hand.items()} | values, count)
 
-    contact = grip.measure_contact(timely, sim, trial, rows, rng)
-    others = (scene.measure_object(timely, layout), environment, scene.measure_human(timely, rows, rng))
+    contact = grip.measure_contact(timely, sim, None if weak else trial, rows, rng)
+    others = (scene.measure_object(timely, layout, weak), environment, scene.measure_human(timely, rows, rng))
     visual = Measured("visual", missing=("pictures: this policy sees none",))
     return (latency, actuation, sensing, contact, *others, visual), layout
 
@@ -120,25 +119,8 @@ def _conclude(
 ) -> Diagnosis:
     judged = evidence.judged
     count, won = len(judged), sum(outcome.success is True for outcome in judged)
-    rows = len(shared.before)
-    picks = rng.integers(0, rows, (RESAMPLES, rows))
-    on_robot = rng.beta(won + 0.5, count - won + 0.5, RESAMPLES)
-    wins = shared.before[picks].sum(axis=1)
-    in_twin = rng.beta(wins + 0.5, rows - wins + 0.5)
-    lost = {d: shared.lost[d][picks].mean(axis=1) for d in shared.dimensions}
-    total = (shared.before - shared.after)[picks].mean(axis=1)
-    wrong = rng.normal(0.0, DISCREPANCY, RESAMPLES) * (np.abs(total) > 1e-9)
-    predicted = np.clip(total + wrong, 0.0, 1.0)
-    drop = in_twin - on_robot
-    explained = np.clip(np.minimum(predicted, drop), 0.0, None)
-    scale = explained / np.maximum(np.maximum(total, explained), 1e-9)
-    costs = [
-        Cost(d, _share(lost[d] * scale), float(np.mean(shared.before - shared.outcomes[frozenset({d})])))
-        for d in shared.dimensions
-    ]
-    costs.sort(key=lambda cost: -cost.lost.value)
+    weighed = weigh(shared, won, count, rng)
     slices = slice_runs(evidence, layout)
-    whole = _share(drop)
     everything = frozenset(shared.dimensions)
     failures = {
         "on_robot": _counts([o.failure or "unknown" for o in judged if not o.success]),
@@ -152,20 +134,20 @@ def _conclude(
         standin=any(episode.provenance.source == "standin" for episode in episodes),
         trials=count,
         successes=won,
-        in_twin=_exact(int(shared.before.sum()), rows),
-        on_robot=_exact(won, count),
-        predicted=_share(shared.after[picks].mean(axis=1)),
-        drop=whole,
-        explained=_share(explained),
-        unknown=_share(drop - explained),
-        costs=tuple(costs),
+        in_twin=_exact(shared.before),
+        on_robot=Share(won / count, *exact_interval(won, count)),
+        predicted=_exact(shared.after),
+        drop=weighed.drop,
+        explained=weighed.explained,
+        unknown=weighed.unknown,
+        costs=weighed.costs,
         measured=measured,
         failures=failures,
         slices=slices,
-        rules=apply_rules(evidence, whole, slices, layout, trials.base),
+        rules=apply_rules(evidence, weighed.drop, slices, layout, trials.base),
         verdict="",
         exact=shared.exact,
-        scenes=rows,
+        scenes=len(shared.before),
         evaluations=trials.done,
         seed=seed,
     )
@@ -183,13 +165,9 @@ def _verdict(found: Diagnosis) -> str:
     return f"{said} points; unknown {found.unknown.points} of {found.drop.points}"
 
 
-def _share(draws: Array) -> Share:
-    low, high = (float(v) for v in np.quantile(draws, (0.025, 0.975)))
-    return Share(float(np.mean(draws)), low, high)
-
-
-def _exact(won: int, count: int) -> Share:
-    return Share(won / count, *exact_interval(won, count))
+def _exact(outcomes: Array) -> Share:
+    won = int(outcomes.sum())
+    return Share(won / len(outcomes), *exact_interval(won, len(outcomes)))
 
 
 def _counts(reasons: list[str]) -> Mapping[str, float]:

@@ -21,12 +21,12 @@ from twinloop.diagnose.imperfection import (
     PERCEIVED_SCALE,
     PERCEIVED_Z,
     TILT,
-    WIND,
     Measured,
     Quantity,
     quantity,
     resampled,
 )
+from twinloop.diagnose.pushes import measure_pushes
 from twinloop.randomize.scenes import SCENES
 from twinloop.tasks import Cell
 from twinloop.tasks.place import target_radius_m
@@ -41,7 +41,8 @@ SLOW_M_S = 0.06
 """A pose that is seen late is right only while the tool is slower than this."""
 ROW_M = 0.004
 """How far single readings of a held object are off, slipping included."""
-FROZEN = 0.9
+UNSEEN = ("not_at_rest", "not_released")
+"""Failures that a perceived place cannot contradict."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +64,10 @@ class Layout:
     beyond: Array
 
 
-def read_layout(real: Evidence, sim: Evidence, rows: int, rng: np.random.Generator) -> Layout | None:
-    """None where no object is perceived."""
+def read_layout(
+    real: Evidence, sim: Evidence, rows: int, rng: np.random.Generator, weak: bool = False
+) -> Layout | None:
+    """None where no object is perceived; a `weak` gripper says nothing about the object's size."""
     seen = [(run, run.place, run.columns) for run in real.runs]
     cell = real.cell
     places, turns, targets = [], [], []
@@ -83,7 +86,7 @@ def read_layout(real: Evidence, sim: Evidence, rows: int, rng: np.random.Generat
     normal = np.median(np.cross(columns[:, :3], columns[:, 3:]), axis=0)
     tilt = np.array([-normal[1], normal[0]])
     tilt = np.where(np.abs(tilt) > 0.01, tilt, 0.0)
-    size = _held_size(real, sim, rows, rng)
+    size = None if weak else _held_size(real, sim, rows, rng)
     nominal = _nominal_rest(cell)
     size_ratio = 1.0 if size is None else float(np.median(size)) / _twin_size(real)
     level = _nominal_target_z(cell)
@@ -185,10 +188,10 @@ def measure_sensing(
     return Measured("sensing", tuple(quantities), values, missing)
 
 
-def measure_object(real: Evidence, layout: Layout | None) -> Measured:
-    """The object's size, as wide as the gripper stays open around it."""
+def measure_object(real: Evidence, layout: Layout | None, weak: bool = False) -> Measured:
+    """The object's size, as wide as the gripper stays open around it; not where the gripper is too `weak` to close."""
     missing = ("mass, inertia and centre of the object: need a wrist sensor, or lifts with and without it",)
-    if layout is None or layout.size_m is None or not real.twin.has("object_size_m"):
+    if layout is None or layout.size_m is None or weak or not real.twin.has("object_size_m"):
         return Measured(
             "object", missing=("size: needs a grasp by a gripper that reports its opening", *missing)
         )
@@ -244,13 +247,13 @@ def measure_environment(
         quantities.append(slope)
         if layout.tilt.any():
             values[name] = np.full(rows, layout.tilt[axis])
-    _pushes(real, of_run, rng, quantities, values)
+    measure_pushes(real, of_run, rng, quantities, values)
     return Measured("environment", tuple(quantities), values, ("clutter: needs a camera or a label",)), base
 
 
 def measure_human(real: Evidence, rows: int, rng: np.random.Generator) -> Measured:
     """Verdicts that the signals contradict: the object in place but judged a failure, or the other way round."""
-    judged = [run for run in real.runs if run.success is not None]
+    judged = [run for run in real.runs if run.success is not None and run.failure not in UNSEEN]
     checked = [(run.success, seen) for run in judged if (seen := _in_place(real.cell, run)) is not None]
     missing = ("bumps into the arm: need a contact sensor or a person's note",)
     if not checked:
@@ -262,71 +265,6 @@ def measure_human(real: Evidence, rows: int, rng: np.random.Generator) -> Measur
     return Measured("human", (share,), values, missing)
 
 
-def _pushes(
-    real: Evidence,
-    of_run: Array,
-    rng: np.random.Generator,
-    quantities: list[Quantity],
-    values: dict[str, Array],
-) -> None:
-    """Knocks (times, directions and strengths as they were seen) or a steady wind, from how an untouched object moves."""
-    rows, twin = len(of_run), real.twin
-    gravity = abs(float(real.cell.model.opt.gravity[2]))
-    friction = float(twin.parameter("object_friction").nominal) if twin.has("object_friction") else 0.5
-    mass = float(twin.parameter("object_mass_kg").nominal) if twin.has("object_mass_kg") else 0.1
-    knocks: list[tuple[float, float, float]] = []
-    slides: list[Array] = []
-    watched_s = 0.0
-    for run in real.runs:
-        if run.place is None or run.apart.sum() < 15:
-            continue
-        flat, time_s = run.place[run.apart, :2], run.time_s[run.apart]
-        watched_s += float(time_s[-1] - time_s[0])
-        scatter = float(np.max(noise_of(flat)))
-        moved = np.linalg.norm(flat - np.median(flat[:8], axis=0), axis=1) > 0.004 + 5.0 * scatter
-        if not moved.any():
-            continue
-        first = int(np.argmax(moved))
-        if not moved[first:].mean() > 0.5:
-            continue
-        path = flat[-1] - flat[max(first - 5, 0)]
-        went, took = float(np.linalg.norm(path)), float(time_s[-1] - time_s[max(first - 5, 0)])
-        late = flat[-1] - flat[max(first, len(flat) - 8)]
-        rests = float(np.linalg.norm(late)) < 0.2 * went
-        if not rests and took > 0.15:
-            slides.append(path / went * (2.0 * went / took**2 + friction * gravity))
-            continue
-        speed = np.sqrt(2.0 * friction * gravity * max(went, 0.004))
-        knocks.append(
-            (
-                float(time_s[first]),
-                float(np.arctan2(path[1], path[0])),
-                mass * (speed / 0.1 + friction * gravity),
-            )
-        )
-    rate = len(knocks) / max(watched_s, 1e-9)
-    count = len(real.runs)
-    pulls = quantity("untouched objects that slide", "1", 0.0, np.full(rows, len(slides) / count), 0.1)
-    hits = quantity(
-        "knocks of the untouched object",
-        "Hz",
-        0.0,
-        rng.poisson(max(len(knocks), 1e-9), rows) / max(watched_s, 1e-9),
-        0.01,
-    )
-    quantities += [pulls, hits]
-    if len(slides) / count > 0.1:
-        pull = np.array(slides)[rng.integers(0, len(slides), rows)]
-        there = rng.random(rows) < len(slides) / count
-        for axis, name in enumerate(WIND):
-            values[name] = np.where(there, pull[:, axis], 0.0)
-    if len(knocks) >= 2 and twin.has("push_force_n"):
-        pick = rng.integers(0, len(knocks), rows)
-        values["push_time_s"] = np.clip(rng.exponential(1.0 / max(rate, 1e-6), rows), 0.0, 60.0)
-        values["push_direction_rad"] = rng.uniform(-np.pi, np.pi, rows)
-        values["push_force_n"] = np.clip(np.array([k[2] for k in knocks])[pick], 0.0, 50.0)
-
-
 def _in_place(cell: Cell, run: Run) -> bool | None:
     """Whether the last readings show the object let go on the target; None where they cannot."""
     if run.place is None or run.target is None or run.tool is None or cell.target_mocap is None:
@@ -336,7 +274,7 @@ def _in_place(cell: Cell, run: Run) -> bool | None:
     radius = target_radius_m(cell)
     if 0.75 * radius < away < 1.3 * radius:
         return None
-    moved = np.linalg.norm(np.ptp(run.place[-10:], axis=0)) - 8.0 * float(np.max(noise_of(run.place[-40:])))
+    moved = np.linalg.norm(np.ptp(run.place[-5:], axis=0)) - 8.0 * float(np.max(noise_of(run.place[-40:])))
     if moved > 0.004:
         return None
     return away < radius and not bool(run.holding[-1])

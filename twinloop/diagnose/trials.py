@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +29,9 @@ from twinloop.twin import Twin
 Array = NDArray[Any]
 Progress = Callable[[int, int], None]
 
+SIDE_BY_SIDE = 256
+"""Episodes simulated together: the more, the less each one costs."""
+
 
 @dataclass
 class Trials:
@@ -44,19 +49,21 @@ class Trials:
     done: int = 0
 
     def evaluate(self, coalitions: Sequence[Coalition]) -> dict[Coalition, Array]:
-        """Outcomes (rows,) of each combination; what was evaluated before is not evaluated again."""
-        made = {}
-        for number, coalition in enumerate(coalitions):
-            self.progress(number, len(coalitions))
-            made[coalition] = self._outcomes(coalition)
+        """Outcomes (rows,) of each combination, side by side; what was evaluated before is not evaluated again."""
+        made = {c: kept for c in coalitions if (kept := self._kept(c)) is not None}
+        missing = [c for c in coalitions if c not in made]
+        together = max(1, SIDE_BY_SIDE // self.rows)
+        for first in range(0, len(missing), together):
+            self.progress(len(made), len(coalitions))
+            made |= self._evaluate(missing[first : first + together])
         self.progress(len(coalitions), len(coalitions))
         return made
 
     def runs(self, values: Mapping[str, Array], rows: int) -> tuple[Run, ...]:
         """Episodes with these values (rows,) on top of the first scenes, read as evidence."""
         scenes = {name: np.resize(column, rows) for name, column in self.base.items()}
-        episodes = self._rollout({**scenes, **values}, rows)
-        return read_evidence(self.twin, episodes).runs
+        with _quiet():
+            return read_evidence(self.twin, self._rollout({**scenes, **values}, rows)).runs
 
     def values(self, coalition: Coalition) -> dict[str, Array]:
         """What is drawn when these dimensions are put in."""
@@ -65,41 +72,59 @@ class Trials:
             drawn |= self.measured[dimension].values
         return drawn
 
-    def _outcomes(self, coalition: Coalition) -> Array:
-        drawn = self.values(coalition)
-        path = None if self.keep is None else self.keep / f"{self._name(drawn)}.json"
-        if path is not None and path.exists():
-            kept = json.loads(path.read_text())
-            self.failures[coalition] = kept["failures"]
-            return np.array(kept["outcomes"], np.float64)
-        flips = drawn.pop(MISJUDGED, None)
-        won, failures = [], []
-        for episode in self._rollout(drawn, self.rows):
-            won.append(float(episode.success is True))
-            failures.append(episode.outcome.failure)
-        outcomes = np.array(won)
-        if flips is not None:
-            wrong = np.random.default_rng([self.seed, 77]).random(self.rows) < flips
-            outcomes = np.where(wrong, 1.0 - outcomes, outcomes)
-            failures = [
-                "misjudged" if w and not o else f for w, o, f in zip(wrong, outcomes, failures, strict=True)
+    def _evaluate(self, coalitions: Sequence[Coalition]) -> dict[Coalition, Array]:
+        drawn = [self.values(coalition) for coalition in coalitions]
+        names = sorted(set().union(*drawn))
+        stacked = {n: np.concatenate([d.get(n, self._nominal(n)) for d in drawn]) for n in names}
+        flips = stacked.pop(MISJUDGED, np.zeros(len(coalitions) * self.rows)).reshape(-1, self.rows)
+        with _quiet():
+            episodes = list(self._rollout(stacked, self.rows, len(coalitions)))
+        wrong = np.random.default_rng([self.seed, 77]).random(self.rows)
+        made = {}
+        for index, coalition in enumerate(coalitions):
+            mine = episodes[index * self.rows : (index + 1) * self.rows]
+            won = np.array([float(episode.success is True) for episode in mine])
+            flipped = wrong < flips[index]
+            outcomes = np.where(flipped, 1.0 - won, won)
+            reasons = [
+                None if o else "misjudged" if f else episode.outcome.failure
+                for o, f, episode in zip(outcomes, flipped, mine, strict=True)
             ]
-        failures = [None if o else f for o, f in zip(outcomes, failures, strict=True)]
-        self.done += self.rows
-        self.failures[coalition] = failures
+            self.done += self.rows
+            self.failures[coalition] = reasons
+            self._save(coalition, outcomes, reasons)
+            made[coalition] = outcomes
+        return made
+
+    def _kept(self, coalition: Coalition) -> Array | None:
+        path = self._path(coalition)
+        if path is None or not path.exists():
+            return None
+        kept = json.loads(path.read_text())
+        self.failures[coalition] = kept["failures"]
+        return np.array(kept["outcomes"], np.float64)
+
+    def _save(self, coalition: Coalition, outcomes: Array, reasons: list[str | None]) -> None:
+        path = self._path(coalition)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps({"outcomes": outcomes.tolist(), "failures": failures}).encode())
-        return outcomes
+            write_atomically(path, json.dumps({"outcomes": outcomes.tolist(), "failures": reasons}).encode())
 
-    def _rollout(self, drawn: Mapping[str, Array], rows: int) -> Iterator[Episode]:
-        seeds = np.array([episode_seed(self.seed, row) for row in range(rows)], dtype=np.int64)
+    def _path(self, coalition: Coalition) -> Path | None:
+        return None if self.keep is None else self.keep / f"{self._name(self.values(coalition))}.json"
+
+    def _nominal(self, name: str) -> Array:
+        return np.full(self.rows, float(self.twin.parameter(name).nominal))
+
+    def _rollout(self, drawn: Mapping[str, Array], rows: int, times: int = 1) -> Iterator[Episode]:
+        """Episodes with the same seeds `times` over, so that the same row has the same chance everywhere."""
+        seeds = [episode_seed(self.seed, row) for row in range(rows)] * times
         job = Job(self.twin, self.twin.task, f"{self.policy.name}@{self.policy.id}")
 
         def make(setup: Setup) -> DisturbedPolicy:
-            return DisturbedPolicy(self.policy, setup, seeds, drawn)
+            return DisturbedPolicy(self.policy, setup, drawn)
 
-        return rollout_drawn(job, seeds.tolist(), drawn, 1, make)
+        return rollout_drawn(job, seeds, drawn, 1, make)
 
     def _name(self, drawn: Mapping[str, Array]) -> str:
         digest = hashlib.blake2b(digest_size=12)
@@ -108,3 +133,14 @@ class Trials:
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(drawn[name], np.float64).tobytes())
         return digest.hexdigest()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Grasps at the edge of slipping make MuJoCo's solver complain thousands of times; nobody can act on that."""
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda text: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)

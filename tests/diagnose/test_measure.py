@@ -1,0 +1,130 @@
+"""What recordings tell about a robot, against twins whose values are known: nothing but signals is read."""
+
+import numpy as np
+import pytest
+
+from twinloop.diagnose import arm, scene
+from twinloop.diagnose.evidence import Evidence, read_evidence
+from twinloop.diagnose.grip import measure_contact, slip_m
+from twinloop.episode import make_episode
+from twinloop.errors import WrongUse
+from twinloop.generate.job import Job
+from twinloop.generate.rollout import rollout_drawn
+from twinloop.twin import load_twin
+
+TWIN = load_twin("franka_pick_place")
+RUNS, ROWS = 4, 40
+PLACES = {"object_offset_x_m": [-0.03, 0.02, 0.04, 0.0], "object_offset_y_m": [0.04, -0.02, 0.0, 0.03]}
+
+
+def recorded(**values):
+    """Pick-and-places of the scripted expert in a twin with these values, as a robot would record them."""
+    drawn = {name: np.array(column) for name, column in PLACES.items()}
+    drawn |= {name: np.full(RUNS, float(value)) for name, value in values.items()}
+    episodes = list(rollout_drawn(Job(TWIN, TWIN.task, TWIN.task), list(range(RUNS)), drawn))
+    return read_evidence(TWIN, [without_truth(episode) for episode in episodes])
+
+
+def without_truth(episode):
+    schema = episode.schema
+    kept = tuple(s for s in schema.signals if not s.name.startswith("simulation."))
+    signals = {s.name: episode.signals[s.name] for s in kept}
+    bare = type(schema)(kept, schema.rate_hz, (), schema.robot_type)
+    return make_episode(bare, episode.time_s, signals, success=episode.success, provenance=episode.provenance)
+
+
+@pytest.fixture(scope="module")
+def nominal():
+    return recorded()
+
+
+@pytest.fixture(scope="module")
+def different():
+    return recorded(
+        action_delay_s=0.06,
+        object_size_m=0.05,
+        table_height_m=0.02,
+        object_pose_noise_m=0.003,
+        encoder_noise_rad=0.001,
+    )
+
+
+def measured(real, sim):
+    rng = np.random.default_rng(0)
+    both = arm.follow_both(real, sim)
+    layout = scene.read_layout(real, sim, ROWS, rng)
+    of_run = np.arange(ROWS) % len(real.runs)
+    environment, _ = scene.measure_environment(real, layout, of_run, rng)
+    parts = (
+        arm.measure_latency(real, sim, both, ROWS, rng),
+        arm.measure_actuation(real, both, ROWS, rng),
+        scene.measure_sensing(real, sim, layout, ROWS, rng),
+        scene.measure_object(real, layout),
+        environment,
+        scene.measure_human(real, ROWS, rng),
+    )
+    return {part.dimension: part for part in parts}
+
+
+def test_a_robot_like_its_twin_shows_no_difference(nominal):
+    assert not any(part.differs for part in measured(nominal, nominal).values())
+
+
+def test_delay_size_table_and_noise_are_found_at_once_and_nothing_else(nominal, different):
+    found = measured(different, nominal)
+    assert set(found["latency"].values) == {"action_delay_s"}
+    assert found["latency"].values["action_delay_s"].mean() == pytest.approx(0.06, abs=0.004)
+    assert found["object"].values["object_size_m"].mean() == pytest.approx(0.05, abs=0.001)
+    assert found["environment"].values["table_height_m"] == pytest.approx(0.02, abs=1e-3)
+    assert found["sensing"].values["object_pose_noise_m"].mean() == pytest.approx(0.003, rel=0.25)
+    assert found["sensing"].values["encoder_noise_rad"].mean() == pytest.approx(0.001, rel=0.25)
+    assert not found["actuation"].differs and not found["human"].differs
+
+
+def test_play_in_the_gears_is_not_taken_for_delay(nominal):
+    play = {f"joint{k}_backlash_rad": 0.02 for k in range(1, 8)}
+    found = measured(recorded(**play), nominal)
+    assert found["actuation"].values["joint2_backlash_rad"].mean() == pytest.approx(0.02, abs=0.004)
+    assert "action_delay_s" not in found["latency"].values
+
+
+def test_softer_servos_are_not_taken_for_delay(nominal):
+    found = measured(recorded(servo_damping_scale=2.0), nominal)
+    assert found["actuation"].values["servo_damping_scale"].mean() == pytest.approx(2.0, abs=0.1)
+    assert "action_delay_s" not in found["latency"].values
+
+
+def test_verdicts_that_the_signals_contradict_are_counted(nominal):
+    from dataclasses import replace
+
+    wrong = tuple(replace(run, success=not run.success) for run in nominal.runs[:3])
+    found = scene.measure_human(
+        Evidence(TWIN, nominal.cell, (*wrong, *nominal.runs[3:])), ROWS, np.random.default_rng(0)
+    )
+    assert found.values["misjudged_share"] == pytest.approx(0.75)
+
+
+def test_a_firm_grasp_does_not_slip_and_friction_is_left_alone(nominal):
+    assert all(slip_m(run) < 0.004 for run in nominal.runs)
+    found = measure_contact(nominal, nominal, lambda values: nominal.runs, ROWS, np.random.default_rng(0))
+    assert not found.differs and found.quantities
+
+
+def test_recordings_without_effort_or_object_say_what_they_lack(nominal):
+    from dataclasses import replace
+
+    poor = tuple(replace(r, effort=None, place=None, columns=None, target=None) for r in nominal.runs)
+    evidence = Evidence(TWIN, nominal.cell, poor)
+    rng = np.random.default_rng(0)
+    both = arm.follow_both(evidence, nominal)
+    assert scene.read_layout(evidence, nominal, ROWS, rng) is None
+    assert "observation.effort" in arm.measure_actuation(evidence, both, ROWS, rng).missing[0]
+    assert "environment_state" in scene.measure_human(evidence, ROWS, rng).missing[0]
+    assert measure_contact(evidence, nominal, None, ROWS, rng).missing
+
+
+def test_recordings_of_another_robot_are_refused(nominal):
+    other = load_twin("servo_pendulum")
+    episode = next(iter(rollout_drawn(Job(TWIN, TWIN.task, TWIN.task, max_steps=30), [1], {})))
+    with pytest.raises(WrongUse, match="does not fit twin 'servo_pendulum'"):
+        read_evidence(other, [episode])
