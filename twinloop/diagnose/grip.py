@@ -19,6 +19,7 @@ Array = NDArray[Any]
 
 MOST_M = 0.06
 """A grasp that is lost has slipped by this much: more than any object's half."""
+LEAVES_ROWS = 60
 TRIED = 24
 LEAST_FRICTION = 0.002
 LIKE = 0.35
@@ -41,11 +42,18 @@ def slip_m(run: Run) -> float | None:
             continue
         seen = np.einsum("tji,tj->ti", run.frame[first:last], run.place[first:last] - run.tool[first:last])
         moved = float(np.linalg.norm(np.median(seen[-5:], axis=0) - np.median(seen[4:9], axis=0)))
-        still_told = run.action[min(last, len(run) - 1), run.gripper] < 0.25 * run.span
-        emptied = run.position[min(last + 10, len(run) - 1), run.gripper] < 0.1 * run.span
-        moved = MOST_M if still_told and emptied else min(moved, MOST_M)
+        moved = MOST_M if _emptied(run, first, last) else min(moved, MOST_M)
         worst = moved if worst is None else max(worst, moved)
     return worst
+
+
+def _emptied(run: Run, first: int, last: int) -> bool:
+    """Whether a hand that goes on being told to close closes well beyond what it held: the object has left it."""
+    assert run.gripper is not None
+    held = float(np.median(run.position[first:last, run.gripper]))
+    after = slice(last, min(last + LEAVES_ROWS, len(run)))
+    told = np.cumprod(run.action[after, run.gripper] < 0.5 * held).astype(bool)
+    return bool(np.any(run.position[after, run.gripper][told] < 0.5 * held))
 
 
 def measure_contact(
