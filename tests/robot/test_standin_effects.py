@@ -92,6 +92,16 @@ def test_a_tilted_slippery_table_loses_the_object():
     cell.close()
 
 
+def test_on_a_tilted_table_the_object_lies_on_the_table():
+    cell = session("environment: {table_tilt_rad: 0.12, table_height_m: 0.01}")
+    for _ in range(25):
+        cell.tick()
+    above = cell._truth.object_position[0, 2] - cell._truth.table_height_m[0]
+    assert 0.018 < above < 0.024, "half an edge of 4 cm"
+    assert "object_lost" not in str(cell.judge(over=False))
+    cell.close()
+
+
 def test_a_knocked_object_moves_and_an_untouched_one_does_not():
     still, knocked = session(""), session("environment: {push_force_n: 1.2, push_rate_hz: 2}")
     for cell, low, high in ((still, 0.0, 0.001), (knocked, 0.005, np.inf)):

@@ -183,6 +183,7 @@ class World:
         qpos, qvel = data.qpos[None].copy(), data.qvel[None].copy()
         none, tool = np.zeros((1, 3)), self._tool
         at, dof = cell.object_qpos, cell.object_dof
+        lies = none if at is None else qpos[:, at : at + 3]
         return Truth(
             time_s=np.array([self.time_s]),
             position=cell.positions(qpos),
@@ -190,11 +191,11 @@ class World:
             effort=self._effort[None].copy(),
             tool_position=none if tool is None else data.site_xpos[None, tool].copy(),
             tool_matrix=np.zeros((1, 9)) if tool is None else data.site_xmat[None, tool].copy(),
-            object_position=none if at is None else qpos[:, at : at + 3],
+            object_position=lies,
             object_quat=np.zeros((1, 4)) if at is None else qpos[:, at + 3 : at + 7],
             object_velocity=np.zeros((1, 6)) if dof is None else qvel[:, dof : dof + 6],
             target_position=none if cell.target_mocap is None else self._mocap[:, cell.target_mocap].copy(),
-            table_height_m=np.array([self._table_height_m()]),
+            table_height_m=np.array([self._table_height_m(lies[0])]),
             robot_object=self._touch(self._robot_bodies(), self._role_bodies("object")),
             object_table=self._touch(self._role_bodies("object"), self._role_bodies("table")),
             robot_table=self._touch(self._robot_bodies(), self._role_bodies("table")),
@@ -416,10 +417,14 @@ class World:
         body = int(self.model.body(self.cell.twin.role(role)).id) if role in self.cell.twin.roles else -1
         return [body] if any(body in part.links for part in self._parts) else []
 
-    def _table_height_m(self) -> float:
+    def _table_height_m(self, place: Array) -> float:
+        """Height of the table, which may slope, below `place`."""
         if "table" not in self.cell.twin.roles:
             return 0.0
-        return float(self.model.body(self.cell.twin.role("table")).pos[2])
+        table, up = self.model.body(self.cell.twin.role("table")), np.empty(3)
+        mujoco.mju_rotVecQuat(up, np.array([0.0, 0.0, 1.0]), np.asarray(table.quat))
+        away = np.asarray(place[:2]) - table.pos[:2]
+        return float(table.pos[2] - up[:2] @ away / up[2])
 
     def _where(self, body: int) -> tuple[_Part, int]:
         for part in self._parts:
