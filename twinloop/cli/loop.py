@@ -114,7 +114,7 @@ def hear(name: str, done: Done | None) -> None:
 
 def summary(found: Mapping[str, Any]) -> str:
     """What a stage found, in a few words."""
-    if "robot" in found:
+    if "simulation" in found:
         return f"simulation {share(found['simulation'])}, robot {share(found['robot'])}"
     if "verdict" in found:
         return str(found["verdict"])
