@@ -76,14 +76,15 @@ def write_report(twin: str, robot: str, made: Mapping[str, Done], path: Path) ->
     from twinloop.report.loop_page import write_loop_page
 
     before, after = made["try"].found, made["judge"].found
+    where = "on the stand-in" if before["robot"]["standin"] else "on the robot"
     real = sum(made[name].found["episodes"] for name in ("excite", "demonstrate"))
     return write_loop_page(
         f"{twin} on {robot}",
         [(name, summary(done.found), done.seconds) for name, done in made.items()],
         [(when, f["simulation"], f["robot"]) for when, f in (("before", before), ("after", after))],
         [
-            ("before", f"{before['robot']['success']:.0%}"),
-            ("after", f"{after['robot']['success']:.0%}"),
+            (f"{where} before", f"{before['robot']['success']:.0%}"),
+            (f"{where} after", f"{after['robot']['success']:.0%}"),
             ("episodes recorded to learn from", str(real)),
             ("gate", made["gate"].found["decision"]),
             ("twin", "recalibrated" if made["identify"].found["accepted"] else "as it was"),
