@@ -8,7 +8,6 @@ STAMP := $(VENV)/.installed
 .PHONY: system demo test test-slow check format bench bench-diagnose docs clean setup
 
 demo: setup
-	@rm -rf demo-output
 	$(BIN)/twinloop demo --out demo-output
 
 test: check

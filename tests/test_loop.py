@@ -29,7 +29,7 @@ def begun(root, *finished, **found):
     """A folder in which some stages are done."""
     stages = Stages(root)
     for name in finished:
-        stages.run(name, {}, lambda folder, name=name: found.get(name, {}))
+        stages.run(name, lambda folder, progress, name=name: found.get(name, {}))
     (root / ASKED_FOR).write_text(json.dumps({"twin": "t", "robot": "standin:mild", "config": {}}))
     return read_loop_status(root)
 

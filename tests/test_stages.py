@@ -19,17 +19,17 @@ class Counted:
         self.stages, self.made = Stages(root), []
 
     def go(self, number, parity=None):
-        def first(folder):
+        def first(folder, progress, number):
             self.made.append("first")
             (folder / "number.txt").write_text(str(number))
             return {"parity": number % 2 if parity is None else parity}
 
-        def second(folder):
+        def second(folder, progress, first):
             self.made.append("second")
-            return {"twice": 2 * done.found["parity"]}
+            return {"twice": 2 * first.found["parity"]}
 
-        done = self.stages.run("first", {"number": number}, first)
-        return self.stages.run("second", {"first": done.content}, second)
+        done = self.stages.run("first", first, number=number)
+        return self.stages.run("second", second, first=done)
 
 
 def test_nothing_is_made_twice_and_changes_run_only_what_depends_on_them(tmp_path):
@@ -55,7 +55,7 @@ def test_a_stage_whose_file_was_lost_or_cut_is_made_again(tmp_path):
 
 def test_what_a_stage_finds_must_be_plain(tmp_path):
     with pytest.raises(TypeError):
-        Stages(tmp_path).run("odd", {}, lambda folder: {"value": object()})
+        Stages(tmp_path).run("odd", lambda folder, progress: {"value": object()})
     assert not list(tmp_path.glob("*/stage.json"))
 
 
@@ -64,7 +64,7 @@ import sys, time
 from pathlib import Path
 from twinloop.stages import Stages
 
-def make(folder):
+def make(folder, progress, n):
     for number in range(5):
         file = folder / f"{number}.txt"
         if not file.exists():
@@ -76,7 +76,7 @@ def make(folder):
 
 stages = Stages(sys.argv[1])
 with stages.locked():
-    print(stages.run("slow", {"n": 5}, make).found)
+    print(stages.run("slow", make, n=5).found)
 """
 
 

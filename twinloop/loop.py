@@ -8,29 +8,31 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from twinloop import steps
 from twinloop.dataset.commit import write_atomically
 from twinloop.gate.rules import Rules
 from twinloop.learn.config import TrainConfig
-from twinloop.randomize import default_randomization, load_randomization
-from twinloop.stages import Done, Hear, Stages, ignore
+from twinloop.randomize import load_randomization
+from twinloop.stages import Done, Listener, Stages
 from twinloop.twin import Twin
 
 STAGES = {
     "simulate": "a first policy needs simulated data",
     "pretrain": "the nominal twin's data are there, but no policy",
     "try": "nobody knows how the policy does on the robot",
+    "measure": "how far the twin is from the robot has not been measured",
     "excite": "identification needs a robot that moves",
     "identify": "the twin has not been compared with the robot",
     "diagnose": "it is not known what the policy's failures come from",
+    "cover": "where the robot goes beyond what simulation shows is not known",
     "plan": "what to record next has not been worked out",
     "demonstrate": "the plan asks for real data",
     "anchor": "the calibrated twin has made no data yet",
     "finetune": "no policy has learned from the calibrated twin and the demonstrations",
-    "judge": "nobody knows how the new policy does on the robot",
-    "gate": "whether the new policy is better has not been decided",
+    "gate": "whether the new policy is good enough has not been decided",
     "promote": "the gate lets the new policy in",
     "monitor": "the champion is not watched yet",
 }
@@ -60,13 +62,13 @@ ASKED = ("*_friction_nm", "servo_stiffness_scale", "servo_damping_scale", "actio
 
 @dataclass(frozen=True)
 class LoopConfig:
-    """How much of everything; the defaults take minutes on two cores."""
+    """How much of everything; the defaults take a quarter of an hour on two cores."""
 
     seed: int = 0
     sim_episodes: int = 400
     anchored_episodes: int = 600
     steps: int = 2000
-    finetune_steps: int = 1000
+    finetune_steps: int = 3000
     in_twin: int = 200
     trials: int = 20
     excitations: int = 6
@@ -83,15 +85,19 @@ class LoopConfig:
 
 
 def run_loop(
-    twin: Twin, robot: str, root: str | Path, config: LoopConfig | None = None, hear: Hear = ignore
+    twin: Twin,
+    robot: str,
+    root: str | Path,
+    config: LoopConfig | None = None,
+    listener: Listener | None = None,
 ) -> dict[str, Done]:
     """Every stage in order, each made now or before; `root` is the folder they are kept in."""
     config = config or LoopConfig()
-    stages = Stages(root, hear)
+    stages = Stages(root, listener)
     with stages.locked():
         asked = {"twin": twin.name, "robot": robot, "config": asdict(config)}
         write_atomically(stages.root / ASKED_FOR, json.dumps(asked, indent=1).encode())
-        return {done.name: done for done in _path(twin, robot, stages, config)}
+        return {done.name: done for done in _path(twin, steps.reach(robot), stages, config)}
 
 
 @dataclass(frozen=True)
@@ -127,192 +133,69 @@ def read_loop_status(root: str | Path) -> LoopStatus | None:
     return LoopStatus(names, left, f"twinloop loop --robot {robot}", reason)
 
 
-def _path(twin: Twin, robot: str, stages: Stages, c: LoopConfig) -> list[Done]:
+def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> list[Done]:
     scenes = load_randomization({"name": "scenes", "randomization": _had(twin, SCENES)}, twin)
-    cell = {"twin": twin.content_hash, "robot": robot, "seed": c.seed}
+    run, seed, workspace = stages.run, c.seed, stages.root.parent
 
-    simulate = stages.run(
-        "simulate",
-        {**cell, "robot": None, "episodes": c.sim_episodes, "scenes": scenes.content_hash},
-        lambda out: steps.simulate(out, twin, scenes, c.sim_episodes, c.seed),
+    simulated = run(
+        "simulate", steps.simulate, twin=twin, randomization=scenes, episodes=c.sim_episodes, seed=seed
     )
-    first = TrainConfig(recipe="sim-only", seed=c.seed, steps=c.steps)
-    pretrain = stages.run(
-        "pretrain",
-        {"config": asdict(first), "sim": simulate.content},
-        lambda out: steps.learn(out, FIRST, first, sim=simulate.folder / steps.DATA),
+    config = TrainConfig(recipe="sim-only", seed=seed, steps=c.steps)
+    first = run("pretrain", steps.learn, name=FIRST, config=config, sim=simulated)
+    tried = run(
+        "try", steps.try_out, policy=first, twin=twin, scenes=scenes, robot=robot,
+        in_twin=c.in_twin, trials=c.trials, seed=seed,
+    )  # fmt: skip
+    measured = run("measure", steps.measure, twin=twin, runs=tried, sim=simulated, seed=seed)
+    excited = run(
+        "excite", steps.excite, twin=twin, robot=robot, runs=c.excitations, seconds=c.excited_s, first=EXCITED_FROM
+    )  # fmt: skip
+    identified = run(
+        "identify", steps.calibrate, twin=twin, real=excited, parameters=steps.matching(twin, ASKED),
+        seconds=c.identified_s, seed=seed,
+    )  # fmt: skip
+    explained = run(
+        "diagnose", steps.explain, policy=first, runs=tried, others=excited, twin=twin, budget=c.diagnosed, seed=seed
+    )  # fmt: skip
+    covered = run("cover", steps.cover, real=tried, sim=simulated, seed=seed)
+    planned = run(
+        "plan", steps.propose, diagnosis=explained, coverage=covered, identification=identified, seed=seed
     )
-    tried = stages.run(
-        "try",
-        {**cell, "policy": pretrain.found["policy"], "trials": c.trials, "in_twin": c.in_twin},
-        lambda out: steps.try_out(
-            out,
-            pretrain.folder / FIRST,
-            twin,
-            scenes,
-            robot,
-            in_twin=c.in_twin,
-            trials=c.trials,
-            seed=c.seed,
-        ),
-    )
-    excite = stages.run(
-        "excite",
-        {**cell, "runs": c.excitations, "seconds": c.excited_s},
-        lambda out: steps.excite(
-            out, twin, robot, runs=c.excitations, seconds=c.excited_s, first=EXCITED_FROM
-        ),
-    )
-    asked = steps.matching(twin, ASKED)
-    identified = stages.run(
-        "identify",
-        {**cell, "robot": None, "real": excite.content, "asked": asked, "seconds": c.identified_s},
-        lambda out: steps.calibrate(
-            out, twin, excite.folder / steps.DATA, asked, seconds=c.identified_s, seed=c.seed
-        ),
-    )
-    explained = stages.run(
-        "diagnose",
-        {**cell, "robot": None, "tried": tried.content, "others": excite.content, "budget": c.diagnosed},
-        lambda out: steps.explain(
-            out,
-            pretrain.folder / FIRST,
-            tried.folder / tried.found["runs"],
-            [excite.folder / steps.DATA],
-            twin,
-            budget=c.diagnosed,
-            seed=c.seed,
-        ),
-    )
-    planned = stages.run(
-        "plan",
-        {"diagnosis": explained.content, "identification": identified.content, "seed": c.seed},
-        lambda out: steps.propose(
-            out, explained.folder / "diagnosis.json", identified.folder / steps.TWIN, c.seed
-        ),
-    )
-    demonstrate = stages.run(
-        "demonstrate",
-        {**cell, "wanted": c.demonstrations, "operator": c.operator},
-        lambda out: steps.demonstrate(
-            out,
-            robot,
-            wanted=c.demonstrations,
-            seconds=c.demonstrated_s,
-            first=DEMONSTRATED_FROM,
-            operator=c.operator,
-            task=twin.description,
-        ),
-    )
-    better, identification = steps.calibrated(identified.folder, twin)
-    wide = steps.widened(default_randomization(better), identification, scenes)
-    anchored = stages.run(
-        "anchor",
-        {
-            "twin": better.content_hash,
-            "randomization": wide.content_hash,
-            "episodes": c.anchored_episodes,
-            "seed": c.seed,
-        },
-        lambda out: steps.simulate(out, better, wide, c.anchored_episodes, c.seed + 1),
-    )
-    real = (
-        demonstrate.folder / steps.DATA if demonstrate.found["used"] >= TrainConfig.fewest_episodes else None
-    )
-    second = TrainConfig(
-        recipe="co-train" if real else "sim-only", seed=c.seed, steps=c.steps + c.finetune_steps
-    )
-    finetune = stages.run(
-        "finetune",
-        {"config": asdict(second), "sim": anchored.content, "real": demonstrate.content},
-        lambda out: steps.learn(out, SECOND, second, sim=anchored.folder / steps.DATA, real=real),
-    )
-    judge = stages.run(
-        "judge",
-        {
-            **cell,
-            "policy": finetune.found["policy"],
-            "trials": c.trials,
-            "in_twin": c.in_twin,
-            "in": better.content_hash,
-        },
-        lambda out: steps.try_out(
-            out,
-            finetune.folder / SECOND,
-            better,
-            scenes,
-            robot,
-            in_twin=c.in_twin,
-            trials=c.trials,
-            seed=c.seed,
-        ),
-    )
-    gate = stages.run(
-        "gate",
-        {
-            **cell,
-            "candidate": finetune.found["policy"],
-            "champion": pretrain.found["policy"],
-            "in": better.content_hash,
-            "scenes": c.gate_scenes,
-            "trials": c.gate_trials,
-        },
-        lambda out: steps.decide(
-            out,
-            finetune.folder / SECOND,
-            pretrain.folder / FIRST,
-            better,
-            robot,
-            scenes=scenes,
-            listed=c.gate_scenes,
-            first=GATED_FROM,
-            rules=Rules(most_trials=c.gate_trials),
-            seed=c.seed,
-            identified=identified.folder,
-            workspace=stages.root.parent,
-        ),
-    )
+    shown = run(
+        "demonstrate", steps.demonstrate, robot=robot, wanted=c.demonstrations, seconds=c.demonstrated_s,
+        first=DEMONSTRATED_FROM, operator=c.operator, task=twin.description,
+    )  # fmt: skip
+    better = steps.calibrated(identified, twin)
+    varied = steps.anchored(better, identified, explained, scenes)
+    anchored = run(
+        "anchor", steps.simulate, twin=better, randomization=varied, episodes=c.anchored_episodes, seed=seed + 1
+    )  # fmt: skip
+    config = TrainConfig(recipe="co-train", seed=seed, steps=c.finetune_steps)
+    second = run("finetune", steps.learn, name=SECOND, config=config, sim=anchored, real=shown)
+    rules = Rules(most_trials=c.gate_trials)
+    # A first policy that fails on the robot is what the second has to beat; beside one that works it has to pass the bar.
+    champion = first if tried.found["robot"]["success"] < rules.threshold else None
+    gate = run(
+        "gate", partial(steps.decide, workspace=workspace), candidate=second, champion=champion, twin=better,
+        identified=identified, robot=robot, scenes=scenes, listed=c.gate_scenes, first=GATED_FROM, rules=rules, seed=seed,
+    )  # fmt: skip
     done = [
-        simulate,
-        pretrain,
-        tried,
-        excite,
-        identified,
-        explained,
-        planned,
-        demonstrate,
-        anchored,
-        finetune,
-        judge,
-        gate,
-    ]
+        simulated, first, tried, measured, excited, identified, explained, covered, planned, shown, anchored, second, gate
+    ]  # fmt: skip
     if gate.found["decision"] != "promote":
         return done
-    promote = stages.run(
+    promoted = run(
         "promote",
-        {"policy": finetune.found["policy"], "gate": gate.content, "by": c.by},
-        lambda out: steps.release(
-            out,
-            finetune.folder / SECOND,
-            pretrain.folder / FIRST,
-            gate.folder / steps.GATE / "verdict.json",
-            stages.root.parent,
-            c.by,
-        ),
+        partial(steps.release, root=workspace),
+        policy=second,
+        champion=champion,
+        verdict=gate,
+        by=c.by,
     )
-    watched = stages.run(
-        "monitor",
-        {**cell, "policy": promote.found["champion"], "reference": judge.content, "episodes": c.deployed},
-        lambda out: steps.watch(
-            out,
-            finetune.folder / SECOND,
-            robot,
-            judge.folder / judge.found["runs"],
-            episodes=c.deployed,
-            first=DEPLOYED_FROM,
-        ),
-    )
-    return [*done, promote, watched]
+    watched = run(
+        "monitor", steps.watch, policy=second, robot=robot, reference=gate, episodes=c.deployed, first=DEPLOYED_FROM
+    )  # fmt: skip
+    return [*done, promoted, watched]
 
 
 def _had(twin: Twin, ranges: dict[str, list[float]]) -> dict[str, list[float]]:

@@ -1,8 +1,9 @@
 """Stages of a long path: each is made once for the same inputs, resumes when killed, and says what it found.
 
-A stage is a name, its inputs as plain values, and a function that fills a folder and returns what it found. Its key is the
-hash of name, inputs and version of this package; what comes later takes the `content` of earlier stages as input. So a change runs again exactly
-what depends on it, and a stage that comes out the same as before holds up nothing after it.
+A stage is a name, a function that fills a folder and returns what it found, and what that function is given: plain values,
+twins and other things with a content hash, earlier stages. The stage's key is the hash of name, what is given and version of
+this package, an earlier stage counting by what it found. So a change runs again exactly what depends on it, and a stage that
+comes out the same as before holds up nothing after it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,9 @@ RUNNING = "running.json"
 LOCK = "lock"
 
 Found = Mapping[str, Any]
-Make = Callable[[Path], Found]
+Progress = Callable[[int, int], None]
+Make = Callable[..., Found]
+"""Called with its folder, `progress` to tell (done, total), and what the stage is given."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +49,25 @@ class Done:
     """Whether it was there already."""
 
 
-Hear = Callable[[str, Done | None], None]
-"""Told that a stage begins (None) and what it came to."""
+class Listener:
+    """Hears how stages go; this one does nothing about it."""
 
+    def begun(self, name: str) -> None:
+        """A stage begins or goes on."""
 
-def ignore(name: str, done: Done | None) -> None:
-    """Hear nothing."""
+    def moved(self, name: str, done: int, total: int) -> None:
+        """How far it is."""
+
+    def ended(self, done: Done) -> None:
+        """It is done, or was."""
 
 
 class Stages:
-    """The stages below one folder. Only one process at a time may make any; `hear` is told when one begins and ends."""
+    """The stages below one folder. Only one process at a time may make any."""
 
-    def __init__(self, root: str | Path, hear: Hear = ignore) -> None:
+    def __init__(self, root: str | Path, listener: Listener | None = None) -> None:
         self.root = Path(root)
-        self._hear = hear
+        self._listener = listener or Listener()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -80,19 +88,24 @@ class Stages:
             file.flush()
             yield
 
-    def run(self, name: str, inputs: Mapping[str, Any], make: Make) -> Done:
+    def run(self, name: str, make: Make, /, **given: Any) -> Done:
         """The stage, made now or before. `make` gets a folder that may hold what an interrupted run left of it."""
+        inputs = {key: _plain(value) for key, value in given.items()}
         key = hash_of({"stage": name, "inputs": inputs, "twinloop": __version__})
         folder = self.root / f"{name}-{key[:12]}"
         there = read_done(folder)
         if there is not None:
-            self._hear(name, there)
+            self._listener.ended(there)
             return there
-        self._hear(name, None)
+        self._listener.begun(name)
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.root / RUNNING, json.dumps({"stage": name, "folder": folder.name}).encode())
+
+        def progress(done: int, total: int) -> None:
+            self._listener.moved(name, done, total)
+
         began = time.monotonic()
-        found = json.loads(json.dumps(make(folder)))
+        found = json.loads(json.dumps(make(folder, progress=progress, **given)))
         files = {str(p.relative_to(folder)): p.stat().st_size for p in _files(folder)}
         done = Done(
             name=name,
@@ -107,7 +120,7 @@ class Stages:
         words.pop("again")
         write_atomically(folder / DONE, json.dumps(words, indent=1).encode())
         (self.root / RUNNING).unlink(missing_ok=True)
-        self._hear(name, done)
+        self._listener.ended(done)
         return done
 
     def finished(self) -> list[Done]:
@@ -138,6 +151,19 @@ def hash_of(value: Any) -> str:
     """A 128-bit name of plain values."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """What stands for a value in a stage's key: the same on every machine."""
+    if isinstance(value, Done):
+        return value.content
+    if hasattr(value, "content_hash"):
+        return value.content_hash
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, Path):
+        raise TypeError(f"a stage cannot depend on a place: {value}")
+    return value
 
 
 def _files(folder: Path) -> list[Path]:

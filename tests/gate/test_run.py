@@ -42,12 +42,19 @@ def test_a_twin_must_have_passed_its_own_gate_and_be_the_one_that_was_simulated(
     twin = load_twin("servo_pendulum")
     assert answers(subject(twin))["replay"] == ("not evaluated", True)
     folder = save_twin(twin, tmp_path / "twin")
-    words = {"gate": {"accepted": True, "reason": "fell by 40 %"}, "twin_hash": twin.content_hash}
+    words = {
+        "gate": {"accepted": True, "reason": "fell by 40 %"},
+        "twin_hash": twin.content_hash,
+        "base": "before",
+    }
     file = Path(folder) / "identification.json"
     file.write_text(json.dumps(words))
     assert answers(subject(twin, folder))["replay"] == ("passed", False)
     file.write_text(json.dumps(words | {"gate": {"accepted": False, "reason": "rose"}}))
     assert answers(subject(twin, folder))["replay"] == ("failed", True)
+    brought_nothing = {"gate": {"accepted": False, "reason": "rose"}, "twin_hash": "another"}
+    file.write_text(json.dumps(words | brought_nothing | {"base": twin.content_hash}))
+    assert answers(subject(twin, folder))["replay"] == ("passed", False), "the twin itself stands"
     file.write_text(json.dumps(words | {"twin_hash": "another"}))
     assert answers(subject(twin, folder))["replay"] == ("failed", True)
     file.write_text("{}")

@@ -204,3 +204,14 @@ def test_a_thermometer_of_whole_degrees_is_coarse_and_not_clipped():
     signals = {STATE: np.sin(time_s)[:, None], "observation.temperature": warming[:, None]}
     episode = make_episode(schema, time_s, signals, provenance=Provenance(source="real"))
     assert "clipped" not in codes(episode, purpose="identify")
+
+
+def test_a_clipped_reading_blocks_identification_but_not_learning():
+    episode = arm_episode(rows=3000)
+    state = episode[STATE].copy()
+    limit = np.quantile(state[:, 0], 0.7)
+    state[:, 0] = np.minimum(state[:, 0], limit)
+    flat = replace(episode, signals={**episode.signals, STATE: state})
+    for purpose, severity in (("identify", "blocking"), ("train", "warning")):
+        found = check_episode(flat, Settings(purpose=purpose, checks=("clipped",)))
+        assert [finding.severity for finding in found] == [severity]

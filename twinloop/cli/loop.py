@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from twinloop.cli import console
 from twinloop.cli.console import Json
 from twinloop.cli.places import twin_of, workspace_here
 from twinloop.errors import WrongUse
+from twinloop.gap.result import ALL
+from twinloop.stages import Done, Listener
 
 if TYPE_CHECKING:
-    from twinloop.stages import Done
+    from twinloop.twin import Twin
 
 
 def loop(
@@ -55,76 +59,140 @@ def loop(
     )
     root = out or workspace.root / "loop" if workspace else out
     assert root is not None
-    made = run_loop(cell, robot, root, config, hear)
-    page = write_report(cell.name, robot, made, root / "report.html")
-    if json:
+    with watching() as listener:
+        made = run_loop(cell, robot, root, config, listener)
+    tell(cell, robot, made, root / "report.html", json)
+
+
+def tell(twin: Twin, robot: str, made: Mapping[str, Done], page: Path, as_json: bool) -> None:
+    """The end of a loop: its table, its report."""
+    write_report(f"{twin.name} on {robot}", made, page)
+    if as_json:
         found = {name: {"folder": str(d.folder), **d.found} for name, d in made.items()}
         console.print_json({"stages": found, "report": str(page)})
         return
-    rows = [
-        (when, share(done.found["simulation"]), share(done.found["robot"]))
-        for when, done in (("before", made["try"]), ("after", made["judge"]))
-    ]
     where = "on the stand-in" if made["try"].found["robot"]["standin"] else "on the robot"
+    rows = [("before", share(made["try"].found["simulation"]), share(made["try"].found["robot"]))]
+    rows.append(
+        ("after, at the gate", share(made["gate"].found["simulation"]), share(made["gate"].found["robot"]))
+    )
+    if "monitor" in made:
+        rows.append(("after, deployed", "", share(made["monitor"].found["robot"])))
     console.print_table(("success", "in simulation", where), rows)
-    console.out.print(f"gate: {summary(made['gate'].found)}", markup=False)
-    console.out.print(f"report: {page}", markup=False)
-
-
-def write_report(twin: str, robot: str, made: Mapping[str, Done], path: Path) -> Path:
-    """The loop as one page."""
-    from twinloop.report.loop_page import write_loop_page
-
-    before, after = made["try"].found, made["judge"].found
-    where = "on the stand-in" if before["robot"]["standin"] else "on the robot"
-    real = sum(made[name].found["episodes"] for name in ("excite", "demonstrate"))
-    return write_loop_page(
-        f"{twin} on {robot}",
-        [(name, summary(done.found), done.seconds) for name, done in made.items()],
-        [(when, f["simulation"], f["robot"]) for when, f in (("before", before), ("after", after))],
-        [
-            (f"{where} before", f"{before['robot']['success']:.0%}"),
-            (f"{where} after", f"{after['robot']['success']:.0%}"),
-            ("episodes recorded to learn from", str(real)),
-            ("gate", made["gate"].found["decision"]),
-            ("twin", "recalibrated" if made["identify"].found["accepted"] else "as it was"),
-        ],
-        made["identify"].found["estimates"],
-        {name: made[name].found["curve"] for name in ("pretrain", "finetune")},
-        [
-            (title, made[name].folder / file)
-            for title, name, file in (
-                ("Identification", "identify", "report.html"),
-                ("Diagnosis", "diagnose", "diagnosis.html"),
-                ("Collection plan", "plan", "report.html"),
-                ("Gate", "gate", "report.html"),
-            )
-        ],
-        path,
+    console.out.print()
+    costs = {cost["dimension"]: cost["lost"] for cost in made["diagnose"].found["costs"]}
+    gaps = made["measure"].found["dimensions"]
+    console.print_table(
+        ("gap", "largest difference, simulation - robot", "costs, points"),
+        [(name, _largest(found), _lost(costs.get(name))) for name, found in gaps.items()],
+    )
+    console.out.print()
+    excited, shown = (made[name].found["episodes"] for name in ("excite", "demonstrate"))
+    console.out.print(
+        f"diagnosis: {made['diagnose'].found['verdict']}\n"
+        f"robot episodes: {made['try'].found['robot']['episodes']} trials before, {excited} excitation runs, "
+        f"{shown} demonstrations\n"
+        f"gate: {summary(made['gate'].found)}\n"
+        f"report: {page}",
+        markup=False,
     )
 
 
-def hear(name: str, done: Done | None) -> None:
-    """One line when a stage begins and one when it is done."""
-    if done is None:
-        console.err.print(f"[dim]{name} ...[/]")
-    else:
+def write_report(title: str, made: Mapping[str, Done], page: Path) -> None:
+    """The loop as one page."""
+    from twinloop.report.loop_page import write_loop_page
+
+    files = {
+        "measure": "report.html",
+        "identify": "report.html",
+        "diagnose": "diagnosis.html",
+        "cover": "report.html",
+        "plan": "report.html",
+        "gate": "report.html",
+    }
+    write_loop_page(
+        title,
+        {name: done.found for name, done in made.items()},
+        [(name, summary(done.found), done.seconds) for name, done in made.items()],
+        {name: made[name].folder / file for name, file in files.items()},
+        [],
+        page,
+    )
+
+
+def _largest(found: Mapping[str, Any]) -> str:
+    """The most certain of the differences that are shown; what is missing where nothing was measured."""
+    if not found["evaluated"]:
+        return f"not evaluated: needs {found['not_evaluated'][0]['needs']}"
+    if not found["shows"]:
+        return "none shown"
+    whole = {m["name"]: m for m in found["measures"] if m["channel"] == ALL}
+    first = whole[found["shows"][0]]
+    unit = "" if first["unit"] == "1" else f" {first['unit']}"
+    return f"{first['name']} {first['value']:+.3g} [{first['low']:.3g}, {first['high']:.3g}]{unit}"
+
+
+def _lost(cost: Mapping[str, float] | None) -> str:
+    if cost is None:
+        return ""
+    return f"{100 * cost['value']:.0f} [{100 * cost['low']:.0f}, {100 * cost['high']:.0f}]"
+
+
+@contextmanager
+def watching() -> Iterator[Listener]:
+    """One line for each stage that is done, and a bar for the one at work where somebody watches."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+        console=console.err,
+        transient=True,
+        disable=not console.err.is_terminal,
+    )
+    with bar:
+        yield _Lines(bar)
+
+
+class _Lines(Listener):
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("", total=None, state="", visible=False)
+
+    def begun(self, name: str) -> None:
+        if not console.err.is_terminal:
+            console.err.print(f"[dim]{name} ...[/]")
+        self._bar.reset(self._task, description=name, total=None, state="", visible=True)
+
+    def moved(self, name: str, done: int, total: int) -> None:
+        state = f"{done}/{total}" if total else f"{done}"
+        self._bar.update(self._task, completed=done, total=total or None, state=state)
+
+    def ended(self, done: Done) -> None:
+        self._bar.update(self._task, visible=False)
         when = "was there already" if done.again else f"{done.seconds:.0f} s"
-        console.err.print(f"[bold]{name}[/]  {summary(done.found)}  [dim]{when}[/]")
+        said = summary(done.found).replace("[", r"\[")
+        self._bar.console.print(f"[bold]{done.name}[/]  {said}  [dim]{when}[/]")
 
 
 def summary(found: Mapping[str, Any]) -> str:
     """What a stage found, in a few words."""
+    if "decision" in found:
+        return f"{found['decision']}: {'; '.join(found['reasons'])}"
     if "simulation" in found:
         return f"simulation {share(found['simulation'])}, robot {share(found['robot'])}"
+    if "dimensions" in found:
+        shown = [name for name, one in found["dimensions"].items() if one["shows"]]
+        return f"gap shown in {', '.join(shown) or 'no dimension'}"
+    if "regions" in found:
+        first = f", first {found['regions'][0]['name']}" if found["regions"] else ""
+        return f"{100 * found['outside']:.0f} % outside simulation{first}"
     if "verdict" in found:
         return str(found["verdict"])
     if "items" in found:
         best = found["items"][0] if found["items"] else None
         first = f"; first {best['title']}" if best else ""
         return f"{console.count(len(found['items']), 'item')}, {found['hours']:.1f} h{first}"
-    if "decision" in found:
-        return f"{found['decision']}: {'; '.join(found['reasons'])}"
     if "champion" in found:
         return f"{found['name']} is champion"
     if "report" in found:
@@ -143,5 +211,7 @@ def summary(found: Mapping[str, Any]) -> str:
 
 def share(evaluation: Mapping[str, Any]) -> str:
     """`93 % [86, 97] of 100`."""
+    if not evaluation["episodes"]:
+        return "not tried"
     low, high = evaluation["interval_95"]
     return f"{evaluation['success']:.0%} [{100 * low:.0f}, {100 * high:.0f}] of {evaluation['episodes']}"

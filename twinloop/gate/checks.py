@@ -101,7 +101,7 @@ def twin_is_current(checks: Iterable[Check]) -> bool:
 
 @CHECKS.register("replay")
 def replay(subject: Subject) -> Check:
-    """The twin is one that the replay gate accepted."""
+    """The twin is one that the replay gate accepted, or one that an identification could not make better."""
     used = bool(subject.evidence.simulated)
     file = subject.twin_folder / "identification.json" if subject.twin_folder else None
     if file is None or not file.is_file():
@@ -109,10 +109,12 @@ def replay(subject: Subject) -> Check:
         return Check("replay", "not evaluated", detail, needed=used)
     try:
         found = json.loads(file.read_text())
-        gate, identified = found["gate"], found["twin_hash"]
+        gate, identified, base = found["gate"], found["twin_hash"], found["base"]
         accepted, reason = bool(gate["accepted"]), str(gate["reason"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GateError(f"{file} cannot be read ({error})", remedy="twinloop identify again") from error
+    if not accepted and base == subject.twin.content_hash:
+        return Check("replay", "passed", f"the twin stands, no other values replay better ({reason})", used)
     if identified != subject.twin.content_hash:
         return Check("replay", "failed", "the twin was changed since it was identified", needed=used)
     return Check("replay", "passed" if accepted else "failed", reason, needed=used)

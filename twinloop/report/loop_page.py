@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,71 +13,195 @@ from twinloop.report.quality_page import STYLE
 
 MORE_STYLE = """
 .wide{overflow-x:auto}svg{display:block;max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}
-svg .soft{fill:var(--soft)}iframe{width:100%;height:70vh;border:1px solid var(--line);border-radius:6px;background:#fff}
+svg .soft{fill:var(--soft)}iframe{width:100%;height:32rem;border:1px solid var(--line);border-radius:6px;background:#fff}
 .loop rect{fill:#fff;stroke:var(--line)}.loop .went{stroke:var(--ok);stroke-width:2}.loop path{stroke:var(--soft);fill:none}
 .before{fill:#b26a00;stroke:#b26a00}.after{fill:#2d7a46;stroke:#2d7a46}figure{margin:1rem 0}
+.films{display:grid;grid-template-columns:repeat(auto-fit,minmax(16rem,1fr));gap:1rem}.films figure{margin:0}
+.films video{width:100%;border-radius:6px;background:#22303c}.panel{background:#fff;border-radius:6px;padding:1rem;box-shadow:0 1px 2px #0001}
+h2{scroll-margin-top:1rem}nav{margin:.6rem 0 0}nav a{margin-right:1rem;font-size:.88rem;color:var(--note)}
 """
 _BOX, _GAP, _HIGH, _ACROSS = 116, 22, 54, 5
 
+# A stage's own page is as tall as what is in it.
+_FIT = """<script>for(const f of document.querySelectorAll("iframe")){const fit=()=>{const d=f.contentDocument;
+if(d&&d.documentElement)f.style.height=Math.min(d.documentElement.scrollHeight+4,+f.dataset.most)+"px"};
+f.addEventListener("load",fit);f.closest("details")?.addEventListener("toggle",fit)}</script>"""
+
 Found = Mapping[str, Any]
+Section = tuple[str, str, str]
+"""Its anchor, its heading, its content."""
 
 
 def write_loop_page(
     title: str,
+    found: Mapping[str, Found],
     stages: Sequence[tuple[str, str, float]],
-    success: Sequence[tuple[str, Found, Found]],
-    facts: Sequence[tuple[str, str]],
-    estimates: Sequence[Found],
-    curves: Mapping[str, Sequence[Found]],
-    reports: Sequence[tuple[str, Path]],
+    reports: Mapping[str, Path],
+    films: Sequence[tuple[str, Path]],
     path: str | Path,
 ) -> Path:
     """Write the report to one file that needs no other.
 
-    `stages` are (name, what it found, seconds); `success` (when, in simulation, on the robot) as evaluations tell it;
-    `facts` go into tiles; `reports` are HTML files of single stages, taken in whole.
+    `found` is what every stage found; `stages` are (name, that in a few words, seconds); `reports` are HTML files of single
+    stages by stage, taken in whole; `films` are captions and MP4 files.
     """
     target = Path(path)
-    where = "stand-in" if any(robot.get("standin") for _, _, robot in success) else "robot"
+    curves = {name: found[name]["curve"] for name in ("pretrain", "finetune")}
+    sections: list[Section] = [
+        (
+            "success",
+            "Success before and after",
+            f"<figure class='wide panel'>{draw_success(_rows(found))}</figure>",
+        ),
+        ("films", "A failure before, a success after", _films(films)),
+        ("loop", "The loop", f"<figure class=wide>{draw_loop(stages)}</figure>{_stages(stages)}"),
+        (
+            "gap",
+            "The gap, and what it costs",
+            f"<p>{_text(found['diagnose']['verdict'])}</p><figure class='wide panel'>{draw_costs(found['diagnose'])}</figure>"
+            f"{_gaps(found['measure'])}{_folded('All that was measured', reports.get('measure'))}"
+            f"{_folded('The whole diagnosis', reports.get('diagnose'))}",
+        ),
+        (
+            "twin",
+            "The twin, recalibrated" if found["identify"]["accepted"] else "The twin, as it was",
+            f"<figure class='wide panel'>{draw_estimates(found['identify']['estimates'])}</figure>"
+            f"{_framed('Replay and posterior', reports.get('identify'), 2600)}",
+        ),
+        ("coverage", "What simulation covers", _framed("Coverage map", reports.get("cover"), 1400)),
+        ("plan", "What to record next", _folded("The collection plan", reports.get("plan"))),
+        ("learning", "Learning curves", f"<figure class='wide panel'>{draw_curves(curves)}</figure>"),
+        ("gate", "The gate's evidence", _framed("Gate", reports.get("gate"), 1800)),
+    ]
+    sections = [section for section in sections if section[2]]
+    links = "".join(f"<a href='#{anchor}'>{_text(heading)}</a>" for anchor, heading, _ in sections)
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
         f"<title>{_text(title)}</title><style>{STYLE}{MORE_STYLE}</style><main><h1>{_text(title)}</h1>",
-        f"<div class=tiles>{''.join(_tile(name, value) for name, value in facts)}</div>",
-        f"<h2>Success before and after</h2><figure class=wide>{draw_success(success, where)}</figure>",
-        f"<h2>The loop</h2><figure class=wide>{draw_loop(stages)}</figure>{_stages(stages)}",
-        f"<h2>What was identified</h2><figure class=wide>{draw_estimates(estimates)}</figure>"
-        if estimates
-        else "",
-        f"<h2>Learning curves</h2><figure class=wide>{draw_curves(curves)}</figure>" if curves else "",
-        "".join(
-            f"<details><summary>{_text(name)}</summary><iframe loading=lazy title='{_text(name)}' "
-            f"srcdoc='{_text(report.read_text())}'></iframe></details>"
-            for name, report in reports
-        ),
-        "</main></html>",
+        f"{_verdict(found['gate'])}<div class=tiles>{''.join(_tile(*fact) for fact in _facts(found))}</div><nav>{links}</nav>",
+        *(f"<h2 id={anchor}>{_text(heading)}</h2>{content}" for anchor, heading, content in sections),
+        f"</main>{_FIT}</html>",
     ]
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, "".join(parts).encode())
     return target
 
 
-def draw_success(success: Sequence[tuple[str, Found, Found]], where: str) -> str:
-    """Shares with their 95 % intervals, simulation above robot, one pair for each time."""
+def _where(found: Mapping[str, Found]) -> str:
+    return "stand-in" if found["try"]["robot"].get("standin") else "robot"
+
+
+def _rows(found: Mapping[str, Found]) -> list[tuple[str, Found, str]]:
+    """Captions, shares, and whether before or after."""
+    where = _where(found)
     rows = [
-        (f"{when}, {place}", found, when)
-        for when, simulated, robot in success
-        for place, found in (("simulation", simulated), (where, robot))
+        ("before, simulation", found["try"]["simulation"], "before"),
+        (f"before, {where}", found["try"]["robot"], "before"),
+        ("after, simulation", found["gate"]["simulation"], "after"),
+        (f"after, {where}", found["gate"]["robot"], "after"),
     ]
+    if "monitor" in found:
+        rows.append((f"deployed, {where}", found["monitor"]["robot"], "after"))
+    return [row for row in rows if row[1]["episodes"]]
+
+
+def _facts(found: Mapping[str, Found]) -> list[tuple[str, str]]:
+    where, costs = _where(found), found["diagnose"]["costs"]
+    after = found.get("monitor", found["gate"])["robot"]
+    used = (
+        sum(found[name]["episodes"] for name in ("excite", "demonstrate")) + found["try"]["robot"]["episodes"]
+    )
+    named = [cost for cost in costs if cost["named"]]
+    facts = [
+        (f"on the {where} before", f"{found['try']['robot']['success']:.0%}"),
+        (f"on the {where} after", f"{after['success']:.0%}" if after["episodes"] else "-"),
+        (f"{where} episodes before the gate", str(used)),
+        ("twin", "recalibrated" if found["identify"]["accepted"] else "as it was"),
+    ]
+    if named:
+        facts.insert(2, (f"points lost to {named[0]['dimension']}", f"{100 * named[0]['lost']['value']:.0f}"))
+    return facts
+
+
+def _verdict(gate: Found) -> str:
+    tone = {"promote": "fine", "more": "warning"}.get(gate["decision"], "blocking")
+    word = {"promote": "Promoted.", "more": "Undecided."}.get(gate["decision"], "Refused.")
+    return f"<div class='verdict {tone}'><b>{word}</b> {_text('; '.join(gate['reasons']))}</div>"
+
+
+def _films(films: Sequence[tuple[str, Path]]) -> str:
+    made = "".join(
+        f"<figure><video controls muted loop autoplay playsinline src='data:video/mp4;base64,"
+        f"{base64.b64encode(file.read_bytes()).decode()}'></video><figcaption class=soft>{_text(caption)}</figcaption></figure>"
+        for caption, file in films
+    )
+    return f"<div class=films>{made}</div>" if made else ""
+
+
+def _framed(name: str, report: Path | None, most: int) -> str:
+    if report is None:
+        return ""
+    return f"<iframe loading=lazy title='{_text(name)}' data-most={most} srcdoc='{_text(report.read_text())}'></iframe>"
+
+
+def _folded(name: str, report: Path | None) -> str:
+    return (
+        f"<details><summary>{_text(name)}</summary>{_framed(name, report, 4000)}</details>" if report else ""
+    )
+
+
+def _gaps(gap: Found) -> str:
+    rows = []
+    for name, one in gap["dimensions"].items():
+        if not one["evaluated"]:
+            said = f"<td>not evaluated<td class=soft>needs {_text(one['not_evaluated'][0]['needs'])}"
+        elif not one["shows"]:
+            said = "<td>none shown<td>"
+        else:
+            (first,) = [m for m in one["measures"] if m["channel"] == "all" and m["name"] == one["shows"][0]]
+            unit = "" if first["unit"] == "1" else f" {first['unit']}"
+            size = f"{first['value']:+.3g} [{first['low']:.3g}, {first['high']:.3g}]{unit}"
+            said = f"<td><span class='badge warning'>gap</span> {_text(first['name'])}<td>{_text(size)}"
+        rows.append(f"<tr><td>{name}{said}</tr>")
+    head = "<tr><th>dimension<th>most certain difference<th>simulation - robot, 95 % interval</tr>"
+    return f"<div class=wide><table>{head}{''.join(rows)}</table></div>"
+
+
+def draw_costs(diagnosis: Found) -> str:
+    """Points lost to each dimension, to what is unknown, and in all, with 95 % intervals."""
+    rows = [
+        (cost["dimension"], cost["lost"], "#b3261e" if cost["named"] else "#b9c1cc")
+        for cost in diagnosis["costs"]
+    ]
+    rows += [("unknown", diagnosis["unknown"], "#7b8794"), ("whole drop", diagnosis["drop"], "#3f6f93")]
+    left, width = 110.0, 520.0
+    reach = max([0.1, *(lost["high"] for _, lost, _ in rows)])
+    made = []
+    for row, (name, lost, tone) in enumerate(rows):
+        y, (low, value, high) = (
+            24 * row,
+            (max(lost[k], 0.0) / reach * width for k in ("low", "value", "high")),
+        )
+        half = 50.0 * (lost["high"] - lost["low"])
+        made.append(
+            f"<text x='0' y='{y + 14}'>{_text(name)}</text><rect x='{left}' y='{y + 2}' width='{value:.1f}' height='16' "
+            f"fill='{tone}'/><line x1='{left + low:.1f}' x2='{left + high:.1f}' y1='{y + 10}' y2='{y + 10}' stroke='#22303c' "
+            f"stroke-width='2'/><text x='{left + high + 8:.1f}' y='{y + 14}'>{100 * lost['value']:.0f} ± {half:.0f}</text>"
+        )
+    return _svg(left + width + 90, 24 * len(rows) + 4, made, "points lost to each dimension")
+
+
+def draw_success(rows: Sequence[tuple[str, Found, str]]) -> str:
+    """Shares with their 95 % intervals."""
     left, width = 150, 560
     made = [
         f"<line x1='{left + share * width / 100}' x2='{left + share * width / 100}' y1='4' y2='{26 * len(rows) + 6}' stroke='#dde3e8'/>"
         f"<text class=soft x='{left + share * width / 100}' y='{26 * len(rows) + 22}' text-anchor='middle'>{share} %</text>"
         for share in (0, 25, 50, 75, 100)
     ]
-    for row, (name, found, when) in enumerate(rows):
+    for row, (name, found, tone) in enumerate(rows):
         low, high = found["interval_95"]
-        y, tone = 18 + 26 * row, "after" if when == "after" else "before"
-        said = f"{100 * found['success']:.0f} % of {found['episodes']}"
+        y, said = 18 + 26 * row, f"{100 * found['success']:.0f} % of {found['episodes']}"
         made.append(
             f"<text x='0' y='{y + 4}'>{_text(name)}</text><line class={tone} x1='{left + low * width:.1f}' "
             f"x2='{left + high * width:.1f}' y1='{y}' y2='{y}' stroke-width='3'/><circle class={tone} "

@@ -220,4 +220,5 @@ class Session:
         return np.random.default_rng([self._reality.seed, word])
 
     def _serial(self) -> str:
-        return f"standin-{self._reality.name}"
+        what = hashlib.blake2b(self._reality.model_dump_json().encode(), digest_size=3).hexdigest()
+        return f"standin-{self._reality.name}-{what}"
