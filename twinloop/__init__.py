@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from twinloop.gate.registry import PolicyRegistry as PolicyRegistry
     from twinloop.gate.run import gate as gate
     from twinloop.gate.verdict import Verdict as Verdict
+    from twinloop.generate.film import record_video as record_video
     from twinloop.generate.open_loop import replay_actions as replay_actions
     from twinloop.generate.replay import replay as replay
     from twinloop.generate.run import generate as generate
@@ -89,6 +90,7 @@ _NAMES = {
     "twinloop.gate.registry": ["PolicyRegistry"],
     "twinloop.gate.run": ["gate"],
     "twinloop.gate.verdict": ["Verdict"],
+    "twinloop.generate.film": ["record_video"],
     "twinloop.generate.open_loop": ["replay_actions"],
     "twinloop.generate.replay": ["replay"],
     "twinloop.generate.run": ["generate"],

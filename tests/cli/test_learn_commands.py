@@ -1,6 +1,7 @@
 """The commands around policies, as a user types them."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -30,10 +31,12 @@ def test_train_evaluate_show_and_export(twinloop, panda_data, tmp_path, monkeypa
     assert code == 0 and json.loads(out)["curve"][-1]["step"] == 8
     code, out, _ = twinloop("policy", "show", "p")
     assert code == 0 and "observation.state (8)" in out and "franka_pick_place" in out
-    code, out, _ = twinloop("evaluate", "p", "--episodes", 1, "--out", "runs", "--json")
+    code, out, _ = twinloop("evaluate", "p", "--episodes", 1, "--out", "runs", "--videos", "films", "--json")
     found = json.loads(out)["evaluations"][0]
     assert code == 0 and found["episodes"] == 1 and len(found["interval_95"]) == 2
     assert open_dataset(tmp_path / "runs").episode(0).provenance.actor == "policy"
+    films = [Path(path).name for path in json.loads(out)["videos"]]
+    assert films == [path.name for path in (tmp_path / "films").iterdir()] and films[0].startswith("p-0-")
     code, out, _ = twinloop("policy", "export", "p", "--out", "p.onnx", "--json")
     assert code == 0 and (tmp_path / "p.onnx").stat().st_size == json.loads(out)["bytes"]
     code, _, err = twinloop("train", *SMALL, "--sim", panda_data.root, "--out", "p", "--tracking", "off")

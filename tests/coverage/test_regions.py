@@ -155,6 +155,16 @@ def test_words_that_simulation_does_not_know_are_regions(tmp_path):
     assert region.name == "task is 'reach with the left hand'" and len(region.episodes) == 10
 
 
+def test_tasks_that_are_named_apart_are_told_and_are_no_region(tmp_path):
+    with worlds.make_dataset(tmp_path / "real", worlds.SCHEMA) as writer:
+        for n, scene in enumerate(worlds.scenes(30, 1)):
+            writer.add(worlds.episode(scene, n, source="real", task="Reach for it, please."))
+    worlds.write(tmp_path / "sim", worlds.scenes(60, 2), 1000, source="sim")
+    result = coverage(tmp_path / "real", tmp_path / "sim")
+    assert result.regions == ()
+    assert any("no word in common ('Reach for it, please.', 'reach')" in line for line in result.missing)
+
+
 def test_a_variable_that_simulation_holds_still_counts_only_beyond_what_matters():
     real, sim = worlds.scenes(60, 1), worlds.scenes(150, 2)
     sim[:, 1] = 0.0

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from tests.learn.conftest import TINY, point
 from twinloop.consent.policies import policies_trained_on
@@ -39,6 +40,18 @@ def test_a_policy_that_was_saved_and_loaded_acts_the_same(tiny_policy, folder):
     assert again.interface == tiny_policy.interface and again.execution == tiny_policy.execution
     assert again.story.twin["name"] == "franka_pick_place"
     assert {path.name for path in folder.iterdir()} == {"policy.json", "weights.safetensors"}
+
+
+def test_what_is_predicted_does_not_depend_on_how_many_threads_there_are(tiny_policy):
+    seen = observations(tiny_policy, 400)
+    alone = tiny_policy.predict(seen)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert np.array_equal(tiny_policy.predict(seen), alone)
+        assert torch.get_num_threads() == 2, "and it is left as it was"
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_acting_needs_none_of_the_training_extras():

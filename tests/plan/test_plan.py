@@ -73,6 +73,29 @@ def test_unknown_parameters_become_excitation_runs():
     assert blind.gain.points is None and blind.gain_per_hour is None and str(blind.gain) == "not estimated"
 
 
+def test_what_is_identified_is_simulated_and_not_recorded_again():
+    needs = Needs(losses=(LATENCY,), identified=frozenset({"latency"}), twin="franka_pick_place")
+    [item] = make_plan(needs, Costs()).items
+    assert item.episodes == 0 and item.kind == "nothing" and item.simulation.startswith("yes, first")
+    assert "twinloop generate" in item.command and item.gain.points > 0.0
+
+
+def test_only_what_a_diagnosis_names_is_planned_for_and_folders_are_read(tmp_path):
+    shares = {"value": 0.04, "low": -0.01, "high": 0.09}
+    costs = [{"dimension": "sensing", "lost": shares, "alone": 0.0, "named": False}]
+    (tmp_path / "diagnosis.json").write_text(json.dumps({"costs": costs}))
+    estimates = [
+        {"name": n, "dimension": d, "unit": "1", "status": s, "value": 1.0, "low": 0.9, "high": 1.1}
+        for n, d, s in (("a", "latency", "identifiable"), ("b", "actuation", "weak"), ("c", "actuation", "identifiable"))
+    ]  # fmt: skip
+    (tmp_path / "identification.json").write_text(json.dumps({"estimates": estimates}))
+    found = read_needs(tmp_path, identification=tmp_path)
+    assert found.losses == () and found.identified == {"latency"}
+    assert [one.name for one in found.unidentified] == ["b"]
+    with pytest.raises(WrongUse, match=r"(?s)coverage\.json.*--out"):
+        read_needs(coverage=tmp_path)
+
+
 def test_conditions_under_which_it_fails_are_recorded_when_no_coverage_is_known():
     slices = (
         Slice("object x above 0.51", 22, 30),

@@ -21,7 +21,12 @@ def coverage(
         Path | None, typer.Option("--html", metavar="FILE", help="Also write the interactive map.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.json", help="Keep the result, for `twinloop plan`.")
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE.json",
+            help="Keep the result, for `twinloop plan`; in a folder, as coverage.json.",
+        ),
     ] = None,
     signals: Annotated[
         str | None,
@@ -47,6 +52,9 @@ def coverage(
     wanted = [name.strip() for name in signals.split(",")] if signals else None
     with console.progress_bar("reading") as progress:
         result = run(*opened, signals=wanted, points=points, images=images, seed=seed, progress=progress)
+    if out is not None and out.suffix != ".json":
+        out.mkdir(parents=True, exist_ok=True)
+        out = out / "coverage.json"
     files = {"html": str(page) if page else None, "out": str(out) if out else None}
     if page is not None:
         from twinloop.report.coverage_page import write_coverage_page

@@ -23,8 +23,8 @@ def diagnose(
             help="Other recordings of the same robot: excitation runs, demonstrations. May be repeated."
         ),
     ] = None,
-    scenes: Annotated[int, typer.Option(help="Scenes in which every combination is evaluated.")] = 64,
-    budget: Annotated[int, typer.Option(help="Simulated episodes at most.")] = 1600,
+    scenes: Annotated[int, typer.Option(help="Scenes in which every combination is evaluated.")] = 32,
+    budget: Annotated[int, typer.Option(help="Simulated episodes at most.")] = 800,
     seed: Annotated[int, typer.Option(help="Of scenes, draws and resampling.")] = 0,
     out: Annotated[
         Path | None,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -123,6 +125,9 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option(help="Keep the episodes as a data set (a folder of them).")
     ] = None,
+    videos: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Films of each policy's first failures, as WebM.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Measure how often policies succeed, in the same scenes for each, with exact 95 % intervals.
@@ -135,17 +140,23 @@ def evaluate(
     if twin is not None and robot is not None:
         raise WrongUse("where?", expected="--twin or --robot, one of them")
     loaded = [load_policy(policy_path(path)).for_latency(1e-3 * latency_ms) for path in policies]
-    with console.progress_bar("evaluating") as progress:
-        if robot is not None:
-            found = _on_robot(loaded, robot, episodes, seed, out, progress)
-        else:
-            found = _in_twin(loaded, twin, episodes, seed, config, out, progress)
+    with ExitStack() as stack:
+        kept = out
+        if videos is not None and out is None:
+            kept = Path(stack.enter_context(TemporaryDirectory())) / "episodes"
+        with console.progress_bar("evaluating") as progress:
+            if robot is not None:
+                found = _on_robot(loaded, robot, episodes, seed, kept, videos is not None, progress)
+            else:
+                found = _in_twin(loaded, twin, episodes, seed, config, kept, progress)
+        films = _film(loaded, kept, twin, videos) if videos is not None and kept is not None else []
     pairs = [(found[0].policy, other.policy, compare(found[0], other)) for other in found[1:]]
     if json:
         console.print_json(
             {
                 "evaluations": [e.as_json() for e in found],
                 "pairs": [{"first": a, "second": b} | vars(c) for a, b, c in pairs],
+                "videos": [str(path) for path in films],
             }
         )
         return
@@ -155,6 +166,8 @@ def evaluate(
             f"{first} minus {second}: {100 * pair.difference:+.1f} points in the same scenes "
             f"({pair.only_first} only the first, {pair.only_second} only the second; p = {pair.p_value:.2g})"
         )
+    if videos is not None:
+        console.out.print(f"wrote {len(films)} films of failures to {videos}", markup=False)
 
 
 @app.command()
@@ -304,7 +317,13 @@ def _in_twin(
 
 
 def _on_robot(
-    policies: list[Policy], robot: str, episodes: int, seed: int, out: Path | None, progress: Any
+    policies: list[Policy],
+    robot: str,
+    episodes: int,
+    seed: int,
+    out: Path | None,
+    filmed: bool,
+    progress: Any,
 ) -> list[Evaluation]:
     from twinloop.cli.robot import Person
     from twinloop.learn.evaluate import evaluate_on_robot
@@ -320,9 +339,25 @@ def _on_robot(
             episodes=episodes,
             first=seed,
             out=out,
+            cameras=tuple(camera.name for camera in opened.description.cameras[:1]) if filmed else (),
             attendant=attendant,
             progress=progress,
         )
+
+
+def _film(policies: list[Policy], kept: Path, twin: str | None, folder: Path) -> list[Path]:
+    """Films of failures: of the robot's camera where it has one, else drawn in the twin."""
+    from twinloop.dataset.reader import open_dataset
+    from twinloop.generate.film import film_failures
+    from twinloop.twin import load_twin
+
+    made = []
+    for policy in policies:
+        name = twin or policy.story.twin["name"]
+        drawn_in = load_twin(name) if name is not None else None
+        dataset = open_dataset(kept / policy.name if len(policies) > 1 else kept)
+        made += film_failures(dataset, folder, twin=drawn_in, title=policy.name)
+    return made
 
 
 def _print(found: list[Evaluation]) -> None:

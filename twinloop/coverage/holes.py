@@ -149,15 +149,25 @@ def _parts(rule: Rule) -> int:
 def find_words(
     real: Mapping[str, Sequence[str | None]], sim: Mapping[str, Sequence[str | None]]
 ) -> list[tuple[Word, Array]]:
-    """Words that real episodes carry and no simulated one does, of fields that both use; and which episodes."""
+    """Words that real episodes carry and no simulated one does, of fields that both use; and which episodes.
+
+    A field in which the two have no word in common is named by other people in other ways, see `named_apart`.
+    """
     found = []
     for field in sorted(real.keys() & sim.keys()):
+        if named_apart(real[field], sim[field]):
+            continue
         known = {word for word in sim[field] if word is not None}
         for word in sorted({word for word in real[field] if word is not None} - known):
             inside = np.array([other == word for other in real[field]])
             if inside.sum() >= FEWEST_EPISODES:
                 found.append((Word(field, word), inside))
     return sorted(found, key=lambda pair: -int(pair[1].sum()))
+
+
+def named_apart(real: Sequence[str | None], sim: Sequence[str | None]) -> bool:
+    """Whether real and simulated episodes have no word in common: then words cannot tell what is covered."""
+    return set(real).isdisjoint({word for word in sim if word is not None})
 
 
 def thinned(points: Points) -> Points:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from twinloop.coverage.embed import score_moments
-from twinloop.coverage.holes import find_holes, find_words
+from twinloop.coverage.holes import find_holes, find_words, named_apart
 from twinloop.coverage.likeness import Cluster, find_unlike
 from twinloop.coverage.result import Coverage, Level, Outcomes, Region
 from twinloop.coverage.rule import Condition, Range, Rule
@@ -177,6 +177,14 @@ def _missing(real: Side, sim: Side) -> tuple[str, ...]:
     lines = []
     for field in sorted(real.conditions.keys() - sim.conditions.keys()):
         lines.append(f"{field}: simulated episodes do not say it")
+    for field in sorted(real.conditions.keys() & sim.conditions.keys()):
+        if named_apart(real.conditions[field], sim.conditions[field]):
+            mine, theirs = (
+                next(word for word in side.conditions[field] if word is not None) for side in (real, sim)
+            )
+            lines.append(
+                f"{field}: real and simulated episodes have no word in common ({mine!r}, {theirs!r})"
+            )
     if real.views is None:
         lines.append("images: no camera is in both data sets, or images were left out")
     if not any(success is not None for success in real.success):

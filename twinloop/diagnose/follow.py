@@ -99,26 +99,25 @@ class _Law:
         self._late = np.arange(len(run)) > 5
         rate = np.gradient(self._turning, self._time, axis=0)
         self._rate = np.maximum(np.std(rate, axis=0), 1e-6)
-        self._sent: dict[float, Array] = {}
+        self._sent = dict(zip(PLAYS_RAD, self._behind(np.array(PLAYS_RAD)), strict=True))
 
     def _ease(self, rows: Array) -> Array:
         return rows if self._width == 1 else uniform_filter1d(rows, self._width, axis=0, mode="nearest")
 
-    def _arrives(self, play: float) -> Array:
-        """The command behind a play in the gears."""
-        if play not in self._sent:
-            state = backlash.make_state(self._turning[:1])
-            made = []
-            for row in self._turning:
-                state, out = backlash.step(backlash.Backlash(np.full((1, len(row)), play)), state, row[None])
-                made.append(out[0])
-            self._sent[play] = self._ease(np.array(made))
-        return self._sent[play]
+    def _behind(self, plays: Array) -> Array:
+        """The command (plays, T, joints) behind each play in the gears."""
+        state = backlash.make_state(np.repeat(self._turning[:1], len(plays), axis=0))
+        gears = backlash.Backlash(plays)
+        made = []
+        for row in self._turning:
+            state, out = backlash.step(gears, state, np.broadcast_to(row, (len(plays), len(row))))
+            made.append(out)
+        return np.array([self._ease(rows) for rows in np.stack(made, axis=1)])
 
     def _fit(self, delay: float, play: float) -> tuple[Array, Array, Array]:
         """Coefficients (J, 3), what is left (J, T), and the command's rate (J, T)."""
         at = self._time - delay
-        sent = np.stack([np.interp(at, self._time, column) for column in self._arrives(play).T], axis=1)
+        sent = np.stack([np.interp(at, self._time, column) for column in self._sent[play].T], axis=1)
         keep = self._late & (at >= self._time[0])
         design = np.stack([self._speed, self._effort, np.ones_like(sent)], axis=2)[keep].swapaxes(0, 1)
         target = (sent - self._position)[keep].T

@@ -28,8 +28,10 @@ from twinloop.twin import Twin, load_twin
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
 
-SCENES = 64
-BUDGET = 1600
+SCENES = 32
+"""Scenes of every combination: with as many real runs or fewer, more of them would hardly narrow an interval."""
+
+BUDGET = 800
 FEWEST_RUNS = 8
 """With fewer judged runs the answer is "unknown"."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ class Trials:
     rows: int
     seed: int
     keep: Path | None = None
+    threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     progress: Progress = lambda done, total: None
     measured: dict[str, Measured] = field(default_factory=dict)
     failures: dict[Coalition, list[str | None]] = field(default_factory=dict)
@@ -124,7 +126,7 @@ class Trials:
         def make(setup: Setup) -> DisturbedPolicy:
             return DisturbedPolicy(self.policy, setup, drawn)
 
-        return rollout_drawn(job, seeds, drawn, 1, make)
+        return rollout_drawn(job, seeds, drawn, self.threads, make)
 
     def _name(self, drawn: Mapping[str, Array]) -> str:
         digest = hashlib.blake2b(digest_size=12)

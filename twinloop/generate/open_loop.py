@@ -87,7 +87,7 @@ def _simulate(
     hardware = Hardware(cell, 1, len(actions), drawn)
     start = start_at_rest(cell, drawn, 1)
     if states is not None and states.shape[1:] == (len(cell.actuators),):
-        qpos = _posed(cell, start.qpos, states[0])
+        qpos = posed(cell, start.qpos, states[:1])
         start = replace(start, qpos=qpos, ctrl=actions[:1].astype(np.float64))
     engine.load(one, drawn, start)
     hardware.restart(one, drawn, seeds, engine.truth(), start.ctrl)
@@ -103,15 +103,15 @@ def _simulate(
     return np.stack(rows)
 
 
-def _posed(cell: Cell, qpos: Array, positions: Array) -> Array:
-    """qpos (1, nq) with every actuator at its position; one that moves two joints moves them alike."""
-    posed = qpos.copy()
-    for index, position in enumerate(positions.tolist()):
+def posed(cell: Cell, qpos: Array, positions: Array) -> Array:
+    """qpos (T, nq) with every actuator at its position (T, actuators); one that moves two joints moves them alike."""
+    made = qpos.copy()
+    for index in range(positions.shape[1]):
         weights, addresses = cell.weights[index], cell.qpos_addresses[index]
         for weight, address in zip(weights, addresses, strict=True):
             if weight:
-                posed[0, address] = position * weight / float(weights @ weights)
-    return posed
+                made[:, address] = positions[:, index] * weight / float(weights @ weights)
+    return made
 
 
 def _provenance(episode: Episode, twin: Twin, values: Mapping[str, float | str]) -> Provenance:

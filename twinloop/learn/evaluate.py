@@ -208,12 +208,14 @@ def evaluate_on_robot(
     first: int = 0,
     longest_s: float | None = None,
     out: str | Path | None = None,
+    cameras: tuple[str, ...] = (),
     attendant: Attendant | None = None,
     progress: Progress = lambda done, total: None,
 ) -> list[Evaluation]:
     """Let policies act on a connected robot, taking turns, each in every scene.
 
-    `out` is a folder that gets one data set per policy. `attendant` sets the scene and judges; a stand-in brings one.
+    `out` is a folder that gets one data set per policy, with pictures of `cameras`. `attendant` sets the scene and
+    judges; a stand-in brings one.
     """
     if episodes < 1 or not policies:
         raise WrongUse("an evaluation needs at least one policy and one episode", got=episodes)
@@ -232,7 +234,7 @@ def evaluate_on_robot(
         for begin, count in rounds:
             for index, controller in enumerate(controllers):
                 folder = root if out is not None and len(policies) == 1 else root / policies[index].name
-                plan = Plan(count, longest, task=robot.description.task, first=begin)
+                plan = Plan(count, longest, task=robot.description.task, cameras=cameras, first=begin)
 
                 def tell(made: int, _: int, before: int = sum(map(len, done))) -> None:
                     progress(before + made, episodes * len(policies))

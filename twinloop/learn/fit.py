@@ -67,9 +67,11 @@ class Fit:
         self._network, self._stage, self._config, self._number = network, stage, config, number
         self._moving = network.parts_to_move(stage.moves)
         self._optimizer = torch.optim.AdamW(
-            self._moving, lr=stage.rate, weight_decay=config.weight_decay, betas=(0.9, 0.95)
+            self._moving, lr=stage.rate, weight_decay=config.weight_decay, betas=(0.9, 0.95), fused=True
         )
         self._average = copy.deepcopy(network)
+        self._weights: list[torch.Tensor] = list(network.parameters())
+        self._averaged: list[torch.Tensor] = list(self._average.parameters())
         self.best: Mapping[str, Any] = copy.deepcopy(network.state_dict())
         self.best_error = math.inf
         self.curve: list[Point] = []
@@ -118,8 +120,7 @@ class Fit:
         # Early on the average must not hold on to where the weights began.
         keep = min(AVERAGING, (1.0 + self.step) / (10.0 + self.step))
         with torch.no_grad():
-            for mean, now in zip(self._average.parameters(), self._network.parameters(), strict=True):
-                mean.lerp_(now, 1.0 - keep)
+            torch._foreach_lerp_(self._averaged, self._weights, 1.0 - keep)
         return float(loss.detach())
 
     def _validate(self, training: float, hear: Hear) -> None:
@@ -144,6 +145,8 @@ class Fit:
     def _tensors(self, batch: Batch, rng: np.random.Generator) -> dict[str, Any]:
         shape = self._network.shape
         made = {name: torch.from_numpy(values) for name, values in vars(batch).items()}
+        if shape.head != "flow":  # chance is dear, and only flows need it
+            return made | {"noise": torch.empty(0), "when": torch.empty(0)}
         count = len(batch.actions)
         noise = rng.standard_normal((count, shape.chunk, shape.action), np.float32)
         when = rng.random((count, 1), np.float32)

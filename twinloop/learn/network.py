@@ -5,6 +5,8 @@ A network takes raw readings and gives raw commands; scaling is part of it, so t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -203,6 +205,18 @@ class PolicyNetwork(nn.Module):
             or (name.startswith("head.") if finetune == "head" else ".adapter." in name)
         }
         return list(chosen.values())
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in this thread alone: a network this small is done before others wake up, and on a busy machine they
+    cost a hundred times what they bring; and what is predicted does not depend on the number of cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _mean(wrong: Tensor, valid: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from twinloop.dataset.commit import write_atomically
 from twinloop.errors import LearnError, MissingExtra, NewerFormat, WrongUse
 from twinloop.learn.interface import Interface, Normalisation, interface_from_json, normalisation_from_json
-from twinloop.learn.network import PolicyNetwork, Shape, torch
+from twinloop.learn.network import PolicyNetwork, Shape, one_thread, torch
 from twinloop.version import __version__
 
 try:
@@ -132,7 +132,7 @@ class Policy:
         """
         count, shape = len(observation), self.network.shape
         told = float(real and "real" in self.domains)
-        with torch.inference_mode():
+        with torch.inference_mode(), one_thread():
             made = self.network(
                 torch.from_numpy(np.ascontiguousarray(observation, np.float32)),
                 torch.full((count, 1), told),

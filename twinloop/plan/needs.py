@@ -1,6 +1,7 @@
 """What a plan is made from: points lost by dimension, regions that simulation does not cover, parameters nobody knows.
 
-Read from files that other commands wrote: `diagnose --json`, `coverage --out`, `identify --out` and items of the coverage map.
+Read from files that other commands wrote, or the folders they are in: `diagnose --out`, `coverage --out`, `identify --out` and
+items of the coverage map.
 A diagnosis may also be written by hand, in points:
 `{"losses": [{"dimension", "points", "low", "high"}], "failures": [{"condition", "failed", "episodes"}], "successes", "trials"}`.
 """
@@ -99,12 +100,16 @@ class Unidentified:
 
 @dataclass(frozen=True)
 class Needs:
-    """Everything that speaks for recording something. `successes` of `trials` real episodes, where somebody counted."""
+    """Everything that speaks for recording something. `successes` of `trials` real episodes, where somebody counted.
+
+    `identified` are dimensions whose parameters are all known already.
+    """
 
     losses: tuple[Loss, ...] = ()
     slices: tuple[Slice, ...] = ()
     holes: tuple[Hole, ...] = ()
     unidentified: tuple[Unidentified, ...] = ()
+    identified: frozenset[str] = frozenset()
     successes: int | None = None
     trials: int | None = None
     twin: str | None = None
@@ -126,10 +131,12 @@ def read_needs(
     successes = trials = twin = None
     holes: list[Hole] = []
     unidentified: tuple[Unidentified, ...] = ()
+    identified: frozenset[str] = frozenset()
     if diagnosis is not None:
         words = _load(diagnosis, "a diagnosis", "costs", "losses")
         by_hand = "losses" in words
-        losses = tuple(_each(diagnosis, words["losses" if by_hand else "costs"], _loss))
+        read = _each(diagnosis, words["losses" if by_hand else "costs"], _loss)
+        losses = tuple(loss for loss in read if loss is not None)
         halves = _each(diagnosis, words.get("failures" if by_hand else "slices") or [], _slices)
         slices = tuple(one for pair in halves for one in pair)
         successes, trials, twin = words.get("successes"), words.get("trials"), words.get("twin")
@@ -142,21 +149,27 @@ def read_needs(
     for item in items:
         holes.append(_each(item, [_load(item, "a plan item", "conditions")], _item)[0])
     if identification is not None:
-        file = Path(identification)
-        file = file / "identification.json" if file.is_dir() else file
-        words = _load(file, "an identification", "estimates")
-        unidentified = tuple(u for u in _each(file, words["estimates"], _unidentified) if u)
+        words = _load(identification, "an identification", "estimates")
+        unidentified = tuple(u for u in _each(identification, words["estimates"], _unidentified) if u)
+        known = {str(e["dimension"]) for e in words["estimates"] if e["status"] == "identifiable"}
+        identified = frozenset(known - {u.dimension for u in unidentified})
         twin = words.get("twin") or twin
-    return Needs(losses, slices, tuple(holes), unidentified, successes, trials, twin)
+    return Needs(losses, slices, tuple(holes), unidentified, identified, successes, trials, twin)
 
 
 def _load(path: str | Path, what: str, *keys: str) -> dict[str, Any]:
-    """A JSON mapping with one of the keys."""
+    """A JSON mapping with one of the keys; in a folder, the file that is called like what it holds."""
     file = Path(path)
+    file = file / f"{what.split()[-1]}.json" if file.is_dir() else file
     try:
         words = json.loads(file.read_text())
     except OSError as error:
-        raise WrongUse(f"cannot read {file}", got=error.strerror, expected=what) from error
+        raise WrongUse(
+            f"cannot read {file}",
+            got=error.strerror,
+            expected=what,
+            remedy="give the file or folder that the command's --out wrote",
+        ) from error
     except ValueError as error:
         raise WrongUse(f"{file} is not JSON", got=str(error), expected=what) from error
     if not isinstance(words, dict) or not any(key in words for key in keys):
@@ -175,8 +188,10 @@ def _each(path: str | Path, entries: Any, read: Any) -> list[Any]:
         ) from error
 
 
-def _loss(entry: Mapping[str, Any]) -> Loss:
-    """In points by hand, in shares from `diagnose`."""
+def _loss(entry: Mapping[str, Any]) -> Loss | None:
+    """In points by hand, in shares from `diagnose`; None where that does not blame the dimension."""
+    if not entry.get("named", True):
+        return None
     if "lost" in entry:
         lost = entry["lost"]
         return Loss(

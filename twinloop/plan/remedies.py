@@ -22,12 +22,13 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Remedy:
-    """What to record against a loss in one dimension."""
+    """What to record against a loss in one dimension; `command` where nothing is recorded."""
 
     kind: Kind
     what: str
     simulation: str
     required: str | None
+    command: str = ""
 
 
 REMEDIES = {
@@ -84,8 +85,18 @@ REMEDIES = {
         "halve the physics time step and generate again; no robot is needed",
         "only simulation: this loss is made by the simulator itself",
         None,
+        "twinloop check DATASET --time-step 8",
     ),
 }
+
+IDENTIFIED = Remedy(
+    "nothing",
+    "its parameters are identified; generate with the calibrated twin and train again, no robot is needed",
+    "yes, first: the calibrated twin shows it already",
+    None,
+    "twinloop generate anchored.yaml --out DATASET  # what `identify --randomization-out` wrote",
+)
+"""Against a loss in a dimension whose parameters `identify` has found."""
 
 EXCITED = {"latency": "action_delay_s,observation_delay_s"}
 """Parameters to design a motion for, by dimension; of the others `twinloop twin show` lists them."""
@@ -95,6 +106,10 @@ SETTABLE = {
     "object.y": "object_offset_y_m",
     "object.distance": "object_offset_x_m",
     "object.yaw": "object_yaw_rad",
+    "object.z": "table_height_m",
+    "target.x": "target_offset_x_m",
+    "target.y": "target_offset_y_m",
+    "target.z": "table_height_m",
     "light": "light_intensity",
 }
 """The parameter of a twin that sets what a region's variable says; draws are parameters themselves."""

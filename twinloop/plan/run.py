@@ -26,7 +26,7 @@ from twinloop.plan.power import (
     runs_to_sharpen,
     trials_to_see,
 )
-from twinloop.plan.remedies import EXCITED, FORCE_WORDS, REMEDIES, SETTABLE, Kind
+from twinloop.plan.remedies import EXCITED, FORCE_WORDS, IDENTIFIED, REMEDIES, SETTABLE, Kind
 from twinloop.plan.settings import make_settings
 from twinloop.twin import Twin, load_twin
 
@@ -75,7 +75,7 @@ def make_plan(needs: Needs, costs: Costs, *, seed: int = 0, sources: Mapping[str
     for number, loss in enumerate((one for one in needs.losses if one.points >= SMALLEST_LOSS), 1):
         if loss.dimension in asked or (loss.dimension == "environment" and holes):
             continue
-        made.append(_against(number, loss, start, needs.twin or "TWIN", costs, seed))
+        made.append(_against(number, loss, start, needs, costs, seed))
     made.sort(
         key=lambda item: (-(item.gain_per_hour if item.gain_per_hour is not None else -1.0), item.minutes)
     )
@@ -215,11 +215,14 @@ def _excitation(
     )
 
 
-def _against(number: int, loss: Loss, before: float, twin: str, costs: Costs, seed: int) -> Item:
+def _against(number: int, loss: Loss, before: float, needs: Needs, costs: Costs, seed: int) -> Item:
     """What helps against a loss that the diagnosis names."""
     remedy = REMEDIES.get(loss.dimension)
     if remedy is None:
         raise WrongUse("no such gap dimension", got=loss.dimension, available=sorted(REMEDIES))
+    if remedy.kind == "excitation" and loss.dimension in needs.identified:
+        remedy = IDENTIFIED
+    twin = needs.twin or "TWIN"
     gain = gain_of_loss(loss.points, loss.low, loss.high, costs.recovers, seed + number)
     trials, seen = _trials(before, before + (gain.points or 0.0) / 100.0)
     amount = _amount(remedy.kind, trials, costs)
@@ -230,7 +233,7 @@ def _against(number: int, loss: Loss, before: float, twin: str, costs: Costs, se
     elif remedy.kind == "participants":
         counts = "select distinct actor_id from episodes where actor = 'operator' and actor_id is not null"
     elif remedy.kind == "nothing":
-        command = "twinloop check DATASET --time-step 8"
+        command = remedy.command.format(twin=twin)
     return Item(
         id=f"{loss.dimension}-1",
         kind=remedy.kind,
