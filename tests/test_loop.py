@@ -47,7 +47,7 @@ def test_a_gate_that_refuses_ends_the_loop_and_says_why(tmp_path):
     status = begun(tmp_path, *names, gate=verdict)
     assert status.next_stage is None and "no better than the champion" in status.reason
     through = begun(tmp_path / "more", *names, gate={"decision": "promote", "reasons": ["better"]})
-    assert through.next_stage == "promote"
+    assert through.next_stage == "film"
 
 
 def test_the_status_of_a_workspace_shows_its_loop(tmp_path):

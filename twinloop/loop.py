@@ -25,6 +25,7 @@ STAGES = {
     "try": "nobody knows how the policy does on the robot",
     "measure": "how far the twin is from the robot has not been measured",
     "excite": "identification needs a robot that moves",
+    "show": "the policy's own runs do not tell how the robot grasps",
     "identify": "the twin has not been compared with the robot",
     "diagnose": "it is not known what the policy's failures come from",
     "cover": "where the robot goes beyond what simulation shows is not known",
@@ -33,6 +34,7 @@ STAGES = {
     "anchor": "the calibrated twin has made no data yet",
     "finetune": "no policy has learned from the calibrated twin and the demonstrations",
     "gate": "whether the new policy is good enough has not been decided",
+    "film": "nobody has seen what changed",
     "promote": "the gate lets the new policy in",
     "monitor": "the champion is not watched yet",
 }
@@ -74,6 +76,7 @@ class LoopConfig:
     excitations: int = 6
     excited_s: float = 6.0
     identified_s: float = 18.0
+    shown: int = 4
     demonstrations: int = 20
     demonstrated_s: float = 15.0
     operator: str = "operator-1"
@@ -154,16 +157,21 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
         "identify", steps.calibrate, twin=twin, real=excited, parameters=steps.matching(twin, ASKED),
         seconds=c.identified_s, seed=seed,
     )  # fmt: skip
+    demonstrate = partial(
+        stages.run, robot=robot, seconds=c.demonstrated_s, operator=c.operator, task=twin.description
+    )
+    shown = demonstrate("show", steps.demonstrate, wanted=c.shown, first=DEMONSTRATED_FROM)
     explained = run(
-        "diagnose", steps.explain, policy=first, runs=tried, others=excited, twin=twin, budget=c.diagnosed, seed=seed
+        "diagnose", steps.explain, policy=first, runs=tried, others=[excited, shown], twin=twin,
+        budget=c.diagnosed, seed=seed,
     )  # fmt: skip
     covered = run("cover", steps.cover, real=tried, sim=simulated, seed=seed)
     planned = run(
         "plan", steps.propose, diagnosis=explained, coverage=covered, identification=identified, seed=seed
     )
-    shown = run(
-        "demonstrate", steps.demonstrate, robot=robot, wanted=c.demonstrations, seconds=c.demonstrated_s,
-        first=DEMONSTRATED_FROM, operator=c.operator, task=twin.description,
+    demonstrated = demonstrate(
+        "demonstrate", steps.demonstrate, wanted=max(c.demonstrations - c.shown, 1),
+        first=DEMONSTRATED_FROM + c.shown, earlier=shown,
     )  # fmt: skip
     better = steps.calibrated(identified, twin)
     varied = steps.anchored(better, identified, explained, scenes)
@@ -171,7 +179,7 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
         "anchor", steps.simulate, twin=better, randomization=varied, episodes=c.anchored_episodes, seed=seed + 1
     )  # fmt: skip
     config = TrainConfig(recipe="co-train", seed=seed, steps=c.finetune_steps)
-    second = run("finetune", steps.learn, name=SECOND, config=config, sim=anchored, real=shown)
+    second = run("finetune", steps.learn, name=SECOND, config=config, sim=anchored, real=demonstrated)
     rules = Rules(most_trials=c.gate_trials)
     # A first policy that fails on the robot is what the second has to beat; beside one that works it has to pass the bar.
     champion = first if tried.found["robot"]["success"] < rules.threshold else None
@@ -179,8 +187,10 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
         "gate", partial(steps.decide, workspace=workspace), candidate=second, champion=champion, twin=better,
         identified=identified, robot=robot, scenes=scenes, listed=c.gate_scenes, first=GATED_FROM, rules=rules, seed=seed,
     )  # fmt: skip
+    filmed = run("film", steps.film, twin=better, before=tried, after=gate)
     done = [
-        simulated, first, tried, measured, excited, identified, explained, covered, planned, shown, anchored, second, gate
+        simulated, first, tried, measured, excited, identified, shown, explained, covered, planned, demonstrated, anchored,
+        second, gate, filmed,
     ]  # fmt: skip
     if gate.found["decision"] != "promote":
         return done

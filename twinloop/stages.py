@@ -161,6 +161,8 @@ def _plain(value: Any) -> Any:
         return value.content_hash
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
     if isinstance(value, Path):
         raise TypeError(f"a stage cannot depend on a place: {value}")
     return value

@@ -29,6 +29,7 @@ from twinloop.gate.evidence import load_evidence
 from twinloop.gate.registry import PolicyRegistry
 from twinloop.gate.rules import Rules
 from twinloop.gate.run import EVIDENCE, RECORDINGS, Situation, Watchers, gate
+from twinloop.generate.film import record_video
 from twinloop.generate.run import generate
 from twinloop.identify.anchor import anchor
 from twinloop.identify.replays import replay_held_out
@@ -60,8 +61,9 @@ from twinloop.robot.record import record
 from twinloop.stages import Done, Progress
 from twinloop.twin import Twin
 
-DATA, TWIN, RUNS, GATE, REPORT = "data", "twin", "runs", "gate", "report.html"
-"""What a stage's folder holds: a data set, a calibrated twin, recordings of trials, a gate's evidence, a report."""
+DATA, USABLE, TWIN, RUNS, GATE, REPORT = "data", "usable", "twin", "runs", "gate", "report.html"
+"""What a stage's folder holds: a data set, what of it may be trained on, a calibrated twin, recordings of trials, a gate's
+evidence, a report."""
 
 BELIEVED, COVERAGE, DIAGNOSIS, PLAN = "believed.json", "coverage.json", "diagnosis.json", "plan.json"
 
@@ -100,7 +102,10 @@ def reach(url: str) -> Station:
 def simulate(
     out: Path, progress: Progress, *, twin: Twin, randomization: Randomization, episodes: int, seed: int
 ) -> Found:
-    """Episodes of the scripted expert, a little disturbed so that the data show how to recover."""
+    """Episodes of the scripted expert, a little disturbed so that the data show how to recover.
+
+    The expert sees how things are, so that what it shows is right however wrong the recorded readings are.
+    """
     folder = out / DATA
     data = generate(
         twin,
@@ -109,6 +114,7 @@ def simulate(
         episodes=episodes,
         seed=seed,
         expert_noise=0.5,
+        expert_sees_truth=True,
         resume=folder.exists(),
         progress=lambda now: progress(now.episodes, now.total),
     )
@@ -120,7 +126,9 @@ def learn(
 ) -> Found:
     """A policy; the curve says how its error fell. Too few demonstrations are no demonstrations."""
     folder = out / name
-    shown = real.folder / DATA if real is not None and real.found["used"] >= config.fewest_episodes else None
+    shown = (
+        real.folder / USABLE if real is not None and real.found["used"] >= config.fewest_episodes else None
+    )
     if config.recipe == "co-train" and shown is None:
         config = replace(config, recipe="sim-only")
     if (folder / "policy.json").exists():
@@ -253,7 +261,7 @@ def explain(
     *,
     policy: Done,
     runs: Done,
-    others: Done,
+    others: Sequence[Done],
     twin: Twin,
     budget: int,
     seed: int,
@@ -263,7 +271,7 @@ def explain(
         _policy(policy),
         open_dataset(runs.folder / RUNS),
         twin,
-        excitation=list(open_dataset(others.folder / DATA)),
+        excitation=[episode for one in others for episode in open_dataset(one.folder / DATA)],
         budget=budget,
         seed=seed,
         keep=out / "evaluations",
@@ -299,14 +307,16 @@ def demonstrate(
     first: int,
     operator: str,
     task: str,
+    earlier: Done | None = None,
 ) -> Found:
-    """Demonstrations by the robot's operator; `wanted` of them attempted."""
+    """Demonstrations by the robot's operator, `wanted` of them attempted; those that may be trained on, earlier ones too."""
 
     def acting(arm: Robot, attendant: Attendant, number: int) -> Controller:
         return OperatorController(attendant, operator)
 
-    found = _recorded(out / "all", progress, robot, wanted, acting, seconds, first, task)
-    return found | {"used": _choose(open_dataset(out / "all"), out / DATA)}
+    found = _recorded(out / DATA, progress, robot, wanted, acting, seconds, first, task)
+    attempts = [open_dataset(one) for one in (*([earlier.folder / DATA] if earlier else []), out / DATA)]
+    return found | {"used": _choose(attempts, out / USABLE)}
 
 
 def decide(
@@ -352,6 +362,25 @@ def decide(
         "robot": _share([trial.candidate for trial in evidence.real]) | {"standin": evidence.standin},
         "recordings": f"{GATE}/{RECORDINGS}/{loaded.name}",
     }
+
+
+def film(out: Path, progress: Progress, *, twin: Twin, before: Done, after: Done) -> Found:
+    """What a failure looked like before and a success after, where there are such."""
+    made = []
+    wanted = (
+        ("before", before.folder / RUNS, False),
+        ("after", after.folder / after.found["recordings"], True),
+    )
+    for when, folder, success in wanted:
+        if not folder.exists():
+            continue
+        runs = open_dataset(folder)
+        chosen = [n for n, won in zip(runs.numbers, known_outcomes(runs), strict=True) if won is success]
+        if chosen:
+            title = f"{when}: a {'success' if success else 'failure'}"
+            record_video(runs.episode(chosen[0]), out / f"{when}.webm", twin=twin, title=title)
+            made.append({"file": f"{when}.webm", "caption": title})
+    return {"films": made}
 
 
 def release(
@@ -459,21 +488,21 @@ def _recorded(
     return _described(open_dataset(folder))
 
 
-def _choose(dataset: Dataset, folder: Path) -> int:
+def _choose(attempts: Sequence[Dataset], folder: Path) -> int:
     """Copy what may be trained on: successes without blocking findings. How many there are."""
-    if not folder.exists():
+    shutil.rmtree(folder, ignore_errors=True)
+    usable = []
+    for dataset in attempts:
         report = check_dataset(dataset, QualitySettings(purpose="train"))
         blocked = {finding.episode for finding in report.blocking}
         outcomes = zip(dataset.numbers, known_outcomes(dataset), strict=True)
-        kept = [number for number, success in outcomes if success and number not in blocked]
-        if not kept:
-            return 0
-        with make_dataset(
-            folder, dataset.schema, history=("took", (dataset.id,), "usable successes")
-        ) as writer:
-            for number in kept:
-                writer.add(dataset.episode(number))
-    return len(open_dataset(folder))
+        usable += [dataset.episode(n) for n, success in outcomes if success and n not in blocked]
+    if usable:
+        told = ("took", tuple(dataset.id for dataset in attempts), "usable successes")
+        with make_dataset(folder, attempts[0].schema, history=told) as writer:
+            for episode in usable:
+                writer.add(episode)
+    return len(usable)
 
 
 def _described(dataset: Dataset) -> Found:

@@ -6,10 +6,14 @@ import pytest
 from twinloop.errors import UnknownName
 from twinloop.generate import rollout as rollout_module
 from twinloop.generate.job import Job, describe_actor, episode_seed, job_from_actor
+from twinloop.generate.replay import replay
 from twinloop.generate.rollout import episode_schema, rollout, rollout_drawn
+from twinloop.generate.run import generate
 from twinloop.randomize import load_randomization
 from twinloop.testing import assert_same_episode
 from twinloop.twin import load_twin
+
+ENVIRONMENT = "observation.environment_state"
 
 VARIED = {
     "object_position_noise_cm": [-5, 5],
@@ -135,3 +139,51 @@ def test_every_kind_of_twin_rolls_out_and_again_alone(twin_name, expert):
     (alone,) = rollout(job, 5, [2])
     assert_same_episode(alone, several[2])
     assert len({episode.id for episode in several}) == 4
+
+
+def seen_poses(twin, **drawn):
+    """Recorded object places of one episode by an expert that sees how things are; the motion never depends on readings."""
+    job = Job(twin, twin.task, twin.task, expert_sees_truth=True)
+    columns = {name: np.array([value]) for name, value in drawn.items()}
+    (episode,) = rollout_drawn(job, [3], columns)
+    assert episode.success
+    names = [signal.elements for signal in episode.schema.signals if signal.name == ENVIRONMENT]
+    where = [names[0].index(f"object.{axis}") for axis in "xyz"]
+    return episode[ENVIRONMENT][:, where]
+
+
+def test_an_expert_that_sees_the_truth_is_not_misled_by_readings_and_readings_are_wrong_as_told():
+    twin = load_twin("franka_pick_place")
+    exact = seen_poses(twin)
+    shifted = seen_poses(twin, object_pose_bias_z_m=0.03, object_pose_bias_x_m=-0.01)
+    np.testing.assert_allclose(
+        shifted[1:] - exact[1:], np.tile([-0.01, 0.0, 0.03], (len(exact) - 1, 1)), atol=1e-6
+    )
+    scaled = seen_poses(twin, object_pose_scale_error=0.02)
+    np.testing.assert_allclose(scaled[1:], 1.02 * exact[1:], rtol=1e-5)
+    late = seen_poses(twin, object_pose_delay_s=0.1)
+    np.testing.assert_allclose(late[5:], exact[:-5], atol=1e-6)
+    hidden = seen_poses(twin, object_pose_hidden_m=0.1)
+    moved = np.linalg.norm(exact - exact[0], axis=1)
+    assert moved.max() > 0.1 and np.ptp(hidden[moved > 0.05][:-40], axis=0).max() == 0.0, (
+        "frozen while carried"
+    )
+
+
+def test_without_that_the_expert_believes_what_is_hidden_to_stay_where_it_was():
+    twin = load_twin("franka_pick_place")
+    job = Job(twin, twin.task, twin.task)
+    (episode,) = rollout_drawn(job, [3], {"object_pose_hidden_m": np.array([0.1])})
+    assert episode.success is False
+
+
+def test_an_episode_of_an_expert_that_saw_the_truth_is_made_again(tmp_path):
+    twin = load_twin("franka_pick_place")
+    hidden = load_randomization(
+        {"name": "hidden", "randomization": {"object_pose_hidden_m": [0.05, 0.1]}}, twin
+    )
+    dataset = generate(
+        twin, hidden, out=tmp_path / "d", episodes=2, seed=1, workers=1, expert_sees_truth=True, max_steps=120
+    )
+    assert all(replay(dataset, number).same for number in dataset.numbers)
+    assert "sees=truth" in dataset.episode(0).provenance.actor_id

@@ -47,6 +47,13 @@ def generate(
     expert_noise: Annotated[
         float, typer.Option(help="Disturb the expert, so that the data shows recoveries: 0 to 1.")
     ] = 0.0,
+    expert_sees_truth: Annotated[
+        bool,
+        typer.Option(
+            "--expert-sees-truth",
+            help="The expert acts on how things are; what is recorded are readings all the same.",
+        ),
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Only say what will vary, in which unit, against nominal.")
@@ -85,6 +92,7 @@ def generate(
             cameras=chosen,
             expert=expert,
             expert_noise=expert_noise,
+            expert_sees_truth=expert_sees_truth,
             workers=workers,
             ray=ray,
             resume=resume,

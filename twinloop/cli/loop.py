@@ -14,7 +14,6 @@ from twinloop.cli import console
 from twinloop.cli.console import Json
 from twinloop.cli.places import twin_of, workspace_here
 from twinloop.errors import WrongUse
-from twinloop.gap.result import ALL
 from twinloop.stages import Done, Listener
 
 if TYPE_CHECKING:
@@ -83,8 +82,8 @@ def tell(twin: Twin, robot: str, made: Mapping[str, Done], page: Path, as_json: 
     costs = {cost["dimension"]: cost["lost"] for cost in made["diagnose"].found["costs"]}
     gaps = made["measure"].found["dimensions"]
     console.print_table(
-        ("gap", "largest difference, simulation - robot", "costs, points"),
-        [(name, _largest(found), _lost(costs.get(name))) for name, found in gaps.items()],
+        ("gap", "costs, points", "most certain difference, simulation - robot"),
+        [(name, _lost(costs.get(name)), _largest(found)) for name, found in gaps.items()],
     )
     console.out.print()
     excited, shown = (made[name].found["episodes"] for name in ("excite", "demonstrate"))
@@ -115,7 +114,7 @@ def write_report(title: str, made: Mapping[str, Done], page: Path) -> None:
         {name: done.found for name, done in made.items()},
         [(name, summary(done.found), done.seconds) for name, done in made.items()],
         {name: made[name].folder / file for name, file in files.items()},
-        [],
+        [(film["caption"], made["film"].folder / film["file"]) for film in made["film"].found["films"]],
         page,
     )
 
@@ -126,8 +125,7 @@ def _largest(found: Mapping[str, Any]) -> str:
         return f"not evaluated: needs {found['not_evaluated'][0]['needs']}"
     if not found["shows"]:
         return "none shown"
-    whole = {m["name"]: m for m in found["measures"] if m["channel"] == ALL}
-    first = whole[found["shows"][0]]
+    first = found["first"]
     unit = "" if first["unit"] == "1" else f" {first['unit']}"
     return f"{first['name']} {first['value']:+.3g} [{first['low']:.3g}, {first['high']:.3g}]{unit}"
 
@@ -202,6 +200,8 @@ def summary(found: Mapping[str, Any]) -> str:
         told = [e for e in found["estimates"] if e["status"] != "not identifiable"]
         word = "accepted" if found["accepted"] else "rejected"
         return f"{word}, {len(told)} of {len(found['estimates'])} parameters told: {found['reason']}"
+    if "films" in found:
+        return ", ".join(film["caption"] for film in found["films"]) or "nothing to show"
     if "policy" in found:
         return f"policy {found['policy'][:12]}, validation error {found['validation']:.4g}"
     won = "" if found.get("success") is None else f", {found['success']:.0%} succeeded"

@@ -6,10 +6,19 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from twinloop.diagnose import imperfection as kind
 from twinloop.diagnose.imperfection import Measured
 from twinloop.randomize.distribution import Constant, Distribution, Normal
 from twinloop.randomize.randomization import Randomization, make_randomization
 from twinloop.twin import Twin
+
+NATIVE = {
+    kind.PERCEIVED_DELAY: "object_pose_delay_s",
+    kind.PERCEIVED_Z: "object_pose_bias_z_m",
+    kind.PERCEIVED_SCALE: "object_pose_scale_error",
+    kind.HIDDEN: "object_pose_hidden_m",
+}
+"""What diagnosis puts between a policy and any twin, by the parameter of twins that do it themselves."""
 
 
 def believed(measured: Iterable[Measured], twin: Twin, name: str = "believed") -> Randomization:
@@ -19,7 +28,8 @@ def believed(measured: Iterable[Measured], twin: Twin, name: str = "believed") -
     """
     made: dict[str, Distribution] = {}
     for one in measured:
-        for parameter, values in one.values.items():
+        for name_there, values in one.values.items():
+            parameter = NATIVE.get(name_there, name_there)
             if twin.has(parameter):
                 made[parameter] = _around(np.asarray(values, np.float64), *twin.parameter(parameter).bounds)
     return make_randomization(twin, made, name=name)

@@ -9,7 +9,8 @@ Where each effect enters:
 - The servo closes its loop on the same encoder that is read: a bias of the encoder moves the joint the other way.
 - Play in the gears follows the command as it arrives.
 - Readings are delayed, then biased, drifting, noisy, and last of all counted in encoder steps.
-- The perceived object pose is late, biased and noisy; frames without a pose repeat the last one.
+- The perceived object pose is late, biased and noisy; frames without a pose, or with the hand in front of the object, repeat
+  the last one.
 - Force, torque and inertial sensors: see `twinloop.engines.sensors`.
 
 Encoder effects apply to turning joints, whose parameters are in radians.
@@ -32,6 +33,9 @@ from twinloop.twin.declare import word
 
 Array = NDArray[Any]
 Values = Mapping[str, Any]
+
+POSE_BIAS = ("object_pose_bias_x_m", "object_pose_bias_y_m", "object_pose_bias_z_m")
+POSE_SCALE, POSE_DELAY, POSE_HIDDEN = "object_pose_scale_error", "object_pose_delay_s", "object_pose_hidden_m"
 
 WALK_S = 60.0
 """A drift parameter is the standard deviation after this long."""
@@ -61,12 +65,23 @@ class Hardware:
         self._sensors = SensorErrors(cell, count, WALK_S)
         self._channels = sum(len(group.elements) for group in cell.sensors)
         self._counted = self._any("encoder_quantum_rad")
-        self._pose_biased = self._any("object_pose_bias_x_m", "object_pose_bias_y_m")
+        self._pose_biased = self._any(*POSE_BIAS, POSE_SCALE)
+        self._pose_late = self._any(POSE_DELAY)
+        self._pose_hidden = self._any(POSE_HIDDEN)
         self._sent = self._make_sent(np.zeros((count, actuators)))
         self._seen = self._make_seen(np.zeros((count, 3 * actuators + self._channels + 9)))
         self._driven = backlash.make_state(np.zeros((count, actuators)))
         self._walk = np.zeros((count, actuators))
         self._pose = np.zeros((count, 9))
+        late = (
+            self._drawn.get(POSE_DELAY, cell.twin.parameter(POSE_DELAY).nominal) if self._pose_late else 0.0
+        )
+        self._tracked = stream.make_state(delay.Delay(float(np.max(late))), self._pose, cell.dt_s)
+
+    @property
+    def bias(self) -> Array:
+        """How much the encoders of every environment read too much, (N, actuators)."""
+        return self._bias
 
     def restart(self, ids: Array, values: Values, seeds: Array, truth: Truth, ctrl: Array) -> None:
         """New episodes in the environments `ids`: their draws, noise and an empty past. `truth` is of all rows."""
@@ -87,7 +102,10 @@ class Hardware:
             self._seen = stream.reset(self._seen, which, self._stacked(truth))
         self._driven = backlash.make_state(np.where(which[:, None], started, self._driven.output))
         self._walk[ids] = 0.0
-        self._pose[ids] = self._stacked(truth)[ids, -9:]
+        exact = self._stacked(truth)[:, -9:]
+        self._pose[ids] = exact[ids]
+        if self._pose_late:
+            self._tracked = stream.reset(self._tracked, which, exact)
         self._delays = (self._make_delay("action"), self._make_delay("observation"))
         self._sensors.restart(ids, self._number)
         self._draw(ids, seeds)
@@ -140,7 +158,7 @@ class Hardware:
         sensors = exact[:, 3 * actuators : -9]
         if self._channels:
             sensors = self._sensors.read(sensors, self._number, lambda name: self._noise_at(name, step))
-        pose = self._perceive(exact[:, -9:], step)
+        pose = self._perceive(exact[:, -9:], truth, step)
         return Reading(
             time_s=truth.time_s,
             position=position,
@@ -177,12 +195,17 @@ class Hardware:
             self._driven, command = backlash.step(backlash.Backlash(self._play), self._driven, command)
         return command - self._bias if self._biased else command
 
-    def _perceive(self, exact: Array, step: Array) -> Array:
-        if not (self._pose_biased or "object_pose" in self._noise or "object_pose_drop" in self._noise):
+    def _perceive(self, exact: Array, truth: Truth, step: Array) -> Array:
+        if self._pose_late:
+            late = delay.Delay(self._number[POSE_DELAY])
+            self._tracked, exact = stream.step(late, self._tracked, exact, self._cell.dt_s, None, None)
+        noisy = "object_pose" in self._noise or "object_pose_drop" in self._noise
+        if not (self._pose_biased or self._pose_hidden or noisy):
             return exact
         pose = exact.copy()
-        pose[:, 0] += self._number["object_pose_bias_x_m"]
-        pose[:, 1] += self._number["object_pose_bias_y_m"]
+        if self._pose_biased:
+            pose[:, :3] *= 1.0 + self._told(POSE_SCALE)[:, None]
+            pose[:, :3] += np.stack([self._told(name) for name in POSE_BIAS], axis=1)
         if "object_pose" in self._noise:
             normal = self._noise["object_pose"][self._rows, step]
             pose[:, :3] += self._number["object_pose_noise_m"][:, None] * normal[:, :3]
@@ -192,6 +215,10 @@ class Hardware:
             share = self._number["object_pose_drop_probability"]
             missing = self._noise["object_pose_drop"][self._rows, step, 0] < share
             pose[missing] = self._pose[missing]
+        if self._pose_hidden:
+            away = np.linalg.norm(truth.tool_position - truth.object_position, axis=1)
+            behind = away < self._number[POSE_HIDDEN]
+            pose[behind] = self._pose[behind]
         self._pose = pose
         return pose
 
@@ -230,6 +257,10 @@ class Hardware:
         sensors = [truth.sensors] if truth.sensors is not None else []
         parts = [truth.position, truth.velocity, truth.effort, *sensors, truth.object_position, columns]
         return np.concatenate(parts, axis=1)
+
+    def _told(self, name: str) -> Array:
+        """A value of every environment; zero in twins from before there was such a parameter."""
+        return self._number[name] if name in self._number else np.zeros(self._count)
 
     def _any(self, *names: str) -> bool:
         twin = self._cell.twin

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.tasks import Truth
+
 Array = NDArray[Any]
 
 
@@ -29,6 +31,20 @@ class Reading:
     object_columns: Array
     target_position: Array
     sensors: Array | None = None
+
+
+def exact_reading(truth: Truth) -> Reading:
+    """What somebody with perfect eyes sees."""
+    return Reading(
+        time_s=truth.time_s,
+        position=truth.position,
+        velocity=truth.velocity,
+        effort=truth.effort,
+        object_position=truth.object_position,
+        object_columns=rotation_columns(truth.object_quat),
+        target_position=truth.target_position,
+        sensors=truth.sensors,
+    )
 
 
 def rotation_columns(quat: Array) -> Array:

@@ -188,6 +188,7 @@ def _plain(found: DimensionGap) -> dict[str, Any]:
     return {
         "evaluated": found.evaluated,
         "shows": [measure.name for measure in found.shown],
+        "first": asdict(found.shown[0]) if found.shown else None,
         "measures": [asdict(one) | {"excludes_zero": one.excludes_zero} for one in found.measures],
         "not_evaluated": [{"name": one.name, "needs": one.needs} for one in found.missing],
     }

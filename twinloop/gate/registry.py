@@ -7,7 +7,6 @@ everything that was done. Policies and verdicts are copied in, so that the way b
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from twinloop.errors import GateError, MissingExtra, TamperedRecord, WrongUse
+from twinloop.errors import GateError, TamperedRecord, WrongUse
 from twinloop.gate.chain import EMPTY, Entry, Head, append, head_of, locked, parse_head, read_chain
 from twinloop.gate.verdict import load_verdict, unfounded
 from twinloop.learn.policy import WEIGHTS, WORDS, Policy, load_policy
-from twinloop.learn.tracking import local_tracking
+from twinloop.learn.tracking import local_tracking, mlflow_client
 
 Stage = Literal["shadow", "canary", "full"]
 Aliases = dict[str, str | None]
@@ -63,7 +62,7 @@ class PolicyRegistry:
         self.root = Path(root)
         self.folder = self.root / FOLDER
         self.record = self.folder / RECORD
-        self._client = _client(uri or local_tracking(self.root))
+        self._client = mlflow_client(uri or local_tracking(self.root), "the registry")
         self.uri = uri or local_tracking(self.root)
 
     def entries(self) -> list[Entry]:
@@ -373,20 +372,3 @@ def _require_name(by: str) -> None:
 
 def _file_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _client(uri: str) -> Any:
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    try:
-        from mlflow.exceptions import MlflowException
-        from mlflow.tracking import MlflowClient
-
-        if uri.startswith("sqlite:"):
-            import alembic  # noqa: F401
-            import sqlalchemy  # noqa: F401
-    except ImportError as error:  # pragma: no cover - the tests install it
-        raise MissingExtra("the registry", str(error.name), "learn") from error
-    try:
-        return MlflowClient(tracking_uri=uri, registry_uri=uri)
-    except MlflowException as error:
-        raise GateError(f"no registry at {uri} ({str(error).splitlines()[0]})") from error

@@ -76,7 +76,7 @@ def decide(evidence: Evidence, statistics: Statistics, rules: Rules, checks: Seq
 def _decide(
     found: Statistics, rules: Rules, checks: Sequence[Check], robot: str
 ) -> tuple[Decision, int | None, list[str]]:
-    mean = _mean(found, robot)
+    mean = _mean(found, robot, rules.alpha)
     if failed := [check for check in checks if check.blocks]:
         return "refuse", None, [f"{check.name}: {check.detail}" for check in failed]
     if worse := [part for part in found.slices if part.standing == "worse"]:
@@ -122,16 +122,22 @@ def _more(found: Statistics, rules: Rules, undecided: bool) -> int | None:
     return max(1, found.trials // 2) if undecided else 0
 
 
-def _mean(found: Statistics, robot: str) -> str:
+def _mean(found: Statistics, robot: str, alpha: float) -> str:
+    """What the trials came to. The test is one-sided: where it has passed the bar, that is said instead of the interval."""
     if found.estimate is None:
         return "no trials yet"
-    interval = f"[{100 * found.low:.1f}, {100 * found.high:.1f}]"
     kind = "simulated" if found.grounds == "simulated" else robot
     beside = f" beside {found.simulated_trials} simulated" if found.grounds == "real and simulated" else ""
     after = f"after {found.trials} {kind} {'pairs' if found.paired else 'trials'}{beside}"
-    if found.paired:
-        return f"gain {100 * found.estimate:+.1f} points {interval} {after}, bar {100 * found.bar:+g}"
-    return f"success {100 * found.estimate:.1f} % {interval} {after}, bar {100 * found.bar:g} %"
+    said = (
+        f"gain {100 * found.estimate:+.1f} points"
+        if found.paired
+        else f"success {100 * found.estimate:.1f} %"
+    )
+    bar = f"{100 * found.bar:+g}" if found.paired else f"{100 * found.bar:g} %"
+    if found.promoting:
+        return f"{said} {after}, above {bar} with {100 * (1 - alpha):g} % confidence"
+    return f"{said} [{100 * found.low:.1f}, {100 * found.high:.1f}] {after}, bar {bar}"
 
 
 def _shown_by(trials: str, robot: str) -> str:

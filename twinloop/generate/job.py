@@ -15,7 +15,8 @@ class Job:
 
     `task` and `expert` are registered names. Without a randomization every episode is the nominal twin. `expert_noise`
     scales the disturbances that are injected into the expert's commands so that the data covers recovery: 0 is none,
-    1 is about as much as an expert can still correct.
+    1 is about as much as an expert can still correct. With `expert_sees_truth` the expert acts on how things are and not on
+    readings, as a person does who sees the scene; what is recorded are readings all the same.
     """
 
     twin: Twin
@@ -25,6 +26,7 @@ class Job:
     cameras: tuple[str, ...] = ()
     expert_noise: float = 0.0
     max_steps: int | None = None
+    expert_sees_truth: bool = False
 
 
 def episode_seed(seed: int, number: int) -> int:
@@ -42,6 +44,8 @@ def describe_actor(job: Job) -> str:
         words.append(f"noise={job.expert_noise!r}")
     if job.max_steps is not None:
         words.append(f"max_steps={job.max_steps}")
+    if job.expert_sees_truth:
+        words.append("sees=truth")
     return " ".join(words)
 
 
@@ -56,4 +60,5 @@ def job_from_actor(twin: Twin, actor_id: str, randomization: Randomization | Non
         randomization=randomization,
         expert_noise=float(said.get("noise", 0.0)),
         max_steps=int(said["max_steps"]) if "max_steps" in said else None,
+        expert_sees_truth=said.get("sees") == "truth",
     )

@@ -79,6 +79,7 @@ def plain_job(job: Job) -> dict[str, Any]:
         "cameras": list(job.cameras),
         "expert_noise": float(job.expert_noise),
         "max_steps": job.max_steps,
+        "expert_sees_truth": job.expert_sees_truth,
     }
 
 
@@ -124,6 +125,7 @@ def recorded_job(root: Path, record: GenerationRecord) -> Job:
         tuple(words["cameras"]),
         words["expert_noise"],
         words["max_steps"],
+        words.get("expert_sees_truth", False),
     )
 
 

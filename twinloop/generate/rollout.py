@@ -21,12 +21,13 @@ from twinloop.episode import Episode, Event, Provenance, Schema
 from twinloop.errors import WrongUse
 from twinloop.experts import Expert, Setup, find_expert
 from twinloop.experts.played import Player
+from twinloop.experts.reading import Reading, exact_reading
 from twinloop.generate.artefacts import diverged_event, trace_row
 from twinloop.generate.job import Job, describe_actor, episode_seed
 from twinloop.generate.recorder import Recorder
 from twinloop.generate.signals import make_schema, row_parts
 from twinloop.randomize import draw_many, one_of
-from twinloop.tasks import Judgement, Task, make_cell, make_task
+from twinloop.tasks import Judgement, Task, Truth, make_cell, make_task
 from twinloop.tasks.excite import Excite
 from twinloop.version import __version__
 
@@ -123,7 +124,7 @@ class _Run:
     def _control_step(self) -> list[tuple[int, Episode]]:
         truth = self._engine.truth()
         reading = self._hardware.sense(truth, self._step)
-        action = self._expert.act(reading, self._step)
+        action = self._act(truth, reading)
         judged = self._task.judge(truth, self._memory)
         self._memory = judged.memory
         trace = trace_row(truth, self._engine.inertia, judged.phase)
@@ -143,6 +144,12 @@ class _Run:
             finished += self._give_up(broken, judged)
             self._load(broken.ids)
         return finished
+
+    def _act(self, truth: Truth, reading: Reading) -> Array:
+        if not self._job.expert_sees_truth:
+            return self._expert.act(reading, self._step)
+        # Commands are followed by encoders, so whoever knows where the joints are must allow for their error.
+        return self._expert.act(exact_reading(truth), self._step) + self._hardware.bias
 
     def _load(self, ids: Array) -> None:
         """Begin the next episodes in the environments `ids`; those for which none is left go idle."""
@@ -164,7 +171,8 @@ class _Run:
         self._hardware.restart(taken, values, seeds, truth, start.ctrl)
         for name, column in self._setup.style.items():
             column[taken] = values.get(name, job.twin.parameter(name).nominal)
-        self._expert.restart(taken, self._hardware.first_reading(truth), seeds)
+        seen = exact_reading(truth) if job.expert_sees_truth else self._hardware.first_reading(truth)
+        self._expert.restart(taken, seen, seeds)
 
     def _finish(self, environment: int, judged: Judgement) -> tuple[int, Episode]:
         success = bool(judged.success[environment])

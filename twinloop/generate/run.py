@@ -77,6 +77,7 @@ def generate(
     cameras: Sequence[str] | None = None,
     expert: str | None = None,
     expert_noise: float = 0.0,
+    expert_sees_truth: bool = False,
     max_steps: int | None = None,
     workers: int | None = None,
     ray: str | None = None,
@@ -98,6 +99,7 @@ def generate(
         cameras=cameras,
         expert=expert,
         expert_noise=expert_noise,
+        expert_sees_truth=expert_sees_truth,
         max_steps=max_steps,
     )
     return run(work, count, out, workers=workers, ray=ray, resume=resume, progress=progress)
@@ -112,6 +114,7 @@ def make_work(
     cameras: Sequence[str] | None = None,
     expert: str | None = None,
     expert_noise: float = 0.0,
+    expert_sees_truth: bool = False,
     max_steps: int | None = None,
 ) -> tuple[Work, int]:
     """What a run would do, and how many episodes of it; the words mean what they mean in `generate`."""
@@ -128,7 +131,7 @@ def make_work(
             randomization = load_randomization(config, twin)
         if cameras is None:
             cameras = config.cameras if config else ()
-        job = make_job(twin, randomization, cameras, expert, expert_noise, max_steps)
+        job = make_job(twin, randomization, cameras, expert, expert_noise, expert_sees_truth, max_steps)
     if job.randomization is not None:
         job = replace(job, randomization=job.randomization.over(count))
     return Work(job, episode_schema(job), chosen), count
@@ -140,6 +143,7 @@ def make_job(
     cameras: Sequence[str] = (),
     expert: str | None = None,
     expert_noise: float = 0.0,
+    expert_sees_truth: bool = False,
     max_steps: int | None = None,
 ) -> Job:
     """The twin's own task, done by its usual expert unless another one is given; without a task, excitation.
@@ -149,7 +153,7 @@ def make_job(
     task = "excite" if not twin.task or (expert or "").startswith(PREFIX) else twin.task
     expert = full_name(expert or USUAL_EXPERTS.get(task, task))
     find_expert(expert)
-    return Job(twin, task, expert, randomization, tuple(cameras), expert_noise, max_steps)
+    return Job(twin, task, expert, randomization, tuple(cameras), expert_noise, max_steps, expert_sees_truth)
 
 
 def _twin(source: Twin | GenerateConfig | str | Path, config: GenerateConfig | None) -> Twin:

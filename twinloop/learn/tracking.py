@@ -21,6 +21,28 @@ def local_tracking(folder: Path) -> str:
     return f"sqlite:///{(folder / DATABASE).resolve()}"
 
 
+def mlflow_client(uri: str, purpose: str) -> Any:
+    """A client of the tracking server or database at `uri`; `purpose` is what cannot be done without MLflow."""
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # making a database is nothing to talk about
+    try:
+        from mlflow.exceptions import MlflowException
+        from mlflow.tracking import MlflowClient
+
+        if uri.startswith("sqlite:"):
+            import alembic  # noqa: F401
+            import sqlalchemy  # noqa: F401
+    except ImportError as error:  # pragma: no cover - the tests install it
+        raise MissingExtra(purpose, str(error.name), "learn") from error
+    try:
+        return MlflowClient(tracking_uri=uri, registry_uri=uri)
+    except MlflowException as error:
+        first = str(error).splitlines()[0]
+        raise LearnError(
+            f"{purpose}: no MLflow at {uri} ({first})", remedy="choose another place for MLflow"
+        ) from error
+
+
 class TrackedRun:
     """One run: parameters at the start, a point of the curve at each validation, the policy's files at the end."""
 
@@ -55,19 +77,11 @@ class TrackedRun:
 @contextmanager
 def tracked(uri: str, name: str, words: dict[str, Any]) -> Iterator[TrackedRun]:
     """A run at a tracking URI; ends as failed when the block does."""
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    try:
-        from mlflow.entities import Param
-        from mlflow.exceptions import MlflowException
-        from mlflow.tracking import MlflowClient
+    client = mlflow_client(uri, "logging runs (`--tracking off` goes without)")
+    from mlflow.entities import Param
+    from mlflow.exceptions import MlflowException
 
-        if uri.startswith("sqlite:"):
-            import alembic  # noqa: F401
-            import sqlalchemy  # noqa: F401
-    except ImportError as error:  # pragma: no cover - the tests install it
-        raise MissingExtra("logging runs (--tracking off goes without)", str(error.name), "learn") from error
     try:
-        client = MlflowClient(tracking_uri=uri)
         found = client.get_experiment_by_name(EXPERIMENT)
         place = None
         if uri.startswith("sqlite:///"):

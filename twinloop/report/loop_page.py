@@ -43,7 +43,7 @@ def write_loop_page(
     """Write the report to one file that needs no other.
 
     `found` is what every stage found; `stages` are (name, that in a few words, seconds); `reports` are HTML files of single
-    stages by stage, taken in whole; `films` are captions and MP4 files.
+    stages by stage, taken in whole; `films` are captions and WebM files.
     """
     target = Path(path)
     curves = {name: found[name]["curve"] for name in ("pretrain", "finetune")}
@@ -131,7 +131,7 @@ def _verdict(gate: Found) -> str:
 
 def _films(films: Sequence[tuple[str, Path]]) -> str:
     made = "".join(
-        f"<figure><video controls muted loop autoplay playsinline src='data:video/mp4;base64,"
+        f"<figure><video controls muted loop autoplay playsinline src='data:video/webm;base64,"
         f"{base64.b64encode(file.read_bytes()).decode()}'></video><figcaption class=soft>{_text(caption)}</figcaption></figure>"
         for caption, file in films
     )
@@ -158,7 +158,7 @@ def _gaps(gap: Found) -> str:
         elif not one["shows"]:
             said = "<td>none shown<td>"
         else:
-            (first,) = [m for m in one["measures"] if m["channel"] == "all" and m["name"] == one["shows"][0]]
+            first = one["first"]
             unit = "" if first["unit"] == "1" else f" {first['unit']}"
             size = f"{first['value']:+.3g} [{first['low']:.3g}, {first['high']:.3g}]{unit}"
             said = f"<td><span class='badge warning'>gap</span> {_text(first['name'])}<td>{_text(size)}"

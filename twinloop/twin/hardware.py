@@ -192,6 +192,12 @@ def object_pose_parameters() -> tuple[Parameter, ...]:
         ),
         _imperfect("object_pose_bias_x_m", 0.0, 0.05, "m", "sensing", "constant error of perceived x", -0.05),
         _imperfect("object_pose_bias_y_m", 0.0, 0.05, "m", "sensing", "constant error of perceived y", -0.05),
+        _imperfect("object_pose_bias_z_m", 0.0, 0.05, "m", "sensing", "constant error of perceived z", -0.05),
+        _imperfect(
+            "object_pose_scale_error", 0.0, 0.05, "1", "sensing", "a place is seen further away", -0.05
+        ),
+        _imperfect("object_pose_delay_s", 0.0, 0.5, "s", "latency", "age of a pose beside other readings"),
+        _imperfect("object_pose_hidden_m", 0.0, 0.3, "m", "sensing", "not seen when the tool is so near"),
         _imperfect(
             "object_pose_drop_probability", 0.0, 0.9, "1", "sensing", "share of frames without a pose"
         ),

@@ -171,14 +171,6 @@ class Senses:
         return seen
 
 
-def exact_reading(truth: Truth) -> Reading:
-    """What somebody with perfect eyes sees."""
-    pose = _pose(truth)
-    return Reading(
-        truth.time_s, truth.position, truth.velocity, truth.effort, pose[:, :3], pose[:, 3:], truth.target_position
-    )  # fmt: skip
-
-
 def _late(params: delay.Delay, now: Array, dt_s: float) -> _Late:
     return _Late(params, stream.make_state(params, now, dt_s))
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from twinloop.episode import Outcome
 from twinloop.errors import RobotError
 from twinloop.experts import Reading
+from twinloop.experts.reading import exact_reading
 from twinloop.robot.protocol import Description, Observation
 from twinloop.robot.signals import describe_cell, signals_of
 from twinloop.robot.standin.disturb import Disturbances
@@ -32,7 +33,7 @@ from twinloop.robot.standin.hidden import (
 )
 from twinloop.robot.standin.operator import Operator
 from twinloop.robot.standin.reality import Reality
-from twinloop.robot.standin.senses import CommandLine, Outages, Senses, draw_encoder_bias, exact_reading
+from twinloop.robot.standin.senses import CommandLine, Outages, Senses, draw_encoder_bias
 from twinloop.robot.standin.world import SERVO_DT_S, World
 from twinloop.tasks import Start, Task, Truth, make_cell, make_task
 from twinloop.twin import Twin
