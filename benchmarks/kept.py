@@ -7,7 +7,6 @@ import json
 import multiprocessing
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from pathlib import Path
 from typing import Any
 
 from benchmarks.report import Settings, commit

@@ -156,6 +156,7 @@ def _version(name: str) -> str | None:
 
 def commit() -> str:
     """The commit that is checked out, and whether anything has changed since."""
+
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
         return done.stdout.strip()
