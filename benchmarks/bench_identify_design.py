@@ -16,9 +16,10 @@ from twinloop.identify.change import watch
 from twinloop.identify.design import Design, design_excitation
 from twinloop.identify.drift import Drift, follow, watch_drift
 from twinloop.identify.predict import Window
+from twinloop.identify.problem import Noise, Problem
 from twinloop.identify.run import Prepared, prepare
 from twinloop.identify.scale import Scale
-from twinloop.identify.solve import Noise, Problem, solve
+from twinloop.identify.solve import solve
 from twinloop.twin import Parameter, Twin, load_twin
 
 Array = NDArray[Any]

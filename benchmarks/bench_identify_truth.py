@@ -6,17 +6,17 @@ damping, rotor inertia and the delay. Then: what was made impossible to identify
 
 from __future__ import annotations
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from benchmarks.kept import answers, made_on
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.identify.run import RefusedData, identify
 from twinloop.testing.known_truth import record_known
 from twinloop.twin import load_twin
 
+NAME = "identify_truth"
 QUANTUM = 0.001534
 RATE_HZ = 200.0
 NAMES = ("motor_friction_nm", "motor_damping_nms_rad", "motor_armature_kgm2", "action_delay_s")
@@ -37,22 +37,20 @@ def run(settings: Settings) -> Section:
     recoveries = 24 if settings.quick else 200
     per_kind = 4 if settings.quick else 20
     slow = 3 if settings.quick else 12
-    jobs: list[tuple[str, Any]] = [("recover", seed) for seed in range(recoveries)]
-    jobs += [("hopeless", (kind, seed)) for kind in HOPELESS for seed in range(per_kind)]
-    jobs += [("rate", (keep, seed)) for keep in (2, 7, 13) for seed in range(slow)]
+    jobs: dict[str, Any] = {f"recover-{seed}": ("recover", seed) for seed in range(recoveries)}
+    for number, kind in enumerate(HOPELESS):
+        jobs |= {f"hopeless-{number}-{seed}": ("hopeless", (kind, seed)) for seed in range(per_kind)}
+    for keep in (2, 7, 13):
+        jobs |= {f"rate-{keep}-{seed}": ("rate", (keep, seed)) for seed in range(slow)}
     made: dict[str, list[Any]] = {"recover": [], "hopeless": [], "rate": []}
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=spawn) as pool:
-        for done, (kind, answer) in enumerate(pool.map(_job, jobs, chunksize=4), 1):
-            made[kind].append(answer)
-            if done % 20 == 0:
-                settings.say.print(f"[dim]{done} of {len(jobs)}[/dim]")
-    return _section(made)
+    for key, answer in answers(settings, NAME, _job, jobs).items():
+        made[jobs[key][0]].append(answer)
+    return _section(made, (made_on(settings, NAME),))
 
 
-def _job(job: tuple[str, Any]) -> tuple[str, Any]:
+def _job(job: tuple[str, Any]) -> Any:
     kind, what = job
-    return kind, {"recover": _recover, "hopeless": _hopeless, "rate": _rate}[kind](what)
+    return {"recover": _recover, "hopeless": _hopeless, "rate": _rate}[kind](what)
 
 
 def draw_truth(seed: int) -> dict[str, float]:
@@ -76,8 +74,10 @@ def _recover(seed: int) -> dict[str, Any]:
         name: {
             "error": abs(found[name].value - truth[name]),
             "relative": abs(found[name].value / truth[name] - 1.0),
-            "covered": found[name].low <= truth[name] <= found[name].high,
+            "covered": bool(found[name].low <= truth[name] <= found[name].high),
             "status": found[name].status,
+            "half": 0.5 * (found[name].high - found[name].low),
+            "signed": found[name].value - truth[name],
         }
         for name in NAMES
     }
@@ -124,7 +124,7 @@ def _rate(what: tuple[int, int]) -> dict[str, Any]:
     }
 
 
-def _section(made: dict[str, list[Any]]) -> Section:
+def _section(made: dict[str, list[Any]], notes: tuple[str, ...]) -> Section:
     recovered = made["recover"]
     rows = []
     called = [r for answer in recovered for r in answer.values() if r["status"] == "identifiable"]
@@ -163,7 +163,7 @@ def _section(made: dict[str, list[Any]]) -> Section:
     within = float(np.mean(delays <= 0.5 / RATE_HZ))
     slow = [answer for answer in made["rate"] if answer["hz"] < 16]
     return Section(
-        "identify_truth",
+        NAME,
         "Identification against known truth",
         (
             Table(
@@ -204,4 +204,5 @@ def _section(made: dict[str, list[Any]]) -> Section:
                 all(a["refused"] for a in slow),
             ),
         ),
+        notes,
     )

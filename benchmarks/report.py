@@ -137,7 +137,7 @@ def _circumstances(section: Section) -> str:
     libraries = {name: _version(name) for name in LIBRARIES} | section.versions
     listed = ", ".join(f"{name} {number}" for name, number in libraries.items() if number)
     return (
-        f"Commit {_commit()}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {os.cpu_count()} cores ({platform.machine()}), "
+        f"Commit {commit()}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {os.cpu_count()} cores ({platform.machine()}), "
         f"{memory:.0f} GiB memory, load {_range(section.loads)} meanwhile, Python {platform.python_version()}; "
         f"{listed}."
     )
@@ -154,7 +154,9 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _commit() -> str:
+def commit() -> str:
+    """The commit that is checked out, and whether anything has changed since."""
+
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
         return done.stdout.strip()

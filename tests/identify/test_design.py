@@ -17,7 +17,8 @@ from twinloop.identify.information import Gauge
 from twinloop.identify.limits import Rehearsal, make_limits
 from twinloop.identify.scale import make_scales
 from twinloop.identify.segments import draw_genes, lay_out
-from twinloop.identify.solve import linearize, solve
+from twinloop.identify.slopes import linearize
+from twinloop.identify.solve import solve
 from twinloop.report.motion_picture import draw_motion
 from twinloop.tasks import make_cell
 from twinloop.twin import load_twin

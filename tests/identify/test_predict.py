@@ -1,6 +1,7 @@
 """Open-loop prediction against MuJoCo stepped by hand, and against analytic answers."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import mujoco
 import numpy as np
@@ -10,8 +11,16 @@ from twinloop.episode import Schema, Signal, make_episode
 from twinloop.errors import WrongUse
 from twinloop.generate.open_loop import replay_actions
 from twinloop.identify.predict import Predictor, Window, held_integral
-from twinloop.identify.recording import find_channels, read_recording, rotation_between, slopes, turning_rates
-from twinloop.identify.windows import cut, find_horizon_s, sensor_noise, split_episodes
+from twinloop.identify.recording import (
+    Channel,
+    find_channels,
+    find_travel,
+    read_recording,
+    rotation_between,
+    slopes,
+    turning_rates,
+)
+from twinloop.identify.windows import cut, find_horizon_s, sensor_noise, split_episodes, unmoved_noise
 from twinloop.tasks import make_cell
 from twinloop.twin import load_twin
 
@@ -147,6 +156,20 @@ def test_noise_is_measured_off_the_readings():
         episode = record(twin, {}, 5, noise=noise, quantum=quantum)
         recording = read_recording(cell, episode, find_channels(cell, episode))
         assert sensor_noise([recording])[0] == pytest.approx(expected, rel=0.3)
+
+
+def test_a_gripper_that_is_never_moved_does_not_count_by_the_micrometre():
+    cell = make_cell(load_twin("franka_pick_place"))
+    gripper = Channel("gripper", "position", "m", (7, 8), (1.0, 1.0), 7)
+    joint = Channel("joint1", "position", "rad", (0,), (1.0,), 0)
+    travel = find_travel(cell, [gripper, joint])
+    assert travel == pytest.approx([0.08, 2 * 2.8973], rel=0.01)
+    moving = np.linspace(0.0, 0.5, 50)
+    still = SimpleNamespace(readings=np.stack([0.08 + 1e-6 * np.sin(moving), moving], axis=1))
+    noise = np.array([1e-7, 1e-5])
+    np.testing.assert_allclose(unmoved_noise(noise, [still], travel), [8e-5, 1e-5])
+    opened = SimpleNamespace(readings=np.stack([0.1 * moving, moving], axis=1))
+    np.testing.assert_allclose(unmoved_noise(noise, [still, opened], travel), noise)
 
 
 def test_the_split_depends_on_ids_alone():

@@ -1,5 +1,6 @@
 """The solver and its intervals against linear problems whose answers are known."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,8 +9,10 @@ import pytest
 from twinloop.identify.identifiable import find_confusions, status_of
 from twinloop.identify.posterior import make_posterior, memory_rows
 from twinloop.identify.predict import Window
+from twinloop.identify.problem import Noise, Problem
 from twinloop.identify.scale import Scale
-from twinloop.identify.solve import Noise, Problem, linearize, solve
+from twinloop.identify.slopes import corrected_slopes, linearize, measured_slopes
+from twinloop.identify.solve import solve
 from twinloop.twin import Parameter
 
 ROWS, WINDOWS = 50, 12
@@ -124,3 +127,58 @@ def test_memory_of_a_first_order_process():
         for row in range(1, len(series)):
             series[row] += memory * series[row - 1]
         assert memory_rows(series[:, None]) == pytest.approx((1 + memory) / (1 - memory), rel=0.3, abs=1)
+
+
+class BentWorld(LinearWorld):
+    """Readings that bend with the parameters and with where each window starts."""
+
+    def __init__(self, seed, truth):
+        super().__init__(seed, truth, noise=0.0)
+        self.calls = 0
+        rng = np.random.default_rng(seed + 100)
+        self.starts = rng.normal(0.0, 0.05, WINDOWS)
+        self.readings = np.zeros(ROWS * WINDOWS)
+        exact = self._predicted(np.array([truth]), np.repeat(self.starts[None], 1, axis=0))[0]
+        self.readings = exact + 0.001 * rng.standard_normal(len(exact))
+
+    def _predicted(self, theta, starts):
+        bent = np.exp(2.5 * theta @ self.design.T / np.sqrt(theta.shape[1]))
+        decay = np.tile(np.exp(-np.arange(ROWS) / 15.0), WINDOWS)
+        return bent + np.repeat(starts, ROWS, axis=1) * decay * (1.0 + 0.2 * theta[:, :1])
+
+    def residuals(self, values, windows, offsets=None):
+        theta = np.stack([values[name] for name in self.names], axis=1)
+        self.calls += len(theta)
+        starts = np.zeros((len(theta), WINDOWS)) if offsets is None else offsets[:, :, 0]
+        return (self._predicted(theta, starts) - self.readings)[:, :, None]
+
+
+def bent_problem(world):
+    return replace(world.problem(0.001), start_deviation=np.array([0.1]))
+
+
+def test_corrected_slopes_find_the_same_place_with_fewer_simulations(monkeypatch):
+    truth = (0.3, -0.5, 0.05, 0.2, -0.1, 0.4)
+    found, calls = {}, {}
+    for trusted in (0.5, np.inf):
+        monkeypatch.setattr("twinloop.identify.solve._TRUSTED", trusted)
+        world = BentWorld(5, truth)
+        found[trusted] = solve(bent_problem(world), np.full(len(truth), 0.5))
+        calls[trusted] = world.calls
+    np.testing.assert_allclose(2 * found[0.5].place - 1, truth, atol=0.002)
+    np.testing.assert_allclose(found[0.5].place, found[np.inf].place, atol=2e-4)
+    np.testing.assert_allclose(found[0.5].offsets[:, 0], world.starts, atol=0.005)
+    assert calls[0.5] < 0.7 * calls[np.inf]
+
+
+def test_a_correction_explains_the_step_and_leaves_other_directions_alone():
+    world = BentWorld(6, (0.3, -0.5, 0.05))
+    problem = bent_problem(world)
+    before = solve(problem, np.array([0.5, 0.5, 0.5]), rounds=0)
+    after = solve(problem, np.array([0.55, 0.48, 0.5]), rounds=0)
+    slopes = measured_slopes(problem, before)
+    better = corrected_slopes(problem, slopes, before, after, np.full(3, 0.1))
+    move = np.append(after.place - before.place, 0.0)
+    np.testing.assert_allclose(better @ move, after.residual - before.residual, atol=1e-12)
+    across = np.array([0.02, 0.05, 0.3, 0.0])
+    np.testing.assert_allclose(better @ across, slopes @ across, atol=1e-12)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from twinloop.identify.predict import Window
+from twinloop.identify.problem import Linear, Solution
 from twinloop.identify.recording import Recording
 from twinloop.identify.scale import values_at
-from twinloop.identify.solve import Linear, Solution
 
 Array = NDArray[Any]
 

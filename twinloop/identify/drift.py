@@ -21,9 +21,11 @@ from twinloop.errors import WrongUse
 from twinloop.identify.change import FEWEST, Watch, total_variances, watch
 from twinloop.identify.identifiable import BLUNT
 from twinloop.identify.posterior import make_posterior
+from twinloop.identify.problem import Linear, Problem, Solution
 from twinloop.identify.run import Prepared, RefusedData, check, prepare
 from twinloop.identify.scale import PRIOR_DEVIATION, Scale
-from twinloop.identify.solve import Linear, Problem, Progress, Solution, linearize, solve, solve_from_many
+from twinloop.identify.slopes import linearize
+from twinloop.identify.solve import Progress, solve, solve_from_many
 from twinloop.identify.windows import cut, thinned
 from twinloop.twin import Twin
 

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from twinloop.episode import Schema, Signal, make_episode
 from twinloop.experts.excitation import home_qpos
 from twinloop.identify.predict import Predictor, Window
+from twinloop.identify.problem import Noise, Problem
 from twinloop.identify.recording import Recording, find_channels
 from twinloop.identify.scale import PRIOR_DEVIATION, Scale, start_places
-from twinloop.identify.solve import Noise, Problem, linearize, solve
+from twinloop.identify.slopes import linearize
+from twinloop.identify.solve import solve
 from twinloop.identify.windows import cut, find_horizon_s, start_deviation
 from twinloop.tasks import Cell
 

@@ -43,6 +43,20 @@ class Channel:
     actuator: int | None = None
 
 
+def find_travel(cell: Cell, channels: Sequence[Channel]) -> Array:
+    """How far each channel may go (channels,): a joint's range, a turn where it has none; 0 for what is no joint's place."""
+    made = []
+    for channel in channels:
+        far = 0.0
+        if channel.kind == "position":
+            for address, weight in zip(channel.addresses, channel.weights, strict=True):
+                joint = int(np.flatnonzero(np.asarray(cell.model.jnt_qposadr) == address)[0])
+                low, high = cell.model.jnt_range[joint]
+                far += abs(weight) * float(high - low if high > low else 2.0 * np.pi)
+        made.append(far)
+    return np.array(made)
+
+
 @dataclass(frozen=True, eq=False)
 class Recording:
     """One episode: readings (T, channels) at `time_s` (T,), commands (C, actuators) at `command_s` (C,), starts of windows.

@@ -16,11 +16,13 @@ from twinloop.identify.bands import coverage, fit_bands
 from twinloop.identify.identifiable import find_confusions, status_of, told_alone
 from twinloop.identify.posterior import Posterior, make_posterior
 from twinloop.identify.predict import Predictor
-from twinloop.identify.recording import Channel, Recording, find_channels, read_recording
+from twinloop.identify.problem import Noise, Problem, Solution
+from twinloop.identify.recording import Channel, Recording, find_channels, find_travel, read_recording
 from twinloop.identify.result import Estimate, Identification
 from twinloop.identify.scale import Scale, make_scales, start_places, values_at
 from twinloop.identify.scatter import run_to_run
-from twinloop.identify.solve import Noise, Problem, Progress, Solution, linearize, solve_from_many
+from twinloop.identify.slopes import linearize
+from twinloop.identify.solve import Progress, solve_from_many
 from twinloop.identify.windows import (
     cut,
     find_horizon_s,
@@ -28,6 +30,7 @@ from twinloop.identify.windows import (
     split_episodes,
     start_deviation,
     thinned,
+    unmoved_noise,
 )
 from twinloop.tasks import make_cell
 from twinloop.twin import Twin
@@ -192,7 +195,8 @@ def prepare(
     predictor = Predictor(cell, recordings, channels, [scale.name for scale in scales], threads)
     horizon = horizon_s or find_horizon_s(predictor, fitted)
     windows = thinned(cut(recordings, fitted, horizon), recordings, seconds)
-    noise = sensor_noise([recordings[index] for index in fitted])
+    used = [recordings[index] for index in fitted]
+    noise = unmoved_noise(sensor_noise(used), used, find_travel(cell, channels))
     residual = predictor.residuals({}, windows, None)[0]
     start_noise = Noise(noise, np.maximum(noise, np.sqrt(np.mean(np.minimum(residual, 1e2) ** 2, axis=0))))
     start = start_places(scales)

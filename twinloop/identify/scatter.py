@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.identify.posterior import memory_rows
+from twinloop.identify.problem import Linear, Solution
 from twinloop.identify.scale import PRIOR_DEVIATION
-from twinloop.identify.solve import Linear, Solution
 
 Array = NDArray[Any]
 

@@ -21,6 +21,8 @@ SHORTEST_S = 0.25
 GROWTH = 10.0
 """A window ends before an error in its start has grown by this."""
 _PROBE = 1e-4
+UNMOVED = 1e-3
+"""Of a joint's travel: what moves by less has not been excited."""
 
 
 def split_episodes(ids: Sequence[str], share: float = HELD_OUT_SHARE) -> tuple[list[int], list[int]]:
@@ -114,6 +116,16 @@ def sensor_noise(recordings: Sequence[Recording]) -> Array:
     quantum = np.median(np.array(steps), axis=0)
     floor = np.maximum(quantum / np.sqrt(12.0), 1e-6)
     return np.asarray(np.maximum(np.median(np.array(rough), axis=0), floor))
+
+
+def unmoved_noise(noise: Array, recordings: Sequence[Recording], travel: Array) -> Array:
+    """Noise (channels,) where a joint that stayed put tells nothing: how still it stood is no measure of its sensor.
+
+    `travel` (channels,) is how far each may go. Without this, a gripper that is never told to move counts by the
+    micrometre, and what it leaves of rounding outweighs every joint that does move.
+    """
+    moved = np.max([np.ptp(recording.readings, axis=0) for recording in recordings], axis=0)
+    return np.asarray(np.where(moved < UNMOVED * travel, np.maximum(noise, UNMOVED * travel), noise))
 
 
 def start_deviation(predictor: Predictor, noise: Array) -> Array:
