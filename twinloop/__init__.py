@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from twinloop.learn.evaluate import Evaluation as Evaluation
     from twinloop.learn.evaluate import evaluate_in_twin as evaluate_in_twin
     from twinloop.learn.evaluate import evaluate_on_robot as evaluate_on_robot
+    from twinloop.learn.mix import choose_mix as choose_mix
     from twinloop.learn.policy import Policy as Policy
     from twinloop.learn.policy import load_policy as load_policy
     from twinloop.learn.train import train as train
@@ -100,6 +101,7 @@ _NAMES = {
     "twinloop.identify.run": ["identify"],
     "twinloop.learn.config": ["TrainConfig"],
     "twinloop.learn.evaluate": ["Evaluation", "evaluate_in_twin", "evaluate_on_robot"],
+    "twinloop.learn.mix": ["choose_mix"],
     "twinloop.learn.policy": ["Policy", "load_policy"],
     "twinloop.learn.train": ["train"],
     "twinloop.logs.ingest": ["ingest"],

@@ -50,6 +50,12 @@ def test_wrong_words_are_answered_with_the_right_ones(twinloop, tmp_path, monkey
         (("train", "--set", "width=wide", "--out", "p"), "width cannot be this"),
         (("train", "--recipe", "co-train", "--out", "p", "--tracking", "off"), "needs sim data"),
         (("train",), "this is no workspace"),
+        (("train", "--mix", "auto", "--out", "p"), "only co-training has a mix"),
+        (
+            ("train", "--mix", "auto", "--recipe", "co-train", "--out", "p"),
+            "--sim DATASET and --real DATASET",
+        ),
+        (("train", "--mix", "most", "--out", "p"), "or auto"),
         (("evaluate", "nothing"), "is no policy"),
         (("evaluate", "nothing", "--twin", "a", "--robot", "b"), "--twin or --robot"),
     ):

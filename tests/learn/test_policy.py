@@ -108,7 +108,7 @@ def test_a_withdrawn_consent_finds_the_policy(tmp_path):
     assert policies_trained_on(tmp_path, [(data.id, {"another"})]) == []
 
 
-@pytest.mark.parametrize("head", ["regression", "flow"])
+@pytest.mark.parametrize("head", ["regression", "transformer", "flow"])
 def test_the_exported_policy_computes_the_same(panda_data, tmp_path, head):
     onnxruntime = pytest.importorskip("onnxruntime")
     from dataclasses import replace

@@ -52,16 +52,17 @@ def test_the_validation_error_falls_and_the_same_seed_gives_the_same_policy(pand
     assert again.id == first.id != other.id
 
 
-@pytest.mark.parametrize("step", [10, 15])
-def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(panda_data, tmp_path, step):
-    whole = train(panda_data, out=tmp_path / "whole", config=TINY)
+@pytest.mark.parametrize(("step", "head"), [(10, "regression"), (15, "transformer")])
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(panda_data, tmp_path, step, head):
+    config = replace(TINY, head=head)
+    whole = train(panda_data, out=tmp_path / "whole", config=config)
     with pytest.raises(Stopped):
-        train(panda_data, out=tmp_path / "cut", config=TINY, hear=stop_at(step))
+        train(panda_data, out=tmp_path / "cut", config=config, hear=stop_at(step))
     with pytest.raises(LearnError, match="unfinished"):
-        train(panda_data, out=tmp_path / "cut", config=TINY)
+        train(panda_data, out=tmp_path / "cut", config=config)
     with pytest.raises(LearnError, match="another run; got width"):
-        train(panda_data, out=tmp_path / "cut", config=replace(TINY, width=17), resume=True)
-    resumed = train(panda_data, out=tmp_path / "cut", config=TINY, resume=True)
+        train(panda_data, out=tmp_path / "cut", config=replace(config, width=17), resume=True)
+    resumed = train(panda_data, out=tmp_path / "cut", config=config, resume=True)
     assert resumed.id == whole.id
     steps = [p["step"] for p in resumed.story.results["curve"]]
     assert steps == [p["step"] for p in whole.story.results["curve"]]

@@ -33,7 +33,15 @@ def train(
     recipe: Annotated[
         str, typer.Option(help="sim-only, real-only, pretrain-finetune or co-train.")
     ] = "sim-only",
-    mix: Annotated[float, typer.Option(help="co-train: share of simulated windows.")] = 0.9,
+    mix: Annotated[
+        str, typer.Option(metavar="SHARE|auto", help="co-train: share of simulated windows, or find it.")
+    ] = "0.9",
+    twin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FOLDER", help="--mix auto: try shares in this twin; default: the simulated data's."
+        ),
+    ] = None,
     finetune: Annotated[
         str, typer.Option(help="pretrain-finetune: weights that move; full, head or adapter.")
     ] = "full",
@@ -41,7 +49,7 @@ def train(
         Path | None,
         typer.Option("--from", help="pretrain-finetune: a trained policy instead of the simulated half."),
     ] = None,
-    head: Annotated[str, typer.Option(help="regression or flow.")] = "regression",
+    head: Annotated[str, typer.Option(help="regression, transformer or flow.")] = "regression",
     seed: Annotated[int, typer.Option(help="The same seed and data give the same policy.")] = 0,
     steps: Annotated[int | None, typer.Option(help="Weight updates; default: the config's.")] = None,
     minutes: Annotated[float | None, typer.Option(help="End after this time at the latest.")] = None,
@@ -67,7 +75,7 @@ def train(
     from twinloop.learn.train import train as run
 
     words: dict[str, Any] = {
-        "recipe": recipe, "mix": mix, "finetune": finetune, "head": head, "seed": seed, "minutes": minutes,
+        "recipe": recipe, "mix": _share(mix, recipe), "finetune": finetune, "head": head, "seed": seed, "minutes": minutes,
     }  # fmt: skip
     if steps is not None:
         words["steps"] = steps
@@ -80,18 +88,14 @@ def train(
         def hear(point: Point, total: int) -> None:
             progress(point.step, total)
 
-        policy = run(
-            sim,
-            real,
-            out=target,
-            config=config,
-            start=policy_path(start) if start else None,
-            workspace=root,
-            tracking=uri,
-            threads=threads,
-            resume=resume,
-            hear=hear,
-        )
+        common: dict[str, Any] = {
+            "out": target, "config": config, "workspace": root, "tracking": uri, "threads": threads, "resume": resume,
+            "hear": hear,
+        }  # fmt: skip
+        if mix == "auto":
+            policy = _train_auto(sim, real, start, twin, common, quiet=json)
+        else:
+            policy = run(sim, real, start=policy_path(start) if start else None, **common)
     results = policy.story.results
     if json:
         console.print_json({"out": str(target), "id": policy.id, "recipe": recipe, **results})
@@ -219,6 +223,41 @@ def export(
         console.print_json({"out": str(path), "bytes": path.stat().st_size})
     else:
         console.out.print(f"wrote {path}: {path.stat().st_size / 1e6:.2f} MB")
+
+
+def _share(mix: str, recipe: str) -> float:
+    """The share that an option names; the config's default where it is still to be found."""
+    from twinloop.learn.config import TrainConfig
+
+    if mix == "auto":
+        if recipe != "co-train":
+            raise WrongUse("only co-training has a mix to choose", got=recipe, remedy="--recipe co-train")
+        return TrainConfig.mix
+    try:
+        return float(mix)
+    except ValueError as error:
+        raise WrongUse("the mix is a share of simulated data, or auto", got=mix) from error
+
+
+def _train_auto(
+    sim: Path | None,
+    real: Path | None,
+    start: Path | None,
+    twin: str | None,
+    common: dict[str, Any],
+    quiet: bool,
+) -> Policy:
+    from twinloop.learn.mix import train_auto
+    from twinloop.twin import load_twin
+
+    if sim is None or real is None or start is not None:
+        raise WrongUse("--mix auto co-trains", expected="--sim DATASET and --real DATASET, and no --from")
+
+    def tell(line: str) -> None:
+        if not quiet:
+            console.out.print(line, markup=False)
+
+    return train_auto(sim, real, twin=load_twin(twin) if twin else None, tell=tell, **common)
 
 
 def make_config(words: dict[str, Any], options: list[str]) -> TrainConfig:

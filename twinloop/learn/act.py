@@ -75,14 +75,14 @@ class Runner:
 
 
 class PolicyExpert:
-    """A policy through the door for experts: it sees readings, never the truth."""
+    """A policy through the door for experts: it sees readings, never the truth; `real` tells it that they are a robot's."""
 
     actor: Actor = "policy"
 
-    def __init__(self, policy: Policy, setup: Setup) -> None:
+    def __init__(self, policy: Policy, setup: Setup, *, real: bool = False) -> None:
         cell = setup.cell
         require_fits(policy, policy.interface.action.size, len(cell.actuators), f"twin {cell.twin.name}")
-        self._runner = Runner(policy, setup.count)
+        self._runner = Runner(policy, setup.count, real=real)
         self._interface = policy.interface
         self._targeted = cell.target_mocap is not None
         self._low, self._high = cell.control_low, cell.control_high

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from twinloop.errors import UnknownName, WrongUse
 
 Recipe = Literal["sim-only", "real-only", "pretrain-finetune", "co-train"]
-Head = Literal["regression", "flow"]
+Head = Literal["regression", "transformer", "flow"]
 Finetune = Literal["full", "head", "adapter"]
 
 STATE_OBSERVATIONS = ("observation.state", "observation.velocity", "observation.environment_state")

@@ -162,6 +162,7 @@ def evaluate_in_twin(
     seed: int = 0,
     randomization: Randomization | None = None,
     scenes: Sequence[Mapping[str, float]] | None = None,
+    real: bool = False,
     threads: int = 1,
     out: str | Path | None = None,
     progress: Progress = lambda done, total: None,
@@ -169,6 +170,7 @@ def evaluate_in_twin(
     """Let a policy act in a twin's own task; with `out`, the episodes are kept as a data set.
 
     `scenes` are values of parameters for each episode, the same parameters in all, instead of a randomization.
+    `real` tells the policy that it watches a robot: the twin stands in for one.
     """
     if scenes is not None:
         episodes = len(scenes)
@@ -185,7 +187,7 @@ def evaluate_in_twin(
     seeds = [episode_seed(seed, number) for number in numbers]
 
     def make(setup: Setup) -> PolicyExpert:
-        return PolicyExpert(policy, setup)
+        return PolicyExpert(policy, setup, real=real)
 
     trials: list[Trial] = []
     with ExitStack() as stack:

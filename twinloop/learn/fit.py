@@ -83,13 +83,19 @@ class Fit:
         chosen = rng.permutation(len(rows))[:VALIDATION_ROWS]
         self._held_out = self._tensors(stage.judge.take(np.sort(rows[chosen])), rng)
 
-    def run(self, hear: Hear, checkpoint: Path | None, seconds_left: float = math.inf) -> None:
-        """Train to the end; `seconds_left` bounds the time and bends the schedule so that it is used well."""
+    def run(
+        self,
+        hear: Hear,
+        checkpoint: Path | None,
+        seconds_left: float = math.inf,
+        pause_at: int | None = None,
+    ) -> None:
+        """Train to the end or to `pause_at`; `seconds_left` bounds the time and bends the schedule so that it is used well."""
         began = time.monotonic() - self._elapsed_s
         every, losses = self._config.validate_every, []
         while self.step < self._stage.steps and self._since_best < self._config.patience:
             self._elapsed_s = time.monotonic() - began
-            if self._elapsed_s >= seconds_left:
+            if self._elapsed_s >= seconds_left or self.step == pause_at:
                 break
             done = max(self.step / self._stage.steps, self._elapsed_s / seconds_left)
             losses.append(self._update(done))

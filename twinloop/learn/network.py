@@ -20,6 +20,8 @@ try:
 except ImportError as error:  # pragma: no cover - the tests install torch
     raise MissingExtra("learning", "torch", "learn") from error
 
+from twinloop.learn.transformer import ChunkTransformer
+
 Tensor = torch.Tensor
 
 
@@ -91,11 +93,15 @@ class Trunk(nn.Module):
 
 
 class RegressionHead(nn.Module):
-    """Features to the expected chunk."""
+    """Features to the expected chunk, by one linear map or by a transformer over stretches of it."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.leave = nn.Linear(shape.width, shape.chunk * shape.action)
+        self.leave = (
+            ChunkTransformer(shape.width, shape.chunk, shape.action)
+            if shape.head == "transformer"
+            else nn.Linear(shape.width, shape.chunk * shape.action)
+        )
         self._size = (shape.chunk, shape.action)
 
     def forward(self, features: Tensor, noise: Tensor) -> Tensor:
@@ -160,7 +166,7 @@ class PolicyNetwork(nn.Module):
         super().__init__()
         self.shape = shape
         self.trunk = Trunk(shape)
-        self.head = RegressionHead(shape) if shape.head == "regression" else FlowHead(shape)
+        self.head = FlowHead(shape) if shape.head == "flow" else RegressionHead(shape)
         for name, values in vars(normalisation).items():
             self.register_buffer(name, torch.from_numpy(values).clone(), persistent=False)
         self.register_buffer("read", self.reading.ge(0).float(), persistent=False)

@@ -46,6 +46,7 @@ def train(
     tracking: str | None = None,
     threads: int = 1,
     resume: bool = False,
+    pause_at: int | None = None,
     hear: Hear = lambda point, steps: None,
 ) -> Policy:
     """Train a policy and write it to `out`.
@@ -53,9 +54,17 @@ def train(
     Which of `sim` and `real` are needed follows from the config's recipe. With `start`, a policy trained before takes
     the place of the simulated half of `pretrain-finetune`. `tracking` is an MLflow tracking URI; None logs nowhere.
     `resume` goes on from the last checkpoint of the same run. `workspace` is where consents are looked up.
+    With `pause_at` the first stage stops after so many updates, a multiple of `validate_every`: the policy as it is then
+    is given back, and only a checkpoint is written, from which `resume` goes on as if nothing had been.
     """
     config = config or TrainConfig()
     folder = Path(out)
+    if pause_at is not None and (pause_at < 1 or pause_at % config.validate_every):
+        raise WrongUse(
+            "training pauses where it validates",
+            got=pause_at,
+            expected=f"a multiple of {config.validate_every}",
+        )
     if (folder / WORDS).exists():
         raise LearnError(f"{folder} holds a policy already", remedy="choose another folder")
     sources = _open(sim, real, config, start)
@@ -79,7 +88,7 @@ def train(
     began = time.monotonic()
     context = tracked(tracking, folder.name, run) if tracking else nullcontext(None)
     with context as log:
-        curve = _go(network, _stages(samples, config, started), config, checkpoint, hear, log)
+        curve = _go(network, _stages(samples, config, started), config, checkpoint, hear, log, pause_at)
         domains = tuple(dict.fromkeys((*(started.domains if started else ()), *samples)))
         execution = Execution(config.history, config.execute, config.think_steps)
         results = {
@@ -102,6 +111,8 @@ def train(
             },
         )
         policy = Policy(network, interface, normalisation, execution, domains, story)
+        if pause_at is not None and curve[-1].step == pause_at:
+            return policy
         policy.save(folder)
         if log is not None:
             log.finish(policy, folder)
@@ -216,8 +227,9 @@ def _go(
     checkpoint: Path,
     hear: Hear,
     log: Any,
+    pause_at: int | None,
 ) -> list[Point]:
-    """Every stage in turn, from the checkpoint where there is one."""
+    """Every stage in turn, from the checkpoint where there is one; none after one that paused."""
     reached = int(checkpoint_words(checkpoint)["stage"]) if checkpoint.exists() else 0
     deadline = time.monotonic() + config.minutes * 60 if config.minutes else math.inf
     curve: list[Point] = []
@@ -237,8 +249,10 @@ def _go(
         if number == reached and checkpoint.exists():
             fit.load(checkpoint)
         left = (deadline - time.monotonic()) / (len(stages) - number)
-        fit.run(told, checkpoint, left)
+        fit.run(told, checkpoint, left, pause_at)
         curve += fit.curve
+        if pause_at == fit.step:
+            return curve
         if number + 1 < len(stages):
             write_atomically(done, json.dumps([asdict(point) for point in curve]).encode())
     return curve

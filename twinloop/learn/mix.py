@@ -1,0 +1,232 @@
+"""How much simulated data to co-train with: a budgeted search over shares that needs no robot.
+
+Successive halving. Every share trains for a sixth of the updates; the two that score best go on to a third, the best of
+them to the end. Training is the real one, stopped and continued, so the policy that comes out is bit for bit the one that
+`--mix SHARE` would have made. Seven shares cost less than a third of training all of them.
+
+A share is scored by two things that a robot's success needs: the error on real episodes that were held out, and success in a
+twin whose readings the policy is told are a robot's. Each alone misleads (few held-out episodes; a twin is no robot), so the
+mean of both ranks decides, and the twin where they tie.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from twinloop.dataset.commit import write_atomically
+from twinloop.dataset.reader import Dataset, open_dataset
+from twinloop.errors import LearnError, WrongUse
+from twinloop.generate.record import find_kept_twin
+from twinloop.learn.config import TrainConfig
+from twinloop.learn.evaluate import evaluate_in_twin
+from twinloop.learn.fit import Hear
+from twinloop.learn.policy import WORDS, Policy, load_policy
+from twinloop.learn.train import UNFINISHED, train
+from twinloop.twin import Twin
+
+SHARES = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 0.97)
+RUNGS = ((1 / 6, 2), (1 / 3, 1))
+"""Share of the updates that candidates train for, and how many of them go on."""
+
+SCENES = 60
+CHOICE = "mix.json"
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One share after so many updates: error on held-out real episodes (scaled), success in the twin."""
+
+    share: float
+    updates: int
+    real_error: float
+    twin_success: float | None
+
+
+@dataclass(frozen=True)
+class MixChoice:
+    """The share that was chosen, and why. `cost_updates` counts the chosen one's training to the end as well."""
+
+    share: float
+    steps: int
+    cost_updates: int
+    seconds: float
+    rungs: tuple[Rung, ...]
+
+
+def choose_mix(
+    sim: str | Path | Dataset,
+    real: str | Path | Dataset,
+    *,
+    config: TrainConfig,
+    folder: str | Path,
+    twin: Twin | None = None,
+    shares: Sequence[float] = SHARES,
+    scenes: int = SCENES,
+    workspace: str | Path = ".",
+    threads: int = 1,
+    tell: Tell = lambda line: None,
+) -> MixChoice:
+    """Find the sim share for `co-train`; `folder` keeps what is under way, and goes on with what is there.
+
+    `twin` is where policies are tried; default: the one that the simulated data was made with. A calibrated one tells more.
+    """
+    if config.recipe != "co-train":
+        raise WrongUse("only co-training has a mix to choose", got=config.recipe, expected="co-train")
+    if len(set(shares)) < 2 or not all(0.0 < share < 1.0 for share in shares):
+        raise WrongUse("a search needs at least two shares between 0 and 1", got=list(shares))
+    root = Path(folder)
+    data = tuple(source if isinstance(source, Dataset) else open_dataset(source) for source in (sim, real))
+    judge = twin or twin_of(data[0])
+    began, alive, rungs = time.monotonic(), list(dict.fromkeys(shares)), []
+    for part, kept in RUNGS:
+        pause = _pause(config, part)
+        made = []
+        for share in alive:
+            words = {"workspace": workspace, "threads": threads, "scenes": scenes}
+            made.append(_rung(data, root, replace(config, mix=share), judge, pause, words))
+            tell(_said(made[-1]))
+        rungs += made
+        best = np.argsort(-scores(made), kind="stable")[:kept]
+        alive = [alive[int(index)] for index in best]
+    chosen = alive[0]
+    reached = {share: max(r.updates for r in rungs if r.share == share) for share in shares}
+    cost = sum(reached.values()) + config.steps - reached[chosen]
+    choice = MixChoice(chosen, config.steps, cost, round(time.monotonic() - began, 1), tuple(rungs))
+    write_atomically(root / CHOICE, (json.dumps(asdict(choice), indent=1) + "\n").encode())
+    return choice
+
+
+def train_auto(
+    sim: str | Path | Dataset,
+    real: str | Path | Dataset,
+    *,
+    out: str | Path,
+    config: TrainConfig,
+    twin: Twin | None = None,
+    workspace: str | Path = ".",
+    tracking: str | None = None,
+    threads: int = 1,
+    resume: bool = False,
+    hear: Hear = lambda point, steps: None,
+    tell: Tell = lambda line: None,
+) -> Policy:
+    """Choose the share, then train it to the end from where the search left it. The policy's folder keeps `mix.json`."""
+    target = Path(out)
+    search = target.with_name(f"{target.name}.mix")
+    if search.exists() and not resume:
+        raise LearnError(f"{search} holds an unfinished search", remedy="go on with --resume, or delete it")
+    if not resume and target.exists() and any(target.iterdir()):
+        raise LearnError(f"{target} exists and is not empty", remedy="choose another folder")
+    if (search / CHOICE).exists():
+        choice = load_choice(search)
+    else:
+        choice = choose_mix(
+            sim, real, config=config, folder=search, twin=twin, workspace=workspace, threads=threads, tell=tell
+        )  # fmt: skip
+    begun = search / f"{choice.share:g}"
+    if begun.exists() and not target.exists():
+        shutil.move(begun, target)
+    tell(f"chose {choice.share:g}")
+    if (target / WORDS).exists():
+        policy = load_policy(target)
+    else:
+        policy = train(
+            sim,
+            real,
+            out=target,
+            config=replace(config, mix=choice.share),
+            workspace=workspace,
+            tracking=tracking,
+            threads=threads,
+            resume=True,
+            hear=hear,
+        )
+    shutil.move(search / CHOICE, target / CHOICE)
+    shutil.rmtree(search)
+    return policy
+
+
+def scores(rungs: Sequence[Rung]) -> Any:
+    """A number for each of these shares, larger is better: the mean of their ranks, the twin's word first where equal."""
+    error = stats.rankdata([-rung.real_error for rung in rungs])
+    if any(rung.twin_success is None for rung in rungs):
+        return error
+    success = stats.rankdata([rung.twin_success for rung in rungs])
+    return 0.5 * (error + success) + 1e-3 * success
+
+
+def load_choice(folder: str | Path) -> MixChoice:
+    """What a search found; `folder` is its own or the policy's."""
+    path = Path(folder) / CHOICE
+    try:
+        words = json.loads(path.read_text())
+        return MixChoice(**words | {"rungs": tuple(Rung(**rung) for rung in words["rungs"])})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LearnError(f"{path} cannot be read ({error})", remedy="search again") from error
+
+
+def twin_of(dataset: Dataset) -> Twin | None:
+    """The twin that a simulated data set was made with; None where it says of none."""
+    side = dataset.side_table()
+    if side is None or not len(side):
+        return None
+    row = side.select(["twin", "twin_hash"]).slice(0, 1).to_pylist()[0]
+    return find_kept_twin(dataset.root, row["twin_hash"], row["twin"]) if row["twin_hash"] else None
+
+
+def _rung(
+    data: Sequence[Dataset],
+    root: Path,
+    config: TrainConfig,
+    twin: Twin | None,
+    pause: int,
+    words: dict[str, Any],
+) -> Rung:
+    """Train one share up to a number of updates and look at it; once looked at, it is remembered."""
+    name = f"{config.mix:g}"
+    note = root / f"{name}-{pause}.json"
+    if note.exists():
+        return Rung(**json.loads(note.read_text()))
+    out = root / name
+    if (out / WORDS).exists():  # it stopped improving before it was to pause
+        policy = load_policy(out)
+    else:
+        policy = train(
+            *data,
+            out=out,
+            config=config,
+            workspace=words["workspace"],
+            threads=words["threads"],
+            resume=(out / UNFINISHED).exists(),
+            pause_at=pause,
+        )
+    success = None
+    if twin is not None:
+        success = evaluate_in_twin(
+            policy, twin, episodes=words["scenes"], seed=config.seed, real=True
+        ).success
+    made = Rung(config.mix, pause, policy.story.results["validation"], success)
+    write_atomically(note, json.dumps(asdict(made)).encode())
+    return made
+
+
+def _pause(config: TrainConfig, part: float) -> int:
+    """Where to stop: where training validates anyway, so that stopping changes nothing."""
+    every = config.validate_every
+    return min(config.steps, max(1, round(part * config.steps / every)) * every)
+
+
+def _said(rung: Rung) -> str:
+    tried = "" if rung.twin_success is None else f", {100 * rung.twin_success:.0f} % in the twin"
+    return f"share {rung.share:g} after {rung.updates} updates: real error {rung.real_error:.4f}{tried}"
