@@ -31,7 +31,7 @@ from twinloop.gate.rules import Rules
 from twinloop.gate.run import EVIDENCE, RECORDINGS, Situation, Watchers, gate
 from twinloop.generate.film import record_video
 from twinloop.generate.run import generate
-from twinloop.identify.anchor import anchor
+from twinloop.identify.anchor import anchor, not_identified
 from twinloop.identify.replays import replay_held_out
 from twinloop.identify.result import load_identification, save_identification
 from twinloop.identify.run import identify
@@ -328,6 +328,7 @@ def decide(
     champion: Done | None,
     twin: Twin,
     identified: Done,
+    explained: Done,
     robot: Station,
     scenes: Randomization,
     listed: int,
@@ -338,6 +339,8 @@ def decide(
     """May the candidate take the champion's place, or, without one, pass the bar? Trials until the evidence suffices."""
     shutil.rmtree(out / GATE, ignore_errors=True)
     loaded = _policy(candidate)
+    varied = _measured(twin, identified, explained).variations
+    middle = {v.name: _at(v.distribution, 0.5) for v in varied if v.name not in scenes.names}
     with _reached(robot.url) as (arm, attendant):
         verdict = gate(
             loaded,
@@ -349,6 +352,7 @@ def decide(
             scenes=listed,
             first_scene=first,
             randomization=scenes,
+            measured=middle,
             seed=seed,
             threads=THREADS,
             out=out / GATE,
@@ -432,18 +436,29 @@ def calibrated(identified: Done, nominal: Twin) -> Twin:
 
 def anchored(twin: Twin, identified: Done, explained: Done, scenes: Randomization) -> Randomization:
     """What varies in training: usual ranges, narrowed to what was measured of this robot; scenes, widened to its own."""
-    measured = load_randomization(json.loads((explained.folder / BELIEVED).read_text()), twin)
-    beside = default_randomization(twin).updated(measured)
+    measured = _measured(twin, identified, explained)
+    varied = default_randomization(twin).updated(measured)
     if identified.found["accepted"]:
-        beside = anchor(load_identification(identified.folder / TWIN), beside=beside).randomization
+        varied = anchor(load_identification(identified.folder / TWIN), beside=varied).randomization
     wide = {name: _wider(scenes[name], measured[name]) for name in scenes.names if name in measured.names}
-    return beside.updated(scenes).updated(make_randomization(twin, wide), name="anchored")
+    return varied.updated(scenes).updated(make_randomization(twin, wide), name="anchored")
+
+
+def _measured(twin: Twin, identified: Done, explained: Done) -> Randomization:
+    """What diagnosis measured of the robot; where identification did too, it knows better."""
+    told = load_randomization(json.loads((explained.folder / BELIEVED).read_text()), twin)
+    names = [estimate["name"] for estimate in identified.found["estimates"]]
+    return not_identified(told, names) if identified.found["accepted"] else told
 
 
 def _wider(usual: Distribution, seen: Distribution) -> Uniform:
     low, high = usual.support()
-    ends = seen.quantile(np.array([0.005, 0.995]), np.zeros(2, dtype=np.int64))
-    return Uniform(min(low, float(ends[0])), max(high, float(ends[1])))
+    return Uniform(min(low, _at(seen, 0.005)), max(high, _at(seen, 0.995)))
+
+
+def _at(distribution: Distribution, share: float) -> float:
+    """The value below which this share of the draws lies."""
+    return float(distribution.quantile(np.array([[share]]), np.zeros(1, dtype=np.int64))[0])
 
 
 @contextmanager

@@ -61,6 +61,7 @@ def gate(
     scenes: int = 400,
     first_scene: int = FIRST_SCENE,
     randomization: Randomization | None = None,
+    measured: Mapping[str, float] | None = None,
     seed: int = 0,
     threads: int = 1,
     longest_s: float | None = None,
@@ -71,7 +72,8 @@ def gate(
     """Judge a candidate; evidence, statistics and verdict are in `out` when this returns.
 
     With a connected robot, scenes are simulated, then tried on the robot one after the other until the evidence suffices
-    or the trials are used up. `evidence` is what there is already; a robot goes on from it.
+    or the trials are used up. `evidence` is what there is already; a robot goes on from it. `measured` are values of the
+    twin's parameters that hold for the robot in every scene, such as how late its tracker is, where the twin has others.
     """
     rules, watchers, situation = rules or Rules(), watchers or Watchers(), situation or Situation()
     folder = Path(out)
@@ -88,6 +90,7 @@ def gate(
             champion,
             twin,
             listed,
+            measured=measured,
             seed=seed,
             threads=threads,
             progress=watchers.progress("simulating"),

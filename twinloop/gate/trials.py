@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from twinloop.gate.evidence import PairedTrial
@@ -19,13 +19,14 @@ def simulate(
     twin: Twin,
     scenes: Sequence[Scene],
     *,
+    measured: Mapping[str, float] | None = None,
     seed: int = 0,
     threads: int = 1,
     progress: Progress = lambda done, total: None,
 ) -> tuple[PairedTrial, ...]:
-    """One simulated trial in every scene of a list."""
+    """One simulated trial in every scene of a list; `measured` are values of the robot in all of them."""
     policies = [candidate] if champion is None else [candidate, champion]
-    values = [scene.values for scene in scenes]
+    values = [{**(measured or {}), **scene.values} for scene in scenes]
     found: list[Evaluation] = []
     for policy in policies:
 

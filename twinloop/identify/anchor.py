@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,13 +86,14 @@ def anchor(result: Identification, name: str = "anchored", beside: Randomization
         correlated.append((names, means, matrix))
     made = make_randomization(twin, {**alone, **offsets}, correlated=correlated, name=name)
     if beside is not None:
-        made = _without_sums(beside, set(result.names)).updated(made, name=name)
+        made = not_identified(beside, result.names).updated(made, name=name)
     return Anchored(made, tuple(guessed), tuple(offsets))
 
 
-def _without_sums(beside: Randomization, asked: set[str]) -> Randomization:
-    """`beside` without what an identified parameter already stands for."""
-    held = {name for pair in SUMS if asked & set(pair) for name in set(pair) - asked}
+def not_identified(beside: Randomization, identified: Collection[str]) -> Randomization:
+    """`beside` without what was identified, or what an identified parameter already stands for."""
+    asked = set(identified)
+    held = asked | {name for pair in SUMS if asked & set(pair) for name in pair}
     return replace(beside, variations=tuple(v for v in beside.variations if v.name not in held))
 
 
