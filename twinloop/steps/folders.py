@@ -1,0 +1,49 @@
+"""What a stage's folder holds, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from twinloop.dataset.reader import Dataset
+from twinloop.learn.evaluate import exact_interval
+from twinloop.learn.policy import Policy, load_policy
+from twinloop.learn.samples import known_outcomes
+from twinloop.stages import Done
+
+DATA, USABLE, TWIN, RUNS, GATE, REPORT = "data", "usable", "twin", "runs", "gate", "report.html"
+"""A data set, what of it may be trained on, a calibrated twin, recordings of trials, a gate's evidence, a report."""
+
+BELIEVED, COVERAGE, DIAGNOSIS, PLAN = "believed.json", "coverage.json", "diagnosis.json", "plan.json"
+
+THREADS = 0
+"""All cores; results do not depend on it."""
+
+Found = dict[str, Any]
+
+
+def policy_of(made: Done) -> Policy:
+    """The policy that a stage trained."""
+    return load_policy(made.folder / made.found["name"])
+
+
+def described(dataset: Dataset) -> Found:
+    """A data set in a few values."""
+    known = [success for success in known_outcomes(dataset) if success is not None]
+    return {
+        "version": dataset.manifest.fingerprint if dataset.manifest else None,
+        "episodes": len(dataset),
+        "rows": dataset.num_frames,
+        "success": sum(known) / len(known) if known else None,
+    }
+
+
+def share_of(won: Sequence[bool]) -> Found:
+    """Successes with their exact interval."""
+    low, high = exact_interval(sum(won), len(won)) if won else (0.0, 1.0)
+    return {
+        "episodes": len(won),
+        "successes": sum(won),
+        "success": sum(won) / len(won) if won else None,
+        "interval_95": [low, high],
+    }

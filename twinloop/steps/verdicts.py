@@ -1,0 +1,103 @@
+"""Stages that decide: the gate, its films, the release."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from twinloop.dataset.reader import open_dataset
+from twinloop.gate.evidence import load_evidence
+from twinloop.gate.registry import PolicyRegistry
+from twinloop.gate.rules import Rules
+from twinloop.gate.run import EVIDENCE, RECORDINGS, Situation, Watchers, gate
+from twinloop.generate.film import record_video
+from twinloop.learn.samples import known_outcomes
+from twinloop.randomize import Randomization
+from twinloop.report.gate_page import write_gate_page
+from twinloop.stages import Done, Progress
+from twinloop.steps.folders import GATE, REPORT, RUNS, THREADS, TWIN, Found, policy_of, share_of
+from twinloop.steps.models import measured_of, value_at
+from twinloop.steps.robot import Station, reached
+from twinloop.twin import Twin
+
+
+def decide(
+    out: Path,
+    progress: Progress,
+    *,
+    workspace: Path,
+    candidate: Done,
+    champion: Done | None,
+    twin: Twin,
+    identified: Done,
+    explained: Done,
+    robot: Station,
+    scenes: Randomization,
+    listed: int,
+    first: int,
+    rules: Rules,
+    seed: int,
+) -> Found:
+    """May the candidate take the champion's place, or, without one, pass the bar? Trials until the evidence suffices."""
+    shutil.rmtree(out / GATE, ignore_errors=True)
+    loaded = policy_of(candidate)
+    varied = measured_of(twin, identified, explained).variations
+    middle = {v.name: value_at(v.distribution, 0.5) for v in varied if v.name not in scenes.names}
+    with reached(robot.url) as (arm, attendant):
+        verdict = gate(
+            loaded,
+            twin,
+            champion=policy_of(champion) if champion else None,
+            rules=rules,
+            robot=arm,
+            attendant=attendant,
+            scenes=listed,
+            first_scene=first,
+            randomization=scenes,
+            measured=middle,
+            seed=seed,
+            threads=THREADS,
+            out=out / GATE,
+            situation=Situation(twin_folder=identified.folder / TWIN, workspace=workspace),
+            watchers=Watchers(trial=lambda number, *_: progress(number, rules.most_trials)),
+        )
+    evidence = load_evidence(out / GATE / EVIDENCE)
+    write_gate_page(verdict, evidence, out / REPORT)
+    return verdict.as_json() | {
+        "simulation": share_of([trial.candidate for trial in evidence.simulated]),
+        "robot": share_of([trial.candidate for trial in evidence.real]) | {"standin": evidence.standin},
+        "recordings": f"{GATE}/{RECORDINGS}/{loaded.name}",
+    }
+
+
+def film(out: Path, progress: Progress, *, twin: Twin, before: Done, after: Done) -> Found:
+    """What a failure looked like before and a success after, where there are such."""
+    made = []
+    wanted = (
+        ("before", before.folder / RUNS, False),
+        ("after", after.folder / after.found["recordings"], True),
+    )
+    for when, folder, success in wanted:
+        if not folder.exists():
+            continue
+        runs = open_dataset(folder)
+        chosen = [n for n, won in zip(runs.numbers, known_outcomes(runs), strict=True) if won is success]
+        if chosen:
+            title = f"{when}: a {'success' if success else 'failure'}"
+            record_video(runs.episode(chosen[0]), out / f"{when}.webm", twin=twin, title=title)
+            made.append({"file": f"{when}.webm", "caption": title})
+    return {"films": made}
+
+
+def release(
+    out: Path, progress: Progress, *, root: Path, policy: Done, champion: Done | None, verdict: Done, by: str
+) -> Found:
+    """The candidate as champion, on the grounds of its verdict. Whoever is champion before the first loop is entered first."""
+    registry, candidate = PolicyRegistry(root), policy_of(policy)
+    if champion is not None and registry.state().aliases.get("champion") is None:
+        registry.promote(policy_of(champion), None, by=by, override="in use before the loop")
+    holder = registry.policy("champion") if registry.state().aliases.get("champion") else None
+    if holder is None or holder.id != candidate.id:
+        registry.promote(candidate, verdict.folder / GATE / "verdict.json", by=by)
+    registry.verify()
+    return {"champion": candidate.id, "name": candidate.name}
