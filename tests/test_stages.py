@@ -10,6 +10,8 @@ import pytest
 
 from twinloop.errors import WorkspaceError
 from twinloop.stages import Stages
+from twinloop.steps import Station
+from twinloop.twin import load_twin
 
 
 class Counted:
@@ -63,6 +65,8 @@ SLOW = """
 import sys, time
 from pathlib import Path
 from twinloop.stages import Stages
+from twinloop.steps import Station
+from twinloop.twin import load_twin
 
 def make(folder, progress, n):
     for number in range(5):
@@ -101,3 +105,18 @@ def test_killed_half_way_it_goes_on_where_it_was_and_a_second_process_is_refused
     assert len(before) == 3 and all(after[name] == when for name, when in before.items())
     words = json.loads(next(tmp_path.glob("slow-*/stage.json")).read_text())
     assert words["inputs"] == {"n": 5} and len(words["files"]) == 5
+
+
+def test_a_stage_depends_on_what_things_are_and_never_on_where(tmp_path):
+    stages, twin = Stages(tmp_path), load_twin("servo_pendulum")
+
+    def made(**given):
+        return stages.run("stage", lambda folder, progress, **_: {}, **given).key
+
+    first = made(twin=twin, among=[1, 2])
+    assert made(twin=load_twin("servo_pendulum"), among=(1, 2)) == first
+    assert made(twin=twin.with_values(motor_friction_nm=0.2), among=[1, 2]) != first
+    assert made(twin=Station("tcp:1", "arm-7")) == made(twin=Station("tcp:2", "arm-7"))
+    assert made(twin=Station("tcp:1", "arm-7")) != made(twin=Station("tcp:1", "arm-8"))
+    with pytest.raises(TypeError, match="cannot depend on a place"):
+        made(twin=tmp_path)
