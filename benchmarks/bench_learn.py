@@ -87,9 +87,9 @@ QUICK = Size(20, (5,), ("ideal",), ("ideal",), 4, 2, 1, TrainConfig(steps=60, fi
 class Cells:
     """What has been made so far, by name; stops making more when the sitting is over."""
 
-    def __init__(self, root: Path, say: Any) -> None:
+    def __init__(self, root: Path, say: Any, limit: str = "TWINLOOP_LEARN_MINUTES") -> None:
         self.root, self._say = root, say
-        minutes = os.environ.get("TWINLOOP_LEARN_MINUTES")
+        minutes = os.environ.get(limit)
         self._until = time.monotonic() + float(minutes) * 60 if minutes else float("inf")
         root.mkdir(parents=True, exist_ok=True)
 
@@ -225,13 +225,15 @@ def in_twin(path: Path, episodes: int) -> dict[str, Any]:
     ).as_json()
 
 
-def on_standin(cells: Cells, path: Path, reality: str, trials: int) -> dict[str, Any] | None:
+def on_standin(
+    cells: Cells, path: Path, reality: str, trials: int, name: str | None = None
+) -> dict[str, Any] | None:
     def measure() -> dict[str, Any]:
         robot = open_robot(f"standin:{reality}")
         with connected(robot):
             return evaluate_on_robot([load_policy(path)], robot, episodes=trials)[0].as_json()
 
-    return cells.numbers(f"{path.name}@{reality}-{trials}", measure)
+    return cells.numbers(f"{name or path.name}@{reality}-{trials}", measure)
 
 
 def action_cost_ms(path: Path) -> dict[str, float]:

@@ -15,7 +15,7 @@ from twinloop import steps
 from twinloop.dataset.commit import write_atomically
 from twinloop.gate.rules import Rules
 from twinloop.learn.config import TrainConfig
-from twinloop.randomize import load_randomization
+from twinloop.randomize import Randomization, load_randomization
 from twinloop.stages import Done, Listener, Stages
 from twinloop.twin import Twin
 
@@ -137,7 +137,7 @@ def read_loop_status(root: str | Path) -> LoopStatus | None:
 
 
 def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> list[Done]:
-    scenes = load_randomization({"name": "scenes", "randomization": _had(twin, SCENES)}, twin)
+    scenes = training_scenes(twin)
     run, seed, workspace = stages.run, c.seed, stages.root.parent
 
     simulated = run(
@@ -208,5 +208,7 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
     return [*done, promoted, watched]
 
 
-def _had(twin: Twin, ranges: dict[str, list[float]]) -> dict[str, list[float]]:
-    return {name: span for name, span in ranges.items() if twin.has(name)}
+def training_scenes(twin: Twin) -> Randomization:
+    """Where things lie in training, and nothing else that varies."""
+    had = {name: span for name, span in SCENES.items() if twin.has(name)}
+    return load_randomization({"name": "scenes", "randomization": had}, twin)
