@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,11 +87,11 @@ def tell(twin: Twin, robot: str, made: Mapping[str, Done], page: Path, as_json: 
         [(name, _lost(costs.get(name)), _largest(found)) for name, found in gaps.items()],
     )
     console.out.print()
-    excited, shown = (made[name].found["episodes"] for name in ("excite", "demonstrate"))
+    excited, first, more = (made[name].found["episodes"] for name in ("excite", "show", "demonstrate"))
     console.out.print(
         f"diagnosis: {made['diagnose'].found['verdict']}\n"
         f"robot episodes: {made['try'].found['robot']['episodes']} trials before, {excited} excitation runs, "
-        f"{shown} demonstrations\n"
+        f"{first + more} demonstrations\n"
         f"gate: {summary(made['gate'].found)}\n"
         f"report: {page}",
         markup=False,
@@ -122,7 +123,8 @@ def write_report(title: str, made: Mapping[str, Done], page: Path) -> None:
 def _largest(found: Mapping[str, Any]) -> str:
     """The most certain of the differences that are shown; what is missing where nothing was measured."""
     if not found["evaluated"]:
-        return f"not evaluated: needs {found['not_evaluated'][0]['needs']}"
+        needs = re.split(r"[,;:(]", found["not_evaluated"][0]["needs"])[0]
+        return f"not evaluated: needs {needs}"
     if not found["shows"]:
         return "none shown"
     first = found["first"]

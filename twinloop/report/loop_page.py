@@ -17,7 +17,7 @@ svg .soft{fill:var(--soft)}iframe{width:100%;height:32rem;border:1px solid var(-
 .loop rect{fill:#fff;stroke:var(--line)}.loop .went{stroke:var(--ok);stroke-width:2}.loop path{stroke:var(--soft);fill:none}
 .before{fill:#b26a00;stroke:#b26a00}.after{fill:#2d7a46;stroke:#2d7a46}figure{margin:1rem 0}
 .films{display:grid;grid-template-columns:repeat(auto-fit,minmax(16rem,1fr));gap:1rem}.films figure{margin:0}
-.films video{width:100%;border-radius:6px;background:#22303c}.panel{background:#fff;border-radius:6px;padding:1rem;box-shadow:0 1px 2px #0001}
+.tile{flex:1 1 9rem}.films video{width:100%;cursor:pointer;border-radius:6px;background:#22303c}.panel{background:#fff;border-radius:6px;padding:1rem;box-shadow:0 1px 2px #0001}
 h2{scroll-margin-top:1rem}nav{margin:.6rem 0 0}nav a{margin-right:1rem;font-size:.88rem;color:var(--note)}
 """
 _BOX, _GAP, _HIGH, _ACROSS = 116, 22, 54, 5
@@ -66,7 +66,7 @@ def write_loop_page(
             "twin",
             "The twin, recalibrated" if found["identify"]["accepted"] else "The twin, as it was",
             f"<figure class='wide panel'>{draw_estimates(found['identify']['estimates'])}</figure>"
-            f"{_framed('Replay and posterior', reports.get('identify'), 2600)}",
+            f"{_framed('Replay and posterior', reports.get('identify'), 4000)}",
         ),
         ("coverage", "What simulation covers", _framed("Coverage map", reports.get("cover"), 1400)),
         ("plan", "What to record next", _folded("The collection plan", reports.get("plan"))),
@@ -109,7 +109,8 @@ def _facts(found: Mapping[str, Found]) -> list[tuple[str, str]]:
     where, costs = _where(found), found["diagnose"]["costs"]
     after = found.get("monitor", found["gate"])["robot"]
     used = (
-        sum(found[name]["episodes"] for name in ("excite", "demonstrate")) + found["try"]["robot"]["episodes"]
+        sum(found[name]["episodes"] for name in ("excite", "show", "demonstrate"))
+        + found["try"]["robot"]["episodes"]
     )
     named = [cost for cost in costs if cost["named"]]
     facts = [
@@ -131,7 +132,7 @@ def _verdict(gate: Found) -> str:
 
 def _films(films: Sequence[tuple[str, Path]]) -> str:
     made = "".join(
-        f"<figure><video controls muted loop autoplay playsinline src='data:video/webm;base64,"
+        f"<figure><video muted loop autoplay playsinline onclick='this.paused?this.play():this.pause()' src='data:video/webm;base64,"
         f"{base64.b64encode(file.read_bytes()).decode()}'></video><figcaption class=soft>{_text(caption)}</figcaption></figure>"
         for caption, file in films
     )
