@@ -9,6 +9,7 @@ in benchmarks/work/diagnose, so that `make bench-diagnose` goes on where it stop
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from dataclasses import dataclass
@@ -66,11 +67,14 @@ EFFECTS: dict[str, list[dict[str, tuple[float, float]]]] = {
 }
 """Effects that can cost this policy success, by block; each is drawn from a range."""
 
+USED = frozenset({1, 5, 6, 13, 23, 42})
+"""Realities that showed faults of the method, which were then mended, or set its constants: no longer unseen, and left out."""
+
 LEAST_DROP = 0.15
 """A gap that costs less than this in the stand-in cannot be blamed for anything."""
 
 TOP_1, TOP_2, COVERED, FALSE = 0.80, 0.95, 0.90, 0.10
-TRUTH_FROM, DEMONSTRATED_FROM = 5000, 9000
+TRUTH_FROM, DEMONSTRATED_FROM, NONE_FROM = 5000, 9000, 10_000
 
 
 @dataclass(frozen=True)
@@ -101,13 +105,15 @@ def run(settings: Settings) -> Section:
     sim = cells.folder("sim", lambda out: make_sim(out, size))
     policy = sim and cells.folder("pick", lambda out: learn(sim, out, size))
     first = int(os.environ.get("TWINLOOP_DIAGNOSE_FIRST", "0"))
-    numbers = [*range(first, first + size.gaps)]
-    nones = [*range(10_000 + first, 10_000 + first + size.none)]
+    numbers = [*itertools.islice((n for n in itertools.count(first) if n not in USED), size.gaps)]
+    nones = [*range(NONE_FROM + first, NONE_FROM + first + size.none)]
     order = [
         n for pair in zip(numbers, _padded(nones, len(numbers)), strict=True) for n in pair if n is not None
     ]
-    found = {n: policy and diagnosed(cells, policy, n, size) for n in order}
-    truths = {n: policy and truth_of(cells, policy, n, size) for n in order}
+    found, truths = {}, {}
+    for n in order:  # one after the other, so that a sitting that ends early has whole rows
+        found[n] = policy and diagnosed(cells, policy, n, size)
+        truths[n] = policy and n < NONE_FROM and truth_of(cells, policy, n, size)
     rows = [row(n, found[n], truths[n]) for n in order if found[n]]
     columns = ("reality", "injected", "true drop", "by block", "named", "costs", "explained, 95 %", "unknown")
     return Section(
@@ -142,7 +148,7 @@ def learn(sim: Path, out: Path, size: Size) -> None:
 
 def injected(number: int) -> dict[str, dict[str, float]]:
     """The gaps of one reality: none from 10,000 on, else one or two blocks with one effect each."""
-    if number >= 10_000:
+    if number >= NONE_FROM:
         return {}
     rng = np.random.default_rng([2026, number])
     blocks = sorted(EFFECTS)
@@ -220,8 +226,7 @@ def diagnosed(cells: Cells, policy: Path, number: int, size: Size) -> dict[str, 
             TWIN,
             excitation=open_dataset(demonstrations),
             seed=number,
-            scenes=32,
-            budget=640,
+            keep=cells.root / f"evaluations-{number}",
         )
         return made.as_json()
 
@@ -232,7 +237,7 @@ def diagnosed(cells: Cells, policy: Path, number: int, size: Size) -> dict[str, 
 def truth_of(cells: Cells, policy: Path, number: int, size: Size) -> dict[str, Any] | None:
     """What the stand-in does with nothing, each block alone, and everything injected."""
     blocks = injected(number)
-    nothing = trials(cells, policy, 10_000, {}, "truth-nothing", size.nothing)
+    nothing = trials(cells, policy, NONE_FROM, {}, "truth-nothing", size.nothing)
     alone = {}
     if len(blocks) > 1:
         for block, keys in blocks.items():
@@ -282,15 +287,18 @@ def row(number: int, found: dict[str, Any], truth: dict[str, Any] | None) -> tup
 
 
 def targets(found: dict[int, Any], truths: dict[int, Any]) -> tuple[Target, ...]:
-    judged = [judge(found[n], truths[n]) for n in found if n < 10_000 and found[n] and truths[n]]
-    nones = [found[n] for n in found if n >= 10_000 and found[n]]
+    gaps = [n for n in found if n < NONE_FROM]
+    judged = [judge(found[n], truths[n]) for n in gaps if found[n] and truths[n]]
+    nones = [found[n] for n in found if n >= NONE_FROM and found[n]]
 
     def share(key: str, goal: float, text: str) -> Target:
         known = [j[key] for j in judged if j[key] is not None]
         value = f"{sum(known)} of {len(known)}" if known else "not measured"
-        return Target(text, value, sum(known) >= goal * len(known) if known else None)
+        met = sum(known) >= goal * len(known) if known and len(judged) == len(gaps) else None
+        return Target(text, value if met is not None else f"{value}, {len(judged)} of {len(gaps)} made", met)
 
     false = sum(bool(f["named"]) for f in nones)
+    all_nones = sum(n >= NONE_FROM for n in found)
     return (
         share("top_1", TOP_1, "the largest true loss is named first: at least 80 %"),
         share("top_2", TOP_2, "among the first two: at least 95 %"),
@@ -298,16 +306,19 @@ def targets(found: dict[int, Any], truths: dict[int, Any]) -> tuple[Target, ...]
         Target(
             "nothing injected, something named: at most 10 %",
             f"{false} of {len(nones)}" if nones else "not measured",
-            false <= FALSE * len(nones) if nones else None,
+            false <= FALSE * len(nones) if nones and len(nones) == all_nones else None,
         ),
     )
 
 
 def notes(size: Size, found: dict[int, Any], truths: dict[int, Any]) -> tuple[str, ...]:
-    left = sum(not f for f in found.values()), sum(not t for t in truths.values())
+    gaps = [n for n in found if n < NONE_FROM]
+    left = sum(not f for f in found.values()), sum(not truths[n] for n in gaps)
     return (
         f"{size.runs} runs of the policy and {size.demonstrations} demonstrations for each reality; truth from {size.truth} "
-        f"runs with everything, {size.alone} with each of two blocks alone, in other scenes. A reality whose true drop is below "
+        f"runs with everything and {size.alone} with each of two blocks alone, in other scenes (half as many where those all end "
+        "alike). A reality whose true drop is below "
         f"{100 * LEAST_DROP:.0f} points has nothing to find and is not counted for the first three.",
-        f"{left[0]} of {len(found)} realities are not diagnosed yet, {left[1]} have no measured truth yet.",
+        f"{left[0]} of {len(found)} realities are not diagnosed yet, {left[1]} of {len(gaps)} with gaps have no measured "
+        f"truth yet. Realities {', '.join(map(str, sorted(USED)))} were used to mend the method and are left out.",
     )

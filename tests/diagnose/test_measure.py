@@ -25,12 +25,14 @@ def recorded(**values):
     return read_evidence(TWIN, [without_truth(episode) for episode in episodes])
 
 
-def without_truth(episode):
+def without_truth(episode, rows=None):
+    """What a robot would have recorded; only the first rows, for one whose object was lost by then."""
     schema = episode.schema
     kept = tuple(s for s in schema.signals if not s.name.startswith("simulation."))
-    signals = {s.name: episode.signals[s.name] for s in kept}
+    signals = {s.name: episode.signals[s.name][:rows] for s in kept}
     bare = type(schema)(kept, schema.rate_hz, (), schema.robot_type)
-    return make_episode(bare, episode.time_s, signals, success=episode.success, provenance=episode.provenance)
+    time_s = episode.time_s[:rows]
+    return make_episode(bare, time_s, signals, success=episode.success, provenance=episode.provenance)
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +94,23 @@ def test_softer_servos_are_not_taken_for_delay(nominal):
     found = measured(recorded(servo_damping_scale=2.0), nominal)
     assert found["actuation"].values["servo_damping_scale"].mean() == pytest.approx(2.0, abs=0.1)
     assert "action_delay_s" not in found["latency"].values
+
+
+def test_noisy_speeds_are_not_taken_for_other_servos_and_the_delay_is_still_found(nominal):
+    noisy = recorded(action_delay_s=0.1, velocity_noise_rad_s=0.15, encoder_noise_rad=0.008)
+    found = measured(noisy, nominal)
+    assert "servo_damping_scale" not in found["actuation"].values
+    assert found["latency"].values["action_delay_s"].mean() == pytest.approx(0.1, abs=0.02)
+    assert found["sensing"].values["encoder_noise_rad"].mean() == pytest.approx(0.008, rel=0.15)
+
+
+def test_runs_that_end_at_once_blame_neither_delay_nor_servos(nominal):
+    episodes = rollout_drawn(Job(TWIN, TWIN.task, TWIN.task), list(range(RUNS)), {})
+    short = [without_truth(episode, 50) for episode in episodes]
+    both = arm.follow_both(read_evidence(TWIN, short), nominal)
+    rng = np.random.default_rng(0)
+    assert not arm.measure_latency(read_evidence(TWIN, short), nominal, both, ROWS, rng).differs
+    assert not arm.measure_actuation(read_evidence(TWIN, short), both, ROWS, rng).differs
 
 
 def test_verdicts_that_the_signals_contradict_are_counted(nominal):

@@ -33,7 +33,8 @@ CARRY_S = 0.4
 def follow_both(real: Evidence, sim: Evidence) -> tuple[Following | None, Following | None]:
     """The robot's following and the twin's."""
     runs = (*real.others, *real.runs)[:MOST_RUNS]
-    return measure_following(real.cell, runs), measure_following(sim.cell, sim.runs[:4])
+    usual = measure_following(sim.cell, sim.runs[:4])
+    return measure_following(real.cell, runs, usual), usual
 
 
 def measure_latency(
