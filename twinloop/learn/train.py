@@ -22,10 +22,12 @@ from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.errors import LearnError, WrongUse
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.fit import Fit, Hear, Point, Stage, checkpoint_words
+from twinloop.learn.encoder import Sight
 from twinloop.learn.interface import Interface, Normalisation, fit_normalisation, interface_of
 from twinloop.learn.network import PolicyNetwork, Shape, torch
 from twinloop.learn.policy import WORDS, Execution, Policy, Story, load_policy
 from twinloop.learn.require import require_same_interface, require_same_scale, require_trainable
+from twinloop.learn.restyle import MOST_STYLES, Styles, load_photographs
 from twinloop.learn.samples import Role, Samples, joined
 from twinloop.learn.tracking import tracked
 from twinloop.version import __version__
@@ -42,6 +44,7 @@ def train(
     out: str | Path,
     config: TrainConfig | None = None,
     start: str | Path | None = None,
+    photos: str | Path | None = None,
     workspace: str | Path = ".",
     tracking: str | None = None,
     threads: int = 1,
@@ -51,13 +54,15 @@ def train(
     """Train a policy and write it to `out`.
 
     Which of `sim` and `real` are needed follows from the config's recipe. With `start`, a policy trained before takes
-    the place of the simulated half of `pretrain-finetune`. `tracking` is an MLflow tracking URI; None logs nowhere.
+    the place of the simulated half of `pretrain-finetune`. `photos` is a folder of photographs to restyle simulated
+    pictures after, instead of the real data's. `tracking` is an MLflow tracking URI; None logs nowhere.
     `resume` goes on from the last checkpoint of the same run. `workspace` is where consents are looked up.
     """
     config = config or TrainConfig()
     folder = Path(out)
     if (folder / WORDS).exists():
         raise LearnError(f"{folder} holds a policy already", remedy="choose another folder")
+    _require_styles(config, real, photos, start)
     sources = _open(sim, real, config, start)
     for dataset in sources.values():
         require_trainable(dataset, Path(workspace))
@@ -67,7 +72,7 @@ def train(
         require_same_interface(dataset, interface)
     if started is not None:
         config = _like(config, started)
-    samples = {role: Samples(dataset, role, interface, config) for role, dataset in sources.items()}
+    samples = _samples(sources, interface, config, photos)
     normalisation = started.normalisation if started else _scaling(samples, interface, config)
     for found in samples.values():
         require_same_scale(found, normalisation, interface)
@@ -80,7 +85,8 @@ def train(
     context = tracked(tracking, folder.name, run) if tracking else nullcontext(None)
     with context as log:
         curve = _go(network, _stages(samples, config, started), config, checkpoint, hear, log)
-        domains = tuple(dict.fromkeys((*(started.domains if started else ()), *samples)))
+        learned = [role for role, source in samples.items() if source.imitated]
+        domains = tuple(dict.fromkeys((*(started.domains if started else ()), *learned)))
         execution = Execution(config.history, config.execute, config.think_steps)
         results = {
             "curve": [asdict(point) for point in curve],
@@ -120,6 +126,8 @@ def _open(sim: Any, real: Any, config: TrainConfig, start: Any) -> dict[Role, Da
     for role, what in given.items():
         if role in needed and what is None:
             raise WrongUse(f"the recipe {config.recipe} needs {role} data", remedy=f"--{role} DATASET")
+        if role == "real" and config.looks_at_reality and what is not None:
+            needed = list(dict.fromkeys((*needed, role)))
         if role not in needed and what is not None:
             raise WrongUse(
                 f"the recipe {config.recipe} has no use for the {role} data", got=str(what),
@@ -132,15 +140,55 @@ def _open(sim: Any, real: Any, config: TrainConfig, start: Any) -> dict[Role, Da
     }
 
 
+def _require_styles(config: TrainConfig, real: Any, photos: Any, start: Any) -> None:
+    """Refuse adaptation without anything to adapt, or anything to adapt to."""
+    if config.looks_at_reality and start is not None:
+        raise WrongUse("adapt and restyle are about simulated pictures", got="a policy to start from")
+    if config.restyle != "none" and real is None and photos is None:
+        raise WrongUse("restyle needs real pictures", remedy="--real DATASET or --photos FOLDER")
+    if photos is not None and config.restyle == "none":
+        raise WrongUse("photographs are for restyling", got=str(photos), remedy="--restyle fourier")
+
+
+def _samples(
+    sources: dict[Role, Dataset], interface: Interface, config: TrainConfig, photos: str | Path | None
+) -> dict[Role, Samples]:
+    """Windows by role; the real ones come first, because simulated pictures may be restyled after them."""
+    found: dict[Role, Samples] = {}
+    if "real" in sources:
+        imitated = config.recipe != "sim-only"
+        found["real"] = Samples(sources["real"], "real", interface, config, imitated=imitated)
+    if "sim" in sources:
+        styles = None
+        if config.restyle != "none":
+            styles = Styles(
+                config.restyle, _styles(found.get("real"), interface, config, photos), config.restyle_band
+            )
+        found["sim"] = Samples(sources["sim"], "sim", interface, config, styles=styles)
+    return {role: found[role] for role in sources}
+
+
+def _styles(
+    real: Samples | None, interface: Interface, config: TrainConfig, photos: str | Path | None
+) -> np.ndarray[Any, Any]:
+    """Pictures to take the look from: photographs where there are some, for every camera the same; else real frames."""
+    if photos is not None or real is None:
+        taken = load_photographs(photos or "", config.picture_side)
+        return np.repeat(taken[:, None], len(interface.cameras), axis=1)
+    rng = np.random.default_rng((config.seed, 29))
+    count = min(len(real.training), MOST_STYLES)
+    return real.take(np.sort(rng.choice(real.training, count, replace=False))).pictures
+
+
 def _interface(sources: dict[Role, Dataset], config: TrainConfig) -> Interface:
     """What all sources can show: observations that one of them lacks are not used."""
     names = [
         name
-        for name in config.observations
+        for name in config.signals
         if all(name in {s.name for s in dataset.schema.signals} for dataset in sources.values())
     ]
     first = next(iter(sources.values()))
-    return interface_of(first.schema, names or config.observations, str(first.root))
+    return interface_of(first.schema, names or config.signals, str(first.root), config.cameras)
 
 
 def _like(config: TrainConfig, started: Policy) -> TrainConfig:
@@ -154,6 +202,9 @@ def _like(config: TrainConfig, started: Policy) -> TrainConfig:
         width=shape.width,
         depth=shape.depth,
         head=shape.head,
+        cameras=tuple(camera.name for camera in started.interface.cameras),
+        picture_side=shape.sight.side if shape.sight else config.picture_side,
+        picture_features=shape.sight.features if shape.sight else config.picture_features,
     )
 
 
@@ -164,7 +215,7 @@ def _scaling(samples: dict[Role, Samples], interface: Interface, config: TrainCo
     batches = []
     for source in first:
         count = min(len(source.training), SCALING_ROWS)
-        batches.append(source.take(np.sort(rng.choice(source.training, count, replace=False))))
+        batches.append(source.take(np.sort(rng.choice(source.training, count, replace=False)), look=False))
     batch = joined(batches)
     return fit_normalisation(interface, batch.observation[:, -1], batch.actions, batch.valid > 0)
 
@@ -183,6 +234,7 @@ def _network(
         config.head,
         config.flow_steps,
         config.adapter_rank if adapts else 0,
+        _sight(interface, config),
     )
     network = PolicyNetwork(shape, normalisation)
     if started is not None:
@@ -190,18 +242,36 @@ def _network(
     return network
 
 
+def _sight(interface: Interface, config: TrainConfig) -> Sight | None:
+    if not interface.cameras:
+        return None
+    first = interface.cameras[0]
+    if min(first.height, first.width) < config.picture_side:
+        raise WrongUse(
+            f"pictures of {first.name} are smaller than picture_side",
+            got=f"{first.width} x {first.height}",
+            remedy=f"--set picture_side={min(first.height, first.width)}",
+        )
+    return Sight(
+        len(interface.cameras), first.height, first.width, config.picture_side, config.picture_features
+    )
+
+
 def _stages(samples: dict[Role, Samples], config: TrainConfig, started: Policy | None) -> list[Stage]:
+    like = samples["real"] if config.adapt != "none" else None
     if config.recipe == "co-train":
         both = (samples["sim"], samples["real"])
         weights = (config.mix, 1.0 - config.mix)
-        return [Stage("co-train", both, weights, samples["real"], config.steps, config.learning_rate)]
+        return [
+            Stage("co-train", both, weights, samples["real"], config.steps, config.learning_rate, like=like)
+        ]
     if config.recipe != "pretrain-finetune":
         only = next(iter(samples.values()))
-        return [Stage(only.role, (only,), (1.0,), only, config.steps, config.learning_rate)]
+        return [Stage(only.role, (only,), (1.0,), only, config.steps, config.learning_rate, like=like)]
     stages = []
     if started is None:
         sim = samples["sim"]
-        stages.append(Stage("pretrain", (sim,), (1.0,), sim, config.steps, config.learning_rate))
+        stages.append(Stage("pretrain", (sim,), (1.0,), sim, config.steps, config.learning_rate, like=like))
     real = samples["real"]
     stages.append(
         Stage("finetune", (real,), (1.0,), real, config.finetune_steps, config.finetune_rate, config.finetune)
