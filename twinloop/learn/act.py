@@ -8,12 +8,13 @@ from where it will be, starts over with every chunk and hardly moves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.episode import Actor
+from twinloop.episode import Actor, Camera
 from twinloop.errors import LearnError
 from twinloop.experts import Reading, Setup
 from twinloop.learn.interface import Interface, chosen_cameras
@@ -48,7 +49,7 @@ class Runner:
 
     def looks(self) -> Array:
         """Which episodes (N,) the next `act` will think about, and so needs pictures of."""
-        return self._fresh | (self._at == self._policy.execution.execute)
+        return np.asarray(self._fresh | (self._at == self._policy.execution.execute))
 
     def act(self, observation: Array, pictures: Array | None = None) -> Array:
         """Commands (N, A) for observations (N, D), and pictures (N, cameras, height, width, 3) of those it looks at."""
@@ -178,9 +179,21 @@ def require_robot(policy: Policy, description: Description) -> None:
         description.action,
         description.rate_hz,
         policy.interface.robot_type,
-        chosen_cameras(
-            description.cameras, [c.name for c in policy.interface.cameras], f"robot {description.serial}"
-        ),
+        require_cameras(policy, description.cameras, f"robot {description.serial}"),
     )
     if difference := policy.interface.difference(found):
         raise LearnError(f"policy {policy.name} does not fit robot {description.serial}: {difference}")
+
+
+def require_cameras(policy: Policy, declared: Sequence[Camera], where: str) -> tuple[Camera, ...]:
+    """The cameras that a policy looks through; refuses where they are missing or give pictures of another size."""
+    wanted = policy.interface.cameras
+    found = chosen_cameras(declared, [camera.name for camera in wanted], where)
+    for mine, theirs in zip(wanted, found, strict=True):
+        if mine != theirs:
+            raise LearnError(
+                f"policy {policy.name} does not fit {where}: camera {mine.name}",
+                got=f"pictures of {theirs.width} x {theirs.height}",
+                expected=f"{mine.width} x {mine.height}",
+            )
+    return found

@@ -84,7 +84,7 @@ class Encoder(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Pictures that have been averaged down before, as training keeps them, are taken as they are."""
-        planes = pictures.float().movedim(-1, 2)
+        planes = pictures.float().permute(0, 1, 4, 2, 3)
         if tuple(planes.shape[-2:]) != (self._side, self._side):
             planes = (self.rows @ planes @ self.columns).round()
         planes = planes / 127.5 - 1.0

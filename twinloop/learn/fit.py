@@ -121,7 +121,7 @@ class Fit:
         self._network.train()
         loss = self._loss(self._tensors(joined(parts), rng), rng, done)
         self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self._moving, LARGEST_GRADIENT)
         self._optimizer.step()
         # Early on the average must not hold on to where the weights began.
@@ -137,7 +137,7 @@ class Fit:
         seen = network.look(batch.pop("pictures"))
         loss = network.loss(**batch, seen=seen)
         simulated = batch["domain"][:, 0] == 0.0
-        if self._alignment is None or like is None or int(simulated.sum()) < 2:
+        if self._alignment is None or like is None or seen is None or int(simulated.sum()) < 2:
             return loss
         real = like.draw(rng, int(simulated.sum()))
         apart = self._alignment(

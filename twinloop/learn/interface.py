@@ -119,7 +119,8 @@ def chosen_cameras(declared: Sequence[Camera], names: Sequence[str], where: str)
         if name not in known:
             raise LearnError(
                 f"{where} has no camera {name}",
-                available=", ".join(known) or "no cameras at all",
+                got=None if known else "no cameras at all",
+                available=tuple(known),
                 remedy="choose one that is there, or make data with it: generate --cameras, record --camera",
             )
     chosen = tuple(known[name] for name in names)

@@ -21,14 +21,14 @@ from twinloop.dataset.commit import write_atomically
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.errors import LearnError, WrongUse
 from twinloop.learn.config import TrainConfig
-from twinloop.learn.fit import Fit, Hear, Point, Stage, checkpoint_words
 from twinloop.learn.encoder import Sight
+from twinloop.learn.fit import Fit, Hear, Point, Stage, checkpoint_words
 from twinloop.learn.interface import Interface, Normalisation, fit_normalisation, interface_of
 from twinloop.learn.network import PolicyNetwork, Shape, torch
 from twinloop.learn.policy import WORDS, Execution, Policy, Story, load_policy
 from twinloop.learn.require import require_same_interface, require_same_scale, require_trainable
-from twinloop.learn.restyle import MOST_STYLES, Styles, load_photographs
 from twinloop.learn.samples import Role, Samples, joined
+from twinloop.learn.sources import make_samples, require_styles
 from twinloop.learn.tracking import tracked
 from twinloop.version import __version__
 
@@ -62,7 +62,7 @@ def train(
     folder = Path(out)
     if (folder / WORDS).exists():
         raise LearnError(f"{folder} holds a policy already", remedy="choose another folder")
-    _require_styles(config, real, photos, start)
+    require_styles(config, real, photos, start)
     sources = _open(sim, real, config, start)
     for dataset in sources.values():
         require_trainable(dataset, Path(workspace))
@@ -72,7 +72,8 @@ def train(
         require_same_interface(dataset, interface)
     if started is not None:
         config = _like(config, started)
-    samples = _samples(sources, interface, config, photos)
+    sight = _sight(interface, config)
+    samples = make_samples(sources, interface, config, photos)
     normalisation = started.normalisation if started else _scaling(samples, interface, config)
     for found in samples.values():
         require_same_scale(found, normalisation, interface)
@@ -80,7 +81,7 @@ def train(
     checkpoint = _prepare(folder, run, resume)
     torch.set_num_threads(threads)
     torch.manual_seed(config.seed)
-    network = _network(interface, normalisation, config, started)
+    network = _network(interface, sight, normalisation, config, started)
     began = time.monotonic()
     context = tracked(tracking, folder.name, run) if tracking else nullcontext(None)
     with context as log:
@@ -140,46 +141,6 @@ def _open(sim: Any, real: Any, config: TrainConfig, start: Any) -> dict[Role, Da
     }
 
 
-def _require_styles(config: TrainConfig, real: Any, photos: Any, start: Any) -> None:
-    """Refuse adaptation without anything to adapt, or anything to adapt to."""
-    if config.looks_at_reality and start is not None:
-        raise WrongUse("adapt and restyle are about simulated pictures", got="a policy to start from")
-    if config.restyle != "none" and real is None and photos is None:
-        raise WrongUse("restyle needs real pictures", remedy="--real DATASET or --photos FOLDER")
-    if photos is not None and config.restyle == "none":
-        raise WrongUse("photographs are for restyling", got=str(photos), remedy="--restyle fourier")
-
-
-def _samples(
-    sources: dict[Role, Dataset], interface: Interface, config: TrainConfig, photos: str | Path | None
-) -> dict[Role, Samples]:
-    """Windows by role; the real ones come first, because simulated pictures may be restyled after them."""
-    found: dict[Role, Samples] = {}
-    if "real" in sources:
-        imitated = config.recipe != "sim-only"
-        found["real"] = Samples(sources["real"], "real", interface, config, imitated=imitated)
-    if "sim" in sources:
-        styles = None
-        if config.restyle != "none":
-            styles = Styles(
-                config.restyle, _styles(found.get("real"), interface, config, photos), config.restyle_band
-            )
-        found["sim"] = Samples(sources["sim"], "sim", interface, config, styles=styles)
-    return {role: found[role] for role in sources}
-
-
-def _styles(
-    real: Samples | None, interface: Interface, config: TrainConfig, photos: str | Path | None
-) -> np.ndarray[Any, Any]:
-    """Pictures to take the look from: photographs where there are some, for every camera the same; else real frames."""
-    if photos is not None or real is None:
-        taken = load_photographs(photos or "", config.picture_side)
-        return np.repeat(taken[:, None], len(interface.cameras), axis=1)
-    rng = np.random.default_rng((config.seed, 29))
-    count = min(len(real.training), MOST_STYLES)
-    return real.take(np.sort(rng.choice(real.training, count, replace=False))).pictures
-
-
 def _interface(sources: dict[Role, Dataset], config: TrainConfig) -> Interface:
     """What all sources can show: observations that one of them lacks are not used."""
     names = [
@@ -221,7 +182,11 @@ def _scaling(samples: dict[Role, Samples], interface: Interface, config: TrainCo
 
 
 def _network(
-    interface: Interface, normalisation: Normalisation, config: TrainConfig, started: Policy | None
+    interface: Interface,
+    sight: Sight | None,
+    normalisation: Normalisation,
+    config: TrainConfig,
+    started: Policy | None,
 ) -> PolicyNetwork:
     adapts = config.recipe == "pretrain-finetune" and config.finetune == "adapter"
     shape = Shape(
@@ -234,7 +199,7 @@ def _network(
         config.head,
         config.flow_steps,
         config.adapter_rank if adapts else 0,
-        _sight(interface, config),
+        sight,
     )
     network = PolicyNetwork(shape, normalisation)
     if started is not None:
