@@ -186,7 +186,8 @@ def with_camera(policy, camera):
     sight = Sight(1, camera.height, camera.width, 16, 8)
     network = PolicyNetwork(replace(policy.network.shape, sight=sight), policy.normalisation)
     interface = replace(policy.interface, cameras=(camera,))
-    return Policy(network, interface, policy.normalisation, policy.execution, policy.domains, policy.story)
+    execution = replace(policy.execution, execute=policy.chunk)
+    return Policy(network, interface, policy.normalisation, execution, policy.domains, policy.story)
 
 
 def test_in_a_twin_what_it_does_follows_from_what_it_sees(tiny_policy, tmp_path):
@@ -201,7 +202,7 @@ def test_in_a_twin_what_it_does_follows_from_what_it_sees(tiny_policy, tmp_path)
         looks = load_randomization(
             {"twin": twin.name, "randomization": {"light_intensity": [light, light + 1e-9]}}
         )
-        evaluate_in_twin(policy, twin, episodes=2, seed=2, randomization=looks, out=tmp_path / name)
+        evaluate_in_twin(policy, twin, episodes=1, seed=2, randomization=looks, out=tmp_path / name)
         return [np.asarray(episode["action"]) for episode in open_dataset(tmp_path / name)]
 
     dark, again, bright = actions("dark", 0.2), actions("again", 0.2), actions("bright", 2.0)
