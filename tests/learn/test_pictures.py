@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.learn.conftest import TINY, Standin, point
+from tests.learn.conftest import TINY, Standin, photograph, point
 from twinloop.dataset.cache import cached_frames
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.shrink import averaging, shrink
@@ -261,6 +261,15 @@ def test_restyled_pictures_prepare_for_another_look(signposts, tmp_path, restyle
     plain = train(signposts, out=tmp_path / "plain", config=replace(config, restyle="none"))
     assert succeeds(made, Signpost(*PALE)) > succeeds(plain, Signpost(*PALE))
     assert succeeds(made) == 1.0, "half of the pictures stay, so simulation is still understood"
+
+
+def test_photographs_serve_as_real_pictures(signposts, tmp_path):
+    photograph(tmp_path / "room.png", np.full((20, 30, 3), 170, np.uint8))
+    config = replace(LOOKS, recipe="sim-only", restyle="fourier", steps=5)
+    made = train(signposts, out=tmp_path / "p", config=config, photos=tmp_path)
+    plain = train(signposts, out=tmp_path / "plain", config=replace(config, restyle="none"))
+    assert made.id != plain.id and made.story.results["photos"] == tmp_path.name
+    assert made.domains == ("sim",) and len(made.story.datasets) == 1
 
 
 def test_cameras_that_are_not_there_are_refused(signposts, seeing, tmp_path):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.learn.conftest import photograph
 from twinloop.errors import LearnError
 from twinloop.learn.restyle import SHARE, Styles, fourier, fourier_exact, histogram, load_photographs
 
@@ -54,13 +55,9 @@ def test_some_pictures_stay_as_they_are_and_chance_follows_from_the_seed():
 
 
 def test_photographs_are_read_from_a_folder(tmp_path):
-    av = pytest.importorskip("av")
     picture = np.zeros((20, 30, 3), np.uint8)
     picture[:, :15] = (200, 100, 50)
-    frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
-    codec = av.CodecContext.create("png", "w")
-    codec.width, codec.height, codec.pix_fmt, codec.framerate = 30, 20, "rgb24", 1
-    (tmp_path / "a.png").write_bytes(b"".join(bytes(packet) for packet in codec.encode(frame)))
+    photograph(tmp_path / "a.png", picture)
     made = load_photographs(tmp_path, 10)
     assert made.shape == (1, 10, 10, 3)
     assert made[0, 5, 2].tolist() == [200, 100, 50] and made[0, 5, 8].tolist() == [0, 0, 0]

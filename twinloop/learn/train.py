@@ -77,7 +77,7 @@ def train(
     normalisation = started.normalisation if started else _scaling(samples, interface, config)
     for found in samples.values():
         require_same_scale(found, normalisation, interface)
-    run = _run_words(config, samples, start, started)
+    run = _run_words(config, samples, photos, started)
     checkpoint = _prepare(folder, run, resume)
     torch.set_num_threads(threads)
     torch.manual_seed(config.seed)
@@ -93,6 +93,7 @@ def train(
             "curve": [asdict(point) for point in curve],
             "validation": min((p.validation for p in curve if p.stage == curve[-1].stage), default=None),
             "seconds": round(time.monotonic() - began, 1),
+            **({"photos": Path(photos).name} if photos else {}),
         }
         story = Story(
             name=folder.resolve().name,
@@ -280,13 +281,14 @@ def _go(
 
 
 def _run_words(
-    config: TrainConfig, samples: dict[Role, Samples], start: Any, started: Policy | None
+    config: TrainConfig, samples: dict[Role, Samples], photos: str | Path | None, started: Policy | None
 ) -> dict[str, Any]:
     """What makes a run the same run."""
     return {
         "config": json.loads(json.dumps(asdict(config))),
         "datasets": [{k: v for k, v in _entry(s).items() if k != "episodes"} for s in samples.values()],
         "start": started.id if started else None,
+        **({"photos": str(photos)} if photos else {}),
         "twinloop": __version__,
     }
 
