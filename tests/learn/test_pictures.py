@@ -290,6 +290,19 @@ def test_cameras_that_are_not_there_are_refused(signposts, seeing, tmp_path):
     assert not (tmp_path / "p").exists()
 
 
+def test_a_policy_that_looks_is_fine_tuned_with_its_cameras(signposts, seeing, tmp_path):
+    seeing.save(tmp_path / "before")
+    pale = demonstrate(tmp_path / "pale", Signpost(*PALE), episodes=6)
+    config = replace(
+        TINY, recipe="pretrain-finetune", finetune_rate=0.01, finetune_steps=60, validate_every=20
+    )
+    made = train(real=pale, out=tmp_path / "after", config=config, start=tmp_path / "before")
+    assert succeeds(made, Signpost(*PALE)) == 1.0 and made.interface.cameras == seeing.interface.cameras
+    with pytest.raises(WrongUse, match=r"looks through other cameras; got wrist; expected front"):
+        other = replace(config, cameras=("wrist",))
+        train(real=pale, out=tmp_path / "p", config=other, start=tmp_path / "before")
+
+
 def test_adaptation_without_pictures_or_reality_is_refused(signposts, tmp_path):
     with pytest.raises(UnknownName, match="did you mean 'coral'"):
         replace(LOOKS, adapt="corall")

@@ -156,6 +156,13 @@ def _interface(sources: dict[Role, Dataset], config: TrainConfig) -> Interface:
 def _like(config: TrainConfig, started: Policy) -> TrainConfig:
     """The config with the shape of the policy that is fine-tuned."""
     shape, used = started.network.shape, started.execution
+    cameras = tuple(camera.name for camera in started.interface.cameras)
+    if config.cameras not in ((), cameras):
+        raise WrongUse(
+            f"policy {started.name} looks through other cameras",
+            got=", ".join(config.cameras),
+            expected=", ".join(cameras) or "none",
+        )
     return replace(
         config,
         history=used.history,
@@ -164,7 +171,7 @@ def _like(config: TrainConfig, started: Policy) -> TrainConfig:
         width=shape.width,
         depth=shape.depth,
         head=shape.head,
-        cameras=tuple(camera.name for camera in started.interface.cameras),
+        cameras=cameras,
         picture_side=shape.sight.side if shape.sight else config.picture_side,
         picture_features=shape.sight.features if shape.sight else config.picture_features,
     )
