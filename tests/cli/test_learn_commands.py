@@ -56,6 +56,8 @@ def test_wrong_words_are_answered_with_the_right_ones(twinloop, tmp_path, monkey
             "--sim DATASET and --real DATASET",
         ),
         (("train", "--mix", "most", "--out", "p"), "or auto"),
+        (("train", "--adapt", "ot", "--out", "p"), "name cameras"),
+        (("train", "--cameras", "front", "--restyle", "fourrier", "--out", "p"), "did you mean 'fourier'"),
         (("evaluate", "nothing"), "is no policy"),
         (("evaluate", "nothing", "--twin", "a", "--robot", "b"), "--twin or --robot"),
     ):
@@ -63,19 +65,23 @@ def test_wrong_words_are_answered_with_the_right_ones(twinloop, tmp_path, monkey
         assert code == 2 and answer in err
 
 
-def test_a_policy_is_recorded_on_a_robot(twinloop, tmp_path, monkeypatch):  # noqa: F811
+@pytest.mark.parametrize("look", [(), ("wrist",)])
+def test_a_policy_is_recorded_on_a_robot(twinloop, tmp_path, monkeypatch, look):  # noqa: F811
     pytest.importorskip("pybullet")
     monkeypatch.chdir(tmp_path)
     assert "standin" in ROBOTS.names()
     robot = ("--robot", "standin:ideal", "--episodes", 5, "--seconds", 0.4)
-    code, _, err = twinloop("record", *robot, "--operator", "person-1", "--out", "demonstrations")
+    filmed = [word for name in look for word in ("--camera", name)]
+    code, _, err = twinloop("record", *robot, *filmed, "--operator", "person-1", "--out", "demonstrations")
     assert code == 0, err
     numbers = [str(k) for k in range(5)]
     code, _, err = twinloop("data", "label", "demonstrations", *numbers, "--success", "--by", "tester")
     assert code == 0, err
     words = ("--recipe", "real-only", "--real", "demonstrations", "--out", "p", "--tracking", "off")
-    code, _, err = twinloop("train", *SMALL, *words)
+    code, _, err = twinloop("train", *SMALL, *words, *(("--cameras", ",".join(look)) if look else ()))
     assert code == 0, err
+    code, out, _ = twinloop("policy", "show", "p")
+    assert code == 0 and ("through wrist (128 x 128)" in out) == bool(look)
     code, out, err = twinloop(
         "record", "--robot", "standin:ideal", "--policy", "p", "--episodes", 1, "--seconds", 0.4, "--out", "runs", "--json"
     )  # fmt: skip

@@ -5,9 +5,10 @@ import pytest
 
 from twinloop.engines.render import open_context
 from twinloop.errors import TwinloopError
+from twinloop.experts import find_expert
 from twinloop.generate.job import Job
-from twinloop.generate.rollout import rollout
-from twinloop.randomize import load_randomization
+from twinloop.generate.rollout import rollout, rollout_drawn
+from twinloop.randomize import draw_many, load_randomization
 from twinloop.twin import load_twin
 
 
@@ -59,3 +60,52 @@ def test_a_late_camera_shows_an_older_state():
     (delayed,), (now,) = frames(late, [0], ("front",)), frames(prompt, [0], ("front",))
     assert np.array_equal(delayed["front"][0], now["front"][0])
     assert np.array_equal(delayed["front"][1], delayed["front"][2])
+
+
+class Watcher:
+    """Looks every other step, and keeps what it saw."""
+
+    actor = "expert"
+    cameras = ("wrist",)
+
+    def __init__(self, setup):
+        self._act = find_expert("pick_and_place")(setup)
+        self._step, self.count, self.seen = -1, setup.count, []
+
+    def looks(self):
+        return np.full(self.count, self._step % 2 == 1) & (np.arange(self.count) == 0)
+
+    def restart(self, ids, reading, seeds):
+        self._act.restart(ids, reading, seeds)
+
+    def act(self, reading, step):
+        self._step += 1
+        if reading.frames["wrist"][0].any():
+            self.seen.append((int(step[0]), reading.frames["wrist"][0].copy()))
+        assert not reading.frames["wrist"][1].any(), "nobody looked there"
+        return self._act.act(reading, step)
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.04])
+def test_whoever_looks_while_acting_sees_what_is_recorded(late_s):
+    twin = load_twin("franka_pick_place")
+    look = LOOK | {
+        "shot_noise": [0.02, 0.04],
+        "motion_blur_s": [0.005, 0.01],
+        "rolling_shutter_s": [0.005, 0.01],
+        "observation_delay_s": [late_s, late_s + 1e-9],
+    }
+    varied = load_randomization({"twin": twin.name, "randomization": look})
+    job = Job(twin, twin.task, "pick_and_place", varied, cameras=("wrist",), max_steps=9)
+    made = []
+
+    def make(setup):
+        made.append(Watcher(setup))
+        return made[0]
+
+    episodes = list(rollout_drawn(job, [4, 5], draw_many(varied, 1, [0, 1]), make_expert=make))
+    (watcher,) = made
+    assert [step for step, _ in watcher.seen] == [0, 2, 4, 6, 8]
+    for step, picture in watcher.seen[2:]:
+        assert np.array_equal(picture, episodes[0].frames["wrist"][step])
+    assert episodes[0].frames["wrist"][3].std() > 5

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import av
 import pytest
 
 from twinloop.dataset.reader import open_dataset
@@ -56,3 +57,12 @@ def point(out, episodes=8, robot=None, operator="person-7", **more):
     with connected(fake):
         record(fake, OperatorController(fake, operator), out, plan, attendant=fake)
     return open_dataset(out)
+
+
+def photograph(path, picture):
+    """Write a picture (height, width, 3) uint8 as PNG."""
+    codec = av.CodecContext.create("png", "w")
+    codec.height, codec.width = picture.shape[:2]
+    codec.pix_fmt, codec.framerate = "rgb24", 1
+    frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+    path.write_bytes(b"".join(bytes(packet) for packet in codec.encode(frame)))

@@ -24,7 +24,7 @@ class Clockwork:
         self.chunk = chunk
         self.histories = []
 
-    def predict(self, observation, *, real=False, noise=None):
+    def predict(self, observation, pictures=None, *, real=False, noise=None):
         self.histories.append(observation[:, :, 0].copy())
         made = np.zeros((len(observation), self.chunk, 2), np.float32)
         made[:, :, 0] = observation[:, -1]

@@ -50,6 +50,20 @@ def train(
         typer.Option("--from", help="pretrain-finetune: a trained policy instead of the simulated half."),
     ] = None,
     head: Annotated[str, typer.Option(help="regression, transformer or flow.")] = "regression",
+    cameras: Annotated[
+        str | None,
+        typer.Option(help="It sees these cameras, as a,b, and no tracked object; default: no pictures."),
+    ] = None,
+    adapt: Annotated[
+        str, typer.Option(help="See simulated and real pictures alike: coral, ot or adversarial.")
+    ] = "none",
+    restyle: Annotated[
+        str, typer.Option(help="Give simulated pictures a real look: fourier or histogram.")
+    ] = "none",
+    photos: Annotated[
+        Path | None,
+        typer.Option(help="restyle: a folder of photographs instead of the real data's pictures."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed and data give the same policy.")] = 0,
     steps: Annotated[int | None, typer.Option(help="Weight updates; default: the config's.")] = None,
     minutes: Annotated[float | None, typer.Option(help="End after this time at the latest.")] = None,
@@ -76,6 +90,7 @@ def train(
 
     words: dict[str, Any] = {
         "recipe": recipe, "mix": _share(mix, recipe), "finetune": finetune, "head": head, "seed": seed, "minutes": minutes,
+        "cameras": tuple(cameras.split(",")) if cameras else (), "adapt": adapt, "restyle": restyle,
     }  # fmt: skip
     if steps is not None:
         words["steps"] = steps
@@ -90,7 +105,7 @@ def train(
 
         common: dict[str, Any] = {
             "out": target, "config": config, "workspace": root, "tracking": uri, "threads": threads, "resume": resume,
-            "hear": hear,
+            "hear": hear, "photos": photos,
         }  # fmt: skip
         if mix == "auto":
             policy = _train_auto(sim, real, start, twin, common, quiet=json)
@@ -192,9 +207,11 @@ def show(
     story, shape = found.story, found.network.shape
     count = sum(weights.numel() for weights in found.network.parameters())
     sees = ", ".join(f"{signal.name} ({signal.size})" for signal in found.interface.observations)
+    looks = ", ".join(f"{c.name} ({c.width} x {c.height})" for c in found.interface.cameras)
     lines = {
         "policy": f"{found.name} ({found.id}), {story.recipe}, {story.created_at}",
         "sees": f"{sees} at steps {', '.join(map(str, found.execution.history))}",
+        **({"looks": f"through {looks}"} if looks else {}),
         "does": f"{found.interface.action.size} targets at {found.interface.rate_hz:g} Hz, {shape.chunk} at once, "
         f"{found.execution.execute} before the next",
         "network": f"{shape.head}, {count:,} weights",

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from twinloop.dataset.columns import from_arrow
 from twinloop.dataset.reader import Dataset
+from twinloop.dataset.shrink import shrink
 from twinloop.episode import Array, Signal
 from twinloop.errors import DamagedDataset
 
@@ -32,21 +33,26 @@ def cached_rows(dataset: Dataset) -> Mapping[str, Array]:
     return {s.name: np.load(folder / f"{s.name}.npy", mmap_mode="r") for s in dataset.schema.signals}
 
 
-def cached_frames(dataset: Dataset, camera: str) -> Array:
-    """Every frame of one camera decoded, (rows, height, width, 3) uint8, memory-mapped: fast, and as large as it sounds."""
+def cached_frames(dataset: Dataset, camera: str, side: int | None = None) -> Array:
+    """Every frame of one camera decoded, (rows, height, width, 3) uint8, memory-mapped: fast, and as large as it sounds.
+
+    With `side`, frames are averaged down to `side` x `side` pixels once.
+    """
     spec = dataset.schema.camera(camera)
-    path = _folder(dataset).with_name(f"{_version(dataset)}-{camera}.npy")
+    height, width = (side, side) if side else (spec.height, spec.width)
+    size = f"-{side}" if side else ""
+    path = _folder(dataset).with_name(f"{_version(dataset)}-{camera}{size}.npy")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             array = np.lib.format.open_memmap(
-                temporary, "w+", np.dtype(np.uint8), (dataset.num_frames, spec.height, spec.width, 3)
+                temporary, "w+", np.dtype(np.uint8), (dataset.num_frames, height, width, 3)
             )
             row = 0
             for number in dataset.numbers:
                 for frame in dataset.episode(number).frames[camera]:
-                    array[row] = frame
+                    array[row] = shrink(frame, side) if side else frame
                     row += 1
             array.flush()
             temporary.replace(path)

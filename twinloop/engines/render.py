@@ -67,9 +67,34 @@ class Painter:
         for camera in self._cameras:
             place, turn = poses[camera.name]
             ideal = frames[camera.name]
-            seen = _through_camera(self._twin, values, seed, camera.name, ideal, place, turn)
+            rows = np.arange(len(qpos))
+            seen = _through_camera(self._twin, values, seed, camera.name, ideal, rows, place, turn)
             made[camera.name] = seen[shown] if late else seen
         return made
+
+    def paint_newest(self, values: Values, seed: int, qpos: Array, mocap: Array) -> dict[str, Array]:
+        """The last of the frames that `paint` gives for these states, (height, width, 3), without drawing the others.
+
+        An episode's very first frame has no motion blur here, because nothing has moved yet.
+        """
+        self._context.make_current()
+        self._prepare(values)
+        late = round(_number(self._twin, values, "observation_delay_s") * self._twin.control_hz)
+        row = max(len(qpos) - 1 - late, 0)
+        states = qpos[max(row - 1, 0) : row + 1]
+        frames, poses = self._render(states, mocap, drawn=1)
+        return {
+            camera.name: _through_camera(
+                self._twin,
+                values,
+                seed,
+                camera.name,
+                frames[camera.name],
+                np.array([row]),
+                *poses[camera.name],
+            )[0]
+            for camera in self._cameras
+        }
 
     def close(self) -> None:
         """Give the graphics context back."""
@@ -84,7 +109,11 @@ class Painter:
         for texture in apply_picture(self._twin, self._model, values):
             mujoco.mjr_uploadTexture(self._model, self._renderer, texture)
 
-    def _render(self, qpos: Array, mocap: Array) -> tuple[dict[str, Array], dict[str, tuple[Array, Array]]]:
+    def _render(
+        self, qpos: Array, mocap: Array, drawn: int | None = None
+    ) -> tuple[dict[str, Array], dict[str, tuple[Array, Array]]]:
+        """Frames of the last `drawn` states, all by default, and camera poses of all of them."""
+        first = 0 if drawn is None else len(qpos) - drawn
         model, data, scene = self._model, self._data, self._scene
         data.mocap_pos[:] = mocap
         views = []
@@ -93,7 +122,7 @@ class Painter:
             view = mujoco.MjvCamera()
             view.type = mujoco.mjtCamera.mjCAMERA_FIXED
             view.fixedcamid = model.camera(camera.name).id
-            frame = np.empty((len(qpos), camera.height, camera.width, 3), dtype=np.uint8)
+            frame = np.empty((len(qpos) - first, camera.height, camera.width, 3), dtype=np.uint8)
             pose = np.empty((len(qpos), 3)), np.empty((len(qpos), 9))
             frames[camera.name], poses[camera.name] = frame, pose
             upside_down = np.empty((camera.height, camera.width, 3), dtype=np.uint8)
@@ -105,13 +134,15 @@ class Painter:
             mujoco.mj_comPos(model, data)
             mujoco.mj_camlight(model, data)
             for view, rectangle, upside_down, frame, (place, turn) in views:
+                place[row], turn[row] = data.cam_xpos[view.fixedcamid], data.cam_xmat[view.fixedcamid]
+                if row < first:
+                    continue
                 mujoco.mjv_updateScene(
                     model, data, self._option, None, view, mujoco.mjtCatBit.mjCAT_ALL, scene
                 )
                 mujoco.mjr_render(rectangle, scene, self._renderer)
                 mujoco.mjr_readPixels(upside_down, None, rectangle, self._renderer)
-                frame[row] = upside_down[::-1]
-                place[row], turn[row] = data.cam_xpos[view.fixedcamid], data.cam_xmat[view.fixedcamid]
+                frame[row - first] = upside_down[::-1]
         return frames, poses
 
 
@@ -135,9 +166,12 @@ def open_context(width: int, height: int) -> Any:
 
 
 def _through_camera(
-    twin: Twin, values: Values, seed: int, name: str, frames: Array, place: Array, turn: Array
+    twin: Twin, values: Values, seed: int, name: str, frames: Array, rows: Array, place: Array, turn: Array
 ) -> Array:
-    """What a real camera would have recorded of the rendered frames of one episode."""
+    """What a real camera would have recorded of rendered frames, `rows` (F,) of one episode.
+
+    `place` and `turn` are the camera's poses then and, where there are more of them, in the rows before.
+    """
 
     def number(parameter: str) -> float:
         return _number(twin, values, parameter)
@@ -168,11 +202,13 @@ def _through_camera(
     if effects == CameraEffects(lens=Lens(field_of_view_rad=lens.field_of_view_rad)):
         return frames
     moves = effects.shutter != Shutter()
-    velocity = _picture_velocity(twin, focal_px(lens, height), place, turn) if moves else None
+    velocity = None
+    if moves:
+        velocity = _picture_velocity(twin, focal_px(lens, height), place, turn)[-len(frames) :]
     noise = None
     if np.isfinite(electrons):
         seeds = np.full(len(frames), seed, dtype=np.int64)
-        noise = frame_noise(seeds, f"camera.{name}", np.arange(len(frames)), (height, width, 3))
+        noise = frame_noise(seeds, f"camera.{name}", rows, (height, width, 3))
     return capture(make_tables(effects, 1, height, width), frames, velocity, noise)
 
 

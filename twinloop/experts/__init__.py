@@ -5,12 +5,13 @@ Importing this package registers the built-in experts.
 
 from twinloop.experts import excitation, nobody, pick_and_place, push, random_actions
 from twinloop.experts.played import Motion, find_expert, load_motion, save_motion
-from twinloop.experts.protocol import EXPERTS, Expert, Setup, expert_for
+from twinloop.experts.protocol import EXPERTS, Expert, Looking, Setup, expert_for
 from twinloop.experts.reading import Reading
 
 __all__ = [
     "EXPERTS",
     "Expert",
+    "Looking",
     "Motion",
     "Reading",
     "Setup",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,18 @@ class Expert(Protocol):
 
     def act(self, reading: Reading, step: Array) -> Array:
         """Commands for all actuators of all environments, (N, actuators), each at its own control step (N,)."""
+
+
+@runtime_checkable
+class Looking(Protocol):
+    """What an expert has besides when it looks through cameras; pictures are drawn only where and when it looks."""
+
+    @property
+    def cameras(self) -> tuple[str, ...]:
+        """The cameras it looks through."""
+
+    def looks(self) -> Array:
+        """Which environments (N,) the next `act` needs pictures of."""
 
 
 EXPERTS: Registry[Callable[[Setup], Expert]] = Registry("expert", "experts")

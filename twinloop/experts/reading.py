@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ class Reading:
     `position`, `velocity` and `effort` are per actuator. The object's pose is the perceived one: its place (N, 3), and
     its orientation as the first two columns of the rotation matrix (N, 6), which unlike angles and quaternions have
     neither jumps nor two names for one orientation. `time_s` (N,) is the time in each episode. `sensors` (N, channels)
-    holds the axes of `Cell.sensors`; None where a robot does not report them.
+    holds the axes of `Cell.sensors`; None where a robot does not report them. `frames` (N, height, width, 3) by camera are
+    for experts that look (`twinloop.experts.Looking`), black for environments that did not need any.
     """
 
     time_s: Array
@@ -31,6 +33,7 @@ class Reading:
     object_columns: Array
     target_position: Array
     sensors: Array | None = None
+    frames: Mapping[str, Array] = field(default_factory=dict)
 
 
 def exact_reading(truth: Truth) -> Reading:

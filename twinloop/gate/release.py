@@ -125,9 +125,14 @@ class ShadowController:
         self.actor_id = acting.actor_id
         self.shadow_id = shadow.actor_id
         self.cameras = tuple(dict.fromkeys((*acting.cameras, *shadow.cameras)))
+        self._watching = [c for c in (acting, shadow) if c.cameras]
         self._away: list[float] = []
         self._allowed = True
         self._done: list[dict[str, Any]] = []
+
+    def looks(self) -> bool:
+        """Whether either of them needs pictures with the next observation."""
+        return any(getattr(controller, "looks", lambda: True)() for controller in self._watching)
 
     def restart(self, observation: Observation, seed: int) -> None:
         """A new episode begins; the one before is judged."""

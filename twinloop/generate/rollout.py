@@ -8,6 +8,7 @@ ended are loaded with the next one at once, so that none steps in vain.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from twinloop.engines.mujoco_batch import ENGINE, Broken, MujocoBatch, engine_ve
 from twinloop.engines.render import Painter
 from twinloop.episode import Episode, Event, Provenance, Schema
 from twinloop.errors import WrongUse
-from twinloop.experts import Expert, Setup, find_expert
+from twinloop.experts import Expert, Looking, Setup, find_expert
 from twinloop.experts.played import Player
 from twinloop.experts.reading import Reading, exact_reading
 from twinloop.generate.artefacts import diverged_event, trace_row
@@ -99,8 +100,10 @@ class _Run:
         self._setup = Setup(cell, count, self._steps, job.expert_noise)
         self._expert = make_expert(self._setup)
         self._recorder = Recorder(cell, self._task, episode_schema(job), count, self._steps)
-        self._painter = Painter(cell, job.cameras) if job.cameras else None
-        self._states = np.zeros((count, self._steps if job.cameras else 0, cell.model.nq))
+        self._looking = self._expert if isinstance(self._expert, Looking) and self._expert.cameras else None
+        cameras = tuple(dict.fromkeys((*job.cameras, *(self._looking.cameras if self._looking else ()))))
+        self._painter = Painter(cell, cameras) if cameras else None
+        self._states = np.zeros((count, self._steps if cameras else 0, cell.model.nq))
         self._memory = np.zeros((count, self._task.memory))
         self._step = np.zeros(count, dtype=np.int64)
         self._episode = np.full(count, -1, dtype=np.int64)
@@ -124,13 +127,15 @@ class _Run:
     def _control_step(self) -> list[tuple[int, Episode]]:
         truth = self._engine.truth()
         reading = self._hardware.sense(truth, self._step)
+        if self._painter is not None:
+            self._states[np.arange(self._count), self._step] = self._engine.qpos
+        if self._looking is not None and self._painter is not None:
+            reading = replace(reading, frames=self._look(self._looking, self._painter))
         action = self._act(truth, reading)
         judged = self._task.judge(truth, self._memory)
         self._memory = judged.memory
         trace = trace_row(truth, self._engine.inertia, judged.phase)
         self._recorder.row(self._step, row_parts(self._cell, truth, reading, action), trace)
-        if self._painter is not None:
-            self._states[np.arange(self._count), self._step] = self._engine.qpos
         commands = self._hardware.command(action, self._step)
         running = self._episode >= 0
         self._step[running] += 1
@@ -150,6 +155,18 @@ class _Run:
             return self._expert.act(reading, self._step)
         # Commands are followed by encoders, so whoever knows where the joints are must allow for their error.
         return self._expert.act(exact_reading(truth), self._step) + self._hardware.bias
+
+    def _look(self, expert: Looking, painter: Painter) -> dict[str, Array]:
+        """Pictures for the environments whose expert looks now; the others' are black."""
+        sizes = {camera.name: (camera.height, camera.width) for camera in self._cell.twin.cameras}
+        frames = {name: np.zeros((self._count, *sizes[name], 3), np.uint8) for name in expert.cameras}
+        for row in np.flatnonzero(expert.looks() & (self._episode >= 0)).tolist():
+            index, states = int(self._episode[row]), self._states[row, : self._step[row] + 1]
+            draw, mocap = one_of(self._drawn, index), self._engine.mocap[row]
+            painted = painter.paint_newest(draw, int(self._seeds[index]), states, mocap)
+            for name, frame in frames.items():
+                frame[row] = painted[name]
+        return frames
 
     def _load(self, ids: Array) -> None:
         """Begin the next episodes in the environments `ids`; those for which none is left go idle."""
@@ -194,10 +211,11 @@ class _Run:
         length = int(self._step[environment])
         provenance = self._provenance(index, environment)
         frames = {}
-        if self._painter is not None:
+        if self._painter is not None and self._job.cameras:
             states = self._states[environment, :length]
             mocap = self._engine.mocap[environment]
-            frames = self._painter.paint(provenance.draw, int(self._seeds[index]), states, mocap)
+            painted = self._painter.paint(provenance.draw, int(self._seeds[index]), states, mocap)
+            frames = {name: painted[name] for name in self._job.cameras}
         episode = self._recorder.episode(
             environment,
             length,

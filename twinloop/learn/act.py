@@ -8,15 +8,16 @@ from where it will be, starts over with every chunk and hardly moves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.episode import Actor
+from twinloop.episode import Actor, Camera
 from twinloop.errors import LearnError
 from twinloop.experts import Reading, Setup
-from twinloop.learn.interface import Interface
+from twinloop.learn.interface import Interface, chosen_cameras
 from twinloop.learn.policy import Policy
 from twinloop.robot.protocol import Description, Observation
 
@@ -36,6 +37,7 @@ class Runner:
         self._next = np.zeros_like(self._plan)
         self._at = np.zeros(count, dtype=np.int64)
         self._skip = np.zeros(count, dtype=np.int64)
+        self._pictures: Array | None = None
         self._rngs = [np.random.default_rng(0) for _ in range(count)]
         self._rows = np.arange(count)
 
@@ -45,8 +47,13 @@ class Runner:
         for row, seed in zip(ids.tolist(), np.asarray(seeds).tolist(), strict=True):
             self._rngs[row] = np.random.default_rng(int(seed))
 
-    def act(self, observation: Array) -> Array:
-        """Commands (N, A) for observations (N, D)."""
+    def looks(self) -> Array:
+        """Which episodes (N,) the next `act` will think about, and so needs pictures of."""
+        return np.asarray(self._fresh | (self._at == self._policy.execution.execute))
+
+    def act(self, observation: Array, pictures: Array | None = None) -> Array:
+        """Commands (N, A) for observations (N, D), and pictures (N, cameras, height, width, 3) of those it looks at."""
+        self._pictures = pictures
         execute, think = self._policy.execution.execute, self._policy.execution.think_steps
         self._seen[:, :-1] = self._seen[:, 1:]
         self._seen[:, -1] = observation
@@ -71,7 +78,8 @@ class Runner:
             shape = self._plan.shape[1:]
             noise = np.stack([self._rngs[row].standard_normal(shape, np.float32) for row in ids.tolist()])
         history = self._seen[ids][:, self._back]
-        self._next[ids] = self._policy.predict(history, real=self._real, noise=noise)
+        pictures = None if self._pictures is None else self._pictures[ids]
+        self._next[ids] = self._policy.predict(history, pictures, real=self._real, noise=noise)
 
 
 class PolicyExpert:
@@ -86,6 +94,11 @@ class PolicyExpert:
         self._interface = policy.interface
         self._targeted = cell.target_mocap is not None
         self._low, self._high = cell.control_low, cell.control_high
+        self.cameras = tuple(camera.name for camera in policy.interface.cameras)
+
+    def looks(self) -> Array:
+        """Where the next chunk is thought of."""
+        return self._runner.looks()
 
     def restart(self, ids: Array, reading: Reading, seeds: Array) -> None:
         """Forget the past of these environments."""
@@ -94,17 +107,18 @@ class PolicyExpert:
     def act(self, reading: Reading, step: Array) -> Array:
         """The present action of each environment's chunk."""
         seen = self._interface.vector(signals_of_reading(reading, self._targeted))
-        return np.clip(self._runner.act(seen), self._low, self._high)
+        pictures = self._interface.pictures(reading.frames) if self.cameras else None
+        return np.clip(self._runner.act(seen, pictures), self._low, self._high)
 
 
 class PolicyController:
     """A policy through the door for whoever acts on a robot."""
 
     actor: Actor = "policy"
-    cameras: tuple[str, ...] = ()
 
     def __init__(self, policy: Policy, description: Description) -> None:
         require_robot(policy, description)
+        self.cameras = tuple(camera.name for camera in policy.interface.cameras)
         self.actor_id = f"{policy.name}@{policy.id}"
         self._interface = policy.interface
         self._runner = Runner(policy, 1, real=True)
@@ -113,9 +127,16 @@ class PolicyController:
         """A new episode begins."""
         self._runner.restart(np.array([0]), np.array([seed]))
 
+    def looks(self) -> bool:
+        """Whether the next chunk is thought of with the next observation."""
+        return bool(self._runner.looks()[0])
+
     def act(self, observation: Observation) -> Array:
         """The present action of the chunk."""
-        return np.asarray(self._runner.act(self._interface.vector(observation.signals)[None])[0])
+        pictures = None
+        if self.cameras and self.looks():
+            pictures = self._interface.pictures(observation.frames)[None]
+        return np.asarray(self._runner.act(self._interface.vector(observation.signals)[None], pictures)[0])
 
 
 def signals_of_reading(reading: Reading, targeted: bool) -> dict[str, Array]:
@@ -158,6 +179,21 @@ def require_robot(policy: Policy, description: Description) -> None:
         description.action,
         description.rate_hz,
         policy.interface.robot_type,
+        require_cameras(policy, description.cameras, f"robot {description.serial}"),
     )
     if difference := policy.interface.difference(found):
         raise LearnError(f"policy {policy.name} does not fit robot {description.serial}: {difference}")
+
+
+def require_cameras(policy: Policy, declared: Sequence[Camera], where: str) -> tuple[Camera, ...]:
+    """The cameras that a policy looks through; refuses where they are missing or give pictures of another size."""
+    wanted = policy.interface.cameras
+    found = chosen_cameras(declared, [camera.name for camera in wanted], where)
+    for mine, theirs in zip(wanted, found, strict=True):
+        if mine != theirs:
+            raise LearnError(
+                f"policy {policy.name} does not fit {where}: camera {mine.name}",
+                got=f"pictures of {theirs.width} x {theirs.height}",
+                expected=f"{mine.width} x {mine.height}",
+            )
+    return found

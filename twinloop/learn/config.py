@@ -10,9 +10,14 @@ from twinloop.errors import UnknownName, WrongUse
 Recipe = Literal["sim-only", "real-only", "pretrain-finetune", "co-train"]
 Head = Literal["regression", "transformer", "flow"]
 Finetune = Literal["full", "head", "adapter"]
+Adapt = Literal["none", "coral", "ot", "adversarial"]
+Restyle = Literal["none", "fourier", "histogram"]
 
 STATE_OBSERVATIONS = ("observation.state", "observation.velocity", "observation.environment_state")
 """What a policy sees by default, where a data set has it: joints, and object and target as perceived."""
+
+OWN_OBSERVATIONS = ("observation.state", "observation.velocity")
+"""The same for a policy with cameras: where the object is, it must see for itself."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,11 @@ class TrainConfig:
     - `steps`, `finetune_steps`: weight updates; training also ends after `minutes`, or when the validation error has not
       improved for `patience` validations in a row.
     - `validation`: share of the episodes that is held out; at least one.
+    - `observations`: signals it sees; none named are `STATE_OBSERVATIONS`, or `OWN_OBSERVATIONS` with `cameras`.
+    - `cameras`: whose newest picture it sees too, averaged down to `picture_side` pixels a side, as `picture_features`
+      numbers each. `adapt` aligns these numbers between simulated and real pictures (see `twinloop.learn.adapt`), with
+      `adapt_weight`; `restyle` gives simulated pictures a real look (see `twinloop.learn.restyle`), `restyle_band` is how
+      much of it with `fourier`. With either, sim-only takes real data too, and looks at its pictures alone.
     """
 
     recipe: Recipe = "sim-only"
@@ -35,7 +45,14 @@ class TrainConfig:
     mix: float = 0.9
     finetune: Finetune = "full"
     head: Head = "regression"
-    observations: tuple[str, ...] = STATE_OBSERVATIONS
+    observations: tuple[str, ...] = ()
+    cameras: tuple[str, ...] = ()
+    picture_side: int = 64
+    picture_features: int = 64
+    adapt: Adapt = "none"
+    adapt_weight: float = 1.0
+    restyle: Restyle = "none"
+    restyle_band: float = 0.02
     history: tuple[int, ...] = (-5, 0)
     chunk: int = 25
     execute: int = 10
@@ -58,7 +75,14 @@ class TrainConfig:
     fewest_episodes: int = 5
 
     def __post_init__(self) -> None:
-        for name, choices in (("recipe", Recipe), ("head", Head), ("finetune", Finetune)):
+        words = (
+            ("recipe", Recipe),
+            ("head", Head),
+            ("finetune", Finetune),
+            ("adapt", Adapt),
+            ("restyle", Restyle),
+        )
+        for name, choices in words:
             if getattr(self, name) not in get_args(choices):
                 raise UnknownName(name, str(getattr(self, name)), get_args(choices))
         if not 0.0 < self.mix < 1.0:
@@ -81,8 +105,42 @@ class TrainConfig:
             raise WrongUse(
                 "validation is a share and late_steps a count", got=(self.validation, self.late_steps)
             )
+        self._require_sight()
+
+    def _require_sight(self) -> None:
+        for name in ("adapt", "restyle"):
+            word = getattr(self, name)
+            if word == "none":
+                continue
+            if not self.cameras:
+                raise WrongUse(f"{name} is about pictures", got=word, remedy="name cameras: --cameras front")
+            if self.recipe == "real-only":
+                raise WrongUse(f"{name} is about simulated pictures", got="recipe real-only")
+        if len(set(self.cameras)) < len(self.cameras):
+            raise WrongUse("a camera is named twice", got=", ".join(self.cameras))
+        if self.picture_side < 8 or self.picture_features < 1 or self.adapt_weight < 0.0:
+            raise WrongUse(
+                "picture_side is at least 8, picture_features at least 1 and adapt_weight not negative",
+                got=(self.picture_side, self.picture_features, self.adapt_weight),
+            )
+        if not 0.0 <= self.restyle_band <= 0.5:
+            raise WrongUse(
+                "restyle_band is a share of the sampling rate", got=self.restyle_band, expected="0 to 0.5"
+            )
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The observations by name, the usual ones included."""
+        return self.observations or (OWN_OBSERVATIONS if self.cameras else STATE_OBSERVATIONS)
+
+    @property
+    def looks_at_reality(self) -> bool:
+        """Whether real pictures are looked at besides what is learned from."""
+        return self.adapt != "none" or self.restyle != "none"
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Which data the recipe needs: `sim`, `real` or both."""
+        if self.recipe == "sim-only" and self.adapt != "none":
+            return ("sim", "real")
         return {"sim-only": ("sim",), "real-only": ("real",)}.get(self.recipe, ("sim", "real"))

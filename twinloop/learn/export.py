@@ -12,7 +12,8 @@ from twinloop.learn.policy import Policy
 
 
 def export_onnx(policy: Policy, path: str | Path) -> Path:
-    """Write a policy as ONNX. Inputs: observation (B, H, D), domain (B, 1), noise (B, chunk, A); output: actions.
+    """Write a policy as ONNX. Inputs: observation (B, H, D), domain (B, 1), noise (B, chunk, A), and pictures
+    (B, cameras, height, width, 3) uint8 of a policy with cameras; output: actions.
 
     The order of the numbers, the history and how chunks are carried out are in the file's metadata, as in policy.json.
     """
@@ -22,12 +23,16 @@ def export_onnx(policy: Policy, path: str | Path) -> Path:
         raise MissingExtra("exporting to ONNX", "onnx", "learn") from error
     target = Path(path)
     shape = policy.network.shape
-    example = (
+    example: tuple[torch.Tensor, ...] = (
         torch.zeros(2, shape.history, shape.observation),
         torch.zeros(2, 1),
         torch.zeros(2, shape.chunk, shape.action),
     )
     names = ["observation", "domain", "noise"]
+    if shape.sight is not None:
+        size = (2, shape.sight.cameras, shape.sight.height, shape.sight.width, 3)
+        example = (*example, torch.zeros(size, dtype=torch.uint8))
+        names.append("pictures")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.partial")
     try:

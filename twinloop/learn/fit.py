@@ -20,6 +20,7 @@ import safetensors.torch as tensor_files
 
 from twinloop.dataset.commit import write_atomically
 from twinloop.errors import LearnError
+from twinloop.learn.adapt import Alignment, ramp
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.network import PolicyNetwork, torch
 from twinloop.learn.samples import Batch, Samples, joined
@@ -34,7 +35,10 @@ LARGEST_GRADIENT = 1.0
 
 @dataclass(frozen=True)
 class Stage:
-    """One part of a recipe: windows drawn by weight from these sources, judged on another's held-out episodes."""
+    """One part of a recipe: windows drawn by weight from these sources, judged on another's held-out episodes.
+
+    `like`: what simulated windows should look like to the encoder, when the config says `adapt`.
+    """
 
     name: str
     sources: tuple[Samples, ...]
@@ -43,6 +47,7 @@ class Stage:
     steps: int
     rate: float
     moves: str = "full"
+    like: Samples | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,10 @@ class Fit:
     def __init__(self, network: PolicyNetwork, stage: Stage, config: TrainConfig, number: int) -> None:
         self._network, self._stage, self._config, self._number = network, stage, config, number
         self._moving = network.parts_to_move(stage.moves)
+        self._alignment: Alignment | None = None
+        if stage.like is not None and network.shape.sight is not None:
+            self._alignment = Alignment(config.adapt, network.shape.sight.size)
+            self._moving += list(self._alignment.parameters())
         self._optimizer = torch.optim.AdamW(
             self._moving, lr=stage.rate, weight_decay=config.weight_decay, betas=(0.9, 0.95), fused=True
         )
@@ -118,9 +127,9 @@ class Fit:
         counts = rng.multinomial(config.batch, np.array(stage.weights) / sum(stage.weights))
         parts = [s.draw(rng, int(n)) for s, n in zip(stage.sources, counts, strict=True) if n]
         self._network.train()
-        loss = self._network.loss(**self._tensors(joined(parts), rng))
+        loss = self._loss(self._tensors(joined(parts), rng), rng, done)
         self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self._moving, LARGEST_GRADIENT)
         self._optimizer.step()
         # Early on the average must not hold on to where the weights began.
@@ -129,10 +138,28 @@ class Fit:
             torch._foreach_lerp_(self._averaged, self._weights, 1.0 - keep)
         return float(loss.detach())
 
+    def _loss(self, batch: dict[str, Any], rng: np.random.Generator, done: float) -> Any:
+        """The error of actions and, where asked for, how differently simulated and real pictures are seen."""
+        network, like = self._network, self._stage.like
+        seen = network.look(batch.pop("pictures"))
+        loss = network.loss(**batch, seen=seen)
+        simulated = batch["domain"][:, 0] == 0.0
+        if self._alignment is None or like is None or seen is None or int(simulated.sum()) < 2:
+            return loss
+        real = like.draw(rng, int(simulated.sum()))
+        apart = self._alignment(
+            seen[simulated],
+            network.look(torch.from_numpy(real.pictures)),
+            network.scaled(batch["observation"][simulated, -1]),
+            network.scaled(torch.from_numpy(real.observation[:, -1])),
+        )
+        return loss + self._config.adapt_weight * ramp(done) * apart
+
     def _validate(self, training: float, hear: Hear) -> None:
         self._average.eval()
         with torch.inference_mode():
-            error = float(self._average.loss(**self._held_out))
+            held_out = dict(self._held_out)
+            error = float(self._average.loss(seen=self._average.look(held_out.pop("pictures")), **held_out))
         if not math.isfinite(error):
             raise LearnError(
                 f"training diverged at step {self.step} of {self._stage.name}",
@@ -165,6 +192,7 @@ class Fit:
             ("now", self._network.state_dict()),
             ("average", self._average.state_dict()),
             ("best", self.best),
+            ("alignment", self._alignment.state_dict() if self._alignment else {}),
         ):
             tensors |= {f"{part}.{name}": values for name, values in state.items()}
         for index, state in self._optimizer.state_dict()["state"].items():
@@ -191,6 +219,8 @@ class Fit:
         self._network.load_state_dict(parts["now"])
         self._average.load_state_dict(parts["average"])
         self.best = parts["best"]
+        if self._alignment is not None:
+            self._alignment.load_state_dict(parts.get("alignment", {}))
         state: dict[int, dict[str, Any]] = {}
         for name, values in parts.get("optimizer", {}).items():
             index, _, rest = name.partition(".")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.episode import Schema, Signal
+from twinloop.episode import Camera, Schema, Signal
 from twinloop.errors import LearnError
 
 Array = NDArray[Any]
@@ -32,12 +32,13 @@ RELATIVE_BELOW = 0.5
 
 @dataclass(frozen=True)
 class Interface:
-    """The signals a policy reads and the action it gives, at a control rate."""
+    """The signals and cameras a policy sees and the action it gives, at a control rate."""
 
     observations: tuple[Signal, ...]
     action: Signal
     rate_hz: float
     robot_type: str = "unknown"
+    cameras: tuple[Camera, ...] = ()
 
     @property
     def observation_size(self) -> int:
@@ -63,17 +64,22 @@ class Interface:
             [np.asarray(signals[s.name], np.float32) for s in self.observations], axis=-1, dtype=np.float32
         )
 
+    def pictures(self, frames: Mapping[str, Array]) -> Array:
+        """Pictures (..., cameras, height, width, 3) from an array (..., height, width, 3) per camera."""
+        return np.stack([frames[camera.name] for camera in self.cameras], axis=-4)
+
     def difference(self, other: Interface) -> str | None:
         """The first way in which `other` does not fit this one, in words."""
         mine, theirs = self._schema(), other._schema()
         return mine.difference(theirs)
 
     def _schema(self) -> Schema:
-        return Schema((*self.observations, self.action), self.rate_hz, (), self.robot_type)
+        return Schema((*self.observations, self.action), self.rate_hz, self.cameras, self.robot_type)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+        """Plain values; a policy without cameras does not speak of them."""
+        words = asdict(self)
+        return words if self.cameras else {name: part for name, part in words.items() if name != "cameras"}
 
 
 def interface_from_json(words: Mapping[str, Any]) -> Interface:
@@ -83,11 +89,14 @@ def interface_from_json(words: Mapping[str, Any]) -> Interface:
         _signal(words["action"]),
         float(words["rate_hz"]),
         str(words["robot_type"]),
+        tuple(Camera(**part) for part in words.get("cameras", ())),
     )
 
 
-def interface_of(schema: Schema, observations: Sequence[str], where: str) -> Interface:
-    """What a policy for data of this schema would see and do; signals that the data lacks are left out."""
+def interface_of(
+    schema: Schema, observations: Sequence[str], where: str, cameras: Sequence[str] = ()
+) -> Interface:
+    """What a policy for data of this schema would see and do; signals that the data lacks are left out, cameras not."""
     known = {signal.name: signal for signal in schema.signals}
     if "action" not in known:
         raise LearnError(f"{where} has no actions to learn", available=sorted(known))
@@ -99,7 +108,29 @@ def interface_of(schema: Schema, observations: Sequence[str], where: str) -> Int
     for signal in (*chosen, known["action"]):
         if len(signal.shape) != 1:
             raise LearnError(f"{where}: {signal.name} is no vector", got=signal.shape, expected="one axis")
-    return Interface(chosen, known["action"], schema.rate_hz, schema.robot_type)
+    looks = chosen_cameras(schema.cameras, cameras, where)
+    return Interface(chosen, known["action"], schema.rate_hz, schema.robot_type, looks)
+
+
+def chosen_cameras(declared: Sequence[Camera], names: Sequence[str], where: str) -> tuple[Camera, ...]:
+    """The cameras of these names; refuses names that are not there, and pictures of different sizes."""
+    known = {camera.name: camera for camera in declared}
+    for name in names:
+        if name not in known:
+            raise LearnError(
+                f"{where} has no camera {name}",
+                got=None if known else "no cameras at all",
+                available=tuple(known),
+                remedy="choose one that is there, or make data with it: generate --cameras, record --camera",
+            )
+    chosen = tuple(known[name] for name in names)
+    if len({(camera.height, camera.width) for camera in chosen}) > 1:
+        raise LearnError(
+            f"the cameras of {where} give pictures of different sizes",
+            got=", ".join(f"{c.name} {c.width} x {c.height}" for c in chosen),
+            expected="one size for all cameras of a policy",
+        )
+    return chosen
 
 
 @dataclass(frozen=True, eq=False)

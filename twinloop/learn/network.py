@@ -17,6 +17,8 @@ from twinloop.learn.interface import Normalisation
 try:
     import torch as torch
     from torch import nn
+
+    from twinloop.learn.encoder import Encoder, Sight
 except ImportError as error:  # pragma: no cover - the tests install torch
     raise MissingExtra("learning", "torch", "learn") from error
 
@@ -27,7 +29,7 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a network: observations of D numbers, H of them, chunks of actions of A numbers."""
+    """Sizes of a network: observations of D numbers, H of them, chunks of actions of A numbers, and pictures if any."""
 
     observation: int
     history: int
@@ -38,6 +40,7 @@ class Shape:
     head: Head
     flow_steps: int
     adapter_rank: int = 0
+    sight: Sight | None = None
 
 
 class Block(nn.Module):
@@ -83,12 +86,16 @@ class Trunk(nn.Module):
         self.enter = nn.Linear(shape.observation * shape.history, shape.width)
         self.domain = nn.Linear(1, shape.width, bias=False)
         nn.init.zeros_(self.domain.weight)
+        self.seen = nn.Linear(shape.sight.size, shape.width, bias=False) if shape.sight else None
         self.blocks = nn.Sequential(*(Block(shape.width, shape.adapter_rank) for _ in range(shape.depth)))
         self.norm = nn.LayerNorm(shape.width)
 
-    def forward(self, x: Tensor, domain: Tensor) -> Tensor:
-        """`x` is (B, H, D) scaled, `domain` (B, 1): 0 simulated, 1 real."""
-        made: Tensor = self.norm(self.blocks(self.enter(x.flatten(1)) + self.domain(domain)))
+    def forward(self, x: Tensor, domain: Tensor, seen: Tensor | None) -> Tensor:
+        """`x` is (B, H, D) scaled, `domain` (B, 1): 0 simulated, 1 real, `seen` what an encoder made of pictures."""
+        entered = self.enter(x.flatten(1)) + self.domain(domain)
+        if self.seen is not None:
+            entered = entered + self.seen(seen)
+        made: Tensor = self.norm(self.blocks(entered))
         return made
 
 
@@ -165,16 +172,24 @@ class PolicyNetwork(nn.Module):
     def __init__(self, shape: Shape, normalisation: Normalisation) -> None:
         super().__init__()
         self.shape = shape
+        self.encoder = Encoder(shape.sight) if shape.sight else None
         self.trunk = Trunk(shape)
         self.head = FlowHead(shape) if shape.head == "flow" else RegressionHead(shape)
         for name, values in vars(normalisation).items():
             self.register_buffer(name, torch.from_numpy(values).clone(), persistent=False)
         self.register_buffer("read", self.reading.ge(0).float(), persistent=False)
 
-    def features(self, observation: Tensor, domain: Tensor) -> Tensor:
-        """What the trunk makes of raw observations (B, H, D)."""
-        scaled = (observation - self.observation_mean) / self.observation_scale
-        made: Tensor = self.trunk(scaled.clamp(-10.0, 10.0), domain)
+    def scaled(self, observation: Tensor) -> Tensor:
+        """Raw observations (..., D) in units of their spread."""
+        return ((observation - self.observation_mean) / self.observation_scale).clamp(-10.0, 10.0)
+
+    def look(self, pictures: Tensor | None) -> Tensor | None:
+        """What the encoder makes of pictures (B, cameras, height, width, 3), 0 to 255."""
+        return None if self.encoder is None else self.encoder(pictures)
+
+    def features(self, observation: Tensor, domain: Tensor, seen: Tensor | None = None) -> Tensor:
+        """What the trunk makes of raw observations (B, H, D) and of what the encoder saw."""
+        made: Tensor = self.trunk(self.scaled(observation), domain, seen)
         return made
 
     def reference(self, observation: Tensor) -> Tensor:
@@ -182,9 +197,11 @@ class PolicyNetwork(nn.Module):
         taken = observation[:, -1].index_select(1, self.reading.clamp(min=0)) * self.read
         return taken.unsqueeze(1)
 
-    def forward(self, observation: Tensor, domain: Tensor, noise: Tensor) -> Tensor:
+    def forward(
+        self, observation: Tensor, domain: Tensor, noise: Tensor, pictures: Tensor | None = None
+    ) -> Tensor:
         """The chunk of commands (B, chunk, A)."""
-        made: Tensor = self.head(self.features(observation, domain), noise)
+        made: Tensor = self.head(self.features(observation, domain, self.look(pictures)), noise)
         return made * self.action_scale + self.action_mean + self.reference(observation)
 
     def loss(
@@ -195,10 +212,14 @@ class PolicyNetwork(nn.Module):
         valid: Tensor,
         noise: Tensor,
         when: Tensor,
+        seen: Tensor | None = None,
     ) -> Tensor:
-        """How wrong the chunks are, in scaled units; `noise` and `when` (B, 1) are for heads that need chance."""
+        """How wrong the chunks are, in scaled units; `noise` and `when` (B, 1) are for heads that need chance.
+
+        `seen` is what `look` made of the pictures.
+        """
         target = (actions - self.reference(observation) - self.action_mean) / self.action_scale
-        return self.head.loss(self.features(observation, domain), target, valid, noise, when)
+        return self.head.loss(self.features(observation, domain, seen), target, valid, noise, when)
 
     def parts_to_move(self, finetune: str) -> list[Any]:
         """The weights that fine-tuning moves: all, the head's, or the adapters'; the domain's always."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from twinloop.dataset.commit import write_atomically
 from twinloop.errors import LearnError, MissingExtra, NewerFormat, WrongUse
+from twinloop.learn.encoder import sight_from_json
 from twinloop.learn.interface import Interface, Normalisation, interface_from_json, normalisation_from_json
 from twinloop.learn.network import PolicyNetwork, Shape, one_thread, torch
 from twinloop.version import __version__
@@ -103,7 +104,7 @@ class Policy:
             "interface": self.interface.as_json(),
             "normalisation": self.normalisation.as_json(),
             "execution": execution,
-            "shape": asdict(self.network.shape),
+            "shape": _shape_words(self.network.shape),
         }
         digest.update(json.dumps(used, sort_keys=True).encode())
         for name, weights in sorted(self.network.state_dict().items()):
@@ -124,14 +125,27 @@ class Policy:
         execution = replace(self.execution, latency_steps=steps)
         return Policy(self.network, self.interface, self.normalisation, execution, self.domains, self.story)
 
-    def predict(self, observation: Array, *, real: bool = False, noise: Array | None = None) -> Array:
-        """Chunks of commands (N, chunk, A) for histories of observations (N, H, D).
+    def predict(
+        self,
+        observation: Array,
+        pictures: Array | None = None,
+        *,
+        real: bool = False,
+        noise: Array | None = None,
+    ) -> Array:
+        """Chunks of commands (N, chunk, A) for histories of observations (N, H, D), and the newest pictures
+        (N, cameras, height, width, 3) uint8 of a policy that has cameras.
 
         `real` says that a robot is watched and no simulation; it counts only where training told the two apart.
         Without noise (N, chunk, A), heads that need chance give the chunk that zero noise leads to.
         """
         count, shape = len(observation), self.network.shape
         told = float(real and "real" in self.domains)
+        if (pictures is None) == bool(self.interface.cameras):
+            raise WrongUse(
+                f"policy {self.name} {'sees pictures' if pictures is None else 'sees no pictures'}",
+                expected=", ".join(camera.name for camera in self.interface.cameras) or "observations alone",
+            )
         with torch.inference_mode(), one_thread():
             made = self.network(
                 torch.from_numpy(np.ascontiguousarray(observation, np.float32)),
@@ -139,6 +153,7 @@ class Policy:
                 torch.zeros(count, shape.chunk, shape.action)
                 if noise is None
                 else torch.from_numpy(np.ascontiguousarray(noise, np.float32)),
+                None if pictures is None else torch.from_numpy(np.ascontiguousarray(pictures)),
             )
         return np.asarray(made.numpy())
 
@@ -155,7 +170,7 @@ class Policy:
             **_plain(asdict(self.story)),
             "interface": self.interface.as_json(),
             "normalisation": self.normalisation.as_json(),
-            "network": asdict(self.network.shape),
+            "network": _shape_words(self.network.shape),
             "execution": asdict(self.execution),
             "domains": list(self.domains),
         }
@@ -176,7 +191,7 @@ def load_policy(folder: str | Path) -> Policy:
             )
         interface = interface_from_json(words["interface"])
         normalisation = normalisation_from_json(words["normalisation"])
-        shape = Shape(**words["network"])
+        shape = Shape(**words["network"] | {"sight": sight_from_json(words["network"].get("sight"))})
         execution = Execution(**words["execution"] | {"history": tuple(words["execution"]["history"])})
         told = {part.name: words[part.name] for part in fields(Story)}
         story = Story(**told | {"datasets": tuple(told["datasets"])})
@@ -205,6 +220,10 @@ def _require_consistent(root: Path, interface: Interface, scale: Normalisation, 
         "action_scale": (shape.chunk, interface.action.size),
         "reading": (interface.action.size,),
     }
+    sight = (len(interface.cameras), *((c.height, c.width) for c in interface.cameras[:1]))
+    known = (0,) if shape.sight is None else (shape.sight.cameras, (shape.sight.height, shape.sight.width))
+    if sight != known:
+        raise LearnError(f"the cameras of {root} do not fit its network", got=sight, expected=known)
     for name, expected in sizes.items():
         if getattr(scale, name).shape != expected:
             raise LearnError(
@@ -213,6 +232,12 @@ def _require_consistent(root: Path, interface: Interface, scale: Normalisation, 
                 expected=expected,
                 remedy="train it again",
             )
+
+
+def _shape_words(shape: Shape) -> dict[str, Any]:
+    """Plain values; a network without eyes is the same as before there were any."""
+    words = asdict(shape)
+    return words if shape.sight else {name: part for name, part in words.items() if name != "sight"}
 
 
 def _plain(value: Any) -> Any:

@@ -39,7 +39,8 @@ def _simulated(dataset: Dataset) -> bool:
 def require_same_interface(dataset: Dataset, interface: Interface) -> None:
     """Refuse data whose observations, actions or rate are not what the policy is made for."""
     names = [signal.name for signal in interface.observations]
-    found = interface_of(dataset.schema, names, str(dataset.root))
+    cameras = [camera.name for camera in interface.cameras]
+    found = interface_of(dataset.schema, names, str(dataset.root), cameras)
     if found.action.size != interface.action.size:
         raise LearnError(
             f"{dataset.root} has another action than the policy",
@@ -55,7 +56,7 @@ def require_same_interface(dataset: Dataset, interface: Interface) -> None:
 
 def require_same_scale(samples: Samples, normalisation: Normalisation, interface: Interface) -> None:
     """Refuse data that lies nowhere near what a normalisation was fitted to."""
-    batch = samples.take(samples.validation)
+    batch = samples.take(samples.validation, look=False)
     observed = batch.observation[:, -1]
     away = np.abs(np.median(observed, axis=0) - normalisation.observation_mean)
     away = away / normalisation.observation_scale

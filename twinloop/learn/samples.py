@@ -13,6 +13,8 @@ from twinloop.dataset.reader import Dataset
 from twinloop.errors import LearnError
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.interface import Interface
+from twinloop.learn.pictures import Pictures
+from twinloop.learn.restyle import Styles
 
 Array = NDArray[Any]
 Role = Literal["sim", "real"]
@@ -20,12 +22,16 @@ Role = Literal["sim", "real"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Windows: observations (B, H, D), actions (B, chunk, A), whether each row exists (B, chunk), domain (B, 1)."""
+    """Windows: observations (B, H, D), actions (B, chunk, A), whether each row exists (B, chunk), domain (B, 1).
+
+    `pictures` (B, cameras, side, side, 3) are the newest of each camera.
+    """
 
     observation: Array
     actions: Array
     valid: Array
     domain: Array
+    pictures: Array
 
 
 def joined(parts: Sequence[Batch]) -> Batch:
@@ -35,15 +41,29 @@ def joined(parts: Sequence[Batch]) -> Batch:
 
 
 class Samples:
-    """The windows of one data set, as simulated or as real ones."""
+    """The windows of one data set, as simulated or as real ones.
 
-    def __init__(self, dataset: Dataset, role: Role, interface: Interface, config: TrainConfig) -> None:
-        self.dataset, self.role = dataset, role
-        self.places = usable_episodes(dataset, config.fewest_episodes)
+    Where only its pictures are looked at (`imitated` False), episodes that failed serve as well. `styles` are what
+    training pictures are restyled after.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        role: Role,
+        interface: Interface,
+        config: TrainConfig,
+        *,
+        imitated: bool = True,
+        styles: Styles | None = None,
+    ) -> None:
+        self.dataset, self.role, self.imitated, self._styles = dataset, role, imitated, styles
+        self.places = usable_episodes(dataset, config.fewest_episodes, imitated)
         self._interface, self._late_steps = interface, config.late_steps
         names = [signal.name for signal in interface.observations]
         offsets: dict[str, Any] = dict.fromkeys(names, config.history)
         self._windows = dataset.windows(offsets | {interface.action.name: range(config.chunk)})
+        self._pictures = Pictures(dataset, interface.cameras, config.picture_side)
         starts = dataset.index.starts
         self._start_of_row = np.repeat(starts[:-1], dataset.index.length)
         order = np.random.default_rng((config.seed, 17)).permutation(self.places)
@@ -64,27 +84,33 @@ class Samples:
         """Some training windows, evenly."""
         return self.take(self.training[rng.integers(len(self.training), size=count)], rng)
 
-    def take(self, rows: Array, rng: np.random.Generator | None = None) -> Batch:
-        """The windows around these rows; with chance, observed up to `late_steps` late."""
+    def take(self, rows: Array, rng: np.random.Generator | None = None, look: bool = True) -> Batch:
+        """The windows around these rows; with chance, observed up to `late_steps` late, and restyled."""
         name = self._interface.action.name
+        seen_rows = rows
         seen = now = self._windows.batch(rows)
         if rng is not None and self._late_steps:
             late = rng.integers(self._late_steps + 1, size=len(rows))
-            seen = self._windows.batch(np.maximum(rows - late, self._start_of_row[rows]))
+            seen_rows = np.maximum(rows - late, self._start_of_row[rows])
+            seen = self._windows.batch(seen_rows)
+        pictures = self._pictures.take(seen_rows if look else rows[:0])
+        if rng is not None and self._styles is not None:
+            pictures = self._styles.apply(pictures, rng)
         return Batch(
             self._interface.vector(seen),
             np.asarray(now[name], np.float32),
             (~now[f"{name}_is_pad"]).astype(np.float32),
             np.full((len(rows), 1), float(self.role == "real"), np.float32),
+            pictures,
         )
 
 
-def usable_episodes(dataset: Dataset, fewest: int) -> list[int]:
-    """Places of the episodes to learn from: those that succeeded, or all where nobody ever said.
+def usable_episodes(dataset: Dataset, fewest: int, imitated: bool = True) -> list[int]:
+    """Places of the episodes to learn from: those that succeeded, or all where nobody ever said or nothing is imitated.
 
     Refuses data in which nothing succeeded, and too little of it.
     """
-    outcomes = known_outcomes(dataset)
+    outcomes = known_outcomes(dataset) if imitated else [None] * len(dataset)
     succeeded = [place for place, success in enumerate(outcomes) if success is True]
     if not succeeded:
         if any(success is False for success in outcomes):

@@ -21,12 +21,14 @@ from twinloop.dataset.commit import write_atomically
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.errors import LearnError, WrongUse
 from twinloop.learn.config import TrainConfig
+from twinloop.learn.encoder import Sight
 from twinloop.learn.fit import Fit, Hear, Point, Stage, checkpoint_words
 from twinloop.learn.interface import Interface, Normalisation, fit_normalisation, interface_of
 from twinloop.learn.network import PolicyNetwork, Shape, torch
 from twinloop.learn.policy import WORDS, Execution, Policy, Story, load_policy
 from twinloop.learn.require import require_same_interface, require_same_scale, require_trainable
 from twinloop.learn.samples import Role, Samples, joined
+from twinloop.learn.sources import make_samples, require_styles
 from twinloop.learn.tracking import tracked
 from twinloop.version import __version__
 
@@ -42,6 +44,7 @@ def train(
     out: str | Path,
     config: TrainConfig | None = None,
     start: str | Path | None = None,
+    photos: str | Path | None = None,
     workspace: str | Path = ".",
     tracking: str | None = None,
     threads: int = 1,
@@ -52,7 +55,8 @@ def train(
     """Train a policy and write it to `out`.
 
     Which of `sim` and `real` are needed follows from the config's recipe. With `start`, a policy trained before takes
-    the place of the simulated half of `pretrain-finetune`. `tracking` is an MLflow tracking URI; None logs nowhere.
+    the place of the simulated half of `pretrain-finetune`. `photos` is a folder of photographs to restyle simulated
+    pictures after, instead of the real data's. `tracking` is an MLflow tracking URI; None logs nowhere.
     `resume` goes on from the last checkpoint of the same run. `workspace` is where consents are looked up.
     With `pause_at` the first stage stops after so many updates, a multiple of `validate_every`: the policy as it is then
     is given back, and only a checkpoint is written, from which `resume` goes on as if nothing had been.
@@ -67,6 +71,7 @@ def train(
         )
     if (folder / WORDS).exists():
         raise LearnError(f"{folder} holds a policy already", remedy="choose another folder")
+    require_styles(config, real, photos, start)
     sources = _open(sim, real, config, start)
     for dataset in sources.values():
         require_trainable(dataset, Path(workspace))
@@ -76,25 +81,28 @@ def train(
         require_same_interface(dataset, interface)
     if started is not None:
         config = _like(config, started)
-    samples = {role: Samples(dataset, role, interface, config) for role, dataset in sources.items()}
+    sight = _sight(interface, config)
+    samples = make_samples(sources, interface, config, photos)
     normalisation = started.normalisation if started else _scaling(samples, interface, config)
     for found in samples.values():
         require_same_scale(found, normalisation, interface)
-    run = _run_words(config, samples, start, started)
+    run = _run_words(config, samples, photos, started)
     checkpoint = _prepare(folder, run, resume)
     torch.set_num_threads(threads)
     torch.manual_seed(config.seed)
-    network = _network(interface, normalisation, config, started)
+    network = _network(interface, sight, normalisation, config, started)
     began = time.monotonic()
     context = tracked(tracking, folder.name, run) if tracking else nullcontext(None)
     with context as log:
         curve = _go(network, _stages(samples, config, started), config, checkpoint, hear, log, pause_at)
-        domains = tuple(dict.fromkeys((*(started.domains if started else ()), *samples)))
+        learned = [role for role, source in samples.items() if source.imitated]
+        domains = tuple(dict.fromkeys((*(started.domains if started else ()), *learned)))
         execution = Execution(config.history, config.execute, config.think_steps)
         results = {
             "curve": [asdict(point) for point in curve],
             "validation": min((p.validation for p in curve if p.stage == curve[-1].stage), default=None),
             "seconds": round(time.monotonic() - began, 1),
+            **({"photos": Path(photos).name} if photos else {}),
         }
         story = Story(
             name=folder.resolve().name,
@@ -131,6 +139,8 @@ def _open(sim: Any, real: Any, config: TrainConfig, start: Any) -> dict[Role, Da
     for role, what in given.items():
         if role in needed and what is None:
             raise WrongUse(f"the recipe {config.recipe} needs {role} data", remedy=f"--{role} DATASET")
+        if role == "real" and config.looks_at_reality and what is not None:
+            needed = list(dict.fromkeys((*needed, role)))
         if role not in needed and what is not None:
             raise WrongUse(
                 f"the recipe {config.recipe} has no use for the {role} data", got=str(what),
@@ -147,16 +157,23 @@ def _interface(sources: dict[Role, Dataset], config: TrainConfig) -> Interface:
     """What all sources can show: observations that one of them lacks are not used."""
     names = [
         name
-        for name in config.observations
+        for name in config.signals
         if all(name in {s.name for s in dataset.schema.signals} for dataset in sources.values())
     ]
     first = next(iter(sources.values()))
-    return interface_of(first.schema, names or config.observations, str(first.root))
+    return interface_of(first.schema, names or config.signals, str(first.root), config.cameras)
 
 
 def _like(config: TrainConfig, started: Policy) -> TrainConfig:
     """The config with the shape of the policy that is fine-tuned."""
     shape, used = started.network.shape, started.execution
+    cameras = tuple(camera.name for camera in started.interface.cameras)
+    if config.cameras not in ((), cameras):
+        raise WrongUse(
+            f"policy {started.name} looks through other cameras",
+            got=", ".join(config.cameras),
+            expected=", ".join(cameras) or "none",
+        )
     return replace(
         config,
         history=used.history,
@@ -165,6 +182,9 @@ def _like(config: TrainConfig, started: Policy) -> TrainConfig:
         width=shape.width,
         depth=shape.depth,
         head=shape.head,
+        cameras=cameras,
+        picture_side=shape.sight.side if shape.sight else config.picture_side,
+        picture_features=shape.sight.features if shape.sight else config.picture_features,
     )
 
 
@@ -175,13 +195,17 @@ def _scaling(samples: dict[Role, Samples], interface: Interface, config: TrainCo
     batches = []
     for source in first:
         count = min(len(source.training), SCALING_ROWS)
-        batches.append(source.take(np.sort(rng.choice(source.training, count, replace=False))))
+        batches.append(source.take(np.sort(rng.choice(source.training, count, replace=False)), look=False))
     batch = joined(batches)
     return fit_normalisation(interface, batch.observation[:, -1], batch.actions, batch.valid > 0)
 
 
 def _network(
-    interface: Interface, normalisation: Normalisation, config: TrainConfig, started: Policy | None
+    interface: Interface,
+    sight: Sight | None,
+    normalisation: Normalisation,
+    config: TrainConfig,
+    started: Policy | None,
 ) -> PolicyNetwork:
     adapts = config.recipe == "pretrain-finetune" and config.finetune == "adapter"
     shape = Shape(
@@ -194,6 +218,7 @@ def _network(
         config.head,
         config.flow_steps,
         config.adapter_rank if adapts else 0,
+        sight,
     )
     network = PolicyNetwork(shape, normalisation)
     if started is not None:
@@ -201,18 +226,36 @@ def _network(
     return network
 
 
+def _sight(interface: Interface, config: TrainConfig) -> Sight | None:
+    if not interface.cameras:
+        return None
+    first = interface.cameras[0]
+    if min(first.height, first.width) < config.picture_side:
+        raise WrongUse(
+            f"pictures of {first.name} are smaller than picture_side",
+            got=f"{first.width} x {first.height}",
+            remedy=f"--set picture_side={min(first.height, first.width)}",
+        )
+    return Sight(
+        len(interface.cameras), first.height, first.width, config.picture_side, config.picture_features
+    )
+
+
 def _stages(samples: dict[Role, Samples], config: TrainConfig, started: Policy | None) -> list[Stage]:
+    like = samples["real"] if config.adapt != "none" else None
     if config.recipe == "co-train":
         both = (samples["sim"], samples["real"])
         weights = (config.mix, 1.0 - config.mix)
-        return [Stage("co-train", both, weights, samples["real"], config.steps, config.learning_rate)]
+        return [
+            Stage("co-train", both, weights, samples["real"], config.steps, config.learning_rate, like=like)
+        ]
     if config.recipe != "pretrain-finetune":
         only = next(iter(samples.values()))
-        return [Stage(only.role, (only,), (1.0,), only, config.steps, config.learning_rate)]
+        return [Stage(only.role, (only,), (1.0,), only, config.steps, config.learning_rate, like=like)]
     stages = []
     if started is None:
         sim = samples["sim"]
-        stages.append(Stage("pretrain", (sim,), (1.0,), sim, config.steps, config.learning_rate))
+        stages.append(Stage("pretrain", (sim,), (1.0,), sim, config.steps, config.learning_rate, like=like))
     real = samples["real"]
     stages.append(
         Stage("finetune", (real,), (1.0,), real, config.finetune_steps, config.finetune_rate, config.finetune)
@@ -259,13 +302,14 @@ def _go(
 
 
 def _run_words(
-    config: TrainConfig, samples: dict[Role, Samples], start: Any, started: Policy | None
+    config: TrainConfig, samples: dict[Role, Samples], photos: str | Path | None, started: Policy | None
 ) -> dict[str, Any]:
     """What makes a run the same run."""
     return {
         "config": json.loads(json.dumps(asdict(config))),
         "datasets": [{k: v for k, v in _entry(s).items() if k != "episodes"} for s in samples.values()],
         "start": started.id if started else None,
+        **({"photos": str(photos)} if photos else {}),
         "twinloop": __version__,
     }
 

@@ -19,7 +19,11 @@ Array = NDArray[Any]
 
 
 class Controller(Protocol):
-    """Turns observations into commands, one control step after the other."""
+    """Turns observations into commands, one control step after the other.
+
+    `cameras` are those it looks through. One that has a method `looks()` says by it whether it needs their pictures with the
+    next observation; without, it gets them with every one.
+    """
 
     actor: Actor
     actor_id: str

@@ -145,6 +145,7 @@ def _episode(
     robot.restart()
     cameras = tuple(dict.fromkeys((*plan.cameras, *controller.cameras)))
     pace = _Pace(description)
+    looks = getattr(controller, "looks", lambda: True)
     seen = robot.observe(cameras)
     controller.restart(seen, number)
     clipped = robot.clipped
@@ -157,7 +158,7 @@ def _episode(
             if outcome.success is not None:
                 break
         pace.wait()
-        seen = _newer(robot, cameras, seen.time_s)
+        seen = _newer(robot, cameras if looks() else plan.cameras, seen.time_s)
     if attendant is not None and plan.judged and outcome.success is None:
         outcome = attendant.judge(over=True)
     events: tuple[Event, ...] = ()

@@ -1,0 +1,302 @@
+"""Policies that look: how much success a strong visual change costs, and how much of it comes back.
+
+A Panda picks and places by its wrist camera and its own joints; nobody tells it where the object is. Reality is a stand-in
+with ideal hardware and a look that simulation does not have: other light, another table, a dark, pale, noisy, soft lens.
+Cells are kept in benchmarks/work/learn_images and not made again; `TWINLOOP_LEARN_MINUTES` ends a sitting early.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import statistics
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from benchmarks.bench_learn import Cells, shown
+from benchmarks.report import Section, Settings, Table, Target
+from twinloop.dataset.reader import open_dataset
+from twinloop.dataset.writer import make_dataset
+from twinloop.generate.run import generate
+from twinloop.learn.config import TrainConfig
+from twinloop.learn.evaluate import evaluate_in_twin, evaluate_on_robot
+from twinloop.learn.policy import load_policy
+from twinloop.learn.train import train
+from twinloop.quality.check import check_dataset
+from twinloop.quality.require import override
+from twinloop.quality.settings import Settings as QualitySettings
+from twinloop.randomize import load_randomization
+from twinloop.robot import connected, open_robot
+from twinloop.robot.controllers import OperatorController
+from twinloop.robot.record import Plan, record
+from twinloop.twin import load_twin
+
+TWIN, CAMERA = "franka_pick_place", "wrist"
+SCENES = {
+    "environment": {
+        "object_offset_x_m": [-0.05, 0.05],
+        "object_offset_y_m": [-0.05, 0.05],
+        "object_yaw_rad": [-0.5, 0.5],
+    }
+}
+LOOKS = {
+    "visual": {
+        "light_intensity": [0.3, 1.8],
+        "light_azimuth_rad": [-2.0, 2.0],
+        "light_temperature_k": [2800, 8000],
+        "texture_index": [0, 199],
+        "exposure_stops": [-1.0, 0.7],
+        "shot_noise": [0.0, 0.04],
+        "lens_blur_px": [0.0, 1.0],
+        "lens_vignetting": [0.0, 0.5],
+        "lens_flare": [0.0, 0.3],
+    }
+}
+"""Guessed, without a look at the reality; its table is not one of these textures."""
+
+REALITY = {
+    "description": "ideal hardware; other light, another table and a poor camera",
+    "twin": TWIN,
+    "seed": 71,
+    "visual": {
+        "light_intensity": 0.6,
+        "light_azimuth_rad": 1.6,
+        "light_temperature_k": 3200,
+        "texture_index": 337,
+        "exposure_stops": -0.5,
+        "saturation": 0.6,
+        "full_well_electrons": 2000,
+        "blur_px": 0.8,
+        "vignetting": 0.4,
+        "flare": 0.2,
+    },
+}
+RECORDED_FROM = 1000
+"""Demonstrations are of other scenes than evaluations, which begin with 0."""
+
+LATENCY_MS = 15.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of the table is made."""
+
+    sim_episodes: int
+    demonstrations: int
+    in_twin: int
+    on_robot: int
+    seeds: int
+    config: TrainConfig
+
+
+FULL = Size(
+    int(os.environ.get("TWINLOOP_IMAGE_EPISODES", "300")),
+    50,
+    200,
+    int(os.environ.get("TWINLOOP_IMAGE_TRIALS", "200")),
+    int(os.environ.get("TWINLOOP_IMAGE_SEEDS", "3")),
+    TrainConfig(
+        cameras=(CAMERA,),
+        steps=int(os.environ.get("TWINLOOP_IMAGE_STEPS", "4000")),
+        batch=64,
+        validate_every=500,
+    ),
+)
+QUICK = Size(10, 6, 2, 2, 1, replace(FULL.config, steps=40, validate_every=20))
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to a policy: the simulated data it learns from, whether real data is used, and the rest of the config."""
+
+    name: str
+    sim: str
+    real: bool = False
+    config: tuple[tuple[str, Any], ...] = ()
+
+
+WAYS = (
+    Way("sim-only", "nominal"),
+    Way("visual randomization", "looks"),
+    Way("50 demonstrations", "nominal", True, (("recipe", "co-train"), ("mix", 0.5))),
+    Way("adapt coral", "nominal", True, (("adapt", "coral"),)),
+    Way("restyle fourier", "nominal", True, (("restyle", "fourier"),)),
+    Way("randomization, 50 demonstrations", "looks", True, (("recipe", "co-train"), ("mix", 0.5))),
+    Way("restyle histogram", "nominal", True, (("restyle", "histogram"),)),
+    Way("adapt ot", "nominal", True, (("adapt", "ot"),)),
+    Way("adapt adversarial", "nominal", True, (("adapt", "adversarial"),)),
+    Way("randomization, adapt coral", "looks", True, (("adapt", "coral"),)),
+    Way("50 demonstrations alone", "nominal", True, (("recipe", "real-only"),)),
+    Way("state, no camera", "nominal", False, (("cameras", ()),)),
+)
+
+
+def run(settings: Settings) -> Section:
+    size = QUICK if settings.quick else FULL
+    cells = Cells(settings.work / ("learn_images-quick" if settings.quick else "learn_images"), settings.say)
+    reality = cells.root / "visual.yaml"
+    reality.write_text(yaml.safe_dump(REALITY))
+    found: dict[tuple[str, str], list[Any]] = {}
+    for seed in range(size.seeds):
+        for way in WAYS:
+            path = policy(cells, way, size, seed, reality)
+            inside = path and cells.numbers(
+                f"{path.name}@twin-{size.in_twin}", lambda p=path: in_twin(p, size)
+            )
+            outside = path and cells.numbers(
+                f"{path.name}@visual-{size.on_robot}", lambda p=path: on_standin(p, reality, size)
+            )
+            found.setdefault((way.name, "own twin"), []).append(inside)
+            found.setdefault((way.name, "visual"), []).append(outside)
+    rows = []
+    for way in WAYS:
+        shares = [
+            shown([m for m in found[way.name, where] if m], size.seeds) for where in ("own twin", "visual")
+        ]
+        rows.append((way.name, shares[0][0], shares[1][0], shares[1][1], shares[1][2]))
+    first = cells.root / folder_of(WAYS[0], 0, size)
+    cost = cells.numbers("cost", lambda: action_cost_ms(first)) if first.exists() else None
+    columns = ("way", "own twin", "on the stand-in with another look", "trials", "training seeds")
+    return Section(
+        "learn_images",
+        "Policies that look: what another look costs, and what brings it back",
+        (Table("Success by the wrist camera (the robot is a stand-in)", columns, tuple(rows)),),
+        targets(found, cost),
+        (
+            f"{size.sim_episodes} simulated episodes, {size.demonstrations} demonstrations of the stand-in's operator, "
+            f"{size.config.steps} steps of batch {size.config.batch}, pictures of {CAMERA} averaged down to "
+            f"{size.config.picture_side} pixels a side. Adaptation sees the pictures of the demonstrations, not their "
+            "actions. The state policy is told where the object is: what it loses is not visual.",
+            "The drop is the success of sim-only in its own twin minus the success of a way on the stand-in.",
+        ),
+    )
+
+
+def make_sim(out: Path, look: str, size: Size) -> None:
+    twin = load_twin(TWIN)
+    varied = SCENES | LOOKS if look == "looks" else SCENES
+    generate(
+        twin,
+        load_randomization({"name": look, "randomization": varied}, twin),
+        out=out,
+        episodes=size.sim_episodes,
+        seed=1,
+        expert_noise=0.5,
+        cameras=(CAMERA,),
+        workers=1,
+        resume=out.exists(),
+    )
+
+
+def demonstrations(cells: Cells, size: Size, reality: Path) -> Path | None:
+    """Successful demonstrations with pictures; findings about quality are answered for."""
+    spare = size.demonstrations + max(1, size.demonstrations // 12)
+
+    def demonstrate(out: Path) -> None:
+        before = len(open_dataset(out)) if out.exists() else 0
+        robot = open_robot(f"standin:{reality}")
+        with connected(robot):
+            plan = Plan(
+                max(1, spare - before),
+                12.0,
+                task="Pick and place.",
+                cameras=(CAMERA,),
+                first=RECORDED_FROM + before,
+            )
+            record(robot, OperatorController(robot, "operator-1"), out, plan, attendant=robot)
+
+    def take(out: Path) -> None:
+        source = open_dataset(cells.root / "recorded")
+        shutil.rmtree(out, ignore_errors=True)
+        with make_dataset(out, source.schema, history=("took", (source.id,), "successes")) as writer:
+            for episode in itertools.islice((e for e in source if e.success), size.demonstrations):
+                writer.add(episode)
+        dataset = open_dataset(out)
+        report = check_dataset(dataset, QualitySettings(purpose="train"))
+        for code in sorted({finding.code for finding in report.blocking}):
+            override(report, dataset, code, "benchmark", "a stand-in is meant to look as bad as this")
+
+    everything = cells.folder("recorded", demonstrate)
+    return everything and cells.folder(f"demonstrations-{size.demonstrations}", take)
+
+
+def folder_of(way: Way, seed: int, size: Size) -> str:
+    return f"{way.name.replace(', ', '+').replace(' ', '-')}-{size.sim_episodes}x{size.config.steps}-s{seed}"
+
+
+def policy(cells: Cells, way: Way, size: Size, seed: int, reality: Path) -> Path | None:
+    sim = cells.folder(f"sim-{way.sim}-{size.sim_episodes}", lambda out: make_sim(out, way.sim, size))
+    real = demonstrations(cells, size, reality) if way.real else None
+    if sim is None or (way.real and real is None):
+        return None
+    config = replace(size.config, seed=seed, **dict(way.config))
+    return cells.folder(
+        folder_of(way, seed, size),
+        lambda out: train(
+            None if config.recipe == "real-only" else sim, real, out=out, config=config, resume=out.exists()
+        ),
+    )
+
+
+def in_twin(path: Path, size: Size) -> dict[str, Any]:
+    """Success in the nominal twin, where only scenes vary."""
+    twin = load_twin(TWIN)
+    scenes = load_randomization({"name": "nominal", "randomization": SCENES}, twin)
+    loaded = load_policy(path)
+    return evaluate_in_twin(loaded, twin, episodes=size.in_twin, seed=77, randomization=scenes).as_json()
+
+
+def on_standin(path: Path, reality: Path, size: Size) -> dict[str, Any]:
+    robot = open_robot(f"standin:{reality}")
+    with connected(robot):
+        return evaluate_on_robot([load_policy(path)], robot, episodes=size.on_robot)[0].as_json()
+
+
+def action_cost_ms(path: Path) -> dict[str, float]:
+    """Processor time of one prediction at batch 1, one 128 x 128 picture included: median and 99th percentile."""
+    loaded = load_policy(path)
+    seen = np.zeros((1, loaded.network.shape.history, loaded.interface.observation_size), np.float32)
+    rng = np.random.default_rng(0)
+    took = []
+    for _ in range(300):
+        picture = rng.integers(0, 256, (1, 1, 128, 128, 3)).astype(np.uint8)
+        began = time.process_time()
+        loaded.predict(seen, picture)
+        took.append(1e3 * (time.process_time() - began))
+    kept = took[50:]
+    return {"median": statistics.median(kept), "p99": float(np.quantile(kept, 0.99))}
+
+
+def targets(found: dict[tuple[str, str], list[Any]], cost: Any) -> tuple[Target, ...]:
+    def share(name: str, where: str) -> float | None:
+        made = [m for m in found[name, where] if m]
+        return sum(m["successes"] for m in made) / sum(m["episodes"] for m in made) if made else None
+
+    inside, outside = share("sim-only", "own twin"), share("sim-only", "visual")
+    drop = inside - outside if inside is not None and outside is not None else None
+    made = []
+    for way in WAYS[1:-1]:
+        reached = share(way.name, "visual")
+        known = drop is not None and reached is not None
+        left = inside - reached if known else None
+        made.append(
+            Target(
+                f"{way.name}: the visual drop is at least halved",
+                f"{100 * left:.1f} points left of {100 * drop:.1f}" if known else "not measured",
+                left <= 0.5 * drop if known and drop > 0.0 else None,
+            )
+        )
+    made.append(
+        Target(
+            f"one action at batch 1 with one 128x128 camera in under {LATENCY_MS:g} ms",
+            f"{cost['median']:.2f} ms ({cost['p99']:.2f} at the 99th percentile)" if cost else "not measured",
+            cost["median"] < LATENCY_MS if cost else None,
+        )
+    )
+    return tuple(made)

@@ -1,0 +1,102 @@
+"""What a network makes of pictures: a compact convolutional encoder for each camera, ending in where things are.
+
+Pictures enter as cameras give them and are averaged down inside, so that what is exported is complete. A soft maximum of
+each channel gives its place in the picture (spatial softmax), its mean how much of it there is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from twinloop.dataset.shrink import averaging
+
+Tensor = torch.Tensor
+
+CHANNELS = (16, 32, 32)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What pictures look like to a network: `cameras` of them, `height` x `width` as they come, averaged down to
+    `side` x `side`; `features` numbers are made of each."""
+
+    cameras: int
+    height: int
+    width: int
+    side: int
+    features: int
+
+    @property
+    def size(self) -> int:
+        """Numbers made of all pictures of one moment."""
+        return self.cameras * self.features
+
+
+class Eye(nn.Module):
+    """Pictures of one camera (B, 3, side, side) to features (B, F)."""
+
+    across: Tensor
+    down: Tensor
+
+    def __init__(self, sight: Sight) -> None:
+        super().__init__()
+        first, second, third = CHANNELS
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, first, 5, stride=2, padding=2),
+            nn.ReLU(),
+            nn.Conv2d(first, second, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(second, third, 3, padding=1),
+        )
+        self.leave = nn.Linear(3 * third, sight.features)
+        self.norm = nn.LayerNorm(sight.features)
+        places = torch.linspace(-1.0, 1.0, _halved(_halved(sight.side)))
+        down, across = torch.meshgrid(places, places, indexing="ij")
+        self.register_buffer("across", across.reshape(-1, 1), persistent=False)
+        self.register_buffer("down", down.reshape(-1, 1), persistent=False)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Where each channel is strongest and how strong it is, mixed."""
+        maps = self.layers(pictures).flatten(2)
+        where = maps.softmax(dim=2)
+        parts = [(where @ self.across)[..., 0], (where @ self.down)[..., 0], maps.relu().mean(dim=2)]
+        made: Tensor = self.norm(self.leave(torch.cat(parts, dim=1)))
+        return made
+
+
+class Encoder(nn.Module):
+    """Pictures (B, cameras, height, width, 3), 0 to 255, to features (B, cameras * F); an eye for each camera."""
+
+    rows: Tensor
+    columns: Tensor
+
+    def __init__(self, sight: Sight) -> None:
+        super().__init__()
+        self._side = sight.side
+        self.eyes = nn.ModuleList(Eye(sight) for _ in range(sight.cameras))
+        rows, columns = averaging(sight.height, sight.side), averaging(sight.width, sight.side)
+        self.register_buffer("rows", torch.from_numpy(rows), persistent=False)
+        self.register_buffer("columns", torch.from_numpy(columns.T.copy()), persistent=False)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Pictures that have been averaged down before, as training keeps them, are taken as they are."""
+        planes = pictures.float().permute(0, 1, 4, 2, 3)
+        if tuple(planes.shape[-2:]) != (self._side, self._side):
+            planes = (self.rows @ planes @ self.columns).round()
+        planes = planes / 127.5 - 1.0
+        seen = [eye(planes[:, index]) for index, eye in enumerate(self.eyes)]
+        return torch.cat(seen, dim=1)
+
+
+def sight_from_json(words: dict[str, Any] | None) -> Sight | None:
+    """What `dataclasses.asdict` made of a sight."""
+    return None if words is None else Sight(**words)
+
+
+def _halved(size: int) -> int:
+    """What a convolution of stride two leaves."""
+    return (size + 1) // 2
