@@ -7,9 +7,11 @@ import subprocess
 import pytest
 
 from tests.test_cli import TWINLOOP, twinloop, twinloop_json
+from twinloop.cli.loop import write_report
 from twinloop.gate.registry import PolicyRegistry
-from twinloop.loop import ASKED_FOR, STAGES, read_loop_status
-from twinloop.stages import Stages
+from twinloop.loop import ASKED_FOR, STAGES, LoopConfig, read_loop_status, run_loop
+from twinloop.stages import Listener, Stages
+from twinloop.twin import load_twin
 
 SMALL = (
     "--sim-episodes",
@@ -103,3 +105,45 @@ def test_a_loop_killed_at_any_stage_goes_on_and_ends_as_one_that_was_not(tmp_pat
     if told["stages"]["gate"]["decision"] == "promote":
         PolicyRegistry(tmp_path / "cut").verify()
     assert "<svg" in (tmp_path / "cut/loop/report.html").read_text()
+
+
+TINY = LoopConfig(
+    sim_episodes=12,
+    anchored_episodes=12,
+    steps=20,
+    finetune_steps=20,
+    in_twin=4,
+    trials=3,
+    excitations=4,
+    excited_s=3.0,
+    identified_s=3.0,
+    shown=3,
+    demonstrations=5,
+    diagnosed=64,
+    gate_scenes=8,
+    gate_trials=2,
+    deployed=2,
+)
+
+
+def test_a_small_loop_goes_through_every_stage_once_and_tells_it_on_one_page(tmp_path):
+    heard = []
+
+    class Ear(Listener):
+        def ended(self, done):
+            heard.append((done.name, done.again))
+
+    twin, root = load_twin("franka_pick_place"), tmp_path / "cell" / "loop"
+    made = run_loop(twin, "standin:ideal", root, TINY, Ear())
+    expected = [name for name in STAGES if name not in ("promote", "monitor")]
+    assert [name for name in made if name in expected] == expected
+    assert made["demonstrate"].found["used"] >= 4
+    assert made["gate"].found["decision"] in ("promote", "refuse")
+    again = run_loop(twin, "standin:ideal", root, TINY, Ear())
+    assert {name: done.content for name, done in again.items()} == {n: d.content for n, d in made.items()}
+    assert heard[: len(made)] == [(name, False) for name in made]
+    assert heard[len(made) :] == [(name, True) for name in made], "nothing is made twice"
+    write_report("a small loop", made, root / "report.html")
+    page = (root / "report.html").read_text()
+    assert "data:video/webm" in page and "The gap, and what it costs" in page
+    assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page

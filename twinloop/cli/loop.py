@@ -172,7 +172,7 @@ class _Lines(Listener):
         self._bar.update(self._task, visible=False)
         when = "was there already" if done.again else f"{done.seconds:.0f} s"
         said = summary(done.found).replace("[", r"\[")
-        self._bar.console.print(f"[bold]{done.name}[/]  {said}  [dim]{when}[/]")
+        self._bar.console.print(f"[bold]{done.name:<11}[/]  {said}  [dim]{when}[/]")
 
 
 def summary(found: Mapping[str, Any]) -> str:
