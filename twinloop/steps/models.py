@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from twinloop.learn.policy import load_policy
 from twinloop.learn.train import train
 from twinloop.plan.run import plan
 from twinloop.randomize import Randomization, default_randomization, load_randomization
-from twinloop.randomize.distribution import Distribution, Uniform
+from twinloop.randomize.distribution import Distribution, Normal, Uniform
 from twinloop.randomize.randomization import make_randomization
 from twinloop.report.coverage_page import write_coverage_page
 from twinloop.report.diagnose_page import write_diagnosis
@@ -229,7 +230,13 @@ def calibrated(identified: Done, nominal: Twin) -> Twin:
 def anchored(twin: Twin, identified: Done, explained: Done, scenes: Randomization) -> Randomization:
     """What varies in training: usual ranges, narrowed to what was measured of this robot; scenes, widened to its own."""
     measured = measured_of(twin, identified, explained)
-    varied = default_randomization(twin).updated(measured)
+    usual = default_randomization(twin)
+    loose = {
+        name: _loosened(twin, name, measured[name], usual[name])
+        for name in measured.names
+        if name in usual.names
+    }
+    varied = usual.updated(measured).updated(make_randomization(twin, loose))
     if identified.found["accepted"]:
         varied = anchor(load_identification(identified.folder / TWIN), beside=varied).randomization
     wide = {name: _wider(scenes[name], measured[name]) for name in scenes.names if name in measured.names}
@@ -241,6 +248,13 @@ def measured_of(twin: Twin, identified: Done, explained: Done) -> Randomization:
     told = load_randomization(json.loads((explained.folder / BELIEVED).read_text()), twin)
     names = [estimate["name"] for estimate in identified.found["estimates"]]
     return not_identified(told, names) if identified.found["accepted"] else told
+
+
+def _loosened(twin: Twin, name: str, seen: Distribution, usual: Distribution) -> Distribution:
+    """Around what was measured, and as wide as such things usually vary: a robot is not tomorrow what it was today."""
+    widths = [0.5 * (value_at(one, 0.84) - value_at(one, 0.16)) for one in (seen, usual)]
+    spread = math.hypot(*widths)
+    return Normal(value_at(seen, 0.5), spread, *twin.parameter(name).bounds) if spread > 0.0 else seen
 
 
 def _wider(usual: Distribution, seen: Distribution) -> Uniform:
