@@ -1,8 +1,9 @@
 """Policies by recipe: success in their own twin and on the shipped stand-ins, and what one action costs.
 
 Every cell (a data set, a policy, an evaluation) is kept in benchmarks/work/learn and not made again, so that a long table
-can be built in several sittings: `--only learn` goes on where it stopped. `TWINLOOP_LEARN_MINUTES` ends a sitting early;
-cells that are missing then are shown as such. All robots here are stand-ins; none of these numbers is about a real one.
+can be built in several sittings: `--only learn` goes on where it stopped, the first seed and what matters most before the rest.
+`TWINLOOP_LEARN_MINUTES` ends a sitting early; cells that are missing then are shown as such. Trials are kept in blocks of
+20, so that a sitting of a few minutes brings something, and a later one with more `TWINLOOP_LEARN_TRIALS` adds to it. All robots here are stand-ins; none of these numbers is about a real one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,10 @@ RECORDED_FROM = 200
 
 IN_TWIN, LEAST_IN_TWIN, LEAST_LOSS, LEAST_GAIN = 200, 0.95, 0.30, 0.30
 LATENCY_MS = 2.0
+BLOCK = 20
+
+Key = tuple[str, int, str]
+"""Recipe, demonstrations, where."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,8 @@ class Size:
 FULL = Size(
     1500,
     (10, 50),
-    ("ideal", "mild", "worn", "remote", "workshop", "severe"),
-    ("severe",),
+    ("severe", "mild", "worn", "workshop", "remote", "ideal"),
+    ("severe", "mild"),
     IN_TWIN,
     int(os.environ.get("TWINLOOP_LEARN_TRIALS", "200")),
     int(os.environ.get("TWINLOOP_LEARN_SEEDS", "3")),
@@ -121,25 +126,11 @@ def run(settings: Settings) -> Section:
     sim = cells.folder("sim-nominal", lambda out: make_sim(out, size))
     rows, found = [], {}
     for seed in range(size.seeds):
-        base = policy(cells, f"sim-only-s{seed}", size, seed, sim=sim)
-        inside = base and cells.numbers(f"sim-only-s{seed}@twin", lambda p=base: in_twin(p, size.in_twin))
-        found.setdefault(("sim-only", 0, "own twin"), []).append(inside)
-        for reality in size.realities:
-            found.setdefault(("sim-only", 0, reality), []).append(
-                base and on_standin(cells, base, reality, size.on_robot)
-            )
-        for reality in size.mixed:
-            for count in size.demonstrations:
-                real = demonstrations(cells, reality, count, max(size.demonstrations))
-                for recipe in ("real-only", "pretrain-finetune", "co-train"):
-                    name = f"{recipe}-{reality}-{count}-s{seed}"
-                    made = real and base and policy(cells, name, size, seed, sim=sim, real=real, base=base)
-                    found.setdefault((recipe, count, reality), []).append(
-                        made and on_standin(cells, made, reality, size.on_robot)
-                    )
+        for (recipe, count, where), made in one_seed(cells, size, seed, sim):
+            found.setdefault((recipe, count, where), []).append(made)
     for (recipe, count, where), made in found.items():
         rows.append((recipe, str(count or "-"), where, *shown([m for m in made if m], size.seeds)))
-    cost = cells.numbers("cost", lambda: action_cost_ms(cells.root / "sim-only-s0"))
+    cost = sim and cells.numbers("cost", lambda: action_cost_ms(cells.root / "sim-only-s0"))
     columns = ("recipe", "demonstrations", "where", "success, 95 % interval", "trials", "training seeds")
     return Section(
         "learn",
@@ -148,6 +139,24 @@ def run(settings: Settings) -> Section:
         targets(found, cost, size),
         notes(size, found),
     )
+
+
+def one_seed(cells: Cells, size: Size, seed: int, sim: Path | None) -> Iterator[tuple[Key, Any]]:
+    """The cells of one training seed, those that tell most first; None for what is not measured yet."""
+    base = policy(cells, f"sim-only-s{seed}", size, seed, sim=sim)
+    for reality in size.mixed:
+        yield ("sim-only", 0, reality), base and tried(cells, base, reality, size.on_robot)
+        for count in size.demonstrations:
+            real = demonstrations(cells, reality, count, max(size.demonstrations))
+            for recipe in ("real-only", "co-train", "pretrain-finetune"):
+                name = f"{recipe}-{reality}-{count}-s{seed}"
+                made = real and base and policy(cells, name, size, seed, sim=sim, real=real, base=base)
+                yield (recipe, count, reality), made and tried(cells, made, reality, size.on_robot)
+    own = base and cells.numbers(f"sim-only-s{seed}@twin", lambda: in_twin(base, size.in_twin))
+    yield ("sim-only", 0, "own twin"), own
+    for reality in size.realities:
+        if reality not in size.mixed:
+            yield ("sim-only", 0, reality), base and tried(cells, base, reality, size.on_robot)
 
 
 def make_sim(out: Path, size: Size) -> None:
@@ -234,6 +243,24 @@ def on_standin(
             return evaluate_on_robot([load_policy(path)], robot, episodes=trials)[0].as_json()
 
     return cells.numbers(f"{name or path.name}@{reality}-{trials}", measure)
+
+
+def tried(cells: Cells, path: Path, reality: str, trials: int) -> dict[str, Any] | None:
+    """Success so far, from blocks of scenes that are each measured once; None before the first."""
+    blocks = []
+    for first in range(0, trials, BLOCK):
+        count = min(BLOCK, trials - first)
+
+        def measure(begin: int = first, episodes: int = count) -> dict[str, Any]:
+            robot = open_robot(f"standin:{reality}")
+            with connected(robot):
+                found = evaluate_on_robot([load_policy(path)], robot, episodes=episodes, first=begin)[0]
+            return {"successes": found.successes, "episodes": episodes, "failures": found.failures}
+
+        blocks.append(cells.numbers(f"{path.name}@{reality}-{first}-{count}", measure))
+    known = [block for block in blocks if block is not None]
+    won, of = (sum(block[key] for block in known) for key in ("successes", "episodes"))
+    return {"successes": won, "episodes": of, "success": won / of} if known else None
 
 
 def action_cost_ms(path: Path) -> dict[str, float]:

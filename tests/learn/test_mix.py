@@ -9,12 +9,22 @@ import pytest
 from tests.learn.conftest import TINY, point
 from twinloop.dataset.writer import make_dataset
 from twinloop.errors import LearnError, WrongUse
-from twinloop.learn.mix import MixChoice, Rung, choose_mix, load_choice, scores, train_auto, twin_of
+from twinloop.learn.mix import SHARES as SEVEN
+from twinloop.learn.mix import (
+    MixChoice,
+    Probe,
+    best_share,
+    choose_mix,
+    load_choice,
+    next_share,
+    scores,
+    train_auto,
+    twin_of,
+)
 from twinloop.learn.policy import load_policy
 from twinloop.learn.train import train
 
 CO = replace(TINY, recipe="co-train", steps=30, validate_every=5)
-SHARES = (0.2, 0.5, 0.8)
 
 
 def shifted(source, out, by):
@@ -53,7 +63,7 @@ def test_the_policy_is_the_one_that_its_share_gives_at_a_third_of_the_cost(data,
     again = train(*data, out=tmp_path / "again", config=replace(CO, mix=choice.share))
     assert again.id == made.id, "bit for bit"
     assert choice.cost_updates <= 7 * CO.steps / 3
-    assert sorted({rung.updates for rung in choice.rungs}) == [5, 10] and len(choice.rungs) == 9
+    assert {probe.updates for probe in choice.probes} == {10} and 3 <= len(choice.probes) <= 5
     assert told[-1] == f"chose {choice.share:g}"
     assert {path.name for path in (tmp_path / "auto").iterdir()} == {
         "policy.json", "weights.safetensors", "mix.json",
@@ -68,7 +78,7 @@ def test_more_simulation_is_chosen_where_it_helps_and_less_where_it_misleads(dat
     wrong = shifted(sim, tmp_path / "wrong", 0.5)
     choice = choose_mix(wrong, real, config=config, folder=tmp_path / "a", shares=(0.05, 0.97))
     assert choice.share == 0.05
-    errors = {rung.share: rung.real_error for rung in choice.rungs if rung.updates == 20}
+    errors = {probe.share: probe.real_error for probe in choice.probes}
     assert errors[0.05] < errors[0.97]
 
 
@@ -90,19 +100,19 @@ def test_a_search_that_was_stopped_goes_on(data, tmp_path):
     resumed = train_auto(*data, out=tmp_path / "p", config=CO, resume=True)
     whole = train_auto(*data, out=tmp_path / "whole", config=CO)
     assert resumed.id == whole.id
-    assert load_choice(tmp_path / "p").rungs == load_choice(tmp_path / "whole").rungs
+    assert load_choice(tmp_path / "p").probes == load_choice(tmp_path / "whole").probes
 
 
 def test_both_scores_count_and_the_twin_decides_between_equals():
-    def rungs(*pairs):
-        return [Rung(0.1 * k, 5, error, success) for k, (error, success) in enumerate(pairs)]
+    def probes(*pairs):
+        return [Probe(0.1 * k, 5, error, success) for k, (error, success) in enumerate(pairs)]
 
-    assert np.argmax(scores(rungs((0.3, 0.5), (0.2, 0.6), (0.4, 0.1)))) == 1, "best in both"
-    assert np.argmax(scores(rungs((0.2, 0.5), (0.3, 0.6)))) == 1, "one each: the twin"
-    assert np.argmax(scores(rungs((0.2, 0.0), (0.1, 0.0), (0.3, 0.0)))) == 1, (
+    assert np.argmax(scores(probes((0.3, 0.5), (0.2, 0.6), (0.4, 0.1)))) == 1, "best in both"
+    assert np.argmax(scores(probes((0.2, 0.5), (0.3, 0.6)))) == 0, "one each: the error"
+    assert np.argmax(scores(probes((0.2, 0.0), (0.1, 0.0), (0.3, 0.0)))) == 1, (
         "nothing succeeds yet: the error"
     )
-    assert np.argmax(scores(rungs((0.2, None), (0.1, None)))) == 1
+    assert np.argmax(scores(probes((0.2, None), (0.1, None)))) == 1
 
 
 def test_the_twin_of_simulated_data_is_found(panda_data, data):
@@ -116,7 +126,7 @@ def test_shares_are_tried_in_a_twin_as_on_a_robot(panda_data, tmp_path):
     choice = choose_mix(
         panda_data, panda_data, config=config, folder=tmp_path / "m", shares=(0.3, 0.9), scenes=1
     )
-    assert all(rung.twin_success in (0.0, 1.0) for rung in choice.rungs)
+    assert all(probe.twin_success in (0.0, 1.0) for probe in choice.probes)
     assert (
         isinstance(choice, MixChoice)
         and json.loads((tmp_path / "m/mix.json").read_text())["share"] == choice.share
@@ -133,3 +143,12 @@ def test_what_cannot_be_searched_is_refused(data, tmp_path):
     (tmp_path / "x/mix.json").write_text("{}")
     with pytest.raises(LearnError, match="cannot be read"):
         load_choice(tmp_path / "x")
+
+
+@pytest.mark.parametrize("best", [0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 0.97])
+def test_the_climb_finds_the_lowest_error_with_at_most_five_of_seven_shares(best):
+    """Known truth: an error that falls to one share and rises after it."""
+    found = {}
+    while len(found) < 5 and (share := next_share(SEVEN, found)) is not None:
+        found[share] = Probe(share, 5, abs(SEVEN.index(share) - SEVEN.index(best)) + 0.01 * share, None)
+    assert best_share(found) == best

@@ -1,12 +1,14 @@
 """How much simulated data to co-train with: a budgeted search over shares that needs no robot.
 
-Successive halving. Every share trains for a sixth of the updates; the two that score best go on to a third, the best of
-them to the end. Training is the real one, stopped and continued, so the policy that comes out is bit for bit the one that
-`--mix SHARE` would have made. Seven shares cost less than a third of training all of them.
+Error and success rise and fall once over the share, so the search climbs: three shares train for a third of the updates, then
+the neighbours of the best so far, until both have been seen or a third of what training all shares would cost is spent; the
+best goes on to the end. Training is the real one, stopped and continued, so the policy that comes out is bit for bit the one
+that `--mix SHARE` would have made. Looking earlier misleads: at a sixth of the updates small shares, which see real data
+more often, are ahead of those that win in the end.
 
 A share is scored by two things that a robot's success needs: the error on real episodes that were held out, and success in a
-twin whose readings the policy is told are a robot's. Each alone misleads (few held-out episodes; a twin is no robot), so the
-mean of both ranks decides, and the twin where they tie.
+twin whose readings the policy is told are a robot's. Each alone may mislead (few held-out episodes; a twin is no robot), so the
+mean of both ranks decides, and the error where they tie: a twin in which everything fails has no say.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,8 +36,14 @@ from twinloop.learn.train import UNFINISHED, train
 from twinloop.twin import Twin
 
 SHARES = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 0.97)
-RUNGS = ((1 / 6, 2), (1 / 3, 1))
-"""Share of the updates that candidates train for, and how many of them go on."""
+FIRST = (1, 2, 4)
+"""Places of the shares that are tried first: 0.25, 0.5 and 0.8 of the usual seven."""
+
+PART = 1 / 3
+"""Share of the updates after which shares are compared."""
+
+MOST_COST = 1 / 3
+"""Share of the cost of training them all that the search and the training of the best may take together."""
 
 SCENES = 60
 CHOICE = "mix.json"
@@ -44,7 +52,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Rung:
+class Probe:
     """One share after so many updates: error on held-out real episodes (scaled), success in the twin."""
 
     share: float
@@ -61,7 +69,7 @@ class MixChoice:
     steps: int
     cost_updates: int
     seconds: float
-    rungs: tuple[Rung, ...]
+    probes: tuple[Probe, ...]
 
 
 def choose_mix(
@@ -85,24 +93,18 @@ def choose_mix(
         raise WrongUse("only co-training has a mix to choose", got=config.recipe, expected="co-train")
     if len(set(shares)) < 2 or not all(0.0 < share < 1.0 for share in shares):
         raise WrongUse("a search needs at least two shares between 0 and 1", got=list(shares))
-    root = Path(folder)
+    root, order = Path(folder), sorted(set(shares))
     data = tuple(source if isinstance(source, Dataset) else open_dataset(source) for source in (sim, real))
     judge = twin or twin_of(data[0])
-    began, alive, rungs = time.monotonic(), list(dict.fromkeys(shares)), []
-    for part, kept in RUNGS:
-        pause = _pause(config, part)
-        made = []
-        for share in alive:
-            words = {"workspace": workspace, "threads": threads, "scenes": scenes}
-            made.append(_rung(data, root, replace(config, mix=share), judge, pause, words))
-            tell(_said(made[-1]))
-        rungs += made
-        best = np.argsort(-scores(made), kind="stable")[:kept]
-        alive = [alive[int(index)] for index in best]
-    chosen = alive[0]
-    reached = {share: max(r.updates for r in rungs if r.share == share) for share in shares}
-    cost = sum(reached.values()) + config.steps - reached[chosen]
-    choice = MixChoice(chosen, config.steps, cost, round(time.monotonic() - began, 1), tuple(rungs))
+    words = {"workspace": workspace, "threads": threads, "scenes": scenes}
+    began, pause, found = time.monotonic(), _pause(config), dict[float, Probe]()
+    most = max(2, int((MOST_COST * len(order) * config.steps - (config.steps - pause)) / pause + 1e-9))
+    while len(found) < most and (share := next_share(order, found)) is not None:
+        found[share] = _probe(data, root, replace(config, mix=share), judge, pause, words)
+        tell(_said(found[share]))
+    chosen = best_share(found)
+    cost = len(found) * pause + config.steps - pause
+    choice = MixChoice(chosen, config.steps, cost, round(time.monotonic() - began, 1), tuple(found.values()))
     write_atomically(root / CHOICE, (json.dumps(asdict(choice), indent=1) + "\n").encode())
     return choice
 
@@ -157,13 +159,13 @@ def train_auto(
     return policy
 
 
-def scores(rungs: Sequence[Rung]) -> Any:
-    """A number for each of these shares, larger is better: the mean of their ranks, the twin's word first where equal."""
-    error = stats.rankdata([-rung.real_error for rung in rungs])
-    if any(rung.twin_success is None for rung in rungs):
+def scores(probes: Sequence[Probe]) -> Any:
+    """A number for each of these shares, larger is better: the mean of their ranks, the smaller error where equal."""
+    error = stats.rankdata([-probe.real_error for probe in probes])
+    if any(probe.twin_success is None for probe in probes):
         return error
-    success = stats.rankdata([rung.twin_success for rung in rungs])
-    return 0.5 * (error + success) + 1e-3 * success
+    success = stats.rankdata([probe.twin_success for probe in probes])
+    return 0.5 * (error + success) + 1e-3 * error
 
 
 def load_choice(folder: str | Path) -> MixChoice:
@@ -171,7 +173,7 @@ def load_choice(folder: str | Path) -> MixChoice:
     path = Path(folder) / CHOICE
     try:
         words = json.loads(path.read_text())
-        return MixChoice(**words | {"rungs": tuple(Rung(**rung) for rung in words["rungs"])})
+        return MixChoice(**words | {"probes": tuple(Probe(**probe) for probe in words["probes"])})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LearnError(f"{path} cannot be read ({error})", remedy="search again") from error
 
@@ -185,19 +187,40 @@ def twin_of(dataset: Dataset) -> Twin | None:
     return find_kept_twin(dataset.root, row["twin_hash"], row["twin"]) if row["twin_hash"] else None
 
 
-def _rung(
+def next_share(order: Sequence[float], found: Mapping[float, Probe]) -> float | None:
+    """The share to try next: the first ones, then neighbours of the best; None when both are known.
+
+    A neighbour beyond everything tried so far comes first: there may be more behind it.
+    """
+    for place in FIRST:
+        share = order[min(place, len(order) - 1)]
+        if share not in found:
+            return share
+    at = order.index(best_share(found))
+    sides = [order[place] for place in (at - 1, at + 1) if 0 <= place < len(order)]
+    fresh = [share for share in sides if share not in found]
+    return max(fresh, key=lambda share: not min(found) < share < max(found), default=None)
+
+
+def best_share(found: Mapping[float, Probe]) -> float:
+    """The share that scores best of those tried."""
+    made = list(found.values())
+    return made[int(np.argmax(scores(made)))].share
+
+
+def _probe(
     data: Sequence[Dataset],
     root: Path,
     config: TrainConfig,
     twin: Twin | None,
     pause: int,
     words: dict[str, Any],
-) -> Rung:
+) -> Probe:
     """Train one share up to a number of updates and look at it; once looked at, it is remembered."""
     name = f"{config.mix:g}"
     note = root / f"{name}-{pause}.json"
     if note.exists():
-        return Rung(**json.loads(note.read_text()))
+        return Probe(**json.loads(note.read_text()))
     out = root / name
     if (out / WORDS).exists():  # it stopped improving before it was to pause
         policy = load_policy(out)
@@ -216,17 +239,17 @@ def _rung(
         success = evaluate_in_twin(
             policy, twin, episodes=words["scenes"], seed=config.seed, real=True
         ).success
-    made = Rung(config.mix, pause, policy.story.results["validation"], success)
+    made = Probe(config.mix, pause, policy.story.results["validation"], success)
     write_atomically(note, json.dumps(asdict(made)).encode())
     return made
 
 
-def _pause(config: TrainConfig, part: float) -> int:
-    """Where to stop: where training validates anyway, so that stopping changes nothing."""
+def _pause(config: TrainConfig) -> int:
+    """Where to compare: where training validates anyway, so that stopping changes nothing."""
     every = config.validate_every
-    return min(config.steps, max(1, round(part * config.steps / every)) * every)
+    return min(config.steps, max(1, int(PART * config.steps / every + 1e-9)) * every)
 
 
-def _said(rung: Rung) -> str:
-    tried = "" if rung.twin_success is None else f", {100 * rung.twin_success:.0f} % in the twin"
-    return f"share {rung.share:g} after {rung.updates} updates: real error {rung.real_error:.4f}{tried}"
+def _said(probe: Probe) -> str:
+    tried = "" if probe.twin_success is None else f", {100 * probe.twin_success:.0f} % in the twin"
+    return f"share {probe.share:g} after {probe.updates} updates: real error {probe.real_error:.4f}{tried}"
