@@ -153,6 +153,7 @@ RULES: dict[str, Rule] = {
     r"object_pose_noise_m": _from_to(0.0, 0.002),
     r"object_pose_noise_rad": _from_to(0.0, 0.02),
     r"object_pose_bias_[xy]_m": _around(0.003),
+    r"object_pose_delay_s": _from_to(0.0, 0.02),
     r"object_pose_drop_probability": _from_to(0.0, 0.1),
     # environment
     r"(object|target)_offset_[xy]_m": _around(0.05),
