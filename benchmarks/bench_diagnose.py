@@ -315,9 +315,10 @@ def targets(found: dict[int, Any], truths: dict[int, Any]) -> tuple[Target, ...]
 
 def notes(size: Size, found: dict[int, Any], truths: dict[int, Any]) -> tuple[str, ...]:
     gaps = [n for n in found if n < NONE_FROM]
+    counts = sorted({f["trials"] for f in found.values() if f}) or [size.runs]
     left = sum(not f for f in found.values()), sum(not truths[n] for n in gaps)
     return (
-        f"{size.runs} runs of the policy and {size.demonstrations} demonstrations for each reality; truth from {size.truth} "
+        f"{' or '.join(map(str, counts))} runs of the policy and {size.demonstrations} demonstrations for each reality; truth from {size.truth} "
         f"runs with everything and {size.alone} with each of two blocks alone, in other scenes (half as many where those all end "
         "alike). A reality whose true drop is below "
         f"{100 * LEAST_DROP:.0f} points has nothing to find and is not counted for the first three.",
