@@ -123,6 +123,23 @@ def test_verdicts_that_the_signals_contradict_are_counted(nominal):
     assert found.values["misjudged_share"] == pytest.approx(0.75)
 
 
+def test_an_object_that_slides_far_away_is_not_in_place_whatever_was_said(nominal):
+    from dataclasses import replace
+
+    def blown(run):
+        sliding = np.linspace(0.0, 0.6, len(run))[:, None] * np.array([0.0, 1.0, 0.0])
+        return replace(run, place=run.place + sliding, success=True)
+
+    def unseen(run):
+        hidden = np.arange(len(run)) >= int(np.argmax(run.holding))
+        return replace(run, place=np.where(hidden[:, None], run.place[np.argmax(run.holding)], run.place))
+
+    for change, share in ((blown, 1.0), (unseen, None)):
+        evidence = Evidence(TWIN, nominal.cell, tuple(change(run) for run in nominal.runs))
+        found = scene.measure_human(evidence, ROWS, np.random.default_rng(0))
+        assert (found.values["misjudged_share"] == pytest.approx(1.0)) if share else not found.differs
+
+
 def test_a_firm_grasp_does_not_slip_and_friction_is_left_alone(nominal):
     assert all(slip_m(run) < 0.004 for run in nominal.runs)
     found = measure_contact(nominal, nominal, lambda values: nominal.runs, ROWS, np.random.default_rng(0))

@@ -164,7 +164,13 @@ def _verdict(found: Diagnosis) -> str:
     if not found.named:
         return f"unknown: nothing that was measured explains the {found.drop.points} points that are lost"
     said = ", ".join(f"{cost.dimension} {cost.lost.points}" for cost in found.named)
-    return f"{said} points; unknown {found.unknown.points} of {found.drop.points}"
+    more = "" if found.predicted.high >= found.on_robot.low else _TOO_STRONG
+    return f"{said} points; unknown {found.unknown.points} of {found.drop.points}{more}"
+
+
+_TOO_STRONG = (
+    "; in the twin it costs more than that: something is measured too large, or verdicts are too kind"
+)
 
 
 def _exact(outcomes: Array) -> Share:

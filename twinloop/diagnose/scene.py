@@ -41,6 +41,8 @@ SLOW_M_S = 0.06
 """A pose that is seen late is right only while the tool is slower than this."""
 ROW_M = 0.004
 """How far single readings of a held object are off, slipping included."""
+FAR = 3.0
+"""An object this many radii off the target is not on it, however late or shaky the tracker is."""
 UNSEEN = ("not_at_rest", "not_released")
 """Failures that a perceived place cannot contradict."""
 
@@ -274,6 +276,11 @@ def _in_place(cell: Cell, run: Run) -> bool | None:
     radius = target_radius_m(cell)
     if 0.75 * radius < away < 1.3 * radius:
         return None
+    if (
+        away > FAR * radius
+    ):  # moving or not, unless it is shown where it was grasped and has not been seen since
+        grasped = int(np.argmax(run.holding)) if run.holding.any() else -1
+        return None if grasped >= 0 and np.array_equal(run.place[-1], run.place[grasped]) else False
     moved = np.linalg.norm(np.ptp(run.place[-5:], axis=0)) - 8.0 * float(np.max(noise_of(run.place[-40:])))
     if moved > 0.004:
         return None
