@@ -98,7 +98,7 @@ class Size:
 FULL = Size(
     int(os.environ.get("TWINLOOP_IMAGE_EPISODES", "300")),
     50,
-    200,
+    int(os.environ.get("TWINLOOP_IMAGE_IN_TWIN", "200")),
     int(os.environ.get("TWINLOOP_IMAGE_TRIALS", "200")),
     int(os.environ.get("TWINLOOP_IMAGE_SEEDS", "3")),
     TrainConfig(
