@@ -10,15 +10,17 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 from numpy.typing import NDArray
+from rich.console import Console
 
 from benchmarks import sysid_peer, tosses
+from benchmarks.kept import answers, made_on
 from benchmarks.report import ROOT, Section, Settings, Table, Target
 from twinloop.episode import Episode
 from twinloop.identify.predict import Predictor
@@ -34,7 +36,10 @@ Array = NDArray[Any]
 Values = Mapping[str, float]
 
 REAL = Path(os.environ.get("TWINLOOP_REAL_DATA") or ROOT.parent / "shared" / "real")
-TITLE = "Identification of bodies on real recordings"
+NAME, TITLE = "identify_bodies", "Identification of bodies on real recordings"
+BESIDE, CUBE = "mujoco_sysid", "cube_toss"
+PARTS = "TWINLOOP_BODIES"
+"""The variable that names the parts to measure, all of them by default; what has been measured is kept."""
 HORIZON_S = 0.5
 LONGER_S = 2.0
 
@@ -67,18 +72,19 @@ class Replay:
 def run(settings: Settings) -> Section:
     if not (REAL / "quanser").exists():
         missing = f"not measured: no recordings in {REAL}; set TWINLOOP_REAL_DATA"
-        return Section("identify_bodies", TITLE, (), (Target("better than published", missing, None),))
-    tables, targets = [], []
-    for body in bodies():
-        table, target = measure(body, settings)
-        tables.append(table)
-        targets.append(target)
-    double = bodies()[0]
-    with tempfile.TemporaryDirectory(dir=settings.work) as scratch:
-        runs = load(double.maps, double.folder, Path(scratch))
-        episodes = load(("cube_toss",), "cube_toss", Path(scratch), speeds=True)
-    beside, beside_targets = sysid_peer.measure(runs, HORIZON_S, replay, settings.work, settings.say.print)
-    cube, cube_targets = tosses.measure(episodes, quick=settings.quick, say=settings.say.print)
+        return Section(NAME, TITLE, (), (Target("better than published", missing, None),))
+    parts = (*(body.twin for body in bodies()), BESIDE, CUBE)
+    wanted = os.environ.get(PARTS, " ".join(parts)).split()
+    tables: list[Table] = []
+    targets: list[Target] = []
+    for part in parts:
+        jobs = {part: [part, settings.quick]} if part in wanted else {}
+        for found in (answers(settings, NAME, measure_part, jobs, workers=1) or {part: None}).values():
+            if found is None:
+                targets.append(Target(part, f"not measured: not among {PARTS}", None))
+                continue
+            tables += [_table(words) for words in found["tables"]]
+            targets += [Target(**words) for words in found["targets"]]
     notes = (
         f"Pendulums: the twin starts from the recorded positions, with speeds read off them, gets the recorded commands, "
         f"and runs {HORIZON_S:g} or {LONGER_S:g} s before it is put back on the recording. Held out: a quarter of the "
@@ -88,10 +94,31 @@ def run(settings: Settings) -> Section:
         "pendulum come in steps of 0.19 rad/s. The first row of each cart-pole recording has the cart's place from before "
         "its encoder was set to zero and is left out.",
         *tosses.NOTES,
+        made_on(settings, NAME),
     )
-    return Section(
-        "identify_bodies", TITLE, (*tables, beside, cube), (*targets, *beside_targets, *cube_targets), notes
-    )
+    return Section(NAME, TITLE, tuple(tables), tuple(targets), notes)
+
+
+def measure_part(job: tuple[str, bool]) -> dict[str, Any]:
+    """Tables and targets of one part, as JSON."""
+    part, quick = job
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = Settings(quick, Path(scratch), Console())
+        if part == BESIDE:
+            double = bodies()[0]
+            runs = load(double.maps, double.folder, Path(scratch))
+            table, targets = sysid_peer.measure(runs, HORIZON_S, replay, Path(scratch), settings.say.print)
+        elif part == CUBE:
+            tossed = load(("cube_toss",), "cube_toss", Path(scratch), speeds=True)
+            table, targets = tosses.measure(tossed, quick=quick, say=settings.say.print)
+        else:
+            table, target = measure(next(body for body in bodies() if body.twin == part), settings)
+            targets = [target]
+    return {"tables": [asdict(table)], "targets": [asdict(target) for target in targets]}
+
+
+def _table(words: Mapping[str, Any]) -> Table:
+    return Table(words["title"], tuple(words["columns"]), tuple(tuple(row) for row in words["rows"]))
 
 
 def bodies() -> list[Body]:

@@ -45,7 +45,9 @@ def answers(
         for answer in as_completed(asked):
             key = asked[answer]
             words = {"job": _mark(left[key]), "commit": on, "answer": answer.result()}
-            write_atomically(folder / f"{key}.json", json.dumps(words).encode())
+            write_atomically(
+                folder / f"{key}.json", json.dumps(words, default=lambda number: number.item()).encode()
+            )
             made[key] = words["answer"]
             if len(made) % 20 == 0 or len(jobs) < 40:
                 settings.say.print(f"[dim]{len(made)} of {len(jobs)}[/dim]")

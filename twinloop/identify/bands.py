@@ -3,6 +3,9 @@
 Bands are conformal: residuals of each training episode, as they would have been had it not been fitted, are divided by a
 scale that grows with speed and with time since the start, and the wanted share of them sets the factor. No distribution
 is assumed; what the model lacks is in the residuals and so in the band.
+
+Episodes are what repeats, not rows: a joint that sticks a little beside its target is off by the same amount for a whole
+episode. Every episode counts alike however long it is, and the fewer there are, the more the factor allows for the next.
 """
 
 from __future__ import annotations
@@ -68,15 +71,34 @@ def fit_bands(solution: Solution, linear: Linear, level: float = LEVEL) -> Bands
         1e-9,
     )
     stacked = np.concatenate([_features(recordings[w.recording], w, pace, age_s) for w in problem.windows])
+    episode = np.concatenate([np.full(len(w), w.recording) for w in problem.windows])
     coefficients, factors = [], []
     for channel in range(residual.shape[1]):
-        size = np.abs(residual[:, channel])
-        fitted, _ = nnls(stacked[:, channel], np.minimum(size, np.quantile(size, 0.995)))
-        fitted[0] = max(fitted[0], 0.1 * float(np.median(size)), 1e-12)
-        spread = stacked[:, channel] @ fitted
-        factors.append(float(np.quantile(size / spread, level)))
+        fitted, factor = fit_band(stacked[:, channel], np.abs(residual[:, channel]), episode, level)
+        factors.append(factor)
         coefficients.append(tuple(fitted.tolist()))
     return Bands(level, tuple(coefficients), tuple(factors), tuple(pace.tolist()), age_s)
+
+
+def fit_band(features: Array, size: Array, episode: Array, level: float) -> tuple[Array, float]:
+    """Coefficients (F,) and the factor of one channel's band, from features (rows, F) and sizes of residuals (rows,).
+
+    Of `n` episodes, each counting alike, the band holds a share of `level * (1 + 1 / 2n)`, at most half-way from `level`
+    to all: right for a new episode if residuals differ within episodes as much as between them.
+    """
+    _, which, rows = np.unique(episode, return_inverse=True, return_counts=True)
+    weight = 1.0 / rows[which]
+    root = np.sqrt(weight / weight.mean())
+    fitted, _ = nnls(features * root[:, None], np.minimum(size, np.quantile(size, 0.995)) * root)
+    fitted[0] = max(fitted[0], 0.1 * float(np.median(size)), 1e-12)
+    share = min(level * (1.0 + 0.5 / len(rows)), 0.5 * (1.0 + level))
+    return fitted, _weighted_quantile(size / (features @ fitted), weight, share)
+
+
+def _weighted_quantile(values: Array, weight: Array, share: float) -> float:
+    order = np.argsort(values)
+    reached = np.cumsum(weight[order]) / weight.sum()
+    return float(values[order][min(int(np.searchsorted(reached, share)), len(values) - 1)])
 
 
 def left_out_residuals(solution: Solution, linear: Linear, residual: Array) -> Array:

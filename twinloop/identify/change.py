@@ -5,10 +5,14 @@ with the level and the scatter unknown (right Haar prior), so that its law does 
 a martingale that starts at 1, from any number of baseline values on. Their sum over all moments (Shiryaev-Roberts) grows
 by 1 per value on average while nothing changes, so the chance that it passes `watched / chance` within `watched` values
 is at most `chance` (Doob's inequality), whatever the level, the scatter, or how often one looks.
+
+Episodes may resemble the one before: a motor warms up, a battery empties. How much is unknown too, and both sides of the
+ratio are averaged over it. This costs an episode or two until a real change is believed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +24,9 @@ Array = NDArray[Any]
 
 SHIFTS = (1.0, 3.0, 10.0)
 """Sizes of shift that are believed in, in units of the scatter, equally likely."""
-CLIP = 3.0
+MEMORIES = ((0.0, 0.8), (0.25, 0.1), (0.5, 0.1))
+"""Correlations of a value with the one before that are believed in, and how much."""
+CLIP = 4.0
 """Values count as at most this many scatters from the baseline: one bad episode is not a change."""
 OUTLYING = 3.0
 """Baseline values this many robust scatters from its median are outliers."""
@@ -68,38 +74,61 @@ def watch(
     return Watch(evidence, log_threshold, alarm, began)
 
 
-def log_factors(values: Array, variances: Array, baseline: int) -> Array:
+def log_factors(
+    values: Array,
+    variances: Array,
+    baseline: int,
+    memories: Sequence[tuple[float, float]] = MEMORIES,
+) -> Array:
     """Log Bayes factors (begin, now) of a shift from value `begin` to value `now`, both counted from the baseline's end.
 
     A shift that begins after now has no evidence: -inf.
     """
-    count = len(values)
     weight = 1.0 / np.asarray(variances, np.float64)
-    sums = np.cumsum(np.stack([weight, weight * values, weight * values * values]), axis=1)
-    before = sums[:, baseline - 1 : count - 1, None]
-    now = sums[:, None, baseline:]
-    begun = np.tri(count - baseline, dtype=bool).T
-    after = np.where(begun, now - before, 1.0)
-    within = before[2] - before[1] ** 2 / before[0] + after[2] - after[1] ** 2 / after[0]
-    within = np.maximum(within, 1e-12 * now[2] + 1e-300)
-    apart = (after[1] / after[0] - before[1] / before[0]) ** 2
     # Weights are relative: the scatter that shifts are measured in is that of a value of the baseline's mean weight.
-    scale = 1.0 / np.mean(weight[:baseline])
-    between = 1.0 / before[0] + 1.0 / after[0]
-    unmoved = np.log(within + apart / between)
-    freedom = np.arange(baseline, count)
+    root = np.sqrt(weight / np.mean(weight[:baseline]))
+    centred = np.asarray(values, np.float64) - np.mean(values[:baseline])
+    shifted, unmoved = [], []
+    for memory, belief in memories:
+        moved, as_before = _log_densities(root, centred, baseline, memory)
+        shifted.append(np.log(belief) + moved)
+        unmoved.append(np.log(belief) + as_before)
+    return np.asarray(logsumexp(np.stack(shifted), axis=0) - logsumexp(np.stack(unmoved), axis=0))
+
+
+def _log_densities(root: Array, values: Array, baseline: int, memory: float) -> tuple[Array, Array]:
+    """Log densities of values up to now, up to what both share: shifted from `begin` (begin, now), and as before (now,).
+
+    With what each value has from the one before taken off, a level is seen by `level` and a shift by as much from the
+    value after its first on, where nothing has been taken off.
+    """
+    level, seen = _without_memory(root, memory), _without_memory(root * values, memory)
+    first, rest = root[baseline:], slice(baseline, len(values))
+    ll, ls, ss = np.cumsum(np.stack([level * level, level * seen, seen * seen]), axis=1)
+    after = ll[rest] - ll[rest, None]
+    cross = (level[rest] * first)[:, None] + after
+    own = (first * first)[:, None] + after
+    pull = (first * seen[rest])[:, None] + ls[rest] - ls[rest, None]
+    ll, ls, ss = ll[rest], ls[rest], ss[rest]
+    least = 1e-12 * ss + 1e-300
+    left = np.maximum(ss - ls**2 / ll, least)
+    freedom = 0.5 * np.arange(baseline, len(values))
+    common = 0.5 * np.log(1.0 - memory**2) - 0.5 * np.log(ll)
+    own, pull = np.maximum(own - cross**2 / ll, 0.0), pull - cross * ls / ll
     made = []
     for shift in SHIFTS:
-        prior = shift * shift * scale
-        spread = 1.0 + prior * after[0]
-        moved = np.log(within + apart / (between + prior))
-        made.append(
-            0.5 * np.log(before[0] + after[0])
-            - 0.5 * np.log(before[0] + after[0] / spread)
-            - 0.5 * np.log(spread)
-            + 0.5 * freedom * (unmoved - moved)
-        )
-    return np.where(begun, logsumexp(np.stack(made), axis=0) - np.log(len(SHIFTS)), -np.inf)
+        prior = shift * shift / (1.0 - memory**2)
+        explained = np.maximum(left - pull**2 / (own + 1.0 / prior), least)
+        made.append(common - 0.5 * np.log1p(prior * own) - freedom * np.log(explained))
+    begun = np.tri(len(first), dtype=bool).T
+    moved = np.where(begun, logsumexp(np.stack(made), axis=0) - np.log(len(SHIFTS)), -np.inf)
+    return moved, common - freedom * np.log(left)
+
+
+def _without_memory(values: Array, memory: float) -> Array:
+    made = values - memory * np.concatenate([[0.0], values[:-1]])
+    made[0] *= np.sqrt(1.0 - memory**2)
+    return made
 
 
 def total_variances(values: Array, own: Array, baseline: int) -> Array:
