@@ -12,7 +12,7 @@ from twinloop.steps import reach
 from twinloop.twin import Twin, load_twin
 from twinloop.workspace import MARKER, find_workspace, init_workspace
 
-TWIN, REALITY = "franka_pick_place", "severe"
+TWIN, REALITY = "franka_pick_place", "remote"
 
 SMALL = LoopConfig(
     by="demo",
@@ -25,7 +25,7 @@ SMALL = LoopConfig(
     diagnosed=400,
     demonstrations=12,
     anchored_episodes=400,
-    finetune_steps=2000,
+    finetune_steps=3000,
     gate_scenes=100,
     gate_trials=24,
     deployed=10,

@@ -17,7 +17,7 @@ def demo(
     ),
     reality: Annotated[
         str, typer.Option(metavar="NAME|FILE.yaml", help="The stand-in for a robot: a shipped one, or yours.")
-    ] = "severe",
+    ] = "remote",
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
     json: Json = False,
 ) -> None:
