@@ -1,29 +1,36 @@
 """The loop: where it stands, and, on a stand-in, the whole of it, killed on the way."""
 
 import json
+import os
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.test_cli import TWINLOOP, twinloop, twinloop_json
+from tests.test_cli import twinloop, twinloop_json
 from twinloop.cli.loop import write_report
-from twinloop.gate.registry import PolicyRegistry
 from twinloop.loop import ASKED_FOR, STAGES, LoopConfig, read_loop_status, run_loop
 from twinloop.stages import Listener, Stages
 from twinloop.twin import load_twin
 
-SMALL = (
-    "--sim-episodes",
-    "12",
-    "--anchored-episodes",
-    "12",
-    "--steps",
-    "40",
-    "--trials",
-    "4",
-    "--demonstrations",
-    "6",
+TINY = LoopConfig(
+    sim_episodes=12,
+    anchored_episodes=12,
+    steps=20,
+    finetune_steps=20,
+    in_twin=4,
+    trials=3,
+    excitations=4,
+    excited_s=3.0,
+    identified_s=3.0,
+    shown=3,
+    demonstrations=5,
+    diagnosed=64,
+    gate_scenes=8,
+    gate_trials=2,
+    deployed=2,
 )
 
 
@@ -67,63 +74,60 @@ def test_wrong_use_of_the_loop_is_refused(tmp_path):
     )
 
 
+SCRIPT = """
+import json, sys
+from tests.test_loop import TINY
+from twinloop.loop import run_loop
+from twinloop.stages import Listener
+from twinloop.twin import load_twin
+
+class Loud(Listener):
+    def begun(self, name):
+        print("begun", name, flush=True)
+
+if __name__ == "__main__":
+    made = run_loop(load_twin("franka_pick_place"), "standin:ideal", sys.argv[1], TINY, Loud())
+    print(json.dumps({name: done.found for name, done in made.items()}), flush=True)
+"""
+
+
 @pytest.mark.slow
 def test_a_loop_killed_at_any_stage_goes_on_and_ends_as_one_that_was_not(tmp_path):
-    def command(root):
-        words = [
-            "loop",
-            "--robot",
-            "standin:ideal",
-            "--twin",
-            "franka_pick_place",
-            "--out",
-            str(root / "loop"),
-            *SMALL,
-        ]
-        return [TWINLOOP, *words, "--json"]
+    script = tmp_path / "go.py"
+    script.write_text(SCRIPT)
+    here = {"env": {**os.environ, "PYTHONPATH": str(Path.cwd())}, "text": True}
 
-    (tmp_path / "whole").mkdir()
-    told = json.loads(
-        subprocess.run(command(tmp_path / "whole"), capture_output=True, text=True, check=True).stdout
-    )
-    (tmp_path / "cut").mkdir()
-    for stage in ("simulate", "pretrain", "try", "excite", "identify", "demonstrate", "finetune", "gate"):
-        with subprocess.Popen(
-            command(tmp_path / "cut"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        ) as process:
-            for line in process.stderr:
-                if line.strip() == f"{stage} ...":
-                    second = subprocess.run(command(tmp_path / "cut"), capture_output=True, text=True)
-                    assert second.returncode == 1 and "another loop" in second.stderr
+    def command(place):
+        return [sys.executable, str(script), str(tmp_path / place / "loop")]
+
+    whole = subprocess.run(command("whole"), capture_output=True, check=True, **here).stdout
+    told = json.loads(whole.splitlines()[-1])
+    refused = 0
+    for stage in told:
+        with subprocess.Popen(command("cut"), stdout=subprocess.PIPE, **here) as process:
+            for line in process.stdout:
+                if line.strip() == f"begun {stage}":
+                    if stage in ("simulate", "gate"):
+                        second = subprocess.run(command("cut"), capture_output=True, **here)
+                        refused += second.returncode != 0 and "another loop is at work" in second.stderr
                     process.send_signal(signal.SIGKILL)
-    again = json.loads(
-        subprocess.run(command(tmp_path / "cut"), capture_output=True, text=True, check=True).stdout
-    )
-    for name, found in told["stages"].items():
-        for key in ("policy", "episodes", "success", "decision", "robot", "simulation", "estimates"):
-            assert again["stages"][name].get(key) == found.get(key), (name, key)
-    if told["stages"]["gate"]["decision"] == "promote":
-        PolicyRegistry(tmp_path / "cut").verify()
-    assert "<svg" in (tmp_path / "cut/loop/report.html").read_text()
-
-
-TINY = LoopConfig(
-    sim_episodes=12,
-    anchored_episodes=12,
-    steps=20,
-    finetune_steps=20,
-    in_twin=4,
-    trials=3,
-    excitations=4,
-    excited_s=3.0,
-    identified_s=3.0,
-    shown=3,
-    demonstrations=5,
-    diagnosed=64,
-    gate_scenes=8,
-    gate_trials=2,
-    deployed=2,
-)
+    assert refused == 2, "a second loop is refused while the first is at work"
+    again = subprocess.run(command("cut"), capture_output=True, check=True, **here).stdout
+    found = json.loads(again.splitlines()[-1])
+    assert list(found) == list(told)
+    for name, one in told.items():
+        for key in (
+            "policy",
+            "episodes",
+            "success",
+            "decision",
+            "reasons",
+            "robot",
+            "simulation",
+            "estimates",
+            "used",
+        ):
+            assert found[name].get(key) == one.get(key), (name, key)
 
 
 def test_a_small_loop_goes_through_every_stage_once_and_tells_it_on_one_page(tmp_path):

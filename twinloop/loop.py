@@ -185,7 +185,8 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
     champion = first if tried.found["robot"]["success"] < rules.threshold else None
     gate = run(
         "gate", partial(steps.decide, workspace=workspace), candidate=second, champion=champion, twin=better,
-        identified=identified, explained=explained, robot=robot, scenes=scenes, listed=c.gate_scenes, first=GATED_FROM, rules=rules, seed=seed,
+        identified=identified, explained=explained, robot=robot, scenes=scenes, listed=c.gate_scenes, first=GATED_FROM,
+        rules=rules, seed=seed,
     )  # fmt: skip
     filmed = run("film", steps.film, twin=better, before=tried, after=gate)
     done = [
@@ -203,7 +204,8 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
         by=c.by,
     )
     watched = run(
-        "monitor", steps.watch, policy=second, robot=robot, reference=gate, episodes=c.deployed, first=DEPLOYED_FROM
+        "monitor", steps.watch, policy=second, robot=robot, reference=gate, shown=demonstrated, episodes=c.deployed,
+        first=DEPLOYED_FROM,
     )  # fmt: skip
     return [*done, promoted, watched]
 

@@ -21,8 +21,8 @@ from twinloop.gap.run import measure_gap
 from twinloop.generate.run import generate
 from twinloop.identify.anchor import anchor, not_identified
 from twinloop.identify.replays import replay_held_out
-from twinloop.identify.result import load_identification, save_identification
-from twinloop.identify.run import identify
+from twinloop.identify.result import Identification, load_identification, save_identification
+from twinloop.identify.run import RefusedData, identify
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.policy import load_policy
 from twinloop.learn.train import train
@@ -122,15 +122,25 @@ def calibrate(
     """The twin identified from excitation runs, and whether held-out replay accepts it."""
     episodes, signals = list(open_dataset(real.folder / DATA)), ("observation.state",)
     rounds = iter(range(1, 10**9))
-    result = identify(
-        twin,
-        episodes,
-        parameters,
-        signals=signals,
-        seconds=seconds,
-        seed=seed,
-        progress=lambda *_: progress(next(rounds), 0),
-    )
+
+    def fit(force: str | None = None) -> Identification:
+        return identify(
+            twin,
+            episodes,
+            parameters,
+            signals=signals,
+            seconds=seconds,
+            seed=seed,
+            force=force,
+            progress=lambda *_: progress(next(rounds), 0),
+        )
+
+    try:
+        result = fit()
+    except (
+        RefusedData
+    ) as error:  # the report says so, and whether the twin is taken is for held-out replay to decide
+        result = fit(f"the loop goes on though {error.what}")
     save_identification(result, out / TWIN)
     write_identify_page(result, replay_held_out(twin, result, episodes, signals=signals), out / REPORT)
     return {

@@ -11,6 +11,7 @@ from pathlib import Path
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.dataset.writer import make_dataset
 from twinloop.errors import RobotError, WrongUse
+from twinloop.identify.change import FEWEST
 from twinloop.learn.act import PolicyController
 from twinloop.learn.evaluate import evaluate_in_twin, evaluate_on_robot, task_longest_s
 from twinloop.learn.samples import known_outcomes
@@ -116,10 +117,11 @@ def watch(
     policy: Done,
     robot: Station,
     reference: Done,
+    shown: Done,
     episodes: int,
     first: int,
 ) -> Found:
-    """Deployed episodes of the champion, looked at once."""
+    """Deployed episodes of the champion, looked at once: beside the gate's, or beside demonstrations where those are few."""
     loaded = policy_of(policy)
 
     def acting(arm: Robot, attendant: Attendant, number: int) -> Controller:
@@ -127,7 +129,10 @@ def watch(
 
     found = _recorded(out / DATA, progress, robot, episodes, acting, None, first, "Deployed.")
     deployed = open_dataset(out / DATA)
-    report = monitor(deployed, open_dataset(reference.folder / reference.found["recordings"]))
+    usual = open_dataset(reference.folder / reference.found["recordings"])
+    if len(usual) < FEWEST and shown.found["used"]:
+        usual = open_dataset(shown.folder / USABLE)
+    report = monitor(deployed, usual)
     won = [success is True for success in known_outcomes(deployed)]
     return found | {"robot": share_of(won), "report": report.as_json()}
 
