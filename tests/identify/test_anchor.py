@@ -100,3 +100,12 @@ def test_the_rest_varies_as_usual_and_the_observation_does_not_wait_twice(found)
     assert set(anchored.names) == set(usual.names) - {"observation_delay_s"} | set(NAMES)
     assert anchored["motor_friction_nm"] == usual["motor_friction_nm"], "not asked about"
     assert anchored["action_delay_s"] == anchor(found).randomization["action_delay_s"]
+
+
+def test_a_confused_parameter_at_the_edge_of_its_range_is_drawn_inside(found):
+    damping, armature, delay = found.estimates
+    both = Confusion((damping.name, delay.name), (1.0, -1.0), "move faster")
+    edge = replace(found, estimates=(damping, armature, replace(delay, value=0.0)), confusions=(both,))
+    drawn = draw_many(anchor(edge).randomization, 1, range(500))
+    assert drawn[delay.name].min() >= 0.0 and drawn[delay.name].max() < 0.05
+    assert drawn[damping.name].std() > 0.0

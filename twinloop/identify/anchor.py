@@ -64,7 +64,7 @@ def anchor(result: Identification, name: str = "anchored", beside: Randomization
     for index, estimate in enumerate(result.estimates):
         parameter = twin.parameter(estimate.name)
         deviation = max(float(np.sqrt(covariance[index, index])), 1e-12)
-        if estimate.name in result.confused:
+        if estimate.name in result.confused and not _on_edge(parameter, estimate.value):
             together.append(index)
         elif estimate.status == "not identifiable":
             alone[estimate.name] = _prior(estimate)
@@ -104,6 +104,12 @@ def _prior(estimate: Estimate) -> Distribution:
 
 def _outside(parameter: Parameter, value: float, deviation: float) -> bool:
     return Normal(value, deviation).outside(*parameter.bounds) > 0.5 * LARGEST_SHARE_OUTSIDE
+
+
+def _on_edge(parameter: Parameter, value: float) -> bool:
+    """Whether half of any normal distribution around the value would lie outside, however narrow."""
+    low, high = parameter.bounds
+    return min(value - low, high - value) <= 1e-9 * (high - low)
 
 
 def _within(parameters: Sequence[Parameter], means: Sequence[float], covariance: Array) -> Array:
