@@ -59,6 +59,18 @@ def test_a_robot_that_always_works_at_one_spot_is_covered(seed):
     assert cover(worlds.side("real", spot, 0), sim, seed=seed).share <= 0.05
 
 
+def test_a_target_that_never_moves_is_one_witness_however_many_episodes_there_are():
+    found = []
+    for seed in range(12):
+        spot = worlds.scenes(10, seed)
+        spot[:, 0] = 0.5
+        sim = worlds.side("sim", worlds.scenes(300, 60 + seed), 1000)
+        found.append(bool(cover(worlds.side("real", spot, 0), sim, seed=seed).regions))
+    assert sum(found) == 0
+    spot[:, 0] = 0.9
+    assert cover(worlds.side("real", spot, 0), sim).regions, "but it may be where simulation never is"
+
+
 def test_moments_are_looked_at_too():
     """Simulation that stops half way lacks what follows, though every episode begins alike."""
     real, sim = worlds.side("real", worlds.scenes(80, 1), 0), worlds.side("sim", worlds.scenes(200, 2), 1000)
