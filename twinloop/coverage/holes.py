@@ -102,7 +102,9 @@ class _Fitter:
         high = np.where((slack > 0.0) & (high < rest), np.minimum(high, rest - slack), high)
         low = np.where((slack > 0.0) & (low > rest), np.maximum(low, rest + slack), low)
         fresh = left & here.inside(low, high)
-        if not self.is_far(columns, fresh):
+        # What the rule will say must be far by itself, without the variables whose faces the fit took away.
+        said = [c for i, c in enumerate(columns) if np.isfinite(low[i]) or np.isfinite(high[i])]
+        if not said or not self.is_far(said, fresh):
             return None
         ranges = [
             Range(self.all_real.variables[c], float(low[i]), float(high[i]))
@@ -125,19 +127,14 @@ class _Fitter:
     def is_far(self, columns: Sequence[int], points: Array) -> bool:
         """Whether these real points lie further from simulation than simulated episodes lie from each other.
 
-        An episode is far when most of its points are; points of one episode are no independent witnesses, and neither are
-        episodes that all lie at one place: a single place has to be as far as next to no simulated episode is.
+        An episode is far when most of its points are; points of one episode are no independent witnesses.
         """
         variables = [self.all_real.variables[c] for c in columns]
         sim, real = self.sim.of(columns).values, self.real.of(columns).values[points]
         smallest = np.array([v.smallest for v in variables])
         low, high = np.nanquantile(sim, [0.025, 0.975], axis=0)
         scale = np.maximum(np.maximum(high - low, smallest), 1e-9)
-        apart = held_out_distances(sim / scale, self.sim.owner, self.fold, k=1)
-        usual = threshold_of(apart, USUAL)
-        places = np.unique(np.round(real / scale / max(2.0 * usual, 1e-9)), axis=0)
-        if len(places) < FEWEST_EPISODES:
-            usual = threshold_of(apart, CHANCE)
+        usual = threshold_of(held_out_distances(sim / scale, self.sim.owner, self.fold, k=1), USUAL)
         far = kth_distance(real / scale, sim / scale, k=1) > max(usual, float((smallest / scale).min()))
         owner = self.real.owner[points]
         visits = np.bincount(owner)
