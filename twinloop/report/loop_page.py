@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from twinloop.dataset.commit import write_atomically
+from twinloop.generate.film import film_uri
 from twinloop.report.quality_page import STYLE
 
 MORE_STYLE = """
@@ -132,8 +132,8 @@ def _verdict(gate: Found) -> str:
 
 def _films(films: Sequence[tuple[str, Path]]) -> str:
     made = "".join(
-        f"<figure><video muted loop autoplay playsinline onclick='this.paused?this.play():this.pause()' src='data:video/webm;base64,"
-        f"{base64.b64encode(file.read_bytes()).decode()}'></video><figcaption class=soft>{_text(caption)}</figcaption></figure>"
+        "<figure><video muted loop autoplay playsinline onclick='this.paused?this.play():this.pause()' "
+        f"src='{film_uri(file)}'></video><figcaption class=soft>{_text(caption)}</figcaption></figure>"
         for caption, file in films
     )
     return f"<div class=films>{made}</div>" if made else ""
