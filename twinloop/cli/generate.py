@@ -79,7 +79,7 @@ def generate(
     if chosen == ("all",):
         chosen = tuple(camera.name for camera in load_config_twin(read).cameras)
     if preview is not None:
-        _preview(read, preview, chosen, seed, expert, expert_noise, json)
+        _preview(read, preview, chosen, seed, expert, expert_noise, expert_sees_truth, json)
         return
     target = out or _next_dataset(config, read.name, resume)
     started = time.monotonic()
@@ -222,13 +222,21 @@ def _preview(
     seed: int | None,
     expert: str | None,
     expert_noise: float,
+    expert_sees_truth: bool,
     json: bool,
 ) -> None:
     from twinloop.generate.preview import write_preview
     from twinloop.generate.processes import usable_cores
     from twinloop.generate.run import make_work
 
-    work, _ = make_work(config, seed=seed, cameras=cameras, expert=expert, expert_noise=expert_noise)
+    work, _ = make_work(
+        config,
+        seed=seed,
+        cameras=cameras,
+        expert=expert,
+        expert_noise=expert_noise,
+        expert_sees_truth=expert_sees_truth,
+    )
     with console.progress_bar("drawing"):
         sheet, video = write_preview(work, out, threads=usable_cores())
     if json:
