@@ -30,7 +30,7 @@ REALITIES = tuple(os.environ.get("TWINLOOP_LOOP_REALITIES", "severe,worn,remote,
 SEEDS = int(os.environ.get("TWINLOOP_LOOP_SEEDS", "3"))
 EPISODES = int(os.environ.get("TWINLOOP_LOOP_EPISODES", "200"))
 QUICK = replace(
-    SMALL, sim_episodes=16, anchored_episodes=16, steps=40, finetune_steps=40, in_twin=8, trials=8, excited_s=3.0,
+    SMALL, sim_episodes=16, anchored_episodes=16, steps=40, finetune_steps=40, in_twin=8, paced=4, trials=8, excited_s=3.0,
     identified_s=4.0, diagnosed=64, demonstrations=6, gate_scenes=40, gate_trials=4, deployed=2,
 )  # fmt: skip
 WITHIN = 0.05

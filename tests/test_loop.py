@@ -21,6 +21,7 @@ TINY = LoopConfig(
     steps=20,
     finetune_steps=20,
     in_twin=4,
+    paced=2,
     trials=3,
     excitations=4,
     excited_s=3.0,

@@ -58,7 +58,13 @@ SCENES = {
 FIRST, SECOND = "nominal", "adapted"
 """The policy before and after."""
 
-ASKED = ("*_friction_nm", "servo_stiffness_scale", "servo_damping_scale", "action_delay_s")
+ASKED = (
+    "*_friction_nm",
+    "*_backlash_rad",
+    "servo_stiffness_scale",
+    "servo_damping_scale",
+    "action_delay_s",
+)
 """What excitation runs are asked about, as far as a twin has it."""
 
 
@@ -71,6 +77,7 @@ class LoopConfig:
     anchored_episodes: int = 600
     steps: int = 2000
     finetune_steps: int = 3000
+    paced: int = 60
     in_twin: int = 200
     trials: int = 20
     excitations: int = 6
@@ -179,7 +186,10 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
         "anchor", steps.simulate, twin=better, randomization=varied, episodes=c.anchored_episodes, seed=seed + 1
     )  # fmt: skip
     config = TrainConfig(recipe="co-train", seed=seed, steps=c.finetune_steps)
-    second = run("finetune", steps.learn, name=SECOND, config=config, sim=anchored, real=demonstrated)
+    second = run(
+        "finetune", steps.learn, name=SECOND, config=config, sim=anchored, real=demonstrated, twin=better,
+        randomization=varied, paced=c.paced,
+    )  # fmt: skip
     rules = Rules(most_trials=c.gate_trials)
     # A first policy that fails on the robot is what the second has to beat; beside one that works it has to pass the bar.
     champion = first if tried.found["robot"]["success"] < rules.threshold else None

@@ -17,8 +17,8 @@ from twinloop.twin import load_twin
 class Clockwork:
     """Predicts (time of the newest observation, place in the chunk): what is carried out says where it came from."""
 
-    def __init__(self, execute, think_steps, latency_steps=0, history=(-2, 0), chunk=8):
-        self.execution = Execution(history, execute, think_steps, latency_steps)
+    def __init__(self, execute, think_steps, latency_steps=0, history=(-2, 0), chunk=8, blend=False):
+        self.execution = Execution(history, execute, think_steps, latency_steps, blend)
         self.interface = SimpleNamespace(observation_size=1, action=SimpleNamespace(size=2))
         self.network = SimpleNamespace(shape=SimpleNamespace(head="regression"))
         self.chunk = chunk
@@ -55,6 +55,42 @@ def test_on_late_hardware_what_is_about_the_past_is_left_out():
     _, done = run(Clockwork(2, 1, latency_steps=3), 7)
     assert done[:3] == [(0, 0), (0, 1), (0, 2)], "at the start nothing is old"
     assert done[3:] == [(2, 4), (2, 5), (4, 4), (4, 5)]
+
+
+def test_a_chunk_that_blends_goes_over_into_the_next_over_all_that_both_speak_of():
+    _, done = run(Clockwork(3, 0, blend=True), 6)
+    times = [time for time, _ in done]
+    assert times == pytest.approx([0, 0, 0, 3 * 1 / 6, 3 * 2 / 6, 3 * 3 / 6]), (
+        "five of eight actions are left"
+    )
+    _, done = run(Clockwork(2, 1, latency_steps=3, blend=True), 5)
+    # The old chunk has five actions left at its fourth; of the new one, the first four are about the past.
+    assert done[3][0] == pytest.approx(2 * 1 / 6) and done[4][0] == pytest.approx(2 * 2 / 6)
+    assert done[3][1] == pytest.approx(3 + 1 / 6), "the places of both, too"
+
+
+class Walker(Clockwork):
+    """Goes on from where it sees itself, one step at a time."""
+
+    def predict(self, observation, pictures=None, *, real=False, noise=None):
+        seen = observation[:, -1:, :]
+        return np.repeat(seen + 1.0 + np.arange(self.chunk)[:, None], 2, axis=2).astype(np.float32)
+
+
+def backward(blend, late):
+    """How far back a walker is sent in 200 steps on hardware that is this late."""
+    runner = Runner(Walker(10, 0, chunk=25, blend=blend), 1)
+    runner.restart(np.arange(1), np.zeros(1))
+    sent = [0.0] * (late + 1)
+    for _ in range(200):
+        sent.append(float(runner.act(np.array([[sent[-1 - late]]]))[0, 0]))
+    return -float(np.minimum(np.diff(sent), 0.0).sum())
+
+
+def test_on_hardware_as_late_as_a_chunk_blending_does_not_send_the_arm_to_and_fro():
+    assert backward(False, late=0) == backward(True, late=0) == 0.0
+    assert backward(False, late=10) > 50.0, "back to where each chunk was thought of"
+    assert backward(True, late=10) == 0.0
 
 
 def test_history_begins_with_the_first_observation_and_moves_on():

@@ -4,6 +4,10 @@ Chunks are carried out as on a real robot: the next one is asked for after `exec
 `think_steps` later, when it is ready; until then the old one goes on. Where the hardware is late, a chunk is entered at
 the action that is due when its first command arrives. Without that, a policy that predicts from where the arm was, and not
 from where it will be, starts over with every chunk and hardly moves.
+
+A policy that blends goes over from the old chunk to the new one little by little, over all that both speak of. A chunk that was
+thought of before the last one showed any effect contradicts it; taken over at once, the two kinds of chunk alternate, and on
+hardware that is as late as a chunk is long the arm swings to and fro between them.
 """
 
 from __future__ import annotations
@@ -62,12 +66,23 @@ class Runner:
         self._think(begins | (self._at == execute))
         self._plan[begins] = self._next[begins]
         self._at[begins], self._skip[begins] = 0, 0  # at the start everything stands still: nothing is old
-        taken_over = self._at == execute + think
-        self._plan[taken_over] = self._next[taken_over]
-        self._at[taken_over], self._skip[taken_over] = think, self._policy.execution.latency_steps
+        self._take_over(np.flatnonzero(self._at == execute + think))
         action = self._plan[self._rows, self._at + self._skip]
         self._at += 1
         return np.asarray(action, np.float64)
+
+    def _take_over(self, ids: Array) -> None:
+        """The next chunk instead of the one that is being carried out, at once or little by little."""
+        execution, chunk = self._policy.execution, self._plan.shape[1]
+        first = execution.think_steps + execution.latency_steps
+        ahead = np.arange(chunk - first)
+        if execution.blend and len(ids):
+            at = (self._at[ids] + self._skip[ids])[:, None]
+            share = np.minimum((ahead + 1) / (chunk - at + 1), 1.0)[:, :, None].astype(np.float32)
+            old = self._plan[ids[:, None], np.minimum(at + ahead, chunk - 1)]
+            self._next[ids, first:] = old + share * (self._next[ids, first:] - old)
+        self._plan[ids] = self._next[ids]
+        self._at[ids], self._skip[ids] = execution.think_steps, execution.latency_steps
 
     def _think(self, which: Array) -> None:
         ids = np.flatnonzero(which)

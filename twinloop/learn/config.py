@@ -29,7 +29,8 @@ class TrainConfig:
     - `history`: control steps, relative to now, at which observations are taken. `chunk`: actions predicted at once.
       `execute`: how many of them are carried out before the next prediction takes over. `think_steps`: control steps
       that pass between an observation and the first action that can follow from it; the old chunk is carried out
-      meanwhile. `late_steps`: training pretends that observations are up to this many steps old.
+      meanwhile. `blend`: one chunk goes over into the next little by little, see `twinloop.learn.act`. `late_steps`: training
+      pretends that observations are up to this many steps old.
     - `steps`, `finetune_steps`: weight updates; training also ends after `minutes`, or when the validation error has not
       improved for `patience` validations in a row.
     - `validation`: share of the episodes that is held out; at least one.
@@ -57,6 +58,7 @@ class TrainConfig:
     chunk: int = 25
     execute: int = 10
     think_steps: int = 0
+    blend: bool = True
     late_steps: int = 0
     width: int = 256
     depth: int = 3

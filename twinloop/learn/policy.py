@@ -37,13 +37,15 @@ class Execution:
     """How chunks are carried out; see `TrainConfig`.
 
     `latency_steps` is how old the hardware makes things: control steps between what is observed and when a command that
-    follows from it arrives. So many actions at the head of a chunk are about the past and are left out.
+    follows from it arrives. So many actions at the head of a chunk are about the past and are left out. With `blend`, one chunk
+    goes over into the next little by little; policies that were written before there was a choice do not.
     """
 
     history: tuple[int, ...]
     execute: int
     think_steps: int
     latency_steps: int = 0
+    blend: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,9 @@ class Policy:
         """64 bits that follow from the weights and from how they are used."""
         digest = hashlib.blake2b(digest_size=8)
         execution = asdict(self.execution)
-        if not self.execution.latency_steps:  # a policy is the same as before it could be told of latency
-            del execution["latency_steps"]
+        for added in ("latency_steps", "blend"):  # a policy is the same as before it could be told of them
+            if not execution[added]:
+                del execution[added]
         used = {
             "interface": self.interface.as_json(),
             "normalisation": self.normalisation.as_json(),
@@ -122,8 +125,27 @@ class Policy:
                 expected=f"0 to {1e3 * left / self.interface.rate_hz:.0f} ms",
                 remedy="train with a longer chunk, or carry out less of it",
             )
-        execution = replace(self.execution, latency_steps=steps)
-        return Policy(self.network, self.interface, self.normalisation, execution, self.domains, self.story)
+        return self._with(execution=replace(self.execution, latency_steps=steps))
+
+    def at_pace(self, execute: int) -> Policy:
+        """The same policy, carrying out so many actions of each chunk before the next one takes over."""
+        own = self.execution
+        most = self.chunk - own.think_steps - own.latency_steps
+        if not own.think_steps < execute <= most:
+            raise WrongUse(
+                f"policy {self.name} cannot carry out so much of a chunk",
+                got=execute,
+                expected=f"{own.think_steps + 1} to {most} actions",
+            )
+        return self._with(execution=replace(own, execute=execute))
+
+    def told(self, story: Story) -> Policy:
+        """The same policy with another story."""
+        return self._with(story=story)
+
+    def _with(self, *, execution: Execution | None = None, story: Story | None = None) -> Policy:
+        used, story = execution or self.execution, story or self.story
+        return Policy(self.network, self.interface, self.normalisation, used, self.domains, story)
 
     def predict(
         self,

@@ -97,7 +97,7 @@ def train(
         curve = _go(network, _stages(samples, config, started), config, checkpoint, hear, log, pause_at)
         learned = [role for role, source in samples.items() if source.imitated]
         domains = tuple(dict.fromkeys((*(started.domains if started else ()), *learned)))
-        execution = Execution(config.history, config.execute, config.think_steps)
+        execution = Execution(config.history, config.execute, config.think_steps, blend=config.blend)
         results = {
             "curve": [asdict(point) for point in curve],
             "validation": min((p.validation for p in curve if p.stage == curve[-1].stage), default=None),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,8 @@ from twinloop.identify.replays import replay_held_out
 from twinloop.identify.result import Identification, load_identification, save_identification
 from twinloop.identify.run import RefusedData, identify
 from twinloop.learn.config import TrainConfig
-from twinloop.learn.policy import load_policy
+from twinloop.learn.pace import find_pace
+from twinloop.learn.policy import WORDS, load_policy
 from twinloop.learn.train import train
 from twinloop.plan.run import plan
 from twinloop.randomize import Randomization, default_randomization, load_randomization
@@ -44,6 +46,7 @@ from twinloop.steps.folders import (
     PLAN,
     REPORT,
     RUNS,
+    THREADS,
     TWIN,
     USABLE,
     Found,
@@ -79,26 +82,51 @@ def simulate(
 
 
 def learn(
-    out: Path, progress: Progress, *, name: str, config: TrainConfig, sim: Done, real: Done | None = None
+    out: Path,
+    progress: Progress,
+    *,
+    name: str,
+    config: TrainConfig,
+    sim: Done,
+    real: Done | None = None,
+    twin: Twin | None = None,
+    randomization: Randomization | None = None,
+    paced: int = 0,
 ) -> Found:
-    """A policy; the curve says how its error fell. Too few demonstrations are no demonstrations."""
-    folder = out / name
+    """A policy; the curve says how its error fell. Too few demonstrations are no demonstrations.
+
+    With `twin`, how it carries out its chunks is what succeeds best there, in `paced` episodes for each way.
+    """
     shown = (
         real.folder / USABLE if real is not None and real.found["used"] >= config.fewest_episodes else None
     )
     if config.recipe == "co-train" and shown is None:
         config = replace(config, recipe="sim-only")
-    if (folder / "policy.json").exists():
-        policy = load_policy(folder)
-    else:
-        policy = train(
-            sim.folder / DATA,
-            shown,
-            out=folder,
-            config=config,
-            resume=folder.exists(),
-            hear=lambda point, steps: progress(point.step, steps),
-        )
+    if not (out / name / WORDS).exists():
+        trained = out / "trained" / name
+        if not (trained / WORDS).exists():
+            train(
+                sim.folder / DATA,
+                shown,
+                out=trained,
+                config=config,
+                resume=trained.exists(),
+                hear=lambda point, steps: progress(point.step, steps),
+            )
+        policy = load_policy(trained)
+        if twin is not None:
+            policy, _ = find_pace(
+                policy,
+                twin,
+                randomization,
+                episodes=paced,
+                seed=config.seed,
+                threads=THREADS,
+                progress=progress,
+            )
+        policy.save(out / name)
+    shutil.rmtree(out / "trained", ignore_errors=True)
+    policy = load_policy(out / name)
     results = policy.story.results
     return {
         "policy": policy.id,
@@ -106,6 +134,7 @@ def learn(
         "recipe": config.recipe,
         "validation": results["validation"],
         "curve": results["curve"],
+        "paces": results.get("paces", []),
     }
 
 

@@ -1,0 +1,53 @@
+"""How much of a chunk is carried out, found in a twin."""
+
+import pytest
+
+from twinloop.errors import WrongUse
+from twinloop.learn import pace
+from twinloop.learn.evaluate import Evaluation, Trial
+from twinloop.learn.pace import Pace, find_pace
+from twinloop.learn.policy import load_policy
+from twinloop.twin import load_twin
+
+
+def tried_with(successes, monkeypatch):
+    """Stand in for the twin: so many successes for each pace; says which policies it saw."""
+    seen = []
+
+    def evaluate(policy, twin, *, episodes, seed, **_):
+        seen.append(policy.execution)
+        won = successes[policy.execution.execute]
+        trials = tuple(Trial(number, number < won) for number in range(episodes))
+        return Evaluation(policy.name, policy.id, "twin", seed, trials)
+
+    monkeypatch.setattr(pace, "evaluate_in_twin", evaluate)
+    return seen
+
+
+def test_the_pace_that_succeeds_most_often_is_kept_and_told(tiny_policy, monkeypatch, tmp_path):
+    seen = tried_with({3: 4, 2: 1, 4: 9, 5: 9}, monkeypatch)
+    chosen, paces = find_pace(tiny_policy, load_twin("franka_pick_place"), episodes=10)
+    assert [execution.execute for execution in seen] == [3, 2, 4, 5], "its own first"
+    assert chosen.execution.execute == 4 and paces[2] == Pace(4, 9, 10)
+    again = load_policy(chosen.save(tmp_path / "paced"))
+    assert again.execution == chosen.execution and again.id == chosen.id != tiny_policy.id
+    assert again.story.results["paces"][0] == {"execute": 3, "successes": 4, "episodes": 10}
+
+
+def test_a_pace_that_is_no_better_than_the_own_is_not_taken(tiny_policy, monkeypatch):
+    tried_with({3: 9, 2: 9, 4: 1, 5: 9}, monkeypatch)
+    chosen, _ = find_pace(tiny_policy, load_twin("franka_pick_place"), episodes=10)
+    assert chosen.id == tiny_policy.id
+
+
+def test_paces_are_tried_in_a_real_twin(tiny_policy):
+    told = []
+    _, paces = find_pace(
+        tiny_policy, load_twin("franka_pick_place"), episodes=1, progress=lambda *now: told.append(now)
+    )
+    assert [p.execute for p in paces] == [3, 2, 4, 5] and told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_more_than_a_chunk_cannot_be_carried_out(tiny_policy):
+    with pytest.raises(WrongUse, match="got 7; expected 1 to 6 actions"):
+        tiny_policy.at_pace(7)

@@ -1,0 +1,68 @@
+"""How much of each chunk to carry out before the next one takes over, found in a twin.
+
+On late hardware the next chunk is thought of before the last one shows any effect. Depending on how the delay falls between two
+chunks, that is harmless or makes the arm swing until it misses; which of the two, a twin with the right delay tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+
+from twinloop.learn.evaluate import evaluate_in_twin
+from twinloop.learn.policy import Policy
+from twinloop.randomize import Randomization
+from twinloop.twin import Twin
+
+SHARES = (0.4, 0.6, 0.8)
+"""What is tried besides the policy's own pace, as shares of a chunk."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """So many actions of each chunk carried out, and how often the policy succeeded so."""
+
+    execute: int
+    successes: int
+    episodes: int
+
+
+def find_pace(
+    policy: Policy,
+    twin: Twin,
+    randomization: Randomization | None = None,
+    *,
+    episodes: int = 60,
+    seed: int = 0,
+    threads: int = 1,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[Policy, tuple[Pace, ...]]:
+    """The policy at the pace that succeeds most often in the twin, in the same scenes for each; its own where that is as good.
+
+    Of all that was tried, the policy's own pace comes first.
+    """
+    own = policy.execution
+    most = policy.chunk - own.think_steps - own.latency_steps
+    tried = [min(max(round(share * policy.chunk), own.think_steps + 1), most) for share in SHARES]
+    paces: list[Pace] = []
+    candidates = list(dict.fromkeys((own.execute, *tried)))
+    for execute in candidates:
+
+        def tell(made: int, _: int, before: int = len(paces) * episodes) -> None:
+            progress(before + made, len(candidates) * episodes)
+
+        found = evaluate_in_twin(
+            policy.at_pace(execute),
+            twin,
+            episodes=episodes,
+            seed=seed,
+            randomization=randomization,
+            real="real" in policy.domains,
+            threads=threads,
+            progress=tell,
+        )
+        paces.append(Pace(execute, found.successes, episodes))
+    best = max(paces, key=lambda pace: pace.successes)
+    chosen = policy.at_pace(best.execute)
+    results = {**policy.story.results, "paces": [asdict(pace) for pace in paces]}
+    return chosen.told(replace(policy.story, results=results)), tuple(paces)
