@@ -8,6 +8,7 @@ import pytest
 from tests.cli.test_generate_commands import twinloop  # noqa: F401
 from tests.learn.conftest import panda_data, point, tiny_policy  # noqa: F401
 from twinloop.dataset.reader import open_dataset
+from twinloop.learn.policy import load_policy
 from twinloop.robot.protocol import ROBOTS
 
 SMALL = (
@@ -63,6 +64,18 @@ def test_wrong_words_are_answered_with_the_right_ones(twinloop, tmp_path, monkey
     ):
         code, _, err = twinloop(*words)
         assert code == 2 and answer in err
+
+
+def test_a_pace_is_found_in_a_twin(twinloop, tiny_policy, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    tiny_policy.save(tmp_path / "p")
+    code, out, _ = twinloop("policy", "pace", "p", "--out", "paced", "--episodes", 1)
+    assert code == 0 and "3 of 6 actions: 0 of 1  <- kept" in out, "nothing was better than its own"
+    assert load_policy(tmp_path / "paced").id == tiny_policy.id
+    code, _, err = twinloop("policy", "pace", "p", "--out", "paced")
+    assert code == 2 and "paced exists already" in err
+    code, out, _ = twinloop("policy", "pace", "p", "--out", "other", "--episodes", 1, "--json")
+    assert code == 0 and [pace["execute"] for pace in json.loads(out)["paces"]] == [3, 2, 4, 5]
 
 
 @pytest.mark.parametrize("look", [(), ("wrist",)])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from twinloop.learn.config import TrainConfig
     from twinloop.learn.evaluate import Evaluation
     from twinloop.learn.policy import Policy
+    from twinloop.twin import Twin
 
 app = typer.Typer(help="Look at policies and export them.", no_args_is_help=True)
 
@@ -242,6 +243,49 @@ def export(
         console.out.print(f"wrote {path}: {path.stat().st_size / 1e6:.2f} MB")
 
 
+@app.command()
+def pace(
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy's folder or name.")],
+    out: Annotated[Path, typer.Option(help="New folder for the policy at the pace that was found.")],
+    twin: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FOLDER", help="Try it in this twin; default: the policy's own."),
+    ] = None,
+    episodes: Annotated[int, typer.Option(help="How many for each pace.")] = 60,
+    seed: Annotated[int, typer.Option(help="Scenes follow from it; the same for every pace.")] = 0,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A generation config: what varies in the twin, besides the usual scenes."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Find out in a twin how much of each chunk a policy should carry out before the next; matters on late hardware."""
+    from twinloop.generate.processes import usable_cores
+    from twinloop.learn.pace import find_pace
+    from twinloop.learn.policy import load_policy
+    from twinloop.randomize import load_randomization
+
+    loaded = load_policy(policy_path(policy))
+    if out.exists():
+        raise WrongUse(f"{out} exists already", remedy="choose another folder")
+    cell = _twin_for(loaded, twin)
+    varied = load_randomization(config, cell) if config else None
+    with console.progress_bar("trying") as progress:
+        found, paces = find_pace(
+            loaded, cell, varied, episodes=episodes, seed=seed, threads=usable_cores(), progress=progress
+        )
+    found.save(out)
+    if json:
+        tried = found.story.results["paces"]
+        words = {"out": str(out), "id": found.id, "execute": found.execution.execute, "paces": tried}
+        console.print_json(words)
+        return
+    for one in paces:
+        kept = "  <- kept" if one.execute == found.execution.execute else ""
+        console.out.print(f"{one.execute} of {loaded.chunk} actions: {one.successes} of {one.episodes}{kept}")
+    console.out.print(f"wrote {out}")
+
+
 def _share(mix: str, recipe: str) -> float:
     """The share that an option names; the config's default where it is still to be found."""
     from twinloop.learn.config import TrainConfig
@@ -337,6 +381,16 @@ def _place(out: Path | None, recipe: str, resume: bool) -> tuple[Path, Path]:
     return root, root / "policies" / f"{recipe}-v{max(1, number - resume)}"
 
 
+def _twin_for(policy: Policy, twin: str | None) -> Twin:
+    """The twin that was named, or the policy's own."""
+    from twinloop.twin import load_twin
+
+    name = twin or policy.story.twin["name"]
+    if name is None:
+        raise WrongUse("the policy does not say which twin it is for", remedy="--twin NAME")
+    return load_twin(name)
+
+
 def _in_twin(
     policies: list[Policy],
     twin: str | None,
@@ -349,12 +403,8 @@ def _in_twin(
     from twinloop.generate.processes import usable_cores
     from twinloop.learn.evaluate import evaluate_in_twin
     from twinloop.randomize import load_randomization
-    from twinloop.twin import load_twin
 
-    name = twin or policies[0].story.twin["name"]
-    if name is None:
-        raise WrongUse("the policy does not say which twin it is for", remedy="--twin NAME")
-    cell = load_twin(name)
+    cell = _twin_for(policies[0], twin)
     randomization = load_randomization(config, cell) if config else None
     several = len(policies) > 1
     return [
