@@ -75,7 +75,7 @@ def test_a_pace_is_found_in_a_twin(twinloop, tiny_policy, tmp_path, monkeypatch)
     code, _, err = twinloop("policy", "pace", "p", "--out", "paced")
     assert code == 2 and "paced exists already" in err
     code, out, _ = twinloop("policy", "pace", "p", "--out", "other", "--episodes", 1, "--json")
-    assert code == 0 and [pace["execute"] for pace in json.loads(out)["paces"]] == [3, 2, 4, 5]
+    assert code == 0 and [pace["execute"] for pace in json.loads(out)["paces"]] == [3, 5, 2, 4]
 
 
 @pytest.mark.parametrize("look", [(), ("wrist",)])

@@ -25,10 +25,10 @@ def tried_with(successes, monkeypatch):
 
 
 def test_the_pace_that_succeeds_most_often_is_kept_and_told(tiny_policy, monkeypatch, tmp_path):
-    seen = tried_with({3: 4, 2: 1, 4: 9, 5: 9}, monkeypatch)
+    seen = tried_with({3: 4, 2: 1, 4: 9, 5: 8}, monkeypatch)
     chosen, paces = find_pace(tiny_policy, load_twin("franka_pick_place"), episodes=10)
-    assert [execution.execute for execution in seen] == [3, 2, 4, 5], "its own first"
-    assert chosen.execution.execute == 4 and paces[2] == Pace(4, 9, 10)
+    assert [execution.execute for execution in seen] == [3, 5, 2, 4], "its own first"
+    assert chosen.execution.execute == 4 and paces[3] == Pace(4, 9, 10)
     again = load_policy(chosen.save(tmp_path / "paced"))
     assert again.execution == chosen.execution and again.id == chosen.id != tiny_policy.id
     assert again.story.results["paces"][0] == {"execute": 3, "successes": 4, "episodes": 10}
@@ -45,7 +45,7 @@ def test_paces_are_tried_in_a_real_twin(tiny_policy):
     _, paces = find_pace(
         tiny_policy, load_twin("franka_pick_place"), episodes=1, progress=lambda *now: told.append(now)
     )
-    assert [p.execute for p in paces] == [3, 2, 4, 5] and told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert [p.execute for p in paces] == [3, 5, 2, 4] and told == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_more_than_a_chunk_cannot_be_carried_out(tiny_policy):

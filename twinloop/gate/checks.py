@@ -165,16 +165,14 @@ def consent(subject: Subject) -> Check:
 
 @CHECKS.register("artefacts")
 def artefacts(subject: Subject) -> Check:
-    """The simulator behaved in nearly all simulated trials."""
+    """The simulator behaved in nearly all of the candidate's simulated trials."""
     trials = subject.evidence.simulated
     if not trials:
         return Check("artefacts", "not evaluated", "nothing was simulated", needed=False)
     share = sum(trial.artefacts > 0 for trial in trials) / len(trials)
     most = subject.rules.artefact_share
     status: Status = "passed" if share <= most else "failed"
-    detail = (
-        f"{100 * share:.1f} % of {len(trials)} simulated trials show artefacts, {100 * most:g} % are allowed"
-    )
+    detail = f"{100 * share:.1f} % of {len(trials)} simulated trials of the candidate show artefacts, {100 * most:g} % are allowed"
     return Check("artefacts", status, detail)
 
 

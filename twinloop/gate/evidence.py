@@ -26,7 +26,8 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class PairedTrial:
-    """One scene: its number in the list, its values, how it ended, and how many artefacts the simulator showed."""
+    """One scene: its number in the list, its values, how it ended, and how many artefacts the simulator showed
+    while the candidate acted: a champion that fails may throw things about."""
 
     scene: int
     candidate: bool

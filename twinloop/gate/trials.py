@@ -41,7 +41,7 @@ def simulate(
             candidate=found[0].trials[k].success,
             champion=None if champion is None else found[1].trials[k].success,
             values=dict(scene.values),
-            artefacts=sum(evaluation.trials[k].artefacts for evaluation in found),
+            artefacts=found[0].trials[k].artefacts,
         )
         for k, scene in enumerate(scenes)
     )

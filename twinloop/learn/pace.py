@@ -14,8 +14,8 @@ from twinloop.learn.policy import Policy
 from twinloop.randomize import Randomization
 from twinloop.twin import Twin
 
-SHARES = (0.4, 0.6, 0.8)
-"""What is tried besides the policy's own pace, as shares of a chunk."""
+SHARES = (0.8, 0.4, 0.6)
+"""What is tried besides the policy's own pace, as shares of a chunk; of two that are alike, the one named first."""
 
 
 @dataclass(frozen=True)
