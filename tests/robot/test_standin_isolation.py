@@ -2,11 +2,14 @@
 
 import ast
 import json
+import os
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -159,3 +162,35 @@ def test_errors_of_the_server_name_no_hidden_value(standin, reality_file):
         with pytest.raises(Exception, match=r".") as caught:
             robot._ask(bad.pop("kind"), **bad)
         assert "1.37" not in str(caught.value) and "mass_scale" not in str(caught.value)
+
+
+def test_a_stand_in_ends_with_a_process_that_was_killed():
+    code = (
+        "import sys\n"
+        "from twinloop.robot import open_robot\n"
+        "robot = open_robot('standin:ideal')\n"
+        "robot.connect()\n"
+        "print(robot._process.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    client = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert client.stdout is not None and client.stdin is not None
+    standin = int(client.stdout.readline())
+    assert _alive(standin)
+    client.kill()
+    client.wait()
+    client.stdin.close()
+    client.stdout.close()
+    for _ in range(300):
+        if not _alive(standin):
+            return
+        time.sleep(0.1)
+    os.kill(standin, signal.SIGKILL)
+    raise AssertionError("the stand-in outlived whoever started it")
+
+
+def _alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

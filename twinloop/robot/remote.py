@@ -157,13 +157,13 @@ class StandinRobot(RemoteRobot):
     def _start(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="twinloop-")
         self._address = str(Path(self._folder.name) / "robot.sock")
-        words = ["--reality", self._reality, "--socket", self._address, "--lockstep"]
+        words = ["--reality", self._reality, "--socket", self._address, "--lockstep", "--beside-parent"]
         if self._twin:
             words += ["--twin", self._twin]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "twinloop.robot.standin", *words],
             env=os.environ | {TOKEN: self._token},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # held open: it ends when we do, however we end
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
@@ -192,8 +192,9 @@ class StandinRobot(RemoteRobot):
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
-            if process.stderr is not None:
-                process.stderr.close()
+            for pipe in (process.stdin, process.stderr):
+                if pipe is not None:
+                    pipe.close()
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None

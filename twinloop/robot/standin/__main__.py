@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
+import threading
 from types import FrameType
 
 from twinloop.errors import TwinloopError
@@ -18,8 +20,11 @@ def main() -> int:
     parser.add_argument("--twin")
     parser.add_argument("--socket", required=True)
     parser.add_argument("--lockstep", action="store_true")
+    parser.add_argument("--beside-parent", action="store_true", help="end when whoever holds stdin is gone")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, _stop)
+    if given.beside_parent:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         serve_reality(given.reality, twin=given.twin, address=given.socket, lockstep=given.lockstep)
     except TwinloopError as error:
@@ -28,6 +33,12 @@ def main() -> int:
     except KeyboardInterrupt:
         return 0
     return 0
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot say so, but its end of the pipe closes."""
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
