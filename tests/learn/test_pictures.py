@@ -36,6 +36,7 @@ LOOKS = replace(
     steps=150,
     validate_every=50,
     learning_rate=0.01,
+    blend=False,  # these tests are about what it sees, and a second is short
 )
 
 
