@@ -43,7 +43,7 @@ def nominal():
 @pytest.fixture(scope="module")
 def different():
     return recorded(
-        action_delay_s=0.06,
+        action_delay_s=0.07,
         object_size_m=0.05,
         table_height_m=0.02,
         object_pose_noise_m=0.003,
@@ -75,12 +75,22 @@ def test_a_robot_like_its_twin_shows_no_difference(nominal):
 def test_delay_size_table_and_noise_are_found_at_once_and_nothing_else(nominal, different):
     found = measured(different, nominal)
     assert set(found["latency"].values) == {"action_delay_s"}
-    assert found["latency"].values["action_delay_s"].mean() == pytest.approx(0.06, abs=0.004)
+    assert found["latency"].values["action_delay_s"].mean() == pytest.approx(0.07, abs=0.004)
     assert found["object"].values["object_size_m"].mean() == pytest.approx(0.05, abs=0.001)
     assert found["environment"].values["table_height_m"] == pytest.approx(0.02, abs=1e-3)
     assert found["sensing"].values["object_pose_noise_m"].mean() == pytest.approx(0.003, rel=0.25)
     assert found["sensing"].values["encoder_noise_rad"].mean() == pytest.approx(0.001, rel=0.25)
     assert not found["actuation"].differs and not found["human"].differs
+
+
+@pytest.mark.parametrize("delay_s", [0.044, 0.05, 0.056])
+def test_the_interval_of_a_delay_reaches_over_the_control_step_in_which_it_falls(nominal, delay_s):
+    (delay,) = (
+        q
+        for q in measured(recorded(action_delay_s=delay_s), nominal)["latency"].quantities
+        if q.name == "loop delay"
+    )
+    assert delay.low < delay_s < delay.high < delay.low + 1.2 / TWIN.control_hz
 
 
 def test_play_in_the_gears_is_not_taken_for_delay(nominal):
