@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
-from twinloop.learn.evaluate import evaluate_in_twin
+from twinloop.learn.evaluate import Evaluation, compare, evaluate_in_twin
 from twinloop.learn.policy import Policy
 from twinloop.randomize import Randomization
 from twinloop.twin import Twin
 
 SHARES = (0.8, 0.4, 0.6)
 """What is tried besides the policy's own pace, as shares of a chunk; of two that are alike, the one named first."""
+
+CLEAR = 0.1
+"""Another pace is taken when chance alone would make it differ so from the policy's own less often than this."""
+
+FEWEST_FAILURES = 5
+"""With fewer failures at its own pace nothing could be clearly better: no other is tried."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +43,21 @@ def find_pace(
     threads: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Policy, tuple[Pace, ...]]:
-    """The policy at the pace that succeeds most often in the twin, in the same scenes for each; its own where that is as good.
+    """The policy at the pace that succeeds most often in the twin, in the same scenes for each; its own unless that is clearly worse.
 
     Of all that was tried, the policy's own pace comes first.
     """
     own = policy.execution
     most = policy.chunk - own.think_steps - own.latency_steps
     tried = [min(max(round(share * policy.chunk), own.think_steps + 1), most) for share in SHARES]
-    paces: list[Pace] = []
+    found: dict[int, Evaluation] = {}
     candidates = list(dict.fromkeys((own.execute, *tried)))
     for execute in candidates:
 
-        def tell(made: int, _: int, before: int = len(paces) * episodes) -> None:
+        def tell(made: int, _: int, before: int = len(found) * episodes) -> None:
             progress(before + made, len(candidates) * episodes)
 
-        found = evaluate_in_twin(
+        found[execute] = evaluate_in_twin(
             policy.at_pace(execute),
             twin,
             episodes=episodes,
@@ -61,8 +67,12 @@ def find_pace(
             threads=threads,
             progress=tell,
         )
-        paces.append(Pace(execute, found.successes, episodes))
-    best = max(paces, key=lambda pace: pace.successes)
-    chosen = policy.at_pace(best.execute)
+        if episodes - found[own.execute].successes < FEWEST_FAILURES:
+            break
+    progress(len(candidates) * episodes, len(candidates) * episodes)
+    best = max(found, key=lambda execute: found[execute].successes)
+    if compare(found[best], found[own.execute]).p_value > CLEAR:
+        best = own.execute
+    paces = tuple(Pace(execute, made.successes, episodes) for execute, made in found.items())
     results = {**policy.story.results, "paces": [asdict(pace) for pace in paces]}
-    return chosen.told(replace(policy.story, results=results)), tuple(paces)
+    return policy.at_pace(best).told(replace(policy.story, results=results)), paces
