@@ -44,12 +44,15 @@ from twinloop.twin import load_twin
 
 SIMULATED = {
     "environment": {
-        "object_offset_x_m": [-0.09, 0.02],
+        "object_offset_x_m": [-0.09, -0.03],
         "object_offset_y_m": [-0.09, 0.09],
         "object_yaw_rad": [-0.75, 0.75],
     }
 }
-"""What simulation shows: nothing beyond 2 cm in front of the nominal place."""
+"""What simulation shows: nothing nearer to the nominal place than 3 cm behind it, and nothing in front of it.
+
+A policy reaches a few centimetres beyond what it has seen: one that was shown up to 2 cm in front failed nowhere within 9 cm.
+"""
 
 REACH = 0.5
 """The target: this share of the way from the first success to that with every demonstration."""
@@ -71,8 +74,8 @@ class Size:
     config: TrainConfig
 
 
-FULL = Size(800, 5, 48, (3, 6, 12, 24, 48), 40, TrainConfig(steps=3000, finetune_steps=600))
-QUICK = Size(20, 1, 6, (2, 6), 4, TrainConfig(steps=60, finetune_steps=20))
+FULL = Size(800, 5, 48, (3, 6, 12, 24, 48), 40, TrainConfig(steps=2500))
+QUICK = Size(20, 1, 6, (2, 6), 4, TrainConfig(steps=60))
 
 
 def run(settings: Settings) -> Section:
@@ -116,7 +119,7 @@ def run(settings: Settings) -> Section:
             ),
         ),
         (
-            f"{size.sim_episodes} simulated episodes without the far part of the table; fine-tuning on the demonstrations; "
+            f"{size.sim_episodes} simulated episodes without the far part of the table; co-training with the demonstrations; "
             f"at most {size.trials} trials each in the same scenes; numbers of demonstrations tried: "
             f"{', '.join(map(str, size.counts))}. The target is half of what all of them bring; where that is less than "
             f"{100 * LEAST_RISE:.0f} points there is nothing to compare (-).",
@@ -129,7 +132,7 @@ def compare(cells: Cells, number: int, size: Size) -> dict[str, Any] | None:
     reality = cells.root / f"reality-{number}.yaml"
     reality.write_text(yaml.safe_dump(make_reality(number)))
     sim = cells.folder("sim", lambda out: make_sim(out, size))
-    base = sim and cells.folder("base", lambda out: learn(out, size, sim=sim))
+    base = sim and cells.folder("base", lambda out: learn(out, size, sim))
     pool = cells.folder(f"pool-{number}", lambda out: demonstrate(out, reality, size))
     runs = base and cells.folder(f"runs-{number}", lambda out: attempt(out, base, reality, size))
     if not (sim and base and pool and runs):
@@ -143,7 +146,7 @@ def compare(cells: Cells, number: int, size: Size) -> dict[str, Any] | None:
         """Successes of a policy that learned from the first demonstrations of an arm; None while that is missing."""
         name = f"{arm}-{number}-{count}"
         part = cells.folder(f"data-{name}", lambda out: take(out, pool, orders[arm][:count]))
-        policy = part and cells.folder(f"policy-{name}", lambda out: learn(out, size, real=part, base=base))
+        policy = part and cells.folder(f"policy-{name}", lambda out: learn(out, size, sim, part))
         tried: int | None = policy and cells.numbers(
             f"tried-{name}", lambda: attempt_only(policy, reality, size.trials, wanted)
         )
@@ -179,7 +182,7 @@ def make_reality(number: int) -> dict[str, Any]:
         "contact": {"friction": 0.45 + 0.08 * number},
         "latency": {"action_delay_s": 0.004 * (1 + number % 3), "observation_delay_s": 0.004},
         "sensing": {"encoder_noise_rad": 0.0002, "pose_noise_m": 0.0005 * (1 + number % 4)},
-        "environment": {"object_scatter_m": 0.09},
+        "environment": {"object_scatter_m": 0.12},
         "human": {"reaction_s": 0.15, "speed_scale": 0.9, "aim_error_m": 0.001},
     }
 
@@ -199,12 +202,10 @@ def make_sim(out: Path, size: Size) -> None:
     )
 
 
-def learn(
-    out: Path, size: Size, *, sim: Path | None = None, real: Path | None = None, base: Path | None = None
-) -> None:
-    recipe = "sim-only" if real is None else "pretrain-finetune"
+def learn(out: Path, size: Size, sim: Path, real: Path | None = None) -> None:
+    recipe = "sim-only" if real is None else "co-train"
     config = TrainConfig(**vars(size.config) | {"recipe": recipe, "fewest_episodes": 1})
-    train(sim, real, out=out, config=config, start=base, resume=out.exists())
+    train(sim, real, out=out, config=config, resume=out.exists())
 
 
 def demonstrate(out: Path, reality: Path, size: Size) -> None:

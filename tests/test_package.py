@@ -22,3 +22,8 @@ def test_every_public_name_is_there_and_documented():
 
 def test_an_unknown_name_is_an_attribute_error():
     assert not hasattr(twinloop, "nonsense")
+
+
+def test_the_package_can_be_run_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "twinloop", "--version"], capture_output=True, text=True)
+    assert done.stdout.strip() == f"twinloop {twinloop.__version__}" and done.returncode == 0

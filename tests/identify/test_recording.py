@@ -3,7 +3,8 @@
 import numpy as np
 
 from twinloop.episode import Provenance, Schema, Signal, make_episode
-from twinloop.identify.recording import find_channels, read_recording
+from twinloop.identify.recording import find_channels, read_recording, unknown_joints
+from twinloop.identify.run import prepare
 from twinloop.tasks import make_cell
 from twinloop.twin import load_twin
 
@@ -27,3 +28,26 @@ def test_a_joint_that_turns_freely_goes_on_where_its_reading_wrapped():
     assert np.ptp(wrapped[:, 1]) > 6.0
     np.testing.assert_allclose(recording.readings, np.stack([place, angle], axis=1), atol=1e-12)
     np.testing.assert_allclose(recording.qvel[:, 1], 12.0, rtol=1e-6)
+
+
+def pole_and(other, number=0):
+    """A recording with the cart-pole's cart and some other joint."""
+    time_s = np.arange(400) / 250.0
+    schema = Schema(
+        (
+            Signal("observation.state", (2,), ("m", "rad"), "float64", ("x", other)),
+            Signal("action", (1,), ("V",), "float64"),
+        ),
+        rate_hz=250.0,
+    )
+    moved = 0.1 * np.sin(5.0 * time_s + number)
+    signals = {"observation.state": np.stack([moved, moved], axis=1), "action": np.ones((400, 1))}
+    return make_episode(schema, time_s, signals, provenance=Provenance(source="real", seed=number))
+
+
+def test_joints_that_the_twin_lacks_are_named():
+    twin = load_twin("cart_pole")
+    assert unknown_joints(make_cell(twin), pole_and("theta")) == ()
+    assert unknown_joints(make_cell(twin), pole_and("elbow.pos")) == ("elbow",)
+    ready = prepare(twin, [pole_and("elbow.pos", number) for number in range(4)], [twin.parameters[0].name])
+    assert any("has no joint called elbow" in warning for warning in ready.warnings)

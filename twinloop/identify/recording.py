@@ -104,6 +104,15 @@ def find_channels(cell: Cell, episode: Episode, wanted: Sequence[str] | None = N
     return tuple(found)
 
 
+def unknown_joints(cell: Cell, episode: Episode) -> tuple[str, ...]:
+    """Joints whose positions were recorded and which the twin does not have: is it the right twin?"""
+    if "observation.state" not in episode.signals:
+        return ()
+    signal = episode.schema.signal("observation.state")
+    known = {channel.name for channel in _channels_of(cell, signal)}
+    return tuple(name for name in map(_bare, signal.elements) if name not in known)
+
+
 def read_recording(
     cell: Cell, episode: Episode, channels: Sequence[Channel], given: Mapping[str, str] | None = None
 ) -> Recording:

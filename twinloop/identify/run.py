@@ -17,7 +17,14 @@ from twinloop.identify.identifiable import find_confusions, status_of, told_alon
 from twinloop.identify.posterior import Posterior, make_posterior
 from twinloop.identify.predict import Predictor
 from twinloop.identify.problem import Noise, Problem, Solution
-from twinloop.identify.recording import Channel, Recording, find_channels, find_travel, read_recording
+from twinloop.identify.recording import (
+    Channel,
+    Recording,
+    find_channels,
+    find_travel,
+    read_recording,
+    unknown_joints,
+)
 from twinloop.identify.result import Estimate, Identification
 from twinloop.identify.scale import Scale, make_scales, start_places, values_at
 from twinloop.identify.scatter import run_to_run
@@ -204,6 +211,10 @@ def prepare(
     warnings = []
     if noted := [r.id for r in recordings if float(np.median(np.diff(r.time_s))) > 0.5 / SLOWEST_HZ * 2.0]:
         warnings.append(f"{len(noted)} episodes are logged below {SLOWEST_HZ:g} Hz")
+    if strangers := unknown_joints(cell, episodes[0]):
+        warnings.append(
+            f"twin {twin.name} has no joint called {', '.join(strangers)}: is it the twin of the robot that was recorded?"
+        )
     return Prepared(
         recordings, channels, tuple(fitted), tuple(kept), horizon, problem, start, tuple(warnings)
     )
