@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.bench_learn import NOMINAL, TWIN, Cells, in_twin, on_standin, shown
+from benchmarks.cells import NOMINAL, TWIN, Cells, in_twin, on_standin, shown
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.dataset.reader import open_dataset
 from twinloop.generate.run import generate
@@ -38,7 +38,7 @@ EXCITED_FROM = 260
 """Excitation runs and evaluations are of different scenes; close by, because some realities drift from episode to episode."""
 ARMS = ("nominal", "point", "guessed", "anchored")
 PARAMETERS = (
-    *(f"joint{number}_friction_nm" for number in range(1, 8)),
+    *(f"joint{number}_{what}" for what in ("friction_nm", "backlash_rad") for number in range(1, 8)),
     "servo_stiffness_scale",
     "servo_damping_scale",
     "action_delay_s",
@@ -52,6 +52,7 @@ def run(settings: Settings) -> Section:
     rows, values, found = [], [], {}
     for reality in realities:
         result = identified(cells, reality, small)
+        assert result is not None
         values += [
             (reality, e.name, f"{e.nominal:.4g}", f"{e.value:.4g} [{e.low:.4g}, {e.high:.4g}]", e.status)
             for e in result.estimates
@@ -92,8 +93,8 @@ def run(settings: Settings) -> Section:
     )
 
 
-def identified(cells: Cells, reality: str, small: bool) -> Identification:
-    """The twin calibrated from excitation runs, through the socket as a user would."""
+def identified(cells: Cells, reality: str, small: bool) -> Identification | None:
+    """The twin calibrated from excitation runs, through the socket as a user would; None when the sitting ended first."""
     twin = load_twin(TWIN)
 
     def excite(out: Path) -> None:
@@ -109,13 +110,13 @@ def identified(cells: Cells, reality: str, small: bool) -> Identification:
 
     def fit(out: Path) -> None:
         real = list(open_dataset(cells.root / f"excited-{reality}"))
-        result = identify(twin, real, PARAMETERS, signals=["observation.state"], seconds=24.0)
+        result = identify(
+            twin, real, PARAMETERS, signals=["observation.state"], seconds=4.0 if small else 12.0
+        )
         save_identification(result, out)
 
-    cells.folder(f"excited-{reality}", excite)
-    folder = cells.folder(f"identified-{reality}", fit)
-    assert folder is not None
-    return load_identification(folder)
+    folder = cells.folder(f"excited-{reality}", excite) and cells.folder(f"identified-{reality}", fit)
+    return folder and load_identification(folder)
 
 
 def trained(cells: Cells, arm: str, reality: str, result: Identification, small: bool) -> Path:
@@ -131,6 +132,7 @@ def trained(cells: Cells, arm: str, reality: str, result: Identification, small:
             episodes=20 if small else EPISODES,
             seed=1,
             expert_noise=0.5,
+            expert_sees_truth=True,
             resume=out.exists(),
         )
 
@@ -144,14 +146,14 @@ def trained(cells: Cells, arm: str, reality: str, result: Identification, small:
     return policy
 
 
-def randomization_of(arm: str, result: Identification) -> tuple[Twin, Randomization]:
+def randomization_of(arm: str, result: Identification | None) -> tuple[Twin, Randomization]:
     """The twin that an arm trains in, and what varies there; scenes vary alike in all."""
-    twin = load_twin(TWIN) if arm in ("nominal", "guessed") else result.twin
+    twin = result.twin if result is not None and arm in ("point", "anchored") else load_twin(TWIN)
     scenes = load_randomization({"name": arm, "randomization": NOMINAL}, twin)
     if arm in ("nominal", "point"):
         return twin, scenes
     wide = default_randomization(twin)
-    if arm == "anchored":
+    if arm == "anchored" and result is not None:
         wide = anchor(result, beside=wide).randomization
     return twin, wide.updated(scenes, name=arm)
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from benchmarks.bench_learn import NOMINAL, TWIN, Cells
+from benchmarks.cells import NOMINAL, TWIN, Cells
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.dataset.reader import open_dataset
 from twinloop.diagnose.run import diagnose

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bench_learn import Cells, on_standin, shown
+from benchmarks.cells import Cells, on_standin, shown
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.demo import SMALL, TWIN
 from twinloop.generate.run import generate

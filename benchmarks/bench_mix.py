@@ -22,7 +22,8 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.bench_anchor import identified
-from benchmarks.bench_learn import NOMINAL, TWIN, Cells, Size, demonstrations, make_sim, on_standin, shown
+from benchmarks.bench_learn import Size, demonstrations, simulated
+from benchmarks.cells import NOMINAL, TWIN, Cells, on_standin, shown
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.generate.run import generate
 from twinloop.learn.config import TrainConfig
@@ -53,8 +54,8 @@ def run(settings: Settings) -> Section:
     if not small:
         config = replace(config, steps=STEPS, validate_every=VALIDATE_EVERY)
     shares = SHARES[::3] if small else tuple(sorted(SHARES, key=lambda s: (s not in FIRST, s)))
-    size = Size(20 if small else SIM_EPISODES, (), (), (), 1, 1, 1, config)
-    sim = cells.folder("sim-nominal", lambda out: make_sim(out, size))
+    size = Size(20 if small else SIM_EPISODES, (), (), 1, 1, 1, config)
+    sim = simulated(cells, "nominal", None, size)
     count = 5 if small else DEMONSTRATIONS
     truth, twin = twins(settings, reality, small)
     real = (
@@ -86,6 +87,7 @@ def twins(settings: Settings, reality: str, small: bool) -> tuple[Twin, Twin]:
         return load_twin(TWIN), load_twin(TWIN)
     anchored = Cells(settings.work / "anchor", settings.say)
     found = identified(anchored, "severe" if reality == "twin" else reality, small=False)
+    assert found is not None
     if reality != "twin":
         return found.twin, found.twin
     short = {e.name: e.nominal + (1.0 - SHORT) * (e.value - e.nominal) for e in found.estimates}

@@ -21,7 +21,8 @@ from typing import Any
 
 import yaml
 
-from benchmarks.bench_learn import RECORDED_FROM, TWIN, Cells
+from benchmarks.bench_learn import RECORDED_FROM
+from benchmarks.cells import TWIN, Cells
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.coverage.run import coverage
 from twinloop.dataset.query import query
