@@ -214,3 +214,37 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
         writer.add(toy_episode(0))
     with pytest.raises(WrongUse, match="share no signal"):
         coverage(tmp_path / "real", tmp_path / "other")
+
+
+def beyond(real, fails):
+    """Simulation shows objects below 0.5 m; real episodes fail where `fails` says."""
+    sim = worlds.scenes(600, 2)
+    mine = replace(worlds.side("real", real, 0), success=tuple(not f for f in fails))
+    return cover(mine, worlds.side("sim", sim[sim[:, 0] < 0.5], 1000))
+
+
+def test_the_part_of_a_region_in_which_episodes_fail_is_named():
+    real = worlds.scenes(80, 1)
+    [region] = beyond(real, real[:, 0] > 0.55).regions
+    [condition] = region.worst.as_json()["conditions"]
+    assert condition["low"] == pytest.approx(0.55, abs=0.01) and condition["high"] is None
+    ended = region.worst.outcomes
+    assert ended.failed_inside == ended.known_inside > 5 and ended.failed_elsewhere == 0
+    assert set(region.worst.episodes) < set(region.episodes)
+    assert region.as_json()["worst"]["name"] == region.worst.name
+
+
+def test_what_else_decides_within_a_region_becomes_a_further_condition():
+    real = worlds.scenes(120, 3)
+    [region] = beyond(real, (real[:, 0] > 0.5) & (real[:, 1] < 0.0)).regions
+    assert [c["variable"] for c in region.worst.as_json()["conditions"]] == [
+        "object.x at the start",
+        "object.y at the start",
+    ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_failures_that_come_by_chance_narrow_no_region(seed):
+    real = worlds.scenes(80, 30 + seed)
+    result = beyond(real, np.random.default_rng(seed).random(80) < 0.4)
+    assert all(region.worst is None for region in result.regions)

@@ -11,7 +11,7 @@ from twinloop.cli import console
 from twinloop.cli.console import Json
 
 if TYPE_CHECKING:
-    from twinloop.coverage.result import Coverage
+    from twinloop.coverage.result import Coverage, Region
 
 
 def coverage(
@@ -70,27 +70,25 @@ def coverage(
         _print(result, files)
 
 
+def _row(region: Region, lead: str = "") -> tuple[object, ...]:
+    ended = region.outcomes
+    failed = f"{ended.failed_inside} of {ended.known_inside}" if ended.known_inside else "unknown"
+    if ended.worse:
+        failed += f" (elsewhere {ended.failed_elsewhere} of {ended.known_elsewhere})"
+    share, episodes = f"{100 * region.share:.1f} %", len(region.episodes)
+    return f"{lead}{region.name}", region.level, share, episodes, region.sim_episodes, failed
+
+
 def _print(result: Coverage, files: dict[str, str | None]) -> None:
     if result.regions:
         rows = []
         for region in result.regions:
-            ended = region.outcomes
-            failed = f"{ended.failed_inside} of {ended.known_inside}" if ended.known_inside else "unknown"
-            if ended.worse:
-                failed += f" (elsewhere {ended.failed_elsewhere} of {ended.known_elsewhere})"
-            rows.append(
-                (
-                    region.name,
-                    region.level,
-                    f"{100 * region.share:.1f} %",
-                    len(region.episodes),
-                    region.sim_episodes,
-                    failed,
-                )
-            )
+            rows.append(_row(region))
+            if region.worst is not None:
+                rows.append(_row(region.worst, "mostly where "))
         console.print_table(("region", "level", "real data", "real episodes", "simulated", "failed"), rows)
         for region in result.regions:
-            console.out.print(f"  {region.query}", markup=False)
+            console.out.print(f"  {(region.worst or region).query}", markup=False)
     for line in result.missing:
         console.out.print(f"not looked at: {line}", markup=False)
     verdict = f"{100 * result.share:.1f} % of the real data lies outside" if result.regions else "covered"

@@ -46,6 +46,7 @@ class Region:
     the real moments that belong to it. `sim_episodes` have a point there too. `seen` is, for each condition of the
     rule, between which values real data in the region lies. A region that was found by likeness is only described by its rule:
     `told` is the share of its points that the rule holds for, `exact` the share of what the rule holds for that is its.
+    `worst` is the part of it in which episodes fail, where that is told from the rest.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Region:
     seen: tuple[tuple[float, float] | None, ...]
     told: float = 1.0
     exact: float = 1.0
+    worst: Region | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, without the points."""
@@ -77,6 +79,7 @@ class Region:
             "exact": self.exact,
             "sim_episodes": self.sim_episodes,
             "outcomes": vars(self.outcomes) | {"worse": self.outcomes.worse},
+            "worst": None if self.worst is None else self.worst.as_json(),
         }
 
 

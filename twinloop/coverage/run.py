@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from twinloop.coverage.likeness import Cluster, find_unlike
 from twinloop.coverage.result import Coverage, Level, Outcomes, Region
 from twinloop.coverage.rule import Condition, Range, Rule
 from twinloop.coverage.side import Points, Progress, Side, read_sides
+from twinloop.coverage.worst import narrowed
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.errors import WrongUse
 
@@ -64,7 +66,7 @@ def cover(real: Side, sim: Side, *, seed: int = 0) -> Coverage:
         regions.append(_region(real, sim, Rule((word,)), "situation", inside, 0))
     for hole in find_holes(real.situations, sim.situations, len(real), len(sim), rng):
         met = _visitors(sim.situations, hole.rule)
-        regions.append(_region(real, sim, hole.rule, "situation", hole.inside, met))
+        regions.append(_with_worst(real, sim, _region(real, sim, hole.rule, "situation", hole.inside, met)))
     named = {_variables(region.rule) for region in regions}
     shifted = frozenset().union(*(_variables(r.rule) for r in regions if r.share >= WHOLE))
     covered = np.flatnonzero(~_episodes_in(real, [r for r in regions if r.share < WHOLE]))
@@ -121,6 +123,18 @@ def _region(
     )
 
 
+def _with_worst(real: Side, sim: Side, region: Region) -> Region:
+    """A situation with the part of it in which episodes fail, if there is one."""
+    places = np.flatnonzero(np.isin(real.numbers, region.episodes))
+    rule = narrowed(real, region.rule, places)
+    if rule is None:
+        return region
+    inside = np.zeros(len(real), dtype=bool)
+    inside[places] = _holds(real.situations, rule)[places]
+    met = _visitors(sim.situations, rule)
+    return replace(region, worst=_region(real, sim, rule, "situation", inside, met))
+
+
 def _seen(points: Points, condition: Condition, inside: Array) -> tuple[float, float] | None:
     """Between which values the region's real points lie."""
     if not isinstance(condition, Range):
@@ -151,13 +165,18 @@ def _outcomes(real: Side, places: Array) -> Outcomes:
 
 def _visitors(points: Points, rule: Rule) -> int:
     """Episodes with a point under the rule."""
+    return len(np.unique(points.episode[_holds(points, rule)]))
+
+
+def _holds(points: Points, rule: Rule) -> Array:
+    """Which points are under the rule."""
     names = {variable.name: i for i, variable in enumerate(points.variables)}
     inside = np.ones(len(points.values), dtype=bool)
     for condition in rule.conditions:
         assert isinstance(condition, Range)
         values = points.values[:, names[condition.variable.name]]
         inside &= (values > condition.low) & (values < condition.high)
-    return len(np.unique(points.episode[inside]))
+    return inside
 
 
 def _variables(rule: Rule) -> frozenset[str]:

@@ -226,6 +226,8 @@ def _span(entry: Mapping[str, Any]) -> Span:
 
 
 def _hole(entry: Mapping[str, Any]) -> Hole:
+    """A region, or the part of it in which episodes fail: the rest does not need more data."""
+    entry = entry.get("worst") or entry
     ended = entry["outcomes"]
     return Hole(
         str(entry["name"]),

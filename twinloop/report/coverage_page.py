@@ -82,23 +82,28 @@ def _regions(regions: Sequence[Region]) -> str:
         return ""
     rows = []
     for number, region in enumerate(regions):
-        ended = region.outcomes
-        failures = f"{ended.failed_inside} of {ended.known_inside}" if ended.known_inside else "unknown"
-        elsewhere = (
-            f"{ended.failed_elsewhere} of {ended.known_elsewhere}" if ended.known_elsewhere else "unknown"
-        )
-        worse = " <span class='badge blocking'>fails more</span>" if ended.worse else ""
-        rows.append(
-            f"<tr class=region><td><span class=dot style='background:{_COLOURS[number % len(_COLOURS)]}'></span>"
-            f"{html.escape(region.name)}</td><td>{region.level}</td><td class=n>{region.share:.1%}</td>"
-            f"<td class=n>{len(region.episodes)}</td><td class=n>{region.sim_episodes}</td><td>{failures}{worse}</td>"
-            f"<td>{elsewhere}</td></tr>"
-        )
+        dot = f"<span class=dot style='background:{_COLOURS[number % len(_COLOURS)]}'></span>"
+        rows.append(f"<tr class=region><td>{dot}{_cells(region)}</tr>")
+        if region.worst is not None:
+            rows.append(f"<tr><td class=soft>mostly where {_cells(region.worst)}</tr>")
     head = (
         "<tr><th>region<th>how episodes begin, or a moment<th class=n>of real data<th class=n>real episodes"
         "<th class=n>simulated<th>failed here<th>failed elsewhere</tr>"
     )
     return f"<table>{head}{''.join(rows)}</table>"
+
+
+def _cells(region: Region) -> str:
+    """A region's row, from within its first cell."""
+    ended = region.outcomes
+    failures = f"{ended.failed_inside} of {ended.known_inside}" if ended.known_inside else "unknown"
+    elsewhere = f"{ended.failed_elsewhere} of {ended.known_elsewhere}" if ended.known_elsewhere else "unknown"
+    worse = " <span class='badge blocking'>fails more</span>" if ended.worse else ""
+    return (
+        f"{html.escape(region.name)}</td><td>{region.level}</td><td class=n>{region.share:.1%}</td>"
+        f"<td class=n>{len(region.episodes)}</td><td class=n>{region.sim_episodes}</td><td>{failures}{worse}</td>"
+        f"<td>{elsewhere}</td>"
+    )
 
 
 def _board() -> str:
