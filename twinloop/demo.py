@@ -27,7 +27,7 @@ SMALL = LoopConfig(
     anchored_episodes=400,
     finetune_steps=3000,
     gate_scenes=100,
-    gate_trials=24,
+    gate_trials=60,
     deployed=10,
 )
 """Less of everything than a loop that is meant."""

@@ -93,7 +93,7 @@ class LoopConfig:
     operator: str = "operator-1"
     diagnosed: int = 800
     gate_scenes: int = 120
-    gate_trials: int = 30
+    gate_trials: int = 90
     deployed: int = 10
     by: str = "loop"
 

@@ -73,6 +73,12 @@ def test_unknown_parameters_become_excitation_runs():
     assert blind.gain.points is None and blind.gain_per_hour is None and str(blind.gain) == "not estimated"
 
 
+def test_many_unknown_parameters_do_not_make_a_long_title():
+    unknown = tuple(Unidentified(f"p{k}", "actuation", "1", "weak", 0.5) for k in range(14))
+    [item] = make_plan(Needs(unidentified=unknown), Costs()).items
+    assert item.title == "excitation runs for p0, p1, p2 and 11 more" and "p13 (weak)" in item.why
+
+
 def test_what_is_identified_is_simulated_and_not_recorded_again():
     needs = Needs(losses=(LATENCY,), identified=frozenset({"latency"}), twin="franka_pick_place")
     [item] = make_plan(needs, Costs()).items

@@ -196,7 +196,7 @@ def _excitation(
     return Item(
         id="excite-1",
         kind="excitation",
-        title=f"excitation runs for {', '.join(p.name for p in parameters)}",
+        title=f"excitation runs for {_some([p.name for p in parameters])}",
         why="not known well enough: " + ", ".join(f"{p.name} ({p.status})" for p in parameters),
         dimension=dimensions[0],
         episodes=runs,
@@ -290,6 +290,13 @@ def _amount(kind: Kind, trials: int, costs: Costs) -> _Amount:
     each = costs.contact_run if kind == "contact runs" else costs.demonstration
     how = f"{count} episodes: as many as the trials that would show the gain, at most {costs.most_demonstrations}"
     return _Amount(count, "episodes", count * each, how)
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    """The first names; of many more, how many."""
+    if len(names) <= most + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
 def _trials(before: float, after: float | None) -> tuple[int, str]:
