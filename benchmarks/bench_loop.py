@@ -2,8 +2,8 @@
 
 For each reality and seed the loop runs as `twinloop demo` runs it. Then four policies meet the same scenes: the nominal one the
 loop began with, the one it ended with, one trained on guessed wide ranges with as many simulated episodes and weight updates, and
-one trained on the same real demonstrations alone. Every robot is a stand-in. Made cells stay in benchmarks/work/loop;
-`TWINLOOP_LOOP_REALITIES`, `_SEEDS` and `_EPISODES` make the table larger or smaller, `TWINLOOP_LOOP_MINUTES` ends a sitting.
+one trained on the same real demonstrations alone. Every robot is a stand-in: a shipped one, or `drawn-N`, whose faults follow from its
+number alone and which nobody looked at before its row was made. Made cells stay in benchmarks/work/loop; `TWINLOOP_LOOP_REALITIES`, `_SEEDS` and `_EPISODES` make the table larger or smaller, `TWINLOOP_LOOP_MINUTES` ends a sitting.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import yaml
 
 from benchmarks.cells import Cells, on_standin, shown
 from benchmarks.report import Section, Settings, Table, Target
@@ -26,13 +29,67 @@ from twinloop.stages import Done
 from twinloop.steps.folders import USABLE
 from twinloop.twin import load_twin
 
-REALITIES = tuple(os.environ.get("TWINLOOP_LOOP_REALITIES", "severe,worn,remote,workshop,mild").split(","))
+REALITIES = tuple(
+    os.environ.get("TWINLOOP_LOOP_REALITIES", "severe,worn,remote,workshop,mild,drawn-1,drawn-2").split(",")
+)
 SEEDS = int(os.environ.get("TWINLOOP_LOOP_SEEDS", "3"))
 EPISODES = int(os.environ.get("TWINLOOP_LOOP_EPISODES", "200"))
 QUICK = replace(
     SMALL, sim_episodes=16, anchored_episodes=16, steps=40, finetune_steps=40, in_twin=8, paced=4, trials=8, excited_s=3.0,
     identified_s=4.0, diagnosed=64, demonstrations=6, gate_scenes=40, gate_trials=4, deployed=2,
 )  # fmt: skip
+DRAWN: dict[str, dict[str, tuple[float, float]]] = {
+    "contact": {
+        "friction": (0.35, 1.1),
+        "finger_friction_scale": (0.5, 1.2),
+        "table_friction_scale": (0.5, 1.3),
+    },
+    "object": {"mass_scale": (0.6, 2.2), "size_scale": (0.9, 1.12), "center_x_m": (-0.008, 0.008)},
+    "actuation": {
+        "stiffness_scale": (0.7, 1.2),
+        "damping_scale": (0.8, 1.4),
+        "gripper_force_scale": (0.4, 1.1),
+        "dry_friction_share": (0.005, 0.05),
+        "backlash_rad": (0.001, 0.012),
+        "cable_torque_share": (0.01, 0.08),
+        "link_mass_scale": (0.92, 1.08),
+    },
+    "latency": {
+        "action_delay_s": (0.02, 0.15),
+        "action_jitter_s": (0.002, 0.012),
+        "observation_delay_s": (0.01, 0.1),
+        "pose_delay_s": (0.02, 0.12),
+        "observation_drop_probability": (0.01, 0.08),
+    },
+    "sensing": {
+        "encoder_noise_rad": (0.0003, 0.003),
+        "encoder_bias_rad": (0.001, 0.008),
+        "velocity_noise_rad_s": (0.01, 0.08),
+        "pose_noise_m": (0.0005, 0.004),
+        "pose_bias_x_m": (-0.02, 0.02),
+        "pose_bias_y_m": (-0.02, 0.02),
+        "pose_bias_z_m": (-0.01, 0.01),
+        "pose_scale_error": (-0.015, 0.015),
+        "pose_drop_probability": (0.01, 0.15),
+        "occlusion_m": (0.03, 0.09),
+    },
+    "environment": {
+        "table_height_m": (-0.02, 0.02),
+        "table_tilt_rad": (0.005, 0.03),
+        "object_scatter_m": (0.04, 0.08),
+        "target_scatter_m": (0.01, 0.03),
+        "wind_force_n": (0.02, 0.15),
+    },
+    "human": {
+        "reaction_s": (0.1, 0.4),
+        "speed_scale": (0.7, 1.1),
+        "aim_error_m": (0.001, 0.004),
+        "tremor_m": (0.0002, 0.001),
+        "wrong_judgement_probability": (0.01, 0.06),
+    },
+}
+"""What a drawn reality may have, each with a chance of a half."""
+
 WITHIN = 0.05
 """How far success on the stand-in may stay behind simulated success."""
 
@@ -82,14 +139,15 @@ def run(settings: Settings) -> Section:
 def one(cells: Cells, reality: str, config: LoopConfig, episodes: int) -> dict[str, Any] | None:
     """One loop and its four policies; None when the sitting ended first."""
     name = f"{reality}-{config.seed}"
+    where = reality_of(cells, reality)
 
     def go(out: Path) -> None:
-        run_loop(load_twin(TWIN), f"standin:{reality}", out / "loop", config)
+        run_loop(load_twin(TWIN), f"standin:{where}", out / "loop", config)
 
     folder = cells.folder(name, go)
     if folder is None:
         return None
-    stages = run_loop(load_twin(TWIN), f"standin:{reality}", folder / "loop", config)
+    stages = run_loop(load_twin(TWIN), f"standin:{where}", folder / "loop", config)
     policies: dict[str, Path | None] = {
         "before": stages["pretrain"].folder / FIRST,
         "after": stages["finetune"].folder / SECOND,
@@ -98,12 +156,28 @@ def one(cells: Cells, reality: str, config: LoopConfig, episodes: int) -> dict[s
     }
     made: dict[str, Any] = {}
     for arm, policy in policies.items():
-        measured = policy and on_standin(cells, policy, reality, episodes, f"{arm}-{name}")
+        measured = policy and on_standin(cells, policy, where, episodes, f"{arm}-{name}@{reality}-{episodes}")
         if not measured:
             return None
         made[arm] = measured
     gate = stages["gate"].found
     return made | {"simulated": gate["simulation"]["success"], "verdict": gate["decision"]}
+
+
+def reality_of(cells: Cells, name: str) -> str:
+    """A shipped reality's name, or the file of a drawn one."""
+    if not name.startswith("drawn-"):
+        return name
+    number = int(name.removeprefix("drawn-"))
+    rng = np.random.default_rng([2027, number])
+    drawn = {
+        block: {key: round(float(rng.uniform(*span)), 5) for key, span in keys.items() if rng.random() < 0.5}
+        for block, keys in DRAWN.items()
+    }
+    words = {"description": f"drawn, number {number}", "twin": TWIN, "seed": 4000 + number}
+    path = cells.root / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(words | {block: keys for block, keys in drawn.items() if keys}))
+    return str(path)
 
 
 def guessed(cells: Cells, config: LoopConfig) -> Path | None:

@@ -75,12 +75,14 @@ def in_twin(path: Path, episodes: int) -> dict[str, Any]:
 def on_standin(
     cells: Cells, path: Path, reality: str, trials: int, name: str | None = None
 ) -> dict[str, Any] | None:
+    """Success in so many scenes, kept by `name`."""
+
     def measure() -> dict[str, Any]:
         robot = open_robot(f"standin:{reality}")
         with connected(robot):
             return evaluate_on_robot([load_policy(path)], robot, episodes=trials)[0].as_json()
 
-    return cells.numbers(f"{name or path.name}@{reality}-{trials}", measure)
+    return cells.numbers(name or f"{path.name}@{reality}-{trials}", measure)
 
 
 def tried(cells: Cells, path: Path, reality: str, trials: int) -> dict[str, Any] | None:
