@@ -9,7 +9,7 @@ import pytest
 from tests.browser import CHROMIUM, Browser
 from tests.coverage import worlds
 from twinloop.coverage.result import Coverage
-from twinloop.coverage.run import coverage
+from twinloop.coverage.run import cover, coverage
 from twinloop.coverage.side import Points, Side
 from twinloop.dataset.query import query
 from twinloop.dataset.reader import open_dataset
@@ -36,6 +36,14 @@ def test_the_page_needs_no_other_file(shelf):
     page = (folder / "map.html").read_text()
     assert "http:" not in page and "https:" not in page and "src='//" not in page
     assert result.regions[0].name in page and "fails more" in page
+
+
+def test_the_part_of_a_region_that_fails_has_a_row_of_its_own(tmp_path):
+    real, sim = worlds.scenes(80, 1), worlds.scenes(300, 2)
+    mine = replace(worlds.side("real", real, 0), success=tuple(bool(x < 0.55) for x in real[:, 0]))
+    result = cover(mine, worlds.side("sim", sim[sim[:, 0] < 0.5], 1000))
+    write_coverage_page(result, tmp_path / "map.html")
+    assert f"mostly where {result.regions[0].worst.name}" in (tmp_path / "map.html").read_text()
 
 
 @needs_browser
