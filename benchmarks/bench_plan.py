@@ -1,7 +1,7 @@
 """Planned against random collection: how many real episodes a policy needs to reach a target, on stand-ins.
 
 A policy learns from simulation that leaves out a part of the table. Each reality lets it fail there; `coverage` finds where,
-`plan` says what to record, and demonstrations are taken either as the plan says or as they come. Both arms choose from the same
+`plan` says what to record, and demonstrations are taken either nearest to where the plan says or as they come. Both arms choose from the same
 demonstrations, train alike and are tried in the same scenes. An arm goes up in doublings and stops at the target; trials of a
 policy stop when the rest cannot change whether it reaches the target. Neither changes an answer. Every robot here is a stand-in.
 
@@ -15,10 +15,12 @@ import json
 import math
 import shutil
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from benchmarks.bench_learn import RECORDED_FROM
@@ -28,6 +30,7 @@ from twinloop.coverage.run import coverage
 from twinloop.dataset.query import query
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.writer import make_dataset
+from twinloop.episode import Episode
 from twinloop.generate.run import generate
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.evaluate import evaluate_on_robot
@@ -256,11 +259,32 @@ def choose(folder: Path, runs: Path, sim: Path, pool: Path) -> dict[str, list[in
         row["episode_index"]
         for row in query([dataset], "select episode_index from episodes where success").to_pylist()
     ]
+    begins = {number: began(dataset.episode(number)) for number in usable}
     wanted: list[int] = []
     for item in made.items:
         inside = {row["episode_index"] for row in query([dataset], item.counts).to_pylist()}
-        wanted += [number for number in usable if number in inside and number not in wanted]
+        left = [number for number in usable if number in inside and number not in wanted]
+        for setting in (
+            item.settings
+        ):  # the operator puts the object where the plan says; the nearest demonstration is that one
+            if left:
+                nearest = min(left, key=lambda number: away(begins[number], setting))
+                wanted.append(nearest)
+                left.remove(nearest)
+        wanted += left
     return {"planned": wanted + [n for n in usable if n not in wanted], "random": usable}
+
+
+def began(episode: Episode) -> dict[str, float]:
+    """Where everything was at the start, in a plan's words."""
+    name = "observation.environment_state"
+    values = zip(episode.schema.signal(name).elements, np.asarray(episode.signals[name])[0], strict=True)
+    return {f"{element} at the start, m": float(value) for element, value in values}
+
+
+def away(start: Mapping[str, float], setting: Mapping[str, Any]) -> float:
+    """How far a start is from what a plan asks for, in what it asks for."""
+    return sum((start[name] - value) ** 2 for name, value in setting.items() if name in start)
 
 
 def take(out: Path, pool: Path, numbers: list[int]) -> None:

@@ -243,6 +243,13 @@ def test_what_else_decides_within_a_region_becomes_a_further_condition():
     ]
 
 
+def test_the_part_is_named_in_coordinates_that_somebody_can_set():
+    real = worlds.scenes(120, 3)
+    far = np.hypot(real[:, 0], real[:, 1])
+    [region] = beyond(real, (real[:, 0] > 0.5) & (far > np.median(far[real[:, 0] > 0.5]))).regions
+    assert "object.distance" not in region.worst.name and "object.x" in region.worst.name
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_failures_that_come_by_chance_narrow_no_region(seed):
     real = worlds.scenes(80, 30 + seed)

@@ -12,8 +12,10 @@ from twinloop.dataset.labels import add_labels
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.writer import make_dataset
 from twinloop.errors import ConsentError, LearnError, QualityError, UnknownName, WrongUse
+from twinloop.learn import fit
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.policy import load_policy
+from twinloop.learn.samples import Batch
 from twinloop.learn.train import train
 from twinloop.testing.robots import FakeRobot
 from twinloop.workspace import init_workspace
@@ -232,3 +234,14 @@ def test_what_is_wrong_with_a_failed_episode_does_not_matter(tmp_path):
             writer.add(episode)
     made = train(real=tmp_path / "mixed", out=tmp_path / "p", config=REAL)
     assert len(made.story.datasets[0]["episodes"]) == len(data) - 1
+
+
+def test_some_of_the_simulation_is_shown_as_real_and_nothing_real_as_simulated():
+    domain = np.repeat([0.0, 1.0], 2000).astype(np.float32)[:, None]
+    none = np.zeros((len(domain), 0), np.float32)
+    batch = Batch(none, none, none, domain, none)
+    lent = fit._lent(batch, 0.1, np.random.default_rng(0)).domain[:, 0]
+    assert lent[:2000].mean() == pytest.approx(0.1, abs=0.02) and np.all(lent[2000:] == 1.0)
+    assert np.array_equal(fit._lent(batch, 0.0, np.random.default_rng(0)).domain, domain)
+    with pytest.raises(WrongUse, match="lend is a share"):
+        replace(TINY, lend=1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from scipy import stats
 
 from twinloop.coverage.rule import Condition, Range, Rule
 from twinloop.coverage.side import Side
+from twinloop.coverage.variables import Variable
 
 Array = NDArray[Any]
 
@@ -23,24 +25,34 @@ CHANCE = 0.05
 def narrowed(real: Side, rule: Rule, places: Array) -> Rule | None:
     """The rule of a situation with one more bound, beyond which its episodes (`places`) fail far more often; None if none does.
 
-    Every variable of how episodes begin is cut wherever two of them can be told apart. The best cut must be better than the best of
-    as many would be by chance.
+    Every variable of how episodes begin that somebody could set is cut wherever two of them can be told apart. Of the cuts that are
+    better than the best of as many would be by chance, the one that parts failures from successes best (Youden's index).
     """
     known = np.array([place for place in places if real.success[place] is not None], dtype=int)
     failed = np.array([real.success[place] is False for place in known])
     if not 0 < failed.sum() < len(failed):
         return None
     cuts = [
-        (_chance(failed, beyond), variable, bound)
-        for variable, column in enumerate(real.situations.values[known].T)
-        for bound, beyond in _cuts(column)
+        (variable, bound, beyond)
+        for variable in _settable(real.situations.variables)
+        for bound, beyond in _cuts(real.situations.values[known, variable])
     ]
-    if not cuts:
+    clear = [cut for cut in cuts if _chance(failed, cut[2]) * len(cuts) <= CHANCE]
+    if not clear:
         return None
-    chance, variable, (low, high) = min(cuts, key=lambda cut: cut[0])
-    if chance * len(cuts) > CHANCE:
-        return None
+    variable, (low, high), _ = max(clear, key=lambda cut: np.mean(cut[2][failed]) - np.mean(cut[2][~failed]))
     return _with(rule, Range(real.situations.variables[variable], low, high))
+
+
+def _settable(variables: Sequence[Variable]) -> list[int]:
+    """Places of all but what the policy itself did first, and distances whose coordinates are there."""
+    names = {variable.name for variable in variables}
+
+    def follows(variable: Variable) -> bool:
+        coordinate = variable.name.replace(".distance", ".x")
+        return variable.sql.startswith('"action') or (coordinate != variable.name and coordinate in names)
+
+    return [place for place, variable in enumerate(variables) if not follows(variable)]
 
 
 def _cuts(column: Array) -> list[tuple[tuple[float, float], Array]]:

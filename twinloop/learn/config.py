@@ -24,8 +24,9 @@ OWN_OBSERVATIONS = ("observation.state", "observation.velocity")
 class TrainConfig:
     """Every choice of a training run; a variant is `dataclasses.replace`.
 
-    - `recipe`: which data, in which order. `mix` is the share of simulated windows in `co-train`; `finetune` says which
-      weights move in the second half of `pretrain-finetune`.
+    - `recipe`: which data, in which order. `mix` is the share of simulated windows in `co-train`; `lend` the share of those that are
+      shown as if they were real, so that on a robot a policy does what only simulation showed; `finetune` says which weights move
+      in the second half of `pretrain-finetune`.
     - `history`: control steps, relative to now, at which observations are taken. `chunk`: actions predicted at once.
       `execute`: how many of them are carried out before the next prediction takes over. `think_steps`: control steps
       that pass between an observation and the first action that can follow from it; the old chunk is carried out
@@ -44,6 +45,7 @@ class TrainConfig:
     recipe: Recipe = "sim-only"
     seed: int = 0
     mix: float = 0.9
+    lend: float = 0.1
     finetune: Finetune = "full"
     head: Head = "regression"
     observations: tuple[str, ...] = ()
@@ -89,6 +91,8 @@ class TrainConfig:
                 raise UnknownName(name, str(getattr(self, name)), get_args(choices))
         if not 0.0 < self.mix < 1.0:
             raise WrongUse("the mix is a share of simulated data", got=self.mix, expected="above 0, below 1")
+        if not 0.0 <= self.lend < 1.0:
+            raise WrongUse("lend is a share of simulated data", got=self.lend, expected="0 or more, below 1")
         if not self.history or max(self.history) != 0 or list(self.history) != sorted(set(self.history)):
             raise WrongUse(
                 "the history must end with now, which is 0", got=self.history, expected="for example (-5, 0)"

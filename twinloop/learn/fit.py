@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -126,8 +126,11 @@ class Fit:
             group["lr"] = stage.rate * warm * (0.02 + 0.98 * 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0))))
         counts = rng.multinomial(config.batch, np.array(stage.weights) / sum(stage.weights))
         parts = [s.draw(rng, int(n)) for s, n in zip(stage.sources, counts, strict=True) if n]
+        batch = joined(parts)
+        if len(stage.sources) > 1:
+            batch = _lent(batch, config.lend, rng)
         self._network.train()
-        loss = self._loss(self._tensors(joined(parts), rng), rng, done)
+        loss = self._loss(self._tensors(batch, rng), rng, done)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self._moving, LARGEST_GRADIENT)
@@ -242,3 +245,9 @@ def checkpoint_words(path: Path) -> dict[str, Any]:
             f"the checkpoint {path} cannot be read ({error})", remedy="delete it and start again"
         ) from error
     return words
+
+
+def _lent(batch: Batch, share: float, rng: np.random.Generator) -> Batch:
+    """The batch with a share of what is simulated shown as real: where nothing real was seen, simulation is what there is."""
+    lent = (rng.random(batch.domain.shape) < share).astype(np.float32)
+    return replace(batch, domain=np.maximum(batch.domain, lent))
