@@ -149,6 +149,7 @@ def simulated(cells: Cells, name: str, result: Identification | None, size: Size
 def demonstrations(cells: Cells, reality: str, count: int, most: int) -> Path | None:
     """The first `count` successful demonstrations of a simulated operator; findings about quality are answered for."""
     spare = most + max(1, most // 8)
+    recorded = f"recorded-{reality}-{spare}"
 
     def demonstrate(out: Path) -> None:
         before = len(open_dataset(out)) if out.exists() else 0
@@ -158,7 +159,7 @@ def demonstrations(cells: Cells, reality: str, count: int, most: int) -> Path | 
             record(robot, OperatorController(robot, "operator-1"), out, plan, attendant=robot)
 
     def take(out: Path) -> None:
-        source = open_dataset(cells.root / f"demonstrations-{reality}")
+        source = open_dataset(cells.root / recorded)
         shutil.rmtree(out, ignore_errors=True)
         with make_dataset(out, source.schema, history=("took", (source.id,), f"{count} successes")) as writer:
             for episode in itertools.islice((e for e in source if e.success), count):
@@ -168,7 +169,7 @@ def demonstrations(cells: Cells, reality: str, count: int, most: int) -> Path | 
         for code in sorted({finding.code for finding in report.blocking}):
             override(report, dataset, code, "benchmark", "a stand-in is meant to be as bad as this")
 
-    everything = cells.folder(f"demonstrations-{reality}", demonstrate)
+    everything = cells.folder(recorded, demonstrate)
     return everything and cells.folder(f"demonstrations-{reality}-{count}", take)
 
 
