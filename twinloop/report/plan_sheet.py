@@ -25,11 +25,12 @@ pre{white-space:pre-wrap;background:#eef3f7;padding:.5rem .7rem;border-radius:4p
 def write_plan_sheet(plan: Plan, path: str | Path) -> Path:
     """Write the sheet to one file that needs no other."""
     target = Path(path)
+    count = len(plan.items)
     known = f"success before {plan.success:.0%}; " if plan.success is not None else ""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
         f"<title>Recording plan</title><style>{STYLE}{_STYLE}</style><main><h1>What to record next</h1>",
-        f"<div class=soft>made {html.escape(plan.made_at)}; {known}{len(plan.items)} items, {plan.hours:.1f} h in all, "
+        f"<div class=soft>made {html.escape(plan.made_at)}; {known}{count} item{'' if count == 1 else 's'}, {plan.hours:.1f} h in all, "
         "best gain per hour first</div>",
         _overview(plan),
         *(_section(number, item) for number, item in enumerate(plan.items, 1)),
