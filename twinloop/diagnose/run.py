@@ -183,6 +183,13 @@ def _counts(reasons: list[str]) -> Mapping[str, float]:
 
 
 def _check(policy: Policy, twin: Twin, episodes: list[Episode], scenes: int, budget: int) -> None:
+    if policy.interface.cameras:
+        raise WrongUse(
+            "policies that look through cameras are not diagnosed yet",
+            got=", ".join(camera.name for camera in policy.interface.cameras),
+            expected="a policy that is told where the object is",
+            remedy="`twinloop gap --real D --twin T` measures how pictures differ",
+        )
     if not episodes:
         raise WrongUse(
             "no real runs to diagnose", remedy="record some: twinloop evaluate POLICY --robot ... --out D"
