@@ -1,8 +1,6 @@
 """The whole path with a policy that has learned next to nothing, and the command around it."""
 
-import copy
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from twinloop.diagnose import imperfection as kind
 from twinloop.diagnose.imperfection import extended
 from twinloop.diagnose.inject import DisturbedPolicy
 from twinloop.diagnose.run import diagnose
-from twinloop.episode import Camera
 from twinloop.errors import WrongUse
 from twinloop.experts import Reading, Setup
 from twinloop.learn.evaluate import evaluate_in_twin
@@ -55,14 +52,6 @@ def test_it_sees_that_the_robot_is_late_and_says_unknown_where_runs_are_few(diag
         "fails in all conditions",
         "got worse with time",
     }
-
-
-def test_a_policy_that_looks_is_refused_with_what_can_be_measured(runs, tiny_policy):  # noqa: F811
-    seeing = replace(tiny_policy.interface, cameras=(Camera("wrist", 128, 128),))
-    policy = copy.copy(tiny_policy)
-    policy.interface = seeing
-    with pytest.raises(WrongUse, match="not diagnosed yet; got wrist"):
-        diagnose(policy, runs, "franka_pick_place")
 
 
 def test_runs_that_nobody_judged_and_budgets_too_small_are_refused(runs, tiny_policy):  # noqa: F811

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from twinloop.learn.config import TrainConfig
     from twinloop.learn.evaluate import Evaluation
     from twinloop.learn.policy import Policy
+    from twinloop.robot.protocol import Description
     from twinloop.twin import Twin
 
 app = typer.Typer(help="Look at policies and export them.", no_args_is_help=True)
@@ -445,10 +446,16 @@ def _on_robot(
             episodes=episodes,
             first=seed,
             out=out,
-            cameras=tuple(camera.name for camera in opened.description.cameras[:1]) if filmed else (),
+            cameras=_cameras(policies, opened.description, filmed) if out is not None else (),
             attendant=attendant,
             progress=progress,
         )
+
+
+def _cameras(policies: list[Policy], robot: Description, filmed: bool) -> tuple[str, ...]:
+    """Whose pictures are kept: of the cameras that the policies see, and one for the films."""
+    seen = [camera.name for policy in policies for camera in policy.interface.cameras]
+    return tuple(dict.fromkeys((*seen, *(camera.name for camera in robot.cameras[: int(filmed)]))))
 
 
 def _film(policies: list[Policy], kept: Path, twin: str | None, folder: Path) -> list[Path]:

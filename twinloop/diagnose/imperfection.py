@@ -82,6 +82,8 @@ HIDDEN = "perceived_hidden_m"
 TILT = ("table_tilt_x_rad", "table_tilt_y_rad")
 WIND = ("wind_x_m_s2", "wind_y_m_s2")
 MISJUDGED = "misjudged_share"
+LOOK = "recorded_look"
+"""Whether pictures look as recorded ones do: 0 or 1."""
 
 
 def load_names(joint: str) -> tuple[str, str]:
@@ -107,6 +109,7 @@ def extended(twin: Twin) -> Twin:
             for axis, name in enumerate(WIND)
         ),
         extra(MISJUDGED, "1", "human"),
+        extra(LOOK, "1", "visual"),
     ]
     for joint in _servo_joints(twin):
         made += [extra(name, "1", "actuation") for name in load_names(joint)]

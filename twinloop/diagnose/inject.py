@@ -1,7 +1,7 @@
 """A policy behind imperfections that the twin's own hardware does not have.
 
-The perceived object is late, shifted, scaled, tilted or hidden behind the hand before the policy sees it; a steady load on a
-joint moves it off its command by load over stiffness, which is the same as commanding it there.
+The perceived object is late, shifted, scaled, tilted or hidden behind the hand before the policy sees it, and pictures look as recorded
+ones do; a steady load on a joint moves it off its command by load over stiffness, which is the same as commanding it there.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.diagnose import imperfection as kind
+from twinloop.diagnose.look import Look, with_look
 from twinloop.episode import Actor
 from twinloop.errors import InvalidTwin
 from twinloop.experts import Reading, Setup
@@ -32,9 +33,17 @@ class DisturbedPolicy:
 
     actor: Actor = "policy"
 
-    def __init__(self, policy: Policy, setup: Setup, rows: Mapping[str, Array]) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        setup: Setup,
+        rows: Mapping[str, Array],
+        looks: Mapping[str, Look] | None = None,
+    ) -> None:
         cell = setup.cell
         self._inner = PolicyExpert(policy, setup)
+        self.cameras, self._looks = self._inner.cameras, looks or {}
+        self._rng = np.random.default_rng(0)
         self._next = 0
         self._of = np.zeros(setup.count, dtype=np.int64)
         self._rows, self._dt_s = rows, cell.dt_s
@@ -54,6 +63,10 @@ class DisturbedPolicy:
         except InvalidTwin:
             self._arm = None
 
+    def looks(self) -> Array:
+        """Where the next chunk is thought of."""
+        return self._inner.looks()
+
     def restart(self, ids: Array, reading: Reading, seeds: Array) -> None:
         """New episodes, each with its own row of values."""
         self._of[ids] = np.arange(self._next, self._next + len(ids))
@@ -65,11 +78,19 @@ class DisturbedPolicy:
         """What the policy commands for what it is shown, and where loads make that go."""
         pose = np.concatenate([reading.object_position, reading.object_columns], axis=1)
         pose = self._hide(self._wrong(self._delay(pose)), reading)
-        shown = replace(reading, object_position=pose[:, :3], object_columns=pose[:, 3:])
+        shown = replace(
+            reading, object_position=pose[:, :3], object_columns=pose[:, 3:], frames=self._seen(reading)
+        )
         action = self._inner.act(shown, step)
         self._age += 1
         self._begun[:] = False
         return self._loaded(action, reading)
+
+    def _seen(self, reading: Reading) -> Mapping[str, Array]:
+        look = self._value(kind.LOOK)
+        if look is None or not self._looks:
+            return reading.frames
+        return with_look(reading.frames, self._looks, (look > 0.5) & self.looks(), self._rng)
 
     def _value(self, name: str) -> Array | None:
         return self._rows[name][self._of] if name in self._rows else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.diagnose import arm, grip, scene
+from twinloop.diagnose import arm, grip, look, scene
 from twinloop.diagnose.attribute import Attribution, attribute
 from twinloop.diagnose.evidence import Evidence, read_evidence, seen_in_time
 from twinloop.diagnose.imperfection import Measured, extended
@@ -71,7 +71,7 @@ def diagnose(
     of_run = np.arange(scenes) % len(evidence.runs)
     progress("measuring", 0, 1)
     trials = Trials(policy, wide, {}, scenes, seed, None if keep is None else Path(keep))
-    measured, layout = measure(evidence, trials, of_run, rng)
+    measured, layout = measure(evidence, trials, of_run, rng, episodes)
     trials.measured = {m.dimension: m for m in measured}
     trials.progress = lambda done, total: progress("evaluating", done, total)
     different = [m.dimension for m in measured if m.differs]
@@ -80,9 +80,13 @@ def diagnose(
 
 
 def measure(
-    evidence: Evidence, trials: Trials, of_run: Array, rng: np.random.Generator
+    evidence: Evidence,
+    trials: Trials,
+    of_run: Array,
+    rng: np.random.Generator,
+    pictured: Sequence[Episode] = (),
 ) -> tuple[tuple[Measured, ...], scene.Layout | None]:
-    """Every dimension's imperfection; sets the scenes of `trials` on the way."""
+    """Every dimension's imperfection, the visual one from the episodes `pictured`; sets scenes and looks of `trials` on the way."""
     rows = len(of_run)
     trials.base = scene.usual_scenes(evidence, of_run)
     sim = Evidence(evidence.twin, evidence.cell, trials.runs({}, NOMINAL_RUNS))
@@ -104,7 +108,10 @@ def measure(
 
     contact = grip.measure_contact(timely, sim, None if weak else trial, rows, rng)
     others = (scene.measure_object(timely, layout, weak), environment, scene.measure_human(timely, rows, rng))
-    visual = Measured("visual", missing=("pictures: this policy sees none",))
+    cameras = [camera.name for camera in trials.policy.interface.cameras]
+    steps = round(look.BEGINS_S * evidence.twin.control_hz)
+    simulated = trials.pictured(NOMINAL_RUNS, steps)
+    visual, trials.looks = look.measure_visual(cameras, pictured, simulated, rows, rng)
     return (latency, actuation, sensing, contact, *others, visual), layout
 
 
@@ -183,13 +190,6 @@ def _counts(reasons: list[str]) -> Mapping[str, float]:
 
 
 def _check(policy: Policy, twin: Twin, episodes: list[Episode], scenes: int, budget: int) -> None:
-    if policy.interface.cameras:
-        raise WrongUse(
-            "policies that look through cameras are not diagnosed yet",
-            got=", ".join(camera.name for camera in policy.interface.cameras),
-            expected="a policy that is told where the object is",
-            remedy="`twinloop gap --real D --twin T` measures how pictures differ",
-        )
     if not episodes:
         raise WrongUse(
             "no real runs to diagnose", remedy="record some: twinloop evaluate POLICY --robot ... --out D"

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from twinloop.dataset.commit import write_atomically
 from twinloop.diagnose.attribute import Coalition
 from twinloop.diagnose.evidence import Run, read_evidence
-from twinloop.diagnose.imperfection import MISJUDGED, Measured
+from twinloop.diagnose.imperfection import LOOK, MISJUDGED, Measured
 from twinloop.diagnose.inject import DisturbedPolicy
+from twinloop.diagnose.look import Look
 from twinloop.episode import Episode
 from twinloop.experts import Setup
 from twinloop.generate.job import Job, episode_seed
@@ -36,7 +37,8 @@ SIDE_BY_SIDE = 256
 
 @dataclass
 class Trials:
-    """Evaluates combinations of dimensions; `base` are the scenes (rows,) by parameter, `twin` is an extended one."""
+    """Evaluates combinations of dimensions; `base` are the scenes (rows,) by parameter, `twin` is an extended one, `looks`
+    what recorded pictures look like, by camera."""
 
     policy: Policy
     twin: Twin
@@ -47,6 +49,7 @@ class Trials:
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     progress: Progress = lambda done, total: None
     measured: dict[str, Measured] = field(default_factory=dict)
+    looks: Mapping[str, Look] = field(default_factory=dict)
     failures: dict[Coalition, list[str | None]] = field(default_factory=dict)
     done: int = 0
 
@@ -66,6 +69,15 @@ class Trials:
         scenes = {name: np.resize(column, rows) for name, column in self.base.items()}
         with _quiet():
             return read_evidence(self.twin, self._rollout({**scenes, **values}, rows)).runs
+
+    def pictured(self, rows: int, steps: int) -> list[Episode]:
+        """How the first scenes begin, as the policy's cameras show it; none for a policy that sees none."""
+        cameras = tuple(camera.name for camera in self.policy.interface.cameras)
+        if not cameras:
+            return []
+        scenes = {name: np.resize(column, rows) for name, column in self.base.items()}
+        with _quiet():
+            return list(self._rollout(scenes, rows, cameras=cameras, steps=steps))
 
     def values(self, coalition: Coalition) -> dict[str, Array]:
         """What is drawn when these dimensions are put in."""
@@ -118,19 +130,30 @@ class Trials:
     def _nominal(self, name: str) -> Array:
         return np.full(self.rows, float(self.twin.parameter(name).nominal))
 
-    def _rollout(self, drawn: Mapping[str, Array], rows: int, times: int = 1) -> Iterator[Episode]:
+    def _rollout(
+        self,
+        drawn: Mapping[str, Array],
+        rows: int,
+        times: int = 1,
+        *,
+        cameras: tuple[str, ...] = (),
+        steps: int | None = None,
+    ) -> Iterator[Episode]:
         """Episodes with the same seeds `times` over, so that the same row has the same chance everywhere."""
         seeds = [episode_seed(self.seed, row) for row in range(rows)] * times
-        job = Job(self.twin, self.twin.task, f"{self.policy.name}@{self.policy.id}")
+        actor = f"{self.policy.name}@{self.policy.id}"
+        job = Job(self.twin, self.twin.task, actor, cameras=cameras, max_steps=steps)
 
         def make(setup: Setup) -> DisturbedPolicy:
-            return DisturbedPolicy(self.policy, setup, drawn)
+            return DisturbedPolicy(self.policy, setup, drawn, self.looks)
 
         return rollout_drawn(job, seeds, drawn, self.threads, make)
 
     def _name(self, drawn: Mapping[str, Array]) -> str:
         digest = hashlib.blake2b(digest_size=12)
         digest.update(f"{self.policy.id} {self.twin.content_hash} {self.rows} {self.seed}".encode())
+        for camera, look in sorted(self.looks.items()) if LOOK in drawn else ():
+            digest.update(f"{camera} {look.blur_px} {look.noise}".encode() + look.levels.tobytes())
         for name in sorted(drawn):
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(drawn[name], np.float64).tobytes())

@@ -1,0 +1,139 @@
+"""Visual: how recorded pictures differ from the twin's, and the twin's pictures with that look.
+
+What a camera shows of a scene depends on light, table and lens. Pictures of how runs begin, when real and simulated cells look the
+same but for that, give a tone curve for each channel (light, exposure, colour), blur and noise. Where a camera stands and what
+covers the table is not among it: what that costs stays unknown.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from twinloop.diagnose.imperfection import LOOK, Measured, quantity, resampled
+from twinloop.episode import Episode
+from twinloop.gap.features import LUMINANCE, QUALITIES, qualities
+from twinloop.learn.restyle import matching_levels
+
+Array = NDArray[Any]
+
+BEGINS_S = 1.5
+"""Pictures up to here are compared: later a policy that fails shows other things than one that succeeds."""
+FRAMES = 5
+BLURS_PX = (0.0, 0.4, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+SOFT_PX = 2.0
+TRIED = 16
+"""Pictures on which a blur is tried."""
+NOISE = list(QUALITIES).index("noise")
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What one camera makes of a picture: `levels` (3, 256) for each channel, blur, and noise of so many levels."""
+
+    levels: Array
+    blur_px: float
+    noise: float
+
+    def of(self, frames: Array, rng: np.random.Generator) -> Array:
+        """Pictures (n, height, width, 3) with this look."""
+        made = np.stack([self.levels[channel][frames[..., channel]] for channel in range(3)], axis=-1)
+        if not self.blur_px and not self.noise:
+            return made
+        exact = ndimage.gaussian_filter(made.astype(np.float32), (0.0, self.blur_px, self.blur_px, 0.0))
+        exact += rng.normal(0.0, self.noise, exact.shape).astype(np.float32)
+        return np.asarray(np.clip(np.rint(exact), 0, 255), np.uint8)
+
+
+def measure_visual(
+    cameras: Sequence[str],
+    real: Sequence[Episode],
+    sim: Sequence[Episode],
+    rows: int,
+    rng: np.random.Generator,
+) -> tuple[Measured, dict[str, Look]]:
+    """Plain qualities of both sides' pictures, camera by camera, and the look of each camera whose pictures differ."""
+    if not cameras:
+        return Measured("visual", missing=("pictures: this policy sees none",)), {}
+    quantities, looks, missing = [], {}, []
+    for camera in cameras:
+        mine, theirs = (
+            [_begins(one, camera) for one in side if camera in one.frames] for side in (real, sim)
+        )
+        if len(mine) < 2 or not theirs:
+            missing.append(
+                f"pictures of {camera}: need runs recorded with it, as `twinloop evaluate --robot ... --out D` does"
+            )
+            continue
+        seen = np.array([np.mean([qualities(frame) for frame in frames], axis=0) for frames in mine])
+        usual = np.mean([qualities(frame) for frames in theirs for frame in frames], axis=0)
+        draws = resampled(seen, rows, rng)
+        found = [
+            quantity(f"{name}, {camera}", unit, float(usual[place]), draws[:, place], floor)
+            for place, (name, (unit, floor, _)) in enumerate(QUALITIES.items())
+        ]
+        quantities += found
+        if any(one.differs for one in found):
+            looks[camera] = find_look(np.concatenate(mine), np.concatenate(theirs), rng)
+    values = {LOOK: np.ones(rows)} if looks else {}
+    return Measured("visual", tuple(quantities), values, tuple(missing)), looks
+
+
+def find_look(real: Array, sim: Array, rng: np.random.Generator) -> Look:
+    """The look of real pictures (n, height, width, 3) on simulated ones (m, ...)."""
+    mine, theirs = _softened(sim), _softened(real)  # noise would pass for contrast
+    levels = np.stack([matching_levels(mine[..., channel], theirs[..., channel]) for channel in range(3)])
+    wanted = np.mean([qualities(frame) for frame in real], axis=0)
+    fine = _detail(real)
+    tried = sim[np.unique(np.linspace(0, len(sim) - 1, TRIED).round().astype(int))]
+    best, least = Look(levels, 0.0, 0.0), np.inf
+    for blur in BLURS_PX:
+        plain = Look(levels, blur, 0.0).of(tried, rng)
+        there = float(np.mean([qualities(frame)[NOISE] for frame in plain]))
+        more = float(np.sqrt(max(wanted[NOISE] ** 2 - there**2, 0.0)))
+        look = Look(
+            levels, blur, more / float(np.linalg.norm(LUMINANCE))
+        )  # channels are noisy each by itself
+        apart = float(np.sum(np.log(_detail(look.of(tried, rng)) / fine) ** 2))
+        if apart < least:
+            best, least = look, apart
+    return best
+
+
+def _softened(frames: Array) -> Array:
+    """Pictures (n, height, width, 3) without what is finer than a few pixels."""
+    soft = ndimage.gaussian_filter(frames.astype(np.float32), (0.0, SOFT_PX, SOFT_PX, 0.0))
+    return np.asarray(np.rint(soft), np.uint8)
+
+
+def _detail(frames: Array) -> Array:
+    """How much pictures (n, height, width, 3) vary from one scale to the next coarser one: (3,)."""
+    light = frames @ LUMINANCE
+    scales = [ndimage.gaussian_filter(light, (0.0, sigma, sigma)) for sigma in (0.0, 1.0, 2.0, 4.0)]
+    return np.array([np.sqrt(np.mean((a - b) ** 2)) + 1e-3 for a, b in itertools.pairwise(scales)])
+
+
+def with_look(
+    frames: Mapping[str, Array], looks: Mapping[str, Look], which: Array, rng: np.random.Generator
+) -> dict[str, Array]:
+    """Pictures by camera (N, height, width, 3), those marked in `which` (N,) with the camera's look."""
+    made = dict(frames)
+    for camera, look in looks.items():
+        if camera in made and which.any():
+            changed = made[camera].copy()
+            changed[which] = look.of(changed[which], rng)
+            made[camera] = changed
+    return made
+
+
+def _begins(episode: Episode, camera: str) -> Array:
+    """A few pictures of how an episode begins: (FRAMES, height, width, 3)."""
+    last = int(np.searchsorted(episode.time_s, episode.time_s[0] + BEGINS_S)) - 1
+    rows = np.linspace(0, min(last, len(episode) - 1), FRAMES).round().astype(int)
+    return np.stack([np.asarray(episode.frames[camera][int(row)]) for row in rows])
