@@ -17,8 +17,6 @@ from twinloop.learn.train import train
 from twinloop.randomize import load_randomization
 from twinloop.twin import load_twin
 
-SAME = np.tile(np.arange(256, dtype=np.uint8), (3, 1))
-
 
 def scenes(count, seed):
     """Smooth coloured pictures (count, 64, 64, 3) with a bright square somewhere."""
@@ -31,8 +29,9 @@ def scenes(count, seed):
 
 
 def test_a_darker_redder_softer_noisier_camera_is_found():
-    levels = np.stack([np.clip(np.arange(256) * gain, 0, 255) for gain in (0.6, 0.45, 0.35)]).astype(np.uint8)
-    truth = Look(levels, 1.2, 4.0)
+    corner = np.zeros((64, 64, 3))
+    corner[:20, 40:] = (50.0, 40.0, 30.0)
+    truth = Look(np.diag([0.6, 0.45, 0.35]), ndimage.gaussian_filter(corner, (4, 4, 0)), 1.2, 4.0)
     rng = np.random.default_rng(0)
     found = find_look(truth.of(scenes(40, 1), rng), scenes(40, 2), rng)
     real, again = (
@@ -42,11 +41,12 @@ def test_a_darker_redder_softer_noisier_camera_is_found():
     apart = dict(zip(QUALITIES, np.abs(real - again), strict=True))
     for name in ("sharpness", "noise", "exposure", "colour, red to green", "colour, blue to green"):
         assert apart[name] < 2.0 * QUALITIES[name][1], apart
+    assert np.median(found.offset[5:15, 50:]) - np.median(found.offset[40:]) == pytest.approx(40.0, abs=8.0)
     assert found.noise == pytest.approx(4.0, abs=1.0) and 0.7 <= found.blur_px <= 2.0
 
 
 def test_only_the_marked_pictures_of_cameras_that_differ_change():
-    dark = Look((SAME // 2).astype(np.uint8), 0.0, 0.0)
+    dark = Look(0.5 * np.eye(3), np.full(3, -0.25), 0.0, 0.0)
     frames = {"front": scenes(3, 1), "wrist": scenes(3, 2)}
     rng = np.random.default_rng(0)
     made = with_look(frames, {"wrist": dark}, np.array([True, False, True]), rng)

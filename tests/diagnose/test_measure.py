@@ -1,5 +1,7 @@
 """What recordings tell about a robot, against twins whose values are known: nothing but signals is read."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -174,3 +176,14 @@ def test_recordings_of_another_robot_are_refused(nominal):
     episode = next(iter(rollout_drawn(Job(TWIN, TWIN.task, TWIN.task, max_steps=30), [1], {})))
     with pytest.raises(WrongUse, match="does not fit twin 'servo_pendulum'"):
         read_evidence(other, [episode])
+
+
+def test_trembling_joints_are_no_noisy_sensor(nominal):
+    rng = np.random.default_rng(1)
+    trembles = np.array([0.0, 0.1, 0.1, 0.0, 0.0, 0.1, 0.1, 0.0])
+    runs = [
+        replace(run, velocity=run.velocity + trembles * rng.normal(size=run.velocity.shape))
+        for run in nominal.runs
+    ]
+    found = scene.measure_sensing(replace(nominal, runs=tuple(runs)), nominal, None, ROWS, rng)
+    assert "velocity_noise_rad_s" not in found.values

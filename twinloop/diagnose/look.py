@@ -1,8 +1,8 @@
 """Visual: how recorded pictures differ from the twin's, and the twin's pictures with that look.
 
 What a camera shows of a scene depends on light, table and lens. Pictures of how runs begin, when real and simulated cells look the
-same but for that, give a tone curve for each channel (light, exposure, colour), blur and noise. Where a camera stands and what
-covers the table is not among it: what that costs stays unknown.
+same but for that, give a mixing of the colours (light, exposure, saturation), what is darker or brighter at one place of every picture
+(vignetting, flare), blur and noise. Where a camera stands and what pattern covers the table is not among it: what that costs stays unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from scipy import ndimage
 from twinloop.diagnose.imperfection import LOOK, Measured, quantity, resampled
 from twinloop.episode import Episode
 from twinloop.gap.features import LUMINANCE, QUALITIES, qualities
-from twinloop.learn.restyle import matching_levels
 
 Array = NDArray[Any]
 
@@ -28,6 +27,9 @@ BEGINS_S = 1.5
 FRAMES = 5
 BLURS_PX = (0.0, 0.4, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
 SOFT_PX = 2.0
+FAINT = 4.0
+"""Levels by which colours differ anyway: a grey simulation is not made colourful from nothing."""
+TURNS = 5
 TRIED = 16
 """Pictures on which a blur is tried."""
 NOISE = list(QUALITIES).index("noise")
@@ -35,20 +37,31 @@ NOISE = list(QUALITIES).index("noise")
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What one camera makes of a picture: `levels` (3, 256) for each channel, blur, and noise of so many levels."""
+    """What one camera makes of a picture: its colours times `mixing` (3, 3) plus `offset`, blurred, and noisy by so many levels.
 
-    levels: Array
+    `offset` is (3,), or (height, width, 3) where a lens darkens its corners or throws light into them.
+    """
+
+    mixing: Array
+    offset: Array
     blur_px: float
     noise: float
 
     def of(self, frames: Array, rng: np.random.Generator) -> Array:
         """Pictures (n, height, width, 3) with this look."""
-        made = np.stack([self.levels[channel][frames[..., channel]] for channel in range(3)], axis=-1)
-        if not self.blur_px and not self.noise:
-            return made
-        exact = ndimage.gaussian_filter(made.astype(np.float32), (0.0, self.blur_px, self.blur_px, 0.0))
-        exact += rng.normal(0.0, self.noise, exact.shape).astype(np.float32)
-        return np.asarray(np.clip(np.rint(exact), 0, 255), np.uint8)
+        made = frames.astype(np.float32) @ self.mixing.T.astype(np.float32)
+        if self.blur_px:
+            made = ndimage.gaussian_filter(made, (0.0, self.blur_px, self.blur_px, 0.0))
+        made += self.offset.astype(np.float32)
+        if self.noise:
+            made += rng.normal(0.0, self.noise, made.shape).astype(np.float32)
+        return np.asarray(np.clip(np.rint(made), 0, 255), np.uint8)
+
+    @property
+    def content(self) -> bytes:
+        """What tells this look from another."""
+        parts = (self.mixing, self.offset, np.array([self.blur_px, self.noise]))
+        return b"".join(np.ascontiguousarray(part, np.float64).tobytes() for part in parts)
 
 
 def measure_visual(
@@ -87,36 +100,57 @@ def measure_visual(
 
 def find_look(real: Array, sim: Array, rng: np.random.Generator) -> Look:
     """The look of real pictures (n, height, width, 3) on simulated ones (m, ...)."""
-    mine, theirs = _softened(sim), _softened(real)  # noise would pass for contrast
-    levels = np.stack([matching_levels(mine[..., channel], theirs[..., channel]) for channel in range(3)])
+    mixing, offset = _colours(_softened(sim), _softened(real))
     wanted = np.mean([qualities(frame) for frame in real], axis=0)
     fine = _detail(real)
     tried = sim[np.unique(np.linspace(0, len(sim) - 1, TRIED).round().astype(int))]
-    best, least = Look(levels, 0.0, 0.0), np.inf
+    best, least = Look(mixing, offset, 0.0, 0.0), np.inf
     for blur in BLURS_PX:
-        plain = Look(levels, blur, 0.0).of(tried, rng)
+        plain = Look(mixing, offset, blur, 0.0).of(tried, rng)
         there = float(np.mean([qualities(frame)[NOISE] for frame in plain]))
         more = float(np.sqrt(max(wanted[NOISE] ** 2 - there**2, 0.0)))
-        look = Look(
-            levels, blur, more / float(np.linalg.norm(LUMINANCE))
-        )  # channels are noisy each by itself
+        # channels are noisy each by itself
+        look = Look(mixing, offset, blur, more / float(np.linalg.norm(LUMINANCE)))
         apart = float(np.sum(np.log(_detail(look.of(tried, rng)) / fine) ** 2))
         if apart < least:
             best, least = look, apart
     return best
 
 
+def _colours(sim: Array, real: Array) -> tuple[Array, Array]:
+    """Linear mixing (3, 3) that gives simulated colours the real ones' covariance with the least change (Pitie and Kokaram's
+    transfer), and what then has to be added (height, width, 3) because pictures usually show other light there.
+
+    Light that is always at the same place is not contrast, so each is found with the other taken away.
+    """
+    mine = np.cov(sim.reshape(-1, 3).T) + FAINT**2 * np.eye(3)
+    root = _root(mine)
+    inverse = np.linalg.inv(root)
+    usual, middle = np.median(real, axis=0), np.median(sim, axis=0)
+    offset = np.zeros_like(usual)
+    for _ in range(TURNS):
+        theirs = np.cov((real - offset).reshape(-1, 3).T) + FAINT**2 * np.eye(3)
+        mixing = inverse @ _root(root @ theirs @ root) @ inverse
+        offset = ndimage.gaussian_filter(usual - middle @ mixing.T, (SOFT_PX, SOFT_PX, 0.0))
+    return mixing, offset
+
+
+def _root(matrix: Array) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
 def _softened(frames: Array) -> Array:
-    """Pictures (n, height, width, 3) without what is finer than a few pixels."""
-    soft = ndimage.gaussian_filter(frames.astype(np.float32), (0.0, SOFT_PX, SOFT_PX, 0.0))
-    return np.asarray(np.rint(soft), np.uint8)
+    """Pictures (n, height, width, 3) without what is finer than a few pixels: noise would pass for contrast."""
+    return np.asarray(ndimage.gaussian_filter(frames.astype(np.float32), (0.0, SOFT_PX, SOFT_PX, 0.0)))
 
 
 def _detail(frames: Array) -> Array:
-    """How much pictures (n, height, width, 3) vary from one scale to the next coarser one: (3,)."""
-    light = frames @ LUMINANCE
-    scales = [ndimage.gaussian_filter(light, (0.0, sigma, sigma)) for sigma in (0.0, 1.0, 2.0, 4.0)]
-    return np.array([np.sqrt(np.mean((a - b) ** 2)) + 1e-3 for a, b in itertools.pairwise(scales)])
+    """How much each colour of pictures (n, height, width, 3) varies from one scale to the next coarser one: (3 scales, 3)."""
+    exact = frames.astype(np.float32)
+    scales = [ndimage.gaussian_filter(exact, (0.0, sigma, sigma, 0.0)) for sigma in (0.0, 1.0, 2.0, 4.0)]
+    apart = [np.sqrt(np.mean((a - b) ** 2, axis=(0, 1, 2))) for a, b in itertools.pairwise(scales)]
+    return np.array(apart) + 1e-3
 
 
 def with_look(

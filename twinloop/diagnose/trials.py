@@ -153,7 +153,7 @@ class Trials:
         digest = hashlib.blake2b(digest_size=12)
         digest.update(f"{self.policy.id} {self.twin.content_hash} {self.rows} {self.seed}".encode())
         for camera, look in sorted(self.looks.items()) if LOOK in drawn else ():
-            digest.update(f"{camera} {look.blur_px} {look.noise}".encode() + look.levels.tobytes())
+            digest.update(camera.encode() + look.content)
         for name in sorted(drawn):
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(drawn[name], np.float64).tobytes())
