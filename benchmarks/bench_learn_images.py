@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from benchmarks.cells import Cells, shown
+from benchmarks.cells import Cells, shown, tried
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.writer import make_dataset
+from twinloop.diagnose.run import diagnose
 from twinloop.generate.run import generate
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.evaluate import evaluate_in_twin, evaluate_on_robot
@@ -77,8 +78,9 @@ REALITY = {
         "flare": 0.2,
     },
 }
-RECORDED_FROM = 1000
-"""Demonstrations are of other scenes than evaluations, which begin with 0."""
+PLAIN = {"description": "ideal hardware, drawn by another engine", "twin": TWIN, "seed": 71}
+RECORDED_FROM, DIAGNOSED_FROM = 1000, 2000
+"""Demonstrations and runs to diagnose are of other scenes than evaluations, which begin with 0."""
 
 LATENCY_MS = 15.0
 
@@ -91,6 +93,7 @@ class Size:
     demonstrations: int
     in_twin: int
     on_robot: int
+    diagnosed: int
     seeds: int
     config: TrainConfig
 
@@ -100,6 +103,7 @@ FULL = Size(
     50,
     int(os.environ.get("TWINLOOP_IMAGE_IN_TWIN", "200")),
     int(os.environ.get("TWINLOOP_IMAGE_TRIALS", "200")),
+    24,
     int(os.environ.get("TWINLOOP_IMAGE_SEEDS", "3")),
     TrainConfig(
         cameras=(CAMERA,),
@@ -108,7 +112,7 @@ FULL = Size(
         validate_every=500,
     ),
 )
-QUICK = Size(10, 6, 2, 2, 1, replace(FULL.config, steps=40, validate_every=20))
+QUICK = Size(10, 6, 2, 2, 8, 1, replace(FULL.config, steps=40, validate_every=20))
 
 
 @dataclass(frozen=True)
@@ -140,8 +144,17 @@ WAYS = (
 def run(settings: Settings) -> Section:
     size = QUICK if settings.quick else FULL
     cells = Cells(settings.work / ("learn_images-quick" if settings.quick else "learn_images"), settings.say)
-    reality = cells.root / "visual.yaml"
+    reality, plain = cells.root / "visual.yaml", cells.root / "plain.yaml"
     reality.write_text(yaml.safe_dump(REALITY))
+    plain.write_text(yaml.safe_dump(PLAIN))
+    first = policy(cells, WAYS[0], size, 0, reality)
+    told: dict[Path, tuple[Any, Any]] = {
+        where: (
+            first and explained(cells, first, where, size.diagnosed),
+            first and tried(cells, first, str(where), size.on_robot, where.stem),
+        )
+        for where in (reality, plain)
+    }
     found: dict[tuple[str, str], list[Any]] = {}
     for seed in range(size.seeds):
         for way in WAYS:
@@ -149,9 +162,7 @@ def run(settings: Settings) -> Section:
             inside = path and cells.numbers(
                 f"{path.name}@twin-{size.in_twin}", lambda p=path: in_twin(p, size)
             )
-            outside = path and cells.numbers(
-                f"{path.name}@visual-{size.on_robot}", lambda p=path: on_standin(p, reality, size)
-            )
+            outside = path and tried(cells, path, str(reality), size.on_robot, "visual")
             found.setdefault((way.name, "own twin"), []).append(inside)
             found.setdefault((way.name, "visual"), []).append(outside)
     rows = []
@@ -160,14 +171,23 @@ def run(settings: Settings) -> Section:
             shown([m for m in found[way.name, where] if m], size.seeds) for where in ("own twin", "visual")
         ]
         rows.append((way.name, shares[0][0], shares[1][0], shares[1][1], shares[1][2]))
-    first = cells.root / folder_of(WAYS[0], 0, size)
-    cost = cells.numbers("cost", lambda: action_cost_ms(first)) if first.exists() else None
+    cost = first and cells.numbers("cost", lambda: action_cost_ms(first))
     columns = ("way", "own twin", "on the stand-in with another look", "trials", "training seeds")
     return Section(
         "learn_images",
         "Policies that look: what another look costs, and what brings it back",
-        (Table("Success by the wrist camera (the robot is a stand-in)", columns, tuple(rows)),),
-        targets(found, cost),
+        (
+            Table("Success by the wrist camera (the robot is a stand-in)", columns, tuple(rows)),
+            Table(
+                "What `diagnose` says of recorded runs of sim-only",
+                ("reality", "success there", "runs", "said", "predicted with everything"),
+                (
+                    diagnosis_row(str(REALITY["description"]), *told[reality]),
+                    diagnosis_row(PLAIN["description"], *told[plain]),
+                ),
+            ),
+        ),
+        (*targets(found, cost), *diagnosis_targets(told[reality][0], told[plain][0])),
         (
             f"{size.sim_episodes} simulated episodes, {size.demonstrations} demonstrations of the stand-in's operator, "
             f"{size.config.steps} steps of batch {size.config.batch}, pictures of {CAMERA} averaged down to "
@@ -252,10 +272,23 @@ def in_twin(path: Path, size: Size) -> dict[str, Any]:
     return evaluate_in_twin(loaded, twin, episodes=size.in_twin, seed=77, randomization=scenes).as_json()
 
 
-def on_standin(path: Path, reality: Path, size: Size) -> dict[str, Any]:
-    robot = open_robot(f"standin:{reality}")
-    with connected(robot):
-        return evaluate_on_robot([load_policy(path)], robot, episodes=size.on_robot)[0].as_json()
+def explained(cells: Cells, path: Path, reality: Path, runs: int) -> dict[str, Any] | None:
+    """What `diagnose` says of recorded runs of a policy, pictures included."""
+
+    def run_policy(out: Path) -> None:
+        shutil.rmtree(out, ignore_errors=True)
+        robot = open_robot(f"standin:{reality}")
+        with connected(robot):
+            evaluate_on_robot(
+                [load_policy(path)], robot, episodes=runs, first=DIAGNOSED_FROM, out=out, cameras=(CAMERA,)
+            )
+
+    recorded = cells.folder(f"runs-{reality.stem}-{runs}-{path.name}", run_policy)
+    found: dict[str, Any] | None = recorded and cells.numbers(
+        f"diagnosis-{recorded.name}",
+        lambda: diagnose(load_policy(path), open_dataset(recorded), TWIN).as_json(),
+    )
+    return found
 
 
 def action_cost_ms(path: Path) -> dict[str, float]:
@@ -271,6 +304,33 @@ def action_cost_ms(path: Path) -> dict[str, float]:
         took.append(1e3 * (time.process_time() - began))
     kept = took[50:]
     return {"median": statistics.median(kept), "p99": float(np.quantile(kept, 0.99))}
+
+
+def diagnosis_row(name: str, found: dict[str, Any] | None, truth: dict[str, Any] | None) -> tuple[str, ...]:
+    won = shown([truth] if truth else [], 1)[0]
+    if found is None:
+        return (name, won, "0", "not measured yet", "")
+    predicted = found["predicted"]
+    return (name, won, str(found["trials"]), found["verdict"], f"{100 * predicted['value']:.0f} %")
+
+
+def diagnosis_targets(visual: dict[str, Any] | None, plain: dict[str, Any] | None) -> tuple[Target, ...]:
+    def named(found: dict[str, Any]) -> list[str]:
+        return [cost["dimension"] for cost in found["costs"] if cost["named"]]
+
+    first = named(visual)[:1] if visual else []
+    return (
+        Target(
+            "diagnose names the visual dimension first where nothing else is wrong",
+            ", ".join(first) or "nothing" if visual else "not measured",
+            first == ["visual"] if visual and visual["drop"]["low"] > 0.0 else None,
+        ),
+        Target(
+            "diagnose names nothing but the look where not even that was changed",
+            ", ".join(named(plain)) or "nothing" if plain else "not measured",
+            set(named(plain)) <= {"visual"} if plain else None,
+        ),
+    )
 
 
 def targets(found: dict[tuple[str, str], list[Any]], cost: Any) -> tuple[Target, ...]:

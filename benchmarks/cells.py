@@ -85,8 +85,10 @@ def on_standin(
     return cells.numbers(name or f"{path.name}@{reality}-{trials}", measure)
 
 
-def tried(cells: Cells, path: Path, reality: str, trials: int) -> dict[str, Any] | None:
-    """Success so far, from blocks of scenes that are each measured once; None before the first."""
+def tried(
+    cells: Cells, path: Path, reality: str, trials: int, label: str | None = None
+) -> dict[str, Any] | None:
+    """Success so far, from blocks of scenes that are each measured once; None before the first. A reality in a file has a `label`."""
     blocks = []
     for first in range(0, trials, BLOCK):
         count = min(BLOCK, trials - first)
@@ -97,7 +99,7 @@ def tried(cells: Cells, path: Path, reality: str, trials: int) -> dict[str, Any]
                 found = evaluate_on_robot([load_policy(path)], robot, episodes=episodes, first=begin)[0]
             return {"successes": found.successes, "episodes": episodes, "failures": found.failures}
 
-        blocks.append(cells.numbers(f"{path.name}@{reality}-{first}-{count}", measure))
+        blocks.append(cells.numbers(f"{path.name}@{label or reality}-{first}-{count}", measure))
     known = [block for block in blocks if block is not None]
     won, of = (sum(block[key] for block in known) for key in ("successes", "episodes"))
     return {"successes": won, "episodes": of, "success": won / of} if known else None
