@@ -5,14 +5,17 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.test_cli import twinloop, twinloop_json
 from twinloop.cli.loop import write_report
-from twinloop.loop import ASKED_FOR, STAGES, LoopConfig, read_loop_status, run_loop
+from twinloop.errors import GateError
+from twinloop.loop import ASKED_FOR, SECOND, STAGES, LoopConfig, read_loop_status, run_loop
 from twinloop.stages import Listener, Stages
+from twinloop.steps.verdicts import take_over
 from twinloop.twin import load_twin
 
 TINY = LoopConfig(
@@ -152,3 +155,27 @@ def test_a_small_loop_goes_through_every_stage_once_and_tells_it_on_one_page(tmp
     page = (root / "report.html").read_text()
     assert "data:video/webm" in page and "The gap, and what it costs" in page
     assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
+    if "promote" not in made:
+        twinloop(
+            "promote",
+            str(made["finetune"].folder / SECOND),
+            "--override",
+            "for the test",
+            "--by",
+            "ann",
+            cwd=root.parent,
+        )
+    champion = made["finetune"].found["policy"]
+    later = run_loop(twin, "standin:ideal", root, replace(TINY, round=2), Ear())
+    assert later["pretrain"].found["policy"] == champion == later["gate"].found["champion"]["id"]
+    assert (
+        later["finetune"].found["name"] == f"{SECOND}-2" and later["excite"].folder != made["excite"].folder
+    )
+    assert later["simulate"].again, "what does not depend on the round is not made again"
+    write_report("a second round", later, root / "report.html")
+    assert read_loop_status(root).done == tuple(later)
+
+
+def test_a_later_round_needs_a_champion(tmp_path):
+    with pytest.raises(GateError, match="round 2 begins with a champion"):
+        take_over(tmp_path, print, root=tmp_path, number=2)

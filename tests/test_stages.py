@@ -43,7 +43,13 @@ def test_nothing_is_made_twice_and_changes_run_only_what_depends_on_them(tmp_pat
     assert path.made == ["first", "second", "first"], "5 is odd as well, so the second stage stands"
     path.go(4)
     assert path.made[3:] == ["first", "second"]
-    assert [done.name for done in path.stages.finished()].count("first") == 3
+    newest = Counted(tmp_path)
+    newest.go(5)
+    assert not newest.made
+    assert [(done.name, done.found) for done in Stages(tmp_path).finished()] == [
+        ("first", {"parity": 1}),
+        ("second", {"twice": 2}),
+    ], "what the newest run came through, and nothing of the others"
 
 
 def test_a_stage_whose_file_was_lost_or_cut_is_made_again(tmp_path):

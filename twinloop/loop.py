@@ -45,6 +45,8 @@ ASKED_FOR = "loop.json"
 
 EXCITED_FROM, DEMONSTRATED_FROM, GATED_FROM, DEPLOYED_FROM = 100, 120, 200, 300
 """Numbers of scenes: trials begin with 0 and nothing is trained on in theirs. Close by, because robots age by the episode."""
+PER_ROUND = 500
+"""Later rounds meet scenes that nobody has met."""
 
 SCENES = {
     "object_offset_x_m": [-0.09, 0.09],
@@ -74,8 +76,10 @@ MOSTLY_FAILS = 0.5
 
 @dataclass(frozen=True)
 class LoopConfig:
-    """How much of everything; the defaults take a quarter of an hour on two cores."""
+    """How much of everything; the defaults take a quarter of an hour on two cores. The first round begins with a policy from the
+    nominal twin, each later one with the champion, and all that is recorded is recorded anew."""
 
+    round: int = 1
     seed: int = 0
     sim_episodes: int = 400
     anchored_episodes: int = 600
@@ -128,41 +132,49 @@ def read_loop_status(root: str | Path) -> LoopStatus | None:
     """Where the loop in a folder stands; None where none was begun."""
     stages = Stages(root)
     try:
-        robot = json.loads((stages.root / ASKED_FOR).read_text())["robot"]
+        asked = json.loads((stages.root / ASKED_FOR).read_text())
+        number = int(asked["config"].get("round", 1))
+        command = f"twinloop loop --robot {asked['robot']}" + (f" --round {number}" if number > 1 else "")
     except (OSError, ValueError, KeyError):
         return None
     finished = {done.name: done for done in stages.finished()}
     names = tuple(name for name in STAGES if name in finished)
     gate = finished.get("gate")
     if gate is not None and gate.found["decision"] != "promote":
-        step = f"twinloop loop --robot {robot} --demonstrations N"
         return LoopStatus(
-            names, None, step, f"the gate says {gate.found['decision']}: {gate.found['reasons'][0]}"
+            names,
+            None,
+            f"{command} --demonstrations N",
+            f"the gate says {gate.found['decision']}: {gate.found['reasons'][0]}",
         )
     running = stages.running()
     left = running or next((name for name in STAGES if name not in finished), None)
     if left is None:
         return LoopStatus(names, None, "twinloop monitor DATASET", "the champion is in place: watch it")
     reason = f"{left} was interrupted or is at work" if running else STAGES[left]
-    return LoopStatus(names, left, f"twinloop loop --robot {robot}", reason)
+    return LoopStatus(names, left, command, reason)
 
 
 def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> list[Done]:
     scenes = training_scenes(twin)
     run, seed, workspace = stages.run, c.seed, stages.root.parent
+    later = PER_ROUND * (c.round - 1)
 
     simulated = run(
         "simulate", steps.simulate, twin=twin, randomization=scenes, episodes=c.sim_episodes, seed=seed
     )
     config = TrainConfig(recipe="sim-only", seed=seed, steps=c.steps)
-    first = run("pretrain", steps.learn, name=FIRST, config=config, sim=simulated)
+    if c.round == 1:
+        first = run("pretrain", steps.learn, name=FIRST, config=config, sim=simulated)
+    else:
+        first = run("pretrain", partial(steps.take_over, root=workspace), number=c.round)
     tried = run(
-        "try", steps.try_out, policy=first, twin=twin, scenes=scenes, robot=robot,
+        "try", partial(steps.try_out, first=later), policy=first, twin=twin, scenes=scenes, robot=robot,
         in_twin=c.in_twin, trials=c.trials, seed=seed,
     )  # fmt: skip
     measured = run("measure", steps.measure, twin=twin, runs=tried, sim=simulated, seed=seed)
     excited = run(
-        "excite", steps.excite, twin=twin, robot=robot, runs=c.excitations, seconds=c.excited_s, first=EXCITED_FROM
+        "excite", steps.excite, twin=twin, robot=robot, runs=c.excitations, seconds=c.excited_s, first=EXCITED_FROM + later
     )  # fmt: skip
     identified = run(
         "identify", steps.calibrate, twin=twin, real=excited, parameters=steps.matching(twin, ASKED),
@@ -171,7 +183,7 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
     demonstrate = partial(
         stages.run, robot=robot, seconds=c.demonstrated_s, operator=c.operator, task=twin.description
     )
-    shown = demonstrate("show", steps.demonstrate, wanted=c.shown, first=DEMONSTRATED_FROM)
+    shown = demonstrate("show", steps.demonstrate, wanted=c.shown, first=DEMONSTRATED_FROM + later)
     explained = run(
         "diagnose", steps.explain, policy=first, runs=tried, others=[excited, shown], twin=twin,
         budget=c.diagnosed, seed=seed,
@@ -182,7 +194,7 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
     )
     demonstrated = demonstrate(
         "demonstrate", steps.demonstrate, wanted=max(c.demonstrations - c.shown, 1),
-        first=DEMONSTRATED_FROM + c.shown, earlier=shown,
+        first=DEMONSTRATED_FROM + later + c.shown, earlier=shown,
     )  # fmt: skip
     better = steps.calibrated(identified, twin)
     varied = steps.anchored(better, identified, explained, scenes)
@@ -191,16 +203,17 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
     )  # fmt: skip
     config = TrainConfig(recipe="co-train", seed=seed, steps=c.finetune_steps)
     second = run(
-        "finetune", steps.learn, name=SECOND, config=config, sim=anchored, real=demonstrated, twin=better,
+        "finetune", steps.learn, name=SECOND if c.round == 1 else f"{SECOND}-{c.round}", config=config, sim=anchored, real=demonstrated, twin=better,
         randomization=varied, paced=c.paced,
     )  # fmt: skip
     rules = Rules(most_trials=c.gate_trials)
-    # A first policy that mostly fails on the robot is what the second has to beat. Little can be gained on one that mostly
-    # works, and to show that little takes many trials: there it has to pass the bar.
-    champion = first if tried.found["robot"]["success"] < MOSTLY_FAILS else None
+    # Whoever is champion has to be beaten, and in the first round a first policy that mostly fails on the robot. Little can be
+    # gained on one that mostly works, and to show that little takes many trials: there the second has to pass the bar.
+    failed = first if tried.found["robot"]["success"] < MOSTLY_FAILS else None
+    champion = steps.rival_of(workspace, second, failed)
     gate = run(
         "gate", partial(steps.decide, workspace=workspace), candidate=second, champion=champion, twin=better,
-        identified=identified, explained=explained, robot=robot, scenes=scenes, listed=c.gate_scenes, first=GATED_FROM,
+        identified=identified, explained=explained, robot=robot, scenes=scenes, listed=c.gate_scenes, first=GATED_FROM + later,
         rules=rules, seed=seed,
     )  # fmt: skip
     filmed = run("film", steps.film, twin=better, before=tried, after=gate)
@@ -220,7 +233,7 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
     )
     watched = run(
         "monitor", steps.watch, policy=second, robot=robot, reference=gate, shown=demonstrated, episodes=c.deployed,
-        first=DEPLOYED_FROM,
+        first=DEPLOYED_FROM + later,
     )  # fmt: skip
     return [*done, promoted, watched]
 

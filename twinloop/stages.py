@@ -26,6 +26,8 @@ from twinloop.version import __version__
 
 DONE = "stage.json"
 RUNNING = "running.json"
+REACHED = "reached.json"
+"""Folders of the stages that the newest run came through."""
 LOCK = "lock"
 
 Found = Mapping[str, Any]
@@ -68,6 +70,7 @@ class Stages:
     def __init__(self, root: str | Path, listener: Listener | None = None) -> None:
         self.root = Path(root)
         self._listener = listener or Listener()
+        self._reached: list[str] = []
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -95,7 +98,7 @@ class Stages:
         folder = self.root / f"{name}-{key[:12]}"
         there = read_done(folder)
         if there is not None:
-            self._listener.ended(there)
+            self._reach(there)
             return there
         self._listener.begun(name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -120,13 +123,22 @@ class Stages:
         words.pop("again")
         write_atomically(folder / DONE, json.dumps(words, indent=1).encode())
         (self.root / RUNNING).unlink(missing_ok=True)
-        self._listener.ended(done)
+        self._reach(done)
         return done
 
+    def _reach(self, done: Done) -> None:
+        self._reached.append(done.folder.name)
+        write_atomically(self.root / REACHED, json.dumps(self._reached).encode())
+        self._listener.ended(done)
+
     def finished(self) -> list[Done]:
-        """Every finished stage, oldest first."""
-        found = [read_done(path.parent) for path in self.root.glob(f"*/{DONE}")]
-        return sorted((done for done in found if done is not None), key=lambda done: done.finished_at)
+        """The stages that the newest run came through, in its order; not those of earlier rounds or for other inputs."""
+        try:
+            names = json.loads((self.root / REACHED).read_text())
+        except (OSError, ValueError):
+            return []
+        found = [read_done(self.root / str(name)) for name in names]
+        return [done for done in found if done is not None]
 
     def running(self) -> str | None:
         """The stage that is at work, or was when a process died."""

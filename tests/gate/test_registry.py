@@ -20,6 +20,8 @@ from twinloop.gate.statistics import measure
 from twinloop.gate.verdict import decide, save_verdict
 from twinloop.learn.tracking import DATABASE
 from twinloop.learn.train import train
+from twinloop.stages import Done
+from twinloop.steps.verdicts import release, rival_of
 
 pytest.importorskip("sqlalchemy", reason="needs: pip install 'twinloop[learn]'")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -276,3 +278,35 @@ def test_the_commands_promote_list_log_verify_and_roll_back(twinloop, policies, 
     assert code == 1 and "entry 5 was edited" in err
     code, _, err = twinloop("promote", "p1", "--by", "ann", "--stage", "half", "--override", "x")
     assert code == 2 and "no such stage" in err
+
+
+def test_the_rival_of_a_candidate_stays_the_same_once_it_is_champion(registry, policies):
+    first, second, third = policies
+    assert registry.rival(first.id) is None
+    registry.promote(first, None, by="ann", override="in use")
+    assert registry.rival(first.id) is None
+    for candidate, rival in ((second, first), (third, second)):
+        assert registry.rival(candidate.id).policy_id == rival.id
+        registry.promote(candidate, None, by="ann", override="better")
+        assert registry.rival(candidate.id).policy_id == rival.id
+    registry.roll_back(by="ann", reason="it fell")
+    assert registry.rival(third.id).policy_id == second.id
+
+
+def trained(policy, folder):
+    """A stage that trained this policy."""
+    policy.save(folder / policy.name)
+    return Done("finetune", "", folder, policy.id, {"name": policy.name}, 0.0, "")
+
+
+def test_a_second_round_of_the_loop_meets_the_champion_of_the_first(registry, policies, tmp_path):
+    first, second, third = (trained(policy, tmp_path / policy.id) for policy in policies)
+    assert rival_of(tmp_path / "fresh", second, None) is None
+    before = rival_of(registry.root, second, first)
+    assert before.policy.id == policies[0].id
+    judged(tmp_path / "stage" / "gate", policies[1], policies[0])
+    verdict = Done("gate", "", tmp_path / "stage", "", {}, 0.0, "")
+    release(tmp_path, print, root=registry.root, policy=second, champion=before, verdict=verdict, by="loop")
+    assert registry.policy("champion").id == policies[1].id
+    assert rival_of(registry.root, second, first).content_hash == before.content_hash, "made once"
+    assert rival_of(registry.root, third, first).policy.id == policies[1].id

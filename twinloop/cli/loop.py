@@ -32,6 +32,10 @@ def loop(
         Path | None, typer.Option(help="Folder of the stages; default: the workspace's loop/.")
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result on the same robot.")] = 0,
+    number: Annotated[
+        int,
+        typer.Option("--round", min=1, help="A later round begins with the champion and records anew."),
+    ] = 1,
     trials: Annotated[int, typer.Option(help="Trials on the robot before and after.")] = 20,
     demonstrations: Annotated[int, typer.Option(help="Demonstrations by the robot's operator.")] = 20,
     sim_episodes: Annotated[int, typer.Option(help="Simulated episodes of the nominal twin.")] = 400,
@@ -50,6 +54,7 @@ def loop(
     if out is None and workspace is None:
         raise WrongUse("where to? this is no workspace", remedy="--out FOLDER, or run it inside a workspace")
     config = LoopConfig(
+        round=number,
         seed=seed,
         trials=trials,
         demonstrations=demonstrations,
@@ -205,7 +210,8 @@ def summary(found: Mapping[str, Any]) -> str:
     if "films" in found:
         return ", ".join(film["caption"] for film in found["films"]) or "nothing to show"
     if "policy" in found:
-        return f"policy {found['policy'][:12]}, validation error {found['validation']:.4g}"
+        error = found["validation"]
+        return f"policy {found['policy'][:12]}, {'the champion' if error is None else f'validation error {error:.4g}'}"
     won = "" if found.get("success") is None else f", {found['success']:.0%} succeeded"
     used = f", {found['used']} used" if "used" in found else ""
     return f"{console.count(found['episodes'], 'episode')}{won}{used}"

@@ -106,6 +106,12 @@ class PolicyRegistry:
         found = next(v for v in self.versions() if v.version == version)
         return load_policy(found.folder)
 
+    def rival(self, policy_id: str) -> Version | None:
+        """The champion that a policy has to beat, or had to where it is the champion itself; None where there was none."""
+        state = self.state()
+        others = [version for version in state.champions if version != state.versions.get(policy_id)]
+        return next((found for found in self.versions() if others and found.version == others[-1]), None)
+
     def promote(
         self,
         policy: Policy,

@@ -16,7 +16,7 @@ from twinloop.steps.models import (
     simulate,
 )
 from twinloop.steps.robot import Station, demonstrate, excite, reach, try_out, watch
-from twinloop.steps.verdicts import decide, film, release
+from twinloop.steps.verdicts import decide, film, release, rival_of, take_over
 
 __all__ = [
     "Station",
@@ -35,7 +35,9 @@ __all__ = [
     "propose",
     "reach",
     "release",
+    "rival_of",
     "simulate",
+    "take_over",
     "try_out",
     "watch",
 ]

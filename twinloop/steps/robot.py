@@ -62,6 +62,7 @@ def try_out(
     in_twin: int,
     trials: int,
     seed: int,
+    first: int = 0,
 ) -> Found:
     """How often a policy succeeds in simulation and on the robot; the robot's episodes are kept."""
     loaded = policy_of(policy)
@@ -71,7 +72,13 @@ def try_out(
     )
     with reached(robot.url) as (arm, attendant):
         (measured,) = evaluate_on_robot(
-            [loaded], arm, episodes=trials, out=out / RUNS, attendant=attendant, progress=progress
+            [loaded],
+            arm,
+            episodes=trials,
+            first=first,
+            out=out / RUNS,
+            attendant=attendant,
+            progress=progress,
         )
     return {"simulation": simulated.as_json(), "robot": measured.as_json()}
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from twinloop.dataset.reader import open_dataset
+from twinloop.errors import GateError
 from twinloop.gate.evidence import load_evidence
-from twinloop.gate.registry import PolicyRegistry
+from twinloop.gate.registry import FOLDER, PolicyRegistry
 from twinloop.gate.rules import Rules
 from twinloop.gate.run import EVIDENCE, RECORDINGS, Situation, Watchers, gate
 from twinloop.generate.film import record_video
+from twinloop.learn.policy import Policy, load_policy
 from twinloop.learn.samples import known_outcomes
 from twinloop.randomize import Randomization
 from twinloop.report.gate_page import write_gate_page
@@ -21,13 +24,48 @@ from twinloop.steps.robot import Station, reached
 from twinloop.twin import Twin
 
 
+@dataclass(frozen=True)
+class Rival:
+    """The policy that a candidate has to beat. Stages know it by its id, wherever it is kept."""
+
+    content_hash: str
+    folder: Path
+
+    @property
+    def policy(self) -> Policy:
+        """The policy itself."""
+        return load_policy(self.folder)
+
+
+def rival_of(root: Path, candidate: Done, otherwise: Done | None) -> Rival | None:
+    """The champion of the workspace that the candidate meets, or met before it took its place; `otherwise` where there was none."""
+    held = PolicyRegistry(root).rival(policy_of(candidate).id) if (root / FOLDER).exists() else None
+    if held is not None:
+        return Rival(held.policy_id, Path(held.folder))
+    if otherwise is None:
+        return None
+    return Rival(policy_of(otherwise).id, otherwise.folder / otherwise.found["name"])
+
+
+def take_over(out: Path, progress: Progress, *, root: Path, number: int) -> Found:
+    """The champion, with which a later round begins."""
+    if not (root / FOLDER).exists():
+        raise GateError(
+            f"round {number} begins with a champion, and there is none",
+            remedy="go through the first round, or `twinloop promote` the policy that is in use",
+        )
+    policy = PolicyRegistry(root).policy("champion")
+    policy.save(out / policy.name)
+    return {"name": policy.name, "policy": policy.id, "round": number, "validation": None, "curve": []}
+
+
 def decide(
     out: Path,
     progress: Progress,
     *,
     workspace: Path,
     candidate: Done,
-    champion: Done | None,
+    champion: Rival | None,
     twin: Twin,
     identified: Done,
     explained: Done,
@@ -47,7 +85,7 @@ def decide(
         verdict = gate(
             loaded,
             twin,
-            champion=policy_of(champion) if champion else None,
+            champion=champion.policy if champion else None,
             rules=rules,
             robot=arm,
             attendant=attendant,
@@ -90,12 +128,12 @@ def film(out: Path, progress: Progress, *, twin: Twin, before: Done, after: Done
 
 
 def release(
-    out: Path, progress: Progress, *, root: Path, policy: Done, champion: Done | None, verdict: Done, by: str
+    out: Path, progress: Progress, *, root: Path, policy: Done, champion: Rival | None, verdict: Done, by: str
 ) -> Found:
     """The candidate as champion, on the grounds of its verdict. Whoever is champion before the first loop is entered first."""
     registry, candidate = PolicyRegistry(root), policy_of(policy)
     if champion is not None and registry.state().aliases.get("champion") is None:
-        registry.promote(policy_of(champion), None, by=by, override="in use before the loop")
+        registry.promote(champion.policy, None, by=by, override="in use before the loop")
     holder = registry.policy("champion") if registry.state().aliases.get("champion") else None
     if holder is None or holder.id != candidate.id:
         registry.promote(candidate, verdict.folder / GATE / "verdict.json", by=by)
