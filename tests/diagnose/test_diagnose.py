@@ -11,6 +11,7 @@ from twinloop.dataset.reader import open_dataset
 from twinloop.diagnose import imperfection as kind
 from twinloop.diagnose.imperfection import extended
 from twinloop.diagnose.inject import DisturbedPolicy
+from twinloop.diagnose.result import Share
 from twinloop.diagnose.run import diagnose
 from twinloop.errors import WrongUse
 from twinloop.experts import Reading, Setup
@@ -52,6 +53,23 @@ def test_it_sees_that_the_robot_is_late_and_says_unknown_where_runs_are_few(diag
         "fails in all conditions",
         "got worse with time",
     }
+
+
+def test_runs_of_others_and_of_several_robots_are_not_taken_for_the_policys(runs, tiny_policy, panda_data):  # noqa: F811
+    with pytest.raises(WrongUse, match="acted in none of these runs") as refused:
+        diagnose(tiny_policy, panda_data, "franka_pick_place")
+    assert tiny_policy.id in str(refused.value) and "pick_and_place" in str(refused.value)
+    mixed = [one.with_provenance(robot_serial=f"arm-{k % 2}") for k, one in enumerate(runs)]
+    with pytest.raises(WrongUse, match="of several robots"):
+        diagnose(tiny_policy, mixed, "franka_pick_place")
+    found = diagnose(tiny_policy, [*runs, *panda_data], "franka_pick_place", **SMALL)
+    assert found.trials == len(list(runs))
+    assert "simulated" in found.notes[0] and "8 of 12 episodes are not this policy's" in found.notes[1]
+
+
+def test_lopsided_intervals_are_not_said_with_plus_minus():
+    assert Share(0.21, 0.15, 0.27).points == "21 ± 6"
+    assert Share(0.37, 0.0, 0.43).points == "37 [0, 43]"
 
 
 def test_runs_that_nobody_judged_and_budgets_too_small_are_refused(runs, tiny_policy):  # noqa: F811

@@ -82,7 +82,8 @@ def test_pictures_like_the_twins_show_no_difference_and_none_are_said_to_be_miss
 
 def test_a_policy_that_looks_is_diagnosed_with_the_recorded_look(seeing):
     policy, folder = seeing
-    found = diagnose(policy, open_dataset(folder / "darker"), "franka_pick_place", scenes=8, budget=16)
+    runs = [one.with_provenance(actor="policy", actor_id=None) for one in open_dataset(folder / "darker")]
+    found = diagnose(policy, runs, "franka_pick_place", scenes=8, budget=16)
     visual = next(m for m in found.measured if m.dimension == "visual")
     exposure = next(q for q in visual.quantities if q.name == "exposure, wrist")
     assert exposure.differs and exposure.real < 0.7 * exposure.twin

@@ -70,6 +70,8 @@ def _print(found: Diagnosis, page: Path) -> None:
         markup=False,
     )
     console.out.print(found.verdict, style="bold", markup=False)
+    for note in found.notes:
+        console.out.print(f"note: {note}", markup=False)
     rows = [
         (
             cost.dimension,
@@ -90,7 +92,8 @@ def _print(found: Diagnosis, page: Path) -> None:
             console.out.print(f"not measured: {part.dimension}: {missing}", markup=False)
     for where_failed, counts in found.failures.items():
         said = ", ".join(f"{reason} {count:g}" for reason, count in counts.items()) or "none"
-        console.out.print(f"failures {where_failed.replace('_', ' ')}: {said}", markup=False)
+        place = where_failed.replace("_", " ").replace("robot", where)
+        console.out.print(f"failures {place}: {said}", markup=False)
     for rule in found.rules:
         mark = {True: "yes", False: "no", None: "ask"}[rule.applies]
         console.out.print(f"[{mark}] {rule.name}: {rule.because}", markup=False)

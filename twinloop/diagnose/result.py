@@ -12,6 +12,8 @@ FORMAT = 1
 
 NOTABLE = 0.02
 """A dimension is named when even the low end of its interval costs more success than this."""
+LOPSIDED = 0.25
+"""By how much of its half width an interval's middle may be off its value, and still be said with ±."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +26,12 @@ class Share:
 
     @property
     def points(self) -> str:
-        """In points: `21 ± 6`."""
+        """In points: `21 ± 6`, or `37 [0, 43]` where the interval is lopsided."""
         half = 50.0 * (self.high - self.low)
-        return f"{100.0 * self.value:.0f} ± {half:.0f}"
+        middle = 50.0 * (self.high + self.low)
+        if abs(100.0 * self.value - middle) <= max(1.0, LOPSIDED * half):
+            return f"{100.0 * self.value:.0f} ± {half:.0f}"
+        return f"{100.0 * self.value:.0f} [{100.0 * self.low:.0f}, {100.0 * self.high:.0f}]"
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,8 @@ class Diagnosis:
     """The outcome of `diagnose`.
 
     `in_twin` and `on_robot` are shares of success, `drop` their difference; `explained` is what the measured imperfections
-    account for and `unknown` the rest. `costs` are in order, the largest first. `verdict` says it in one line.
+    account for and `unknown` the rest. `costs` are in order, the largest first. `verdict` says it in one line, `notes` what a reader
+    should know about the runs.
     """
 
     policy: str
@@ -84,6 +90,7 @@ class Diagnosis:
     scenes: int
     evaluations: int
     seed: int
+    notes: tuple[str, ...] = ()
 
     @property
     def named(self) -> tuple[Cost, ...]:
@@ -122,5 +129,6 @@ class Diagnosis:
                 "failures": {where: dict(counts) for where, counts in self.failures.items()},
                 "slices": [dict(part) for part in self.slices],
                 "rules": [asdict(rule) for rule in self.rules],
+                "notes": list(self.notes),
             }
         )

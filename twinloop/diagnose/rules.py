@@ -60,7 +60,9 @@ def apply_rules(
     times = [s for s in slices if s["condition"] == "order of recording"]
     halves = [half for s in places for half in (s["lower"], s["upper"])]
     tops = [exact_interval(*half)[1] for half in halves]
-    everywhere = bool(halves) and drop.low > 0.0 and max(tops) < WIDE
+    won, of = sum(half[0] for half in halves), sum(half[1] for half in halves)
+    never = bool(halves) and won == 0 and exact_interval(0, of // max(1, len(places)))[1] < WIDE
+    everywhere = bool(halves) and drop.low > 0.0 and (never or max(tops) < WIDE)
     uneven = min(places, key=lambda s: float(s["p_value"]), default=None)
     somewhere = uneven is not None and float(uneven["p_value"]) < UNLIKELY
     worse = [

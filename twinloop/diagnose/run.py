@@ -15,7 +15,7 @@ from twinloop.diagnose import arm, grip, look, scene
 from twinloop.diagnose.attribute import Attribution, attribute
 from twinloop.diagnose.evidence import Evidence, read_evidence, seen_in_time
 from twinloop.diagnose.imperfection import Measured, extended
-from twinloop.diagnose.result import Diagnosis, Share
+from twinloop.diagnose.result import NOTABLE, Diagnosis, Share
 from twinloop.diagnose.rules import apply_rules, slice_runs
 from twinloop.diagnose.trials import Trials
 from twinloop.diagnose.weigh import weigh
@@ -57,8 +57,9 @@ def diagnose(
     a run that was stopped goes on where it was.
     """
     cell = twin if isinstance(twin, Twin) else load_twin(twin)
-    episodes = list(real)
-    _check(policy, cell, episodes, scenes, budget)
+    given = list(real)
+    episodes = _own_runs(policy, given)
+    _check(cell, episodes, scenes, budget)
     evidence = read_evidence(cell, episodes, excitation)
     if not evidence.runs:
         raise WrongUse(
@@ -76,7 +77,8 @@ def diagnose(
     trials.progress = lambda done, total: progress("evaluating", done, total)
     different = [m.dimension for m in measured if m.differs]
     shared = attribute(different, trials.evaluate, max(2, budget // scenes), rng)
-    return _conclude(policy, episodes, evidence, trials, shared, measured, layout, rng, seed)
+    found = _conclude(policy, episodes, evidence, trials, shared, measured, layout, rng, seed)
+    return replace(found, notes=_notes(episodes, len(given)))
 
 
 def measure(
@@ -169,7 +171,9 @@ def _verdict(found: Diagnosis) -> str:
     if found.drop.low <= 0.0:
         return "nothing to explain: the robot is not shown to do worse than the twin"
     if not found.named:
-        return f"unknown: nothing that was measured explains the {found.drop.points} points that are lost"
+        likely = [c for c in found.costs if c.lost.value > NOTABLE]
+        maybe = f"; perhaps {likely[0].dimension}, {likely[0].lost.points}" if likely else ""
+        return f"unknown: what costs {found.drop.points} points is not shown by {found.trials} runs{maybe}"
     said = ", ".join(f"{cost.dimension} {cost.lost.points}" for cost in found.named)
     more = "" if found.predicted.high >= found.on_robot.low else _TOO_STRONG
     return f"{said} points; unknown {found.unknown.points} of {found.drop.points}{more}"
@@ -189,11 +193,48 @@ def _counts(reasons: list[str]) -> Mapping[str, float]:
     return dict(Counter(reasons).most_common())
 
 
-def _check(policy: Policy, twin: Twin, episodes: list[Episode], scenes: int, budget: int) -> None:
-    if not episodes:
+def _own_runs(policy: Policy, given: list[Episode]) -> list[Episode]:
+    """Episodes in which this policy acted, or of which nobody says who did."""
+    if not given:
         raise WrongUse(
             "no real runs to diagnose", remedy="record some: twinloop evaluate POLICY --robot ... --out D"
         )
+    acted = f"{policy.name}@{policy.id}"
+    nobody = (("policy", None), ("unknown", None))
+    mine = [
+        one
+        for one in given
+        if one.provenance.actor_id == acted or (one.provenance.actor, one.provenance.actor_id) in nobody
+    ]
+    if not mine:
+        actors = sorted({one.provenance.actor_id or one.provenance.actor for one in given})
+        raise WrongUse(
+            f"policy {policy.name} acted in none of these runs",
+            got=", ".join(actors[:5]),
+            expected=acted,
+            remedy="record its runs: twinloop evaluate POLICY --robot ... --out D; demonstrations go to --excitation",
+        )
+    robots = sorted({one.provenance.robot_serial for one in mine if one.provenance.robot_serial})
+    if len(robots) > 1:
+        raise WrongUse(
+            "these runs are of several robots, which differ from the twin each in its own way",
+            got=", ".join(robots[:5]),
+            expected="one robot",
+            remedy="diagnose them one by one: a data set for each robot",
+        )
+    return mine
+
+
+def _notes(episodes: list[Episode], given: int) -> tuple[str, ...]:
+    notes = []
+    if all(episode.provenance.source == "sim" for episode in episodes):
+        notes.append("the runs given as real are simulated")
+    if len(episodes) < given:
+        notes.append(f"{given - len(episodes)} of {given} episodes are not this policy's and were left out")
+    return tuple(notes)
+
+
+def _check(twin: Twin, episodes: list[Episode], scenes: int, budget: int) -> None:
     if all(episode.success is None for episode in episodes):
         raise WrongUse(
             "nobody said whether these runs succeeded",
@@ -202,8 +243,9 @@ def _check(policy: Policy, twin: Twin, episodes: list[Episode], scenes: int, bud
     if scenes < 8 or budget < 2 * scenes:
         raise WrongUse(
             "the budget is too small",
-            got=f"{budget} episodes, {scenes} scenes",
-            expected="8 scenes, twice over",
+            got=f"{scenes} scenes, a budget of {budget} episodes",
+            expected="at least 8 scenes, and a budget of at least twice as many episodes",
+            remedy="leave --scenes and --budget as they are, or raise them",
         )
     if not twin.task:
         raise LearnError(f"twin {twin.name} has no task that a policy could be evaluated in")

@@ -37,6 +37,7 @@ def make_page(found: Diagnosis) -> str:
     parts = [
         f"<h1>Why {escape(found.policy)} loses success</h1>",
         f"<p class=verdict>{escape(found.verdict)}</p>",
+        *(f"<p class=quiet>{escape(note)}</p>" for note in found.notes),
         f"<p>In twin {escape(found.twin)} {_percent(found.in_twin)}; on the {where} {_percent(found.on_robot)}, "
         f"{found.successes} of {found.trials} runs; in the twin with everything measured put in {_percent(found.predicted)}. "
         f"95 % intervals.</p>",
