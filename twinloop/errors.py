@@ -33,7 +33,8 @@ class TwinloopError(Exception):
             parts.append(f"expected {expected}")
         if available is not None:
             parts.append(f"available: {', '.join(available) or 'none'}")
-        message = "; ".join(parts) + "."
+        message = "; ".join(parts).rstrip()
+        message += "" if message.endswith(("?", "!", ".")) else "."
         if remedy:
             message += f"\n  -> {remedy}"
         super().__init__(message)
@@ -156,3 +157,12 @@ class GateError(TwinloopError):
 
 class TamperedRecord(GateError):
     """The registry's record is not what was written."""
+
+
+def misread(error: Exception) -> str:
+    """What an exception from reading somebody's values says about them, in words for whoever wrote them."""
+    if isinstance(error, KeyError):
+        return f"nothing called {error}"
+    if isinstance(error, TypeError | AttributeError | IndexError):
+        return "values of another kind"
+    return str(error).strip().splitlines()[0] if str(error).strip() else "something unreadable"

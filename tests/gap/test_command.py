@@ -61,6 +61,8 @@ def test_wrong_use_says_what_is_wrong(twinloop, tmp_path, monkeypatch):  # noqa:
     assert code == 2 and "which twin" in err
     code, _, err = twinloop("gap", "--real", "nothing", "--twin", "so101")
     assert code == 1 and "nothing" in err
+    code, _, err = twinloop("gap", "--real", "real", "--twin", "franka_pick_place")
+    assert code == 2 and "do not fit twin 'franka_pick_place'" in err and "got 6" in err
     code, _, err = twinloop("gap", "--real", "real", "--twin", "so101", "--only", "latncy")
     assert code == 2 and "did you mean 'latency'" in err
     (tmp_path / "told.csv").write_text("object\nmug\n")

@@ -80,6 +80,13 @@ def test_many_numbers_are_cut_in_two_and_one_value_is_no_slice():
     assert here.count("<= 4.5") == here.count("> 4.5") == 5 and there == ["<= 4.5", None]
 
 
+def test_numbers_that_hardly_repeat_are_cut_in_two_as_well():
+    here, _ = sliced([{"delay": 0.01 * k} for k in range(6)], [])["delay"]
+    assert sorted(set(here)) == ["<= 0.025", "> 0.025"]
+    repeated, _ = sliced([{"count": float(k % 2)} for k in range(6)], [])["count"]
+    assert set(repeated) == {"0", "1"}
+
+
 def test_success_has_exact_intervals_overall_and_by_slice():
     real = [outcome(k % 4 != 0, site="ab"[k % 2], seed=k) for k in range(20)]
     sim = [outcome(True, site="a", seed=100 + k) for k in range(30)]

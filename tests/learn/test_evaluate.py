@@ -88,6 +88,11 @@ def test_a_policy_that_learned_to_point_points(tmp_path):
     assert robot.prepared == [4, 4, 5, 5, 6, 6], "policies take turns in every scene"
     assert len(open_dataset(tmp_path / "trials" / "pointer")) == 3
     assert compare(found, other).only_second == 0
+    with connected(robot):
+        evaluate_on_robot([made], robot, episodes=1, longest_s=1.0, out=tmp_path / "trials/pointer")
+        with pytest.raises(WrongUse, match="another robot or by somebody else; got fake-1, pointer@"):
+            evaluate_on_robot([worse], robot, episodes=1, longest_s=1.0, out=tmp_path / "trials/pointer")
+    assert len(open_dataset(tmp_path / "trials" / "pointer")) == 4, "its own may be added to"
 
 
 def test_a_twin_or_robot_that_does_not_fit_is_refused(tiny_policy, tmp_path):

@@ -1,6 +1,7 @@
 """Plans from evidence: order, numbers, progress, review, and what is refused."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -49,6 +50,18 @@ def test_contact_needs_real_data_and_places_can_be_simulated():
     assert items["region-2"].required == "force-regulated contact" and items[
         "region-2"
     ].simulation.startswith("no")
+
+
+def test_what_nobody_can_set_up_is_not_asked_for():
+    own = Hole(
+        "gripper.target between 0 and 0.08 m", "moment", (Span("gripper.target", "m", 0.0, 0.08),), "select 1", 0.7, 9
+    )  # fmt: skip
+    high = replace(FAR, spans=(*FAR.spans, Span("object.z at the start", "m", 0.0, 0.01)))
+    made = make_plan(Needs(holes=(own, high)), Costs(), sources={"diagnosis": "d", "coverage": "c"})
+    [item] = made.items
+    assert item.title == FAR.name and all(set(one) == {"object.x at the start, m"} for one in item.settings)
+    assert any("gripper.target" in line and "set up" in line for line in made.assumptions)
+    assert any("names no dimension" in line for line in made.assumptions)
 
 
 def test_what_the_twin_cannot_set_is_not_promised_from_simulation():
@@ -219,8 +232,18 @@ def test_review_compares_promised_with_what_came(tmp_path, after, kept, words):
     found = plan_review(made, tmp_path / "before.json", tmp_path / "after.json", done_items=["latency-1"])
     assert found.kept is kept and words in found.verdict
     assert found.low <= found.gained <= found.high and found.gained == pytest.approx(after - 41)
+    with pytest.raises(WrongUse, match="the same evaluation"):
+        plan_review(made, tmp_path / "after.json", tmp_path / "after.json", done_items=["latency-1"])
     with pytest.raises(WrongUse, match="no such item"):
         plan_review(made, tmp_path / "before.json", tmp_path / "after.json", done_items=["x"])
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(WrongUse, match="not an evaluation"):
         plan_review(made, tmp_path / "bad.json", tmp_path / "after.json")
+
+
+def test_a_few_trials_tell_nothing_and_are_not_called_agreement(tmp_path):
+    made = make_plan(Needs(losses=(LATENCY,), successes=41, trials=100), Costs())
+    for name, won in (("before", 2), ("after", 3)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"successes": won, "episodes": 4}))
+    found = plan_review(made, tmp_path / "before.json", tmp_path / "after.json", done_items=["latency-1"])
+    assert "cannot be told yet" in found.verdict and f"{made.trials} trials" in found.verdict

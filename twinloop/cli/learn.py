@@ -144,7 +144,8 @@ def evaluate(
         typer.Option(help="Delay from observation to command and back that chunks are carried out for."),
     ] = 0.0,
     out: Annotated[
-        Path | None, typer.Option(help="Keep the episodes as a data set (a folder of them).")
+        Path | None,
+        typer.Option(help="Keep the episodes as a data set, or as one for each of several policies."),
     ] = None,
     videos: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Films of each policy's first failures, as WebM.")
@@ -187,6 +188,8 @@ def evaluate(
             f"{first} minus {second}: {100 * pair.difference:+.1f} points in the same scenes "
             f"({pair.only_first} only the first, {pair.only_second} only the second; p = {pair.p_value:.2g})"
         )
+    if out is not None:
+        console.out.print(f"kept {sum(len(one.trials) for one in found)} episodes in {out}", markup=False)
     if videos is not None:
         console.out.print(f"wrote {len(films)} films of failures to {videos}", markup=False)
 

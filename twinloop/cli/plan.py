@@ -151,7 +151,7 @@ def review(
 
 def _print(made: Plan, files: dict[str, str | None]) -> None:
     for number, item in enumerate(made.items, 1):
-        console.out.print(f"{number}. {item.title}", style="bold", markup=False)
+        console.out.print(f"{number}. {item.title} ({item.id})", style="bold", markup=False)
         lines = [
             f"{item.episodes} {item.unit}, {item.hours:.1f} h; expected gain {item.gain}"
             + (f", {item.gain_per_hour:.1f} per hour" if item.gain_per_hour is not None else ""),

@@ -20,8 +20,8 @@ from twinloop.twin import Twin
 
 Known = Mapping[str, float | str]
 PREFIX = "condition."
-MOST_VALUES = 6
-"""A number with more different values than this is cut in two at its median."""
+MOST_VALUES, FEW_EACH = 6, 3
+"""A number with more different values, or fewer episodes of each, is cut in two at its median."""
 
 _PEOPLE = ("participant", "operator", "person")
 
@@ -85,7 +85,8 @@ def sliced(
         if len(set(present)) < 2:
             continue
         numbers = [value for value in [*present, *others] if isinstance(value, int | float)]
-        if len(set(present)) > MOST_VALUES and len(numbers) >= len(present):
+        most = min(MOST_VALUES, len(present) // FEW_EACH)
+        if len(set(present)) > max(2, most) and len(numbers) >= len(present):
             edge = float(np.median([float(value) for value in present if not isinstance(value, str)]))
             made[name] = (_halves(values, edge), _halves(others, edge))
         else:

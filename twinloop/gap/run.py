@@ -10,7 +10,7 @@ from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.episode import Episode
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.gap import actuation, contact, human, latency, numerics, sensing, slices, visual
-from twinloop.gap.conditions import Known, conditions_of
+from twinloop.gap.conditions import Known, conditions_of, dimension_of
 from twinloop.gap.evidence import Evidence, Options, simulated, spread, told_of
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Gap, Measure, NotEvaluated, collect
@@ -63,12 +63,14 @@ def measure_gap(
 
     with tempfile.TemporaryDirectory(prefix="twinloop-gap-") as work:
         evidence = Evidence(cell, episodes, known, options, Path(work), beside, tell)
+        if only is None:
+            _require_same_robot(evidence)
         found: list[Measure | NotEvaluated] = []
         for step[0], name in enumerate(names):
             tell(name)
             found += METRICS.get(name)(evidence)
         tell("success")
-        success = _success(evidence, policy, Path(work))
+        success = _success(evidence, policy, Path(work), only)
     return Gap(
         twin=cell.name,
         twin_version=cell.version,
@@ -101,9 +103,23 @@ def _asked(only: Sequence[str] | None) -> list[str]:
     return [name for name in METRICS.names() if only is None or name.split()[0] in only]
 
 
-def _success(evidence: Evidence, policy: str | Path | None, work: Path) -> Success:
-    """Of all real episodes against given simulated ones; or of one policy's against its trials in the twin."""
-    real, known = evidence.real, evidence.known
+def _require_same_robot(evidence: Evidence) -> None:
+    """Refuse episodes whose commands are for another number of joints: nearly nothing of them could be compared."""
+    commands = next((s.size for s in evidence.real[0].schema.signals if s.name == "action"), None)
+    if commands not in (None, len(evidence.cell.actuators)) and isinstance(evidence.joints, WrongUse):
+        raise evidence.joints
+
+
+def _success(
+    evidence: Evidence, policy: str | Path | None, work: Path, only: Sequence[str] | None
+) -> Success:
+    """Of all real episodes against given simulated ones; or of one policy's against its trials in the twin. Slices are of the
+    conditions of the dimensions asked for."""
+    real = evidence.real
+    known = [
+        {n: v for n, v in one.items() if only is None or dimension_of(n, evidence.twin) in only}
+        for one in evidence.known
+    ]
     if policy is None:
         sim = evidence.sim if evidence.has_sim else None
         return measure_success(

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from twinloop.dataset.query import query
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.writer import DatasetWriter, make_dataset
 from twinloop.episode import Episode
@@ -227,6 +228,8 @@ def evaluate_on_robot(
     if beside is None:
         raise WrongUse("nobody says whether an episode succeeds", remedy="pass an attendant")
     controllers = [PolicyController(policy, robot.description) for policy in policies]
+    for policy in policies if out is not None else ():
+        _require_own(Path(out or "") / ("" if len(policies) == 1 else policy.name), policy, robot)
     longest = longest_s or task_longest_s(robot)
     done: list[list[Trial]] = [[] for _ in policies]
     with ExitStack() as stack:
@@ -248,6 +251,22 @@ def evaluate_on_robot(
         Evaluation(policy.name, policy.id, where, first, tuple(trials), robot.description.standin)
         for policy, trials in zip(policies, done, strict=True)
     ]
+
+
+def _require_own(folder: Path, policy: Policy, robot: Robot) -> None:
+    """Refuse to add to episodes of another robot or by somebody else: what is measured from them would be about neither."""
+    if not (folder / "meta").exists():
+        return
+    there = query([folder], "select distinct robot_serial, actor_id from episodes").to_pylist()
+    mine = {"robot_serial": robot.description.serial, "actor_id": f"{policy.name}@{policy.id}"}
+    others = [", ".join(str(value) for value in one.values()) for one in there if one != mine]
+    if others:
+        raise WrongUse(
+            f"{folder} has episodes of another robot or by somebody else",
+            got="; ".join(others[:3]),
+            expected=", ".join(mine.values()),
+            remedy="keep these in a folder of their own: another --out",
+        )
 
 
 def _recorded_trials(folder: Path, first: int, count: int, result: Recorded) -> list[Trial]:

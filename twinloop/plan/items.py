@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from twinloop.errors import NewerFormat, WrongUse
+from twinloop.errors import NewerFormat, WrongUse, misread
 from twinloop.plan.power import Gain
 from twinloop.plan.remedies import Kind
 
@@ -118,6 +118,6 @@ def load_plan(path: str | Path) -> Plan:
     except (ValueError, KeyError, TypeError) as error:
         raise WrongUse(
             f"{file} is not a plan",
-            got=f"{type(error).__name__}: {error}",
+            got=misread(error),
             expected="what `twinloop plan --out` writes",
         ) from error

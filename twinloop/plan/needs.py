@@ -9,12 +9,18 @@ A diagnosis may also be written by hand, in points:
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twinloop.errors import WrongUse
+from twinloop.errors import WrongUse, misread
+
+FORCE_WORDS = ("force", "torque", "effort", "contact", "wrench")
+"""A region in one of these cannot be filled by simulation alone."""
+
+_ROBOTS_OWN = re.compile(r"^(action|state|velocity) |\.(target|pos|vel)$")
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,19 @@ class Span:
             )
         )
         return None if low is None or high is None else (low, max(low, high))
+
+    @property
+    def forced(self) -> bool:
+        """Whether it is regulated by force."""
+        return any(word in self.name for word in FORCE_WORDS)
+
+    @property
+    def arranged(self) -> bool:
+        """Whether somebody can set it before an episode: not what a robot does on the way, nor how high things lie."""
+        plain = self.name.removesuffix(" at the start")
+        if self.word is not None or self.forced:
+            return True
+        return not plain.endswith(".z") and (plain != self.name or _ROBOTS_OWN.search(plain) is None)
 
     def __str__(self) -> str:
         if self.word is not None:
@@ -183,7 +202,7 @@ def _each(path: str | Path, entries: Any, read: Any) -> list[Any]:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise WrongUse(
             f"{path} cannot be read",
-            got=f"{type(error).__name__}: {error}",
+            got=misread(error),
             remedy="write it again with this version",
         ) from error
 

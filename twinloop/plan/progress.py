@@ -13,7 +13,7 @@ import numpy as np
 
 from twinloop.dataset.query import query
 from twinloop.dataset.reader import Dataset, open_dataset
-from twinloop.errors import TwinloopError, WrongUse
+from twinloop.errors import TwinloopError, WrongUse, misread
 from twinloop.plan.items import Item, Plan
 
 _DRAWS = 20_000
@@ -82,6 +82,8 @@ def plan_review(
     promise of several lies between the largest and their sum.
     """
     first, second = _evaluation(before), _evaluation(after)
+    if Path(before).read_bytes() == Path(after).read_bytes():
+        raise WrongUse("before and after are the same evaluation", got=f"{before} and {after}")
     counted = plan_status(plan, datasets) if datasets else ()
     kept = set(done_items) or {one.id for one in counted if one.wanted and one.recorded >= 0.5 * one.wanted}
     for name in done_items:
@@ -114,13 +116,26 @@ def plan_review(
         hours_planned=sum(item.hours for item in items),
         hours_recorded=_hours(datasets, plan) if datasets else None,
         done=counted,
-        verdict=_verdict(bool(items), fits, low, high, promised_low, promised_high),
+        verdict=_verdict(counted, items, fits, (low, high), (promised_low, promised_high), plan.trials),
     )
 
 
-def _verdict(any_items: bool, fits: bool, low: float, high: float, least: float, most: float) -> str:
-    if not any_items:
+def _verdict(
+    counted: Sequence[Done],
+    items: Sequence[Item],
+    fits: bool,
+    came: tuple[float, float],
+    promised: tuple[float, float],
+    trials: int,
+) -> str:
+    (low, high), (least, most) = came, promised
+    if not items and any(one.recorded for one in counted):
+        return "no item is recorded to the half yet, so nothing is promised yet"
+    if not items:
         return "nothing of the plan was recorded, so nothing was promised"
+    if fits and low <= 0.0 < least:
+        asked = f"; the plan asks for {trials} trials before and after" if trials else ""
+        return f"it cannot be told yet: anything from {low:.0f} to {high:.0f} points may have come{asked}"
     if fits:
         return "what came agrees with what was promised"
     if high < least:
@@ -191,7 +206,7 @@ def _evaluation(path: str | Path) -> tuple[int, int]:
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise WrongUse(
             f"{file} is not an evaluation",
-            got=f"{type(error).__name__}: {error}",
+            got=misread(error),
             expected="what `twinloop evaluate --json` prints",
         ) from error
     if not 0 <= successes <= episodes or episodes == 0:

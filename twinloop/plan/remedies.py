@@ -113,6 +113,3 @@ SETTABLE = {
     "light": "light_intensity",
 }
 """The parameter of a twin that sets what a region's variable says; draws are parameters themselves."""
-
-FORCE_WORDS = ("force", "torque", "effort", "contact", "wrench")
-"""A region in one of these cannot be filled by simulation alone."""

@@ -26,7 +26,7 @@ from twinloop.plan.power import (
     runs_to_sharpen,
     trials_to_see,
 )
-from twinloop.plan.remedies import EXCITED, FORCE_WORDS, IDENTIFIED, REMEDIES, SETTABLE, Kind
+from twinloop.plan.remedies import EXCITED, IDENTIFIED, REMEDIES, SETTABLE, Kind
 from twinloop.plan.settings import make_settings
 from twinloop.twin import Twin, load_twin
 
@@ -64,16 +64,19 @@ def plan(
 
 def make_plan(needs: Needs, costs: Costs, *, seed: int = 0, sources: Mapping[str, str] | None = None) -> Plan:
     """The same, of needs that have been read."""
+    diagnosed = "diagnosis" in (sources or {})
     before = needs.successes / needs.trials if needs.trials and needs.successes is not None else None
     start = USUAL_SUCCESS if before is None else before
     twin = load_twin(needs.twin) if needs.twin else None
-    holes = needs.holes or worse_conditions(needs)
+    asked = [hole for hole in needs.holes if not hole.spans or any(span.arranged for span in hole.spans)]
+    holes = asked or worse_conditions(needs)
+    left_out = [hole.name for hole in needs.holes if hole not in asked]
     made = [_region(number, hole, start, costs, twin, seed) for number, hole in enumerate(holes, 1)]
     if needs.unidentified:
         made.append(_excitation(needs.unidentified, needs, start, costs, seed))
-    asked = {item.dimension for item in made if item.kind == "excitation"}
+    excited = {item.dimension for item in made if item.kind == "excitation"}
     for number, loss in enumerate((one for one in needs.losses if one.points >= SMALLEST_LOSS), 1):
-        if loss.dimension in asked or (loss.dimension == "environment" and holes):
+        if loss.dimension in excited or (loss.dimension == "environment" and holes):
             continue
         made.append(_against(number, loss, start, needs, costs, seed))
     made.sort(
@@ -84,6 +87,12 @@ def make_plan(needs: Needs, costs: Costs, *, seed: int = 0, sources: Mapping[str
         "gains of different items overlap: they do not add up",
         f"trials show a gain of the stated size with power {POWER:.0%} at a one-sided level of {LEVEL:.0%}",
         *(() if before is not None else (f"success before is not known; {USUAL_SUCCESS:.0%} is assumed",)),
+        *(f"{name}: what the robot does there, nothing that could be set up; no item" for name in left_out),
+        *(
+            ("the diagnosis names no dimension; no item against one",)
+            if diagnosed and not needs.losses
+            else ()
+        ),
     )
     best = max((item.gain.points or 0.0 for item in made), default=0.0)
     trials, _ = _trials(start, start + best / 100.0 if best else None)
@@ -137,7 +146,7 @@ def _region(number: int, hole: Hole, before: float, costs: Costs, twin: Twin | N
     inside = 1.0 - hole.failed_inside / hole.known_inside if hole.known_inside else before
     rest = 1.0 - hole.failed_elsewhere / hole.known_elsewhere if hole.known_elsewhere else None
     trials, seen = _trials(inside, rest)
-    forced = [span.name for span in hole.spans if any(word in span.name for word in FORCE_WORDS)]
+    forced = [span.name for span in hole.spans if span.forced]
     changes = sum("light" in span.name for span in hole.spans) * costs.levels * costs.light_change
     minutes = len(settings) * costs.demonstration + changes
     return Item(
@@ -230,6 +239,8 @@ def _against(number: int, loss: Loss, before: float, needs: Needs, costs: Costs,
     counts = f"select episode_index from episodes where task = 'plan-{loss.dimension}'"
     if remedy.kind == "excitation":
         command, counts = _played(twin, EXCITED.get(loss.dimension, "PARAMETERS"), amount.count), _EXCITED
+    elif remedy.kind == "sensor logs":
+        command += " --seconds 60  # whoever operates it keeps it still"
     elif remedy.kind == "participants":
         counts = "select distinct actor_id from episodes where actor = 'operator' and actor_id is not null"
     elif remedy.kind == "nothing":

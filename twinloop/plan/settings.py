@@ -22,6 +22,7 @@ def make_settings(spans: Sequence[Span], costs: Costs, seed: int) -> tuple[tuple
     Each range is cut into as many steps as its width has of the cost file's spacing for its unit; there are as many
     demonstrations as cells, and they are spread by a Sobol sequence, so that any first part of them is spread too.
     """
+    spans = [span for span in spans if span.arranged]
     ranges = [(span, span.reach) for span in spans if span.word is None and span.reach is not None]
     words = {span.name: span.word for span in spans if span.word is not None}
     steps = [_steps(span, reach, costs) for span, reach in ranges if reach]
@@ -30,7 +31,7 @@ def make_settings(spans: Sequence[Span], costs: Costs, seed: int) -> tuple[tuple
         return tuple(dict(words) for _ in range(ANYWHERE)), how
     cells = prod(steps)
     count = int(min(max(cells, FEWEST), costs.most_demonstrations))
-    how = f"{' x '.join(map(str, steps)) or 'no'} cells of the region, one demonstration each"
+    how = f"{' x '.join(map(str, steps)) or 'no'} cell{'s' * (cells != 1)} of the region, one demonstration each"
     if cells > count:
         how += f" (at most {costs.most_demonstrations})"
     elif cells < count:
