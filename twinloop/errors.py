@@ -61,7 +61,8 @@ class UnknownName(WrongUse):
         super().__init__(
             f"no {kind} is called {name!r}",
             available=shown,
-            remedy=remedy or (f"did you mean {near[0]!r}?" if near else None),
+            remedy=" ".join(part for part in (f"did you mean {near[0]!r}?" if near else "", remedy) if part)
+            or None,
         )
 
 

@@ -205,6 +205,8 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
     worlds.write(tmp_path / "few", worlds.scenes(5, 2), 0, source="sim")
     with pytest.raises(WrongUse, match="too few simulated episodes"):
         coverage(tmp_path / "real", tmp_path / "few")
+    with pytest.raises(WrongUse, match="are swapped"):
+        coverage(tmp_path / "few", tmp_path / "real")
     with pytest.raises(WrongUse, match=r"no signal of .* is called 'effort'"):
         coverage(tmp_path / "real", tmp_path / "few", signals=["effort"])
     from tests.dataset.examples import toy_episode

@@ -60,7 +60,7 @@ def test_what_nobody_can_set_up_is_not_asked_for():
     made = make_plan(Needs(holes=(own, high)), Costs(), sources={"diagnosis": "d", "coverage": "c"})
     [item] = made.items
     assert item.title == FAR.name and all(set(one) == {"object.x at the start, m"} for one in item.settings)
-    assert any("gripper.target" in line and "set up" in line for line in made.assumptions)
+    assert any("gripper.target" in line and "set up before" in line for line in made.assumptions)
     assert any("names no dimension" in line for line in made.assumptions)
 
 

@@ -110,6 +110,7 @@ def test_every_kind_of_distribution_can_be_written_in_yaml():
         ({"visual": {"object_mass_kg": [0.1, 0.2]}}, InvalidRandomization, "section 'object' or 'physics'"),
         ({"contact": {"light_intensity": [0.5, 1]}}, InvalidRandomization, "section 'visual'"),
         ({"visual": [1, 2]}, InvalidRandomization, "not a mapping"),
+        ({"enviroment": {"object_offset_x_m": [-0.1, 0.1]}}, UnknownName, "did you mean 'environment'"),
         ({"object_friction": 0.5, "friction_coefficient": 0.6}, InvalidRandomization, "twice"),
         ({"correlated": [{"parameters": ["object_friction"], "mean": [0.5]}]}, InvalidRandomization, "covariance"),
         (

@@ -170,7 +170,7 @@ def measure_sensing(
         frozen = float(np.mean([_frozen(run) for run in real.all if run.carrying.any()] or [0.0]))
         if frozen > 0.5 and len(hidden):
             draws = rng.choice(hidden, rows)
-            quantities.append(quantity("hidden within", "m", 0.0, draws, 0.01))
+            quantities.append(quantity("pose hidden when the hand is within", "m", 0.0, draws, 0.01))
             values[HIDDEN] = draws
         else:
             draws = resampled(known, rows, rng)
@@ -239,7 +239,11 @@ def measure_environment(
         beyond = max(beyond, float(np.max(np.maximum(low - bounded, bounded - high) / (high - low))))
         values[name] = bounded[of_run]
     reach = quantity(
-        "scenes beyond the usual range, shares of it", "1", 0.0, np.full(rows, max(beyond, 0.0)), 0.15
+        "things lie outside the usual range, by this share of it",
+        "1",
+        0.0,
+        np.full(rows, max(beyond, 0.0)),
+        0.15,
     )
     quantities.append(reach)
     if not reach.differs:

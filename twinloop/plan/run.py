@@ -87,7 +87,7 @@ def make_plan(needs: Needs, costs: Costs, *, seed: int = 0, sources: Mapping[str
         "gains of different items overlap: they do not add up",
         f"trials show a gain of the stated size with power {POWER:.0%} at a one-sided level of {LEVEL:.0%}",
         *(() if before is not None else (f"success before is not known; {USUAL_SUCCESS:.0%} is assumed",)),
-        *(f"{name}: what the robot does there, nothing that could be set up; no item" for name in left_out),
+        *(f"{name}: nothing that could be set up before an episode; no item" for name in left_out),
         *(
             ("the diagnosis names no dimension; no item against one",)
             if diagnosed and not needs.losses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +96,8 @@ def _entries(described: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
             if not isinstance(values, Mapping):
                 raise InvalidRandomization(f"section {key!r} is not a mapping", got=repr(values))
             entries += [(key, str(inner), inner_values) for inner, inner_values in values.items()]
+        elif isinstance(values, Mapping) and difflib.get_close_matches(str(key), SECTIONS, cutoff=0.8):
+            raise UnknownName("section of a randomization", str(key), SECTIONS)
         else:
             entries.append(("", str(key), values))
     return entries
