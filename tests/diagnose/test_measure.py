@@ -178,12 +178,18 @@ def test_recordings_of_another_robot_are_refused(nominal):
         read_evidence(other, [episode])
 
 
-def test_trembling_joints_are_no_noisy_sensor(nominal):
+def test_joints_that_tremble_alone_or_with_their_commands_are_no_noisy_sensors(nominal):
     rng = np.random.default_rng(1)
-    trembles = np.array([0.0, 0.1, 0.1, 0.0, 0.0, 0.1, 0.1, 0.0])
-    runs = [
-        replace(run, velocity=run.velocity + trembles * rng.normal(size=run.velocity.shape))
-        for run in nominal.runs
+
+    def found(shaken):
+        return scene.measure_sensing(replace(nominal, runs=tuple(shaken)), nominal, None, ROWS, rng).values
+
+    some = np.array([0.0, 0.1, 0.1, 0.0, 0.0, 0.1, 0.1, 0.0])
+    alone = [replace(r, velocity=r.velocity + some * rng.normal(size=r.velocity.shape)) for r in nominal.runs]
+    assert "velocity_noise_rad_s" not in found(alone)
+    everywhere = [
+        replace(r, velocity=r.velocity + 0.05 * rng.normal(size=r.velocity.shape)) for r in nominal.runs
     ]
-    found = scene.measure_sensing(replace(nominal, runs=tuple(runs)), nominal, None, ROWS, rng)
-    assert "velocity_noise_rad_s" not in found.values
+    assert found(everywhere)["velocity_noise_rad_s"].mean() == pytest.approx(0.05, rel=0.2)
+    told = [replace(r, action=r.action + 0.01 * rng.normal(size=r.action.shape)) for r in everywhere]
+    assert "velocity_noise_rad_s" not in found(told)

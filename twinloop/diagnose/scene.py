@@ -43,6 +43,7 @@ ROW_M = 0.004
 """How far single readings of a held object are off, slipping included."""
 FAR = 3.0
 """An object this many radii off the target is not on it, however late or shaky the tracker is."""
+SHORT = 8
 UNSEEN = ("not_at_rest", "not_released")
 """Failures that a perceived place cannot contradict."""
 
@@ -148,14 +149,10 @@ def measure_sensing(
         return float(np.mean(noise_of(rows_))) if len(rows_) > 8 else 0.0
 
     def alike(rows_: Array) -> float:
-        """A sensor is noisy at every joint; trembling commands move some joints more than others."""
-        each = noise_of(rows_) if len(rows_) > 8 else np.zeros(1)
-        return float(np.mean(each) if np.min(each) > 0.5 * np.mean(each) else np.min(each))
+        return _alike(noise_of(rows_)) if len(rows_) > SHORT else 0.0
 
     noise("encoder noise", "encoder_noise_rad", "rad", *both(lambda r: alike(r.position[:, turning])), 5e-4)
-    noise(
-        "speed noise", "velocity_noise_rad_s", "rad/s", *both(lambda r: alike(r.velocity[:, turning])), 0.01
-    )
+    noise("speed noise", "velocity_noise_rad_s", "rad/s", _shaken(real, sim, turning), [], 0.01)
     if layout is None:
         return Measured("sensing", tuple(quantities), values, (f"errors of the object's pose: {NEEDS_POSE}",))
     still = "noise of the perceived object"
@@ -195,6 +192,22 @@ def measure_sensing(
         else ("offsets of the perceived place: needs grasps",)
     )
     return Measured("sensing", tuple(quantities), values, missing)
+
+
+def _alike(each: Array) -> float:
+    """One noise of all joints (J,): a sensor is noisy at every joint, so where they differ much the least noisy one counts."""
+    return float(np.mean(each) if np.min(each) > 0.5 * np.mean(each) else np.min(each))
+
+
+def _shaken(real: Evidence, sim: Evidence, joints: Array) -> list[float]:
+    """Noise of joints' speeds in each run, beyond what trembling commands make of it in the twin."""
+
+    def both(run: Run) -> tuple[Array, Array]:
+        return noise_of(run.velocity[:, joints]), noise_of(run.action[:, joints])
+
+    mine, theirs = ([both(run) for run in side if len(run) > SHORT] for side in (real.all, sim.runs))
+    follows = np.median([read / (asked + 1e-9) for read, asked in theirs], axis=0) if theirs else 0.0
+    return [_alike(np.sqrt(np.maximum(read**2 - (follows * asked) ** 2, 0.0))) for read, asked in mine]
 
 
 def measure_object(real: Evidence, layout: Layout | None, weak: bool = False) -> Measured:
