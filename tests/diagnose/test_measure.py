@@ -178,6 +178,16 @@ def test_recordings_of_another_robot_are_refused(nominal):
         read_evidence(other, [episode])
 
 
+def test_play_below_what_commands_tremble_by_is_not_told(nominal):
+    rng = np.random.default_rng(2)
+    worn = recorded(**{f"joint{k}_backlash_rad": 0.02 for k in range(1, 8)})
+    assert "joint2_backlash_rad" in measured(worn, nominal)["actuation"].values
+    both = arm.follow_both(worn, nominal)
+    told = [replace(r, action=r.action + 0.05 * rng.normal(size=r.action.shape)) for r in worn.runs]
+    found = arm.measure_actuation(replace(worn, runs=tuple(told)), both, ROWS, rng)
+    assert "joint2_backlash_rad" not in found.values
+
+
 def test_joints_that_tremble_alone_or_with_their_commands_are_no_noisy_sensors(nominal):
     rng = np.random.default_rng(1)
 
