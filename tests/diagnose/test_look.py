@@ -1,6 +1,7 @@
 """Pictures with a known look: what was done to them is found, and given to the twin's."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -78,6 +79,15 @@ def test_pictures_like_the_twins_show_no_difference_and_none_are_said_to_be_miss
     assert blind.missing == ("pictures: this policy sees none",)
     unseen, _ = measure_visual(("front",), alike, sim, 32, np.random.default_rng(0))
     assert "pictures of front: need runs recorded with it" in unseen.missing[0]
+
+
+def test_pictures_of_another_size_are_not_compared():
+    real, sim = (
+        [SimpleNamespace(time_s=np.arange(4.0), frames={"wrist": np.zeros((4, side, side, 3), np.uint8)})] * 2
+        for side in (64, 32)
+    )
+    found, looks = measure_visual(("wrist",), real, sim, 8, np.random.default_rng(0))
+    assert not looks and "64 x 64 and 32 x 32" in found.missing[0]
 
 
 def test_a_policy_that_looks_is_diagnosed_with_the_recorded_look(seeing):

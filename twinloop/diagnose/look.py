@@ -24,7 +24,8 @@ Array = NDArray[Any]
 
 BEGINS_S = 1.5
 """Pictures up to here are compared: later a policy that fails shows other things than one that succeeds."""
-FRAMES = 5
+FRAMES, RUNS = 5, 24
+"""Pictures of each run, and runs (spread evenly) from which a look is found."""
 BLURS_PX = (0.0, 0.4, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
 SOFT_PX = 2.0
 FAINT = 4.0
@@ -84,6 +85,10 @@ def measure_visual(
                 f"pictures of {camera}: need runs recorded with it, as `twinloop evaluate --robot ... --out D` does"
             )
             continue
+        if mine[0].shape != theirs[0].shape:
+            sizes = " and ".join(f"{side[0].shape[2]} x {side[0].shape[1]}" for side in (mine, theirs))
+            missing.append(f"pictures of {camera}: need the size of the twin's; these are {sizes}")
+            continue
         seen = np.array([np.mean([qualities(frame) for frame in frames], axis=0) for frames in mine])
         usual = np.mean([qualities(frame) for frames in theirs for frame in frames], axis=0)
         draws = resampled(seen, rows, rng)
@@ -93,7 +98,8 @@ def measure_visual(
         ]
         quantities += found
         if any(one.differs for one in found):
-            looks[camera] = find_look(np.concatenate(mine), np.concatenate(theirs), rng)
+            some = mine[:: 1 + len(mine) // RUNS]
+            looks[camera] = find_look(np.concatenate(some), np.concatenate(theirs), rng)
     values = {LOOK: np.ones(rows)} if looks else {}
     return Measured("visual", tuple(quantities), values, tuple(missing)), looks
 
@@ -169,5 +175,5 @@ def with_look(
 def _begins(episode: Episode, camera: str) -> Array:
     """A few pictures of how an episode begins: (FRAMES, height, width, 3)."""
     last = int(np.searchsorted(episode.time_s, episode.time_s[0] + BEGINS_S)) - 1
-    rows = np.linspace(0, min(last, len(episode) - 1), FRAMES).round().astype(int)
+    rows = np.linspace(0, min(last, len(episode.time_s) - 1), FRAMES).round().astype(int)
     return np.stack([np.asarray(episode.frames[camera][int(row)]) for row in rows])
