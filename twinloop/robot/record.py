@@ -82,7 +82,7 @@ def record(
     limited = Limited(robot)
     state = Recorded(0, 0, 0, 0, 0)
     number, left = plan.first, plan.reconnects
-    with _open(Path(out), schema) as writer:
+    with _open(Path(out), schema, robot.description.serial) as writer:
         while state.episodes < plan.episodes:
             progress(state.episodes, plan.episodes)
             try:
@@ -111,10 +111,10 @@ def record(
     return state
 
 
-def _open(out: Path, schema: Schema) -> DatasetWriter:
+def _open(out: Path, schema: Schema, serial: str) -> DatasetWriter:
     if (out / layout.MANIFEST).exists() or (out / JOURNAL).exists():
         return append_to(out, schema=schema)
-    return make_dataset(out, schema)
+    return make_dataset(out, schema, history=("recorded", (), f"by {serial}"))
 
 
 def _reach_again(robot: Limited, plan: Plan, left: int, tell: Callable[[str], None]) -> int:
