@@ -13,6 +13,7 @@ from twinloop.learn.mix import SHARES as SEVEN
 from twinloop.learn.mix import (
     MixChoice,
     Probe,
+    _scenes_in,
     best_share,
     choose_mix,
     load_choice,
@@ -23,6 +24,7 @@ from twinloop.learn.mix import (
 )
 from twinloop.learn.policy import load_policy
 from twinloop.learn.train import train
+from twinloop.twin import load_twin
 
 CO = replace(TINY, recipe="co-train", steps=30, validate_every=5)
 
@@ -119,6 +121,12 @@ def test_the_twin_of_simulated_data_is_found(panda_data, data):
     found = twin_of(panda_data)
     assert found is not None and found.name == "franka_pick_place"
     assert twin_of(data[1]) is None
+
+
+def test_shares_are_tried_where_the_simulated_data_was(panda_data):
+    where = _scenes_in(panda_data, load_twin("franka_pick_place"))
+    assert where.names == ["object_offset_x_m", "object_offset_y_m"]
+    assert (where["object_offset_x_m"].low, where["object_offset_x_m"].high) == (-0.05, 0.05)
 
 
 def test_shares_are_tried_in_a_twin_as_on_a_robot(panda_data, tmp_path):

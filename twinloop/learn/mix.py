@@ -7,8 +7,9 @@ that `--mix SHARE` would have made. Looking earlier misleads: at a sixth of the 
 more often, are ahead of those that win in the end.
 
 A share is scored by two things that a robot's success needs: the error on real episodes that were held out, and success in a
-twin whose readings the policy is told are a robot's. Each alone may mislead (few held-out episodes; a twin is no robot), so the
-mean of both ranks decides, and the error where they tie: a twin in which everything fails has no say.
+twin whose readings the policy is told are a robot's, in scenes as far apart as the simulated data's: near the middle everything succeeds.
+Each alone may mislead (few held-out episodes; a twin is no robot), so the mean of both ranks decides, and the error where they tie: a
+twin in which everything fails has no say.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from scipy import stats
 from twinloop.dataset.commit import write_atomically
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.errors import LearnError, WrongUse
-from twinloop.generate.record import find_kept_twin
+from twinloop.generate.record import find_kept_twin, load_record, recorded_job
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.evaluate import evaluate_in_twin
 from twinloop.learn.fit import Hear
 from twinloop.learn.policy import WORDS, Policy, load_policy
 from twinloop.learn.train import UNFINISHED, train
+from twinloop.randomize import Randomization
+from twinloop.randomize.scenes import scenes_of
 from twinloop.twin import Twin
 
 SHARES = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 0.97)
@@ -96,7 +99,8 @@ def choose_mix(
     root, order = Path(folder), sorted(set(shares))
     data = tuple(source if isinstance(source, Dataset) else open_dataset(source) for source in (sim, real))
     judge = twin or twin_of(data[0])
-    words = {"workspace": workspace, "threads": threads, "scenes": scenes}
+    where = _scenes_in(data[0], judge) if judge else None
+    words = {"workspace": workspace, "threads": threads, "scenes": scenes, "where": where}
     began, pause, found = time.monotonic(), _pause(config), dict[float, Probe]()
     most = max(2, int((MOST_COST * len(order) * config.steps - (config.steps - pause)) / pause + 1e-9))
     while len(found) < most and (share := next_share(order, found)) is not None:
@@ -187,6 +191,13 @@ def twin_of(dataset: Dataset) -> Twin | None:
     return find_kept_twin(dataset.root, row["twin_hash"], row["twin"]) if row["twin_hash"] else None
 
 
+def _scenes_in(dataset: Dataset, twin: Twin) -> Randomization | None:
+    """Where things lay in a simulated data set; None where no run that made it is kept."""
+    record = load_record(dataset.root, dataset.id)
+    made = recorded_job(dataset.root, record).randomization if record else None
+    return scenes_of(made, twin) if made else None
+
+
 def next_share(order: Sequence[float], found: Mapping[float, Probe]) -> float | None:
     """The share to try next: the first ones, then neighbours of the best; None when both are known.
 
@@ -237,7 +248,12 @@ def _probe(
     success = None
     if twin is not None:
         success = evaluate_in_twin(
-            policy, twin, episodes=words["scenes"], seed=config.seed, real=True
+            policy,
+            twin,
+            episodes=words["scenes"],
+            seed=config.seed,
+            randomization=words["where"],
+            real=True,
         ).success
     made = Probe(config.mix, pause, policy.story.results["validation"], success)
     write_atomically(note, json.dumps(asdict(made)).encode())

@@ -13,6 +13,15 @@ SCENES = {
 }
 """Where the object lies: about as a person puts it down."""
 
+PLACES = (*SCENES, "target_offset_x_m", "target_offset_y_m")
+"""Everything that says where things lie."""
+
+
+def scenes_of(randomization: Randomization, twin: Twin) -> Randomization | None:
+    """Where things lie in a randomization, everything else as the twin has it; None where nothing of that varies."""
+    kept = tuple(v for v in randomization.variations if v.name in PLACES and twin.has(v.name))
+    return Randomization(f"scenes of {randomization.name}", twin.name, kept) if kept else None
+
 
 def usual_scenes(twin: Twin) -> Randomization:
     """The usual scenes of a twin, everything else nominal."""
