@@ -35,9 +35,15 @@ BLOCK = 20
 class Cells:
     """What has been made so far, by name; stops making more when the sitting is over."""
 
-    def __init__(self, root: Path, say: Any, limit: str = "TWINLOOP_LEARN_MINUTES") -> None:
+    def __init__(
+        self,
+        root: Path,
+        say: Any,
+        limit: str = "TWINLOOP_LEARN_MINUTES",
+        most_minutes: float | None = None,
+    ) -> None:
         self.root, self._say = root, say
-        minutes = os.environ.get(limit)
+        minutes = os.environ.get(limit) if most_minutes is None else str(most_minutes)
         self._until = time.monotonic() + float(minutes) * 60 if minutes else float("inf")
         root.mkdir(parents=True, exist_ok=True)
 

@@ -22,6 +22,7 @@ from twinloop.dataset.commit import write_atomically
 from twinloop.errors import LearnError
 from twinloop.learn.adapt import Alignment, ramp
 from twinloop.learn.config import TrainConfig
+from twinloop.learn.guide import Guide
 from twinloop.learn.network import PolicyNetwork, torch
 from twinloop.learn.samples import Batch, Samples, joined
 
@@ -75,6 +76,9 @@ class Fit:
         if stage.like is not None and network.shape.sight is not None:
             self._alignment = Alignment(config.adapt, network.shape.sight.size)
             self._moving += list(self._alignment.parameters())
+        self._guide = _guide(network, stage, config, number)
+        if self._guide is not None:
+            self._moving += list(self._guide.parameters())
         self._optimizer = torch.optim.AdamW(
             self._moving, lr=stage.rate, weight_decay=config.weight_decay, betas=(0.9, 0.95), fused=True
         )
@@ -143,9 +147,12 @@ class Fit:
 
     def _loss(self, batch: dict[str, Any], rng: np.random.Generator, done: float) -> Any:
         """The error of actions and, where asked for, how differently simulated and real pictures are seen."""
-        network, like = self._network, self._stage.like
-        seen = network.look(batch.pop("pictures"))
-        loss = network.loss(**batch, seen=seen)
+        network, like, config = self._network, self._stage.like, self._config
+        seen = network.look(batch["pictures"])
+        features, loss = _error(network, batch, seen)
+        if self._guide is not None:
+            readings = network.scaled(batch["observation"][:, -1])
+            loss = loss + config.guide * self._guide(features, readings, batch["known"])
         simulated = batch["domain"][:, 0] == 0.0
         if self._alignment is None or like is None or seen is None or int(simulated.sum()) < 2:
             return loss
@@ -156,13 +163,13 @@ class Fit:
             network.scaled(batch["observation"][simulated, -1]),
             network.scaled(torch.from_numpy(real.observation[:, -1])),
         )
-        return loss + self._config.adapt_weight * ramp(done) * apart
+        return loss + config.adapt_weight * ramp(done) * apart
 
     def _validate(self, training: float, hear: Hear) -> None:
         self._average.eval()
         with torch.inference_mode():
-            held_out = dict(self._held_out)
-            error = float(self._average.loss(seen=self._average.look(held_out.pop("pictures")), **held_out))
+            seen = self._average.look(self._held_out["pictures"])
+            error = float(_error(self._average, self._held_out, seen)[1])
         if not math.isfinite(error):
             raise LearnError(
                 f"training diverged at step {self.step} of {self._stage.name}",
@@ -196,6 +203,7 @@ class Fit:
             ("average", self._average.state_dict()),
             ("best", self.best),
             ("alignment", self._alignment.state_dict() if self._alignment else {}),
+            ("guide", self._guide.state_dict() if self._guide else {}),
         ):
             tensors |= {f"{part}.{name}": values for name, values in state.items()}
         for index, state in self._optimizer.state_dict()["state"].items():
@@ -224,6 +232,8 @@ class Fit:
         self.best = parts["best"]
         if self._alignment is not None:
             self._alignment.load_state_dict(parts.get("alignment", {}))
+        if self._guide is not None:
+            self._guide.load_state_dict(parts.get("guide", {}))
         state: dict[int, dict[str, Any]] = {}
         for name, values in parts.get("optimizer", {}).items():
             index, _, rest = name.partition(".")
@@ -245,6 +255,27 @@ def checkpoint_words(path: Path) -> dict[str, Any]:
             f"the checkpoint {path} cannot be read ({error})", remedy="delete it and start again"
         ) from error
     return words
+
+
+def _error(network: PolicyNetwork, batch: Mapping[str, Any], seen: Any) -> tuple[Any, Any]:
+    """The trunk's features, and how wrong the chunks are that follow from them."""
+    features = network.features(batch["observation"], batch["domain"], seen)
+    rest = {name: batch[name] for name in ("observation", "actions", "valid", "noise", "when")}
+    return features, network.loss(features, **rest)
+
+
+def _guide(network: PolicyNetwork, stage: Stage, config: TrainConfig, number: int) -> Guide | None:
+    """What asks the features where things are; None where there are no pictures, or nobody knows."""
+    told = [source for source in stage.sources if source.role == "sim"]
+    if network.shape.sight is None or config.guide == 0.0 or not told:
+        return None
+    rows = told[0].training
+    chosen = np.random.default_rng((config.seed, number, 3)).permutation(len(rows))[:VALIDATION_ROWS]
+    sample = told[0].take(np.sort(rows[chosen]), look=False)
+    if not sample.known.shape[1]:
+        return None
+    readings = network.scaled(torch.from_numpy(sample.observation[:, -1]))
+    return Guide(network.shape.width, readings, torch.from_numpy(sample.known))
 
 
 def _lent(batch: Batch, share: float, rng: np.random.Generator) -> Batch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.dataset.reader import Dataset
+from twinloop.episode import Signal
 from twinloop.errors import LearnError
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.interface import Interface
 from twinloop.learn.pictures import Pictures
 from twinloop.learn.restyle import Styles
+from twinloop.learn.vary import varied
 
 Array = NDArray[Any]
 Role = Literal["sim", "real"]
@@ -24,7 +26,8 @@ Role = Literal["sim", "real"]
 class Batch:
     """Windows: observations (B, H, D), actions (B, chunk, A), whether each row exists (B, chunk), domain (B, 1).
 
-    `pictures` (B, cameras, side, side, 3) are the newest of each camera.
+    `pictures` (B, cameras, side, side, 3) are the newest of each camera. `known` (B, K) is what the policy is not told,
+    NaN where nobody knows it.
     """
 
     observation: Array
@@ -32,6 +35,7 @@ class Batch:
     valid: Array
     domain: Array
     pictures: Array
+    known: Array
 
 
 def joined(parts: Sequence[Batch]) -> Batch:
@@ -44,7 +48,7 @@ class Samples:
     """The windows of one data set, as simulated or as real ones.
 
     Where only its pictures are looked at (`imitated` False), episodes that failed serve as well. `styles` are what
-    training pictures are restyled after.
+    training pictures are restyled after, `known` signals that only training may see, and only in simulation.
     """
 
     def __init__(
@@ -56,12 +60,17 @@ class Samples:
         *,
         imitated: bool = True,
         styles: Styles | None = None,
+        known: Sequence[Signal] = (),
     ) -> None:
         self.dataset, self.role, self.imitated, self._styles = dataset, role, imitated, styles
+        self._vary = config.vary_pictures
         self.places = usable_episodes(dataset, config.fewest_episodes, imitated)
         self._interface, self._late_steps = interface, config.late_steps
         names = [signal.name for signal in interface.observations]
+        self._known = tuple(known) if role == "sim" else ()
+        self._unknown = 0 if role == "sim" else sum(signal.size for signal in known)
         offsets: dict[str, Any] = dict.fromkeys(names, config.history)
+        offsets |= {signal.name: (0,) for signal in self._known}
         self._windows = dataset.windows(offsets | {interface.action.name: range(config.chunk)})
         self._pictures = Pictures(dataset, interface.cameras, config.picture_side)
         starts = dataset.index.starts
@@ -96,12 +105,22 @@ class Samples:
         pictures = self._pictures.take(seen_rows if look else rows[:0])
         if rng is not None and self._styles is not None:
             pictures = self._styles.apply(pictures, rng)
+        if rng is not None and self._vary:
+            pictures = varied(pictures, rng)
         return Batch(
             self._interface.vector(seen),
             np.asarray(now[name], np.float32),
             (~now[f"{name}_is_pad"]).astype(np.float32),
             np.full((len(rows), 1), float(self.role == "real"), np.float32),
             pictures,
+            self._what_is_known(seen),
+        )
+
+    def _what_is_known(self, seen: Mapping[str, Array]) -> Array:
+        count = len(seen[self._interface.action.name])
+        nothing = np.full((count, self._unknown), np.nan, np.float32)
+        return np.concatenate(
+            [nothing, *(np.asarray(seen[signal.name][:, -1], np.float32) for signal in self._known)], axis=1
         )
 
 
