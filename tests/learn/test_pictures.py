@@ -14,7 +14,6 @@ from twinloop.dataset.shrink import averaging, shrink
 from twinloop.engines.render import open_context
 from twinloop.episode import Camera, Outcome
 from twinloop.errors import LearnError, TwinloopError, UnknownName, WrongUse
-from twinloop.learn import fit
 from twinloop.learn.adapt import coral
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.encoder import Sight
@@ -115,8 +114,8 @@ def error(policy, data):
     batch = samples.take(np.concatenate([samples.training, samples.validation]))
     tensors = {name: torch.from_numpy(values) for name, values in vars(batch).items()}
     with torch.inference_mode():
-        seen = policy.network.look(tensors["pictures"])
-        return float(fit._error(policy.network, tensors | {"noise": None, "when": None}, seen)[1])
+        seen = policy.network.look(tensors.pop("pictures"))
+        return float(policy.network.loss(**tensors, noise=None, when=None, seen=seen))
 
 
 def test_averaging_keeps_what_there_is_at_any_ratio():

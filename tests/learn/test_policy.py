@@ -78,7 +78,7 @@ def test_damaged_and_foreign_policies_are_refused_with_the_reason(folder, tmp_pa
         load_policy(copy_with(lambda w: w["normalisation"]["observation_mean"].pop()))
     with pytest.raises(LearnError, match="was changed since it was trained"):
         load_policy(copy_with(lambda w: w["normalisation"]["observation_mean"].__setitem__(0, 7.0)))
-    with pytest.raises(LearnError, match=r"weights\.safetensors cannot be read"):
+    with pytest.raises(LearnError, match=r"weights\.safetensors does not fit the network"):
         load_policy(copy_with(lambda w: w["network"].update(width=17)))
     with pytest.raises(LearnError, match=r"policy\.json cannot be read"):
         load_policy(copy_with(lambda w: w.pop("interface")))

@@ -239,7 +239,7 @@ def test_what_is_wrong_with_a_failed_episode_does_not_matter(tmp_path):
 def test_some_of_the_simulation_is_shown_as_real_and_nothing_real_as_simulated():
     domain = np.repeat([0.0, 1.0], 2000).astype(np.float32)[:, None]
     none = np.zeros((len(domain), 0), np.float32)
-    batch = Batch(none, none, none, domain, none, none)
+    batch = Batch(none, none, none, domain, none)
     lent = fit._lent(batch, 0.1, np.random.default_rng(0)).domain[:, 0]
     assert lent[:2000].mean() == pytest.approx(0.1, abs=0.02) and np.all(lent[2000:] == 1.0)
     assert np.array_equal(fit._lent(batch, 0.0, np.random.default_rng(0)).domain, domain)

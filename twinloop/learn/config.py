@@ -40,7 +40,6 @@ class TrainConfig:
       numbers each. `adapt` aligns these numbers between simulated and real pictures (see `twinloop.learn.adapt`), with
       `adapt_weight`; `restyle` gives simulated pictures a real look (see `twinloop.learn.restyle`), `restyle_band` is how
       much of it with `fourier`. With either, sim-only takes real data too, and looks at its pictures alone.
-      `guide` weighs how well the network tells where things are, which simulation knows (see `twinloop.learn.guide`);
       `vary_pictures` gives pictures another look at every turn (see `twinloop.learn.vary`).
     """
 
@@ -58,7 +57,6 @@ class TrainConfig:
     adapt_weight: float = 1.0
     restyle: Restyle = "none"
     restyle_band: float = 0.02
-    guide: float = 1.0
     vary_pictures: bool = True
     history: tuple[int, ...] = (-5, 0)
     chunk: int = 25
@@ -128,10 +126,10 @@ class TrainConfig:
                 raise WrongUse(f"{name} is about simulated pictures", got="recipe real-only")
         if len(set(self.cameras)) < len(self.cameras):
             raise WrongUse("a camera is named twice", got=", ".join(self.cameras))
-        if self.picture_side < 8 or self.picture_features < 1 or min(self.adapt_weight, self.guide) < 0.0:
+        if self.picture_side < 8 or self.picture_features < 1 or self.adapt_weight < 0.0:
             raise WrongUse(
-                "picture_side is at least 8, picture_features at least 1, adapt_weight and guide are not negative",
-                got=(self.picture_side, self.picture_features, self.adapt_weight, self.guide),
+                "picture_side is at least 8, picture_features at least 1 and adapt_weight not negative",
+                got=(self.picture_side, self.picture_features, self.adapt_weight),
             )
         if not 0.0 <= self.restyle_band <= 0.5:
             raise WrongUse(

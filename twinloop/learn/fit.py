@@ -22,7 +22,6 @@ from twinloop.dataset.commit import write_atomically
 from twinloop.errors import LearnError
 from twinloop.learn.adapt import Alignment, ramp
 from twinloop.learn.config import TrainConfig
-from twinloop.learn.guide import Guide
 from twinloop.learn.network import PolicyNetwork, torch
 from twinloop.learn.samples import Batch, Samples, joined
 
@@ -76,9 +75,6 @@ class Fit:
         if stage.like is not None and network.shape.sight is not None:
             self._alignment = Alignment(config.adapt, network.shape.sight.size)
             self._moving += list(self._alignment.parameters())
-        self._guide = _guide(network, stage, config, number)
-        if self._guide is not None:
-            self._moving += list(self._guide.parameters())
         self._optimizer = torch.optim.AdamW(
             self._moving, lr=stage.rate, weight_decay=config.weight_decay, betas=(0.9, 0.95), fused=True
         )
@@ -147,12 +143,9 @@ class Fit:
 
     def _loss(self, batch: dict[str, Any], rng: np.random.Generator, done: float) -> Any:
         """The error of actions and, where asked for, how differently simulated and real pictures are seen."""
-        network, like, config = self._network, self._stage.like, self._config
-        seen = network.look(batch["pictures"])
-        features, loss = _error(network, batch, seen)
-        if self._guide is not None:
-            readings = network.scaled(batch["observation"][:, -1])
-            loss = loss + config.guide * self._guide(features, readings, batch["known"])
+        network, like = self._network, self._stage.like
+        seen = network.look(batch.pop("pictures"))
+        loss = network.loss(**batch, seen=seen)
         simulated = batch["domain"][:, 0] == 0.0
         if self._alignment is None or like is None or seen is None or int(simulated.sum()) < 2:
             return loss
@@ -163,13 +156,13 @@ class Fit:
             network.scaled(batch["observation"][simulated, -1]),
             network.scaled(torch.from_numpy(real.observation[:, -1])),
         )
-        return loss + config.adapt_weight * ramp(done) * apart
+        return loss + self._config.adapt_weight * ramp(done) * apart
 
     def _validate(self, training: float, hear: Hear) -> None:
         self._average.eval()
         with torch.inference_mode():
-            seen = self._average.look(self._held_out["pictures"])
-            error = float(_error(self._average, self._held_out, seen)[1])
+            held_out = dict(self._held_out)
+            error = float(self._average.loss(seen=self._average.look(held_out.pop("pictures")), **held_out))
         if not math.isfinite(error):
             raise LearnError(
                 f"training diverged at step {self.step} of {self._stage.name}",
@@ -203,7 +196,6 @@ class Fit:
             ("average", self._average.state_dict()),
             ("best", self.best),
             ("alignment", self._alignment.state_dict() if self._alignment else {}),
-            ("guide", self._guide.state_dict() if self._guide else {}),
         ):
             tensors |= {f"{part}.{name}": values for name, values in state.items()}
         for index, state in self._optimizer.state_dict()["state"].items():
@@ -232,8 +224,6 @@ class Fit:
         self.best = parts["best"]
         if self._alignment is not None:
             self._alignment.load_state_dict(parts.get("alignment", {}))
-        if self._guide is not None:
-            self._guide.load_state_dict(parts.get("guide", {}))
         state: dict[int, dict[str, Any]] = {}
         for name, values in parts.get("optimizer", {}).items():
             index, _, rest = name.partition(".")
@@ -255,27 +245,6 @@ def checkpoint_words(path: Path) -> dict[str, Any]:
             f"the checkpoint {path} cannot be read ({error})", remedy="delete it and start again"
         ) from error
     return words
-
-
-def _error(network: PolicyNetwork, batch: Mapping[str, Any], seen: Any) -> tuple[Any, Any]:
-    """The trunk's features, and how wrong the chunks are that follow from them."""
-    features = network.features(batch["observation"], batch["domain"], seen)
-    rest = {name: batch[name] for name in ("observation", "actions", "valid", "noise", "when")}
-    return features, network.loss(features, **rest)
-
-
-def _guide(network: PolicyNetwork, stage: Stage, config: TrainConfig, number: int) -> Guide | None:
-    """What asks the features where things are; None where there are no pictures, or nobody knows."""
-    told = [source for source in stage.sources if source.role == "sim"]
-    if network.shape.sight is None or config.guide == 0.0 or not told:
-        return None
-    rows = told[0].training
-    chosen = np.random.default_rng((config.seed, number, 3)).permutation(len(rows))[:VALIDATION_ROWS]
-    sample = told[0].take(np.sort(rows[chosen]), look=False)
-    if not sample.known.shape[1]:
-        return None
-    readings = network.scaled(torch.from_numpy(sample.observation[:, -1]))
-    return Guide(network.shape.width, readings, torch.from_numpy(sample.known))
 
 
 def _lent(batch: Batch, share: float, rng: np.random.Generator) -> Batch:

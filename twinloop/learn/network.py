@@ -206,16 +206,20 @@ class PolicyNetwork(nn.Module):
 
     def loss(
         self,
-        features: Tensor,
         observation: Tensor,
+        domain: Tensor,
         actions: Tensor,
         valid: Tensor,
         noise: Tensor,
         when: Tensor,
+        seen: Tensor | None = None,
     ) -> Tensor:
-        """How wrong the chunks are, in scaled units; `noise` and `when` (B, 1) are for heads that need chance."""
+        """How wrong the chunks are, in scaled units; `noise` and `when` (B, 1) are for heads that need chance.
+
+        `seen` is what `look` made of the pictures.
+        """
         target = (actions - self.reference(observation) - self.action_mean) / self.action_scale
-        return self.head.loss(features, target, valid, noise, when)
+        return self.head.loss(self.features(observation, domain, seen), target, valid, noise, when)
 
     def parts_to_move(self, finetune: str) -> list[Any]:
         """The weights that fine-tuning moves: all, the head's, or the adapters'; the domain's always."""

@@ -224,9 +224,14 @@ def load_policy(folder: str | Path) -> Policy:
     network = PolicyNetwork(shape, normalisation)
     try:
         network.load_state_dict(tensor_files.load((root / WEIGHTS).read_bytes()))
-    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
-        first = str(error).splitlines()[0]
-        raise LearnError(f"{root / WEIGHTS} cannot be read ({first})", remedy="train it again") from error
+    except RuntimeError as error:
+        raise LearnError(
+            f"{root / WEIGHTS} does not fit the network that {WORDS} describes: one of them was changed, or an earlier "
+            "version built that network in another way",
+            remedy="train it again",
+        ) from error
+    except (OSError, ValueError, SafetensorError) as error:
+        raise LearnError(f"{root / WEIGHTS} cannot be read ({error})", remedy="train it again") from error
     policy = Policy(network, interface, normalisation, execution, domains, story)
     if policy.id != words["id"]:
         raise LearnError(f"{root} was changed since it was trained", got=policy.id, expected=words["id"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.dataset.reader import Dataset
-from twinloop.episode import Signal
 from twinloop.errors import LearnError
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.interface import Interface
@@ -26,8 +25,7 @@ Role = Literal["sim", "real"]
 class Batch:
     """Windows: observations (B, H, D), actions (B, chunk, A), whether each row exists (B, chunk), domain (B, 1).
 
-    `pictures` (B, cameras, side, side, 3) are the newest of each camera. `known` (B, K) is what the policy is not told,
-    NaN where nobody knows it.
+    `pictures` (B, cameras, side, side, 3) are the newest of each camera.
     """
 
     observation: Array
@@ -35,7 +33,6 @@ class Batch:
     valid: Array
     domain: Array
     pictures: Array
-    known: Array
 
 
 def joined(parts: Sequence[Batch]) -> Batch:
@@ -48,7 +45,7 @@ class Samples:
     """The windows of one data set, as simulated or as real ones.
 
     Where only its pictures are looked at (`imitated` False), episodes that failed serve as well. `styles` are what
-    training pictures are restyled after, `known` signals that only training may see, and only in simulation.
+    training pictures are restyled after.
     """
 
     def __init__(
@@ -60,17 +57,13 @@ class Samples:
         *,
         imitated: bool = True,
         styles: Styles | None = None,
-        known: Sequence[Signal] = (),
     ) -> None:
         self.dataset, self.role, self.imitated, self._styles = dataset, role, imitated, styles
         self._vary = config.vary_pictures
         self.places = usable_episodes(dataset, config.fewest_episodes, imitated)
         self._interface, self._late_steps = interface, config.late_steps
         names = [signal.name for signal in interface.observations]
-        self._known = tuple(known) if role == "sim" else ()
-        self._unknown = 0 if role == "sim" else sum(signal.size for signal in known)
         offsets: dict[str, Any] = dict.fromkeys(names, config.history)
-        offsets |= {signal.name: (0,) for signal in self._known}
         self._windows = dataset.windows(offsets | {interface.action.name: range(config.chunk)})
         self._pictures = Pictures(dataset, interface.cameras, config.picture_side)
         starts = dataset.index.starts
@@ -94,7 +87,7 @@ class Samples:
         return self.take(self.training[rng.integers(len(self.training), size=count)], rng)
 
     def take(self, rows: Array, rng: np.random.Generator | None = None, look: bool = True) -> Batch:
-        """The windows around these rows; with chance, observed up to `late_steps` late, and restyled."""
+        """The windows around these rows; with chance, observed up to `late_steps` late, restyled and varied."""
         name = self._interface.action.name
         seen_rows = rows
         seen = now = self._windows.batch(rows)
@@ -113,14 +106,6 @@ class Samples:
             (~now[f"{name}_is_pad"]).astype(np.float32),
             np.full((len(rows), 1), float(self.role == "real"), np.float32),
             pictures,
-            self._what_is_known(seen),
-        )
-
-    def _what_is_known(self, seen: Mapping[str, Array]) -> Array:
-        count = len(seen[self._interface.action.name])
-        nothing = np.full((count, self._unknown), np.nan, np.float32)
-        return np.concatenate(
-            [nothing, *(np.asarray(seen[signal.name][:, -1], np.float32) for signal in self._known)], axis=1
         )
 
 

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.dataset.reader import Dataset
-from twinloop.episode import Signal
 from twinloop.errors import WrongUse
-from twinloop.learn.config import STATE_OBSERVATIONS, TrainConfig
+from twinloop.learn.config import TrainConfig
 from twinloop.learn.interface import Interface
 from twinloop.learn.restyle import MOST_STYLES, Styles, load_photographs
 from twinloop.learn.samples import Role, Samples
@@ -34,26 +33,17 @@ def make_samples(
 ) -> dict[Role, Samples]:
     """Windows by role; the real ones come first, because simulated pictures may be restyled after them."""
     found: dict[Role, Samples] = {}
-    known = _known(sources.get("sim"), interface, config)
     if "real" in sources:
         imitated = config.recipe != "sim-only"
-        found["real"] = Samples(sources["real"], "real", interface, config, imitated=imitated, known=known)
+        found["real"] = Samples(sources["real"], "real", interface, config, imitated=imitated)
     if "sim" in sources:
         styles = None
         if config.restyle != "none":
             styles = Styles(
                 config.restyle, _styles(found.get("real"), interface, config, photos), config.restyle_band
             )
-        found["sim"] = Samples(sources["sim"], "sim", interface, config, styles=styles, known=known)
+        found["sim"] = Samples(sources["sim"], "sim", interface, config, styles=styles)
     return {role: found[role] for role in sources}
-
-
-def _known(sim: Dataset | None, interface: Interface, config: TrainConfig) -> tuple[Signal, ...]:
-    """What simulation knows of where things are, and a policy with cameras must see for itself."""
-    if sim is None or not interface.cameras or config.guide == 0.0:
-        return ()
-    told = {signal.name for signal in interface.observations}
-    return tuple(s for s in sim.schema.signals if s.name in STATE_OBSERVATIONS and s.name not in told)
 
 
 def _styles(
