@@ -1,6 +1,8 @@
 """The monitor against known truth: what changed is told by kind, what did not is left alone, and somebody hears of it."""
 
 import json
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -232,6 +234,27 @@ def test_a_quiet_pass_ends_with_zero_and_bad_words_are_answered(twinloop, tmp_pa
         assert code == 2 and answer in err
     code, _, err = twinloop("monitor", "gone", "--once")
     assert code == 1 and "gone" in err
+
+
+def test_whoever_watches_says_what_it_waits_for(tmp_path):
+    words = ("monitor", "used", "--baseline", "8", "--every", "0.05")
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "twinloop", *words],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert "waiting for used: there is no data set yet" in watching.stderr.readline()
+        for first, count in ((0, 5), (5, 7)):
+            opened = tl.append_to if first else tl.make_dataset
+            with opened(tmp_path / "used", schema=SCHEMA) as writer:
+                for k in range(first, first + count):
+                    writer.add(episode(k))
+            if not first:
+                assert any("waiting for more episodes: 5 of 9" in line for line in watching.stderr)
+        assert "4 deployed episodes beside 8 usual ones" in watching.stdout.readline()
+    finally:
+        watching.kill()
+        watching.communicate()
 
 
 def test_a_webhook_that_is_down_is_told_and_stops_nothing():

@@ -13,6 +13,7 @@ from twinloop.cli.console import Json
 from twinloop.errors import NoDataset, WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
+    from twinloop.dataset.reader import Dataset
     from twinloop.monitor.run import Report
 
 WEBHOOK = "TWINLOOP_WEBHOOK"
@@ -73,7 +74,8 @@ def monitor(
     cell = load_twin(twin) if twin else None
     usual = open_dataset(reference) if reference else None
     folder = state or _state(dataset)
-    seen = -1
+    seen, waiting = -1, ""
+    fewest = 1 if usual else baseline + 1
     while True:
         try:
             opened = open_dataset(dataset)
@@ -81,7 +83,11 @@ def monitor(
             if once:
                 raise
             opened = None
-        if opened is not None and len(opened) != seen and (once or len(opened) > (0 if usual else baseline)):
+        lacks = "" if once else _lacks(dataset, opened, fewest)
+        if lacks and lacks != waiting:
+            console.err.print(lacks, markup=False)
+        waiting = lacks
+        if opened is not None and not lacks and len(opened) != seen:
             seen = len(opened)
             report = run(opened, usual, baseline=baseline, expected=expected, twin=cell, parameters=names)
             new = keep_new(folder, report.alerts)
@@ -97,6 +103,15 @@ def monitor(
             if once:
                 raise typer.Exit(1 if report.alerts else 0)
         time.sleep(every)
+
+
+def _lacks(dataset: Path, opened: Dataset | None, fewest: int) -> str:
+    """What there is to wait for; nothing if there are episodes enough."""
+    if opened is None:
+        return f"waiting for {dataset}: there is no data set yet"
+    if len(opened) < fewest:
+        return f"waiting for more episodes: {len(opened)} of {fewest}"
+    return ""
 
 
 def _state(dataset: Path) -> Path:
