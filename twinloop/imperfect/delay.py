@@ -19,7 +19,8 @@ from twinloop.imperfect.parameters import Array, Value, check_field, for_each_en
 JITTER_LIMIT = 4.0
 """Jitter is cut at this many standard deviations, so that the memory a delay needs is bounded."""
 
-_SAME_TIME_S = 1e-9
+SAME_TIME_S = 1e-9
+"""Less than this is no time at all."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def send(
     environments, slots = state.remaining_s.shape
     slot = state.sent % slots
     overtaken = state.remaining_s[:, slot]
-    if np.any(np.isfinite(overtaken) & (overtaken > _SAME_TIME_S)):
+    if np.any(np.isfinite(overtaken) & (overtaken > SAME_TIME_S)):
         raise WrongUse(
             "more packets are under way than the state has room for",
             got=f"{slots} packets",
@@ -124,7 +125,7 @@ def receive(state: DelayState) -> tuple[DelayState, Array]:
     slots = state.remaining_s.shape[1]
     # Slot k was last used by the largest packet number below `sent` that leaves k modulo the number of slots.
     numbers = state.sent - 1 - (state.sent - 1 - np.arange(slots)) % slots
-    newest = np.where(state.remaining_s <= _SAME_TIME_S, numbers, -1).max(axis=1)
+    newest = np.where(state.remaining_s <= SAME_TIME_S, numbers, -1).max(axis=1)
     # Slots are reused in the order of sending, so no packet older than the held one can outlast it here.
     held = state.held.copy()
     rows = np.flatnonzero(newest >= 0)

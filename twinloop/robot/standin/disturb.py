@@ -40,6 +40,8 @@ class Disturbances:
             or human.bump_rate_hz * human.bump_force_n
         )
         self._gravity = np.array(world.model.opt.gravity)
+        direction = environment.wind_direction_rad
+        self._downwind = np.array([math.cos(direction), math.sin(direction), 0.0])
 
     def step(self, dt_s: float) -> None:
         """What acts during the next physics step."""
@@ -48,11 +50,11 @@ class Disturbances:
         force = self._knock.step(dt_s)
         if self._environment.wind_force_n:
             force = force + self._wind(dt_s)
-        if self._object is not None and force.any():
-            self._world.push(self._object, force.tolist())
-        bump = self._bump.step(dt_s)
-        if self._hand is not None and bump.any():
-            self._world.push(self._hand, bump.tolist())
+        if self._object is not None and any(pushing := force.tolist()):
+            self._world.push(self._object, pushing)
+        bump = self._bump.step(dt_s).tolist()
+        if self._hand is not None and any(bump):
+            self._world.push(self._hand, bump)
         if self._environment.vibration_m:
             rate = 2.0 * math.pi * self._environment.vibration_hz
             shake = self._environment.vibration_m * rate * rate * math.sin(rate * self._world.time_s)
@@ -64,12 +66,7 @@ class Disturbances:
         self._gust += -share * self._gust + math.sqrt(2.0 * share) * self._rng.standard_normal()
         steady = 1.0 - self._environment.gust_share
         strength = max(0.0, steady + self._environment.gust_share * (1.0 + 0.5 * self._gust))
-        direction = self._environment.wind_direction_rad
-        return (
-            self._environment.wind_force_n
-            * strength
-            * np.array([math.cos(direction), math.sin(direction), 0.0])
-        )
+        return self._environment.wind_force_n * strength * self._downwind
 
 
 class _Knock:

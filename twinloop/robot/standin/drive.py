@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +84,7 @@ class Drive:
             stiction_extra_nm=(effects.stiction_share * limit)[None],
         )
         self._sticks = bool(np.any(np.asarray(self._friction.coulomb_nm) > 0.0) or effects.stiction_share)
+        self._sliding: Array = np.asarray(self._friction.coulomb_nm)[0]
         home = np.zeros(self._model.nq)
         for name, angle in cell.twin.home.items():
             home[self._model.joint(name).qposadr[0]] = angle
@@ -104,7 +106,7 @@ class Drive:
             command = moved[0]
         length, speed = self._weights @ qpos, self._weights @ qvel
         wanted = self._gain * command + self._offset - self._stiffness * length - self._damping * speed
-        effort = np.clip(wanted, self._low, self._high)
+        effort = np.minimum(np.maximum(wanted, self._low), self._high)
         if self._effects.no_load_speed_rad_s:
             effort = saturate(self._motors, effort[None], speed[None])[0]
         free = (effort == wanted).astype(np.float64)
@@ -120,10 +122,10 @@ class Drive:
         applied = torque + pulled - dt_s * stiffness * qvel
         resisting = (inertia + self._rotor) / dt_s + damping + dt_s * stiffness
         if self._sticks:
-            level = self._cold() * dry_level_nm(self._friction, qvel[None], torque[None])[0]
+            level = self._cold() * self._dry(qvel)
             # Solved for the end of the step: friction stops a joint exactly and never turns it back.
             rest = resisting * qvel + applied
-            applied = applied - np.clip(rest, -level, level)
+            applied = applied - np.minimum(np.maximum(rest, -level), level)
         return Asked(qvel + applied / resisting, np.abs(torque + carried), effort)
 
     def weight(self, qpos: Array) -> Array:
@@ -136,6 +138,12 @@ class Drive:
         mujoco.mj_passive(self._model, self._data)
         return np.asarray(self._data.qfrc_gravcomp)[self.dofs]
 
+    def _dry(self, qvel: Array) -> Array:
+        """Dry friction of each joint; without stiction the speed does not matter."""
+        if not self._effects.stiction_share:
+            return self._sliding
+        return np.asarray(dry_level_nm(self._friction, qvel[None])[0])
+
     def _cold(self) -> float:
         extra = self._effects.cold_friction_scale - 1.0
-        return 1.0 + extra * float(np.exp(-self.worked_s / self._effects.warm_up_s))
+        return 1.0 + extra * math.exp(-self.worked_s / self._effects.warm_up_s) if extra else 1.0

@@ -84,7 +84,7 @@ class Session:
         gears = self._rng("gears")
         self._drive = Drive(self.cell, world.chain_dofs, reality.actuation, gears, self._worked_s)
         first = start.ctrl[0] + self._encoder_bias
-        self._line = CommandLine(reality.latency, first, self.cell.dt_s, rng)
+        self._line = CommandLine(reality.latency, first, rng)
         self._disturbances = Disturbances(self.cell, world, reality.environment, reality.human, rng)
         self._outages = Outages(reality.latency, self.cell.dt_s, rng)
         for _ in range(round(SETTLE_S / world.dt_s)):

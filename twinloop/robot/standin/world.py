@@ -37,6 +37,9 @@ BULLET_STEPS = 2
 
 _TORQUE_MARGIN = 1.02
 
+_Links = dict[int, set[int]]
+"""Bullet's links by the number of their tree."""
+
 
 def engine_version() -> str:
     """The version of Bullet in use."""
@@ -75,6 +78,8 @@ class World:
         self._data = mujoco.MjData(model)
         self._tool = model.site(cell.twin.role("tool")).id if "tool" in cell.twin.roles else None
         self._chain = self._find_chain()
+        self._robot = self._links_of(self._robot_bodies())
+        self._object, self._table = (self._links_of(self._role_bodies(role)) for role in ("object", "table"))
         self._couple()
         self._filter()
         self._damp()
@@ -196,9 +201,9 @@ class World:
             object_velocity=np.zeros((1, 6)) if dof is None else qvel[:, dof : dof + 6],
             target_position=none if cell.target_mocap is None else self._mocap[:, cell.target_mocap].copy(),
             table_height_m=np.array([self._table_height_m(lies[0])]),
-            robot_object=self._touch(self._robot_bodies(), self._role_bodies("object")),
-            object_table=self._touch(self._role_bodies("object"), self._role_bodies("table")),
-            robot_table=self._touch(self._robot_bodies(), self._role_bodies("table")),
+            robot_object=self._touch(self._robot, self._object),
+            object_table=self._touch(self._object, self._table),
+            robot_table=self._touch(self._robot, self._table),
         )
 
     def _drive(self, chain: _Chain, drive: Drive, command: Array) -> None:
@@ -392,15 +397,21 @@ class World:
         qvel[dof : dof + 3] = linear + np.cross(angular, np.array(place) - np.array(centre[0]))
         qvel[dof + 3 : dof + 6] = matrix.T @ angular
 
-    def _touch(self, first: Sequence[int], second: Sequence[int]) -> Touch:
+    def _touch(self, first: _Links, second: _Links) -> Touch:
         force, depth = 0.0, 0.0
-        pairs = {(self._where(a)[0].number, self._where(b)[0].number) for a in first for b in second}
-        links = [{self._where(body)[1] for body in bodies} for bodies in (first, second)]
-        for one, other in pairs:
-            for point in bullet.getContactPoints(one, other, physicsClientId=self._client) or ():
-                if point[3] in links[0] and point[4] in links[1]:
-                    force, depth = max(force, point[9]), max(depth, -point[8])
+        for one, links in first.items():
+            for other, other_links in second.items():
+                for point in bullet.getContactPoints(one, other, physicsClientId=self._client) or ():
+                    if point[3] in links and point[4] in other_links:
+                        force, depth = max(force, point[9]), max(depth, -point[8])
         return Touch(np.array([force > 0.0]), np.array([force]), np.array([max(depth, 0.0)]))
+
+    def _links_of(self, bodies: Sequence[int]) -> _Links:
+        found: _Links = {}
+        for body in bodies:
+            part, link = self._where(body)
+            found.setdefault(part.number, set()).add(link)
+        return found
 
     def _robot_bodies(self) -> list[int]:
         if self._chain is None or self._tool is None:
