@@ -1,9 +1,9 @@
 """Policies by recipe: success in their own twin and on the shipped stand-ins, and what one action costs.
 
-Every cell (a data set, a policy, an evaluation) is kept in benchmarks/work/learn and not made again, so that a long table
-can be built in several sittings: `--only learn` goes on where it stopped, the first seed and what matters most before the rest.
-`TWINLOOP_LEARN_MINUTES` ends a sitting early; cells that are missing then are shown as such. Trials are kept in blocks of
-20, so that a sitting of a few minutes brings something, and a later one with more `TWINLOOP_LEARN_TRIALS` adds to it. All robots here are stand-ins; none of these numbers is about a real one.
+No cell (a data set, a policy, a block of trials) is made twice, so that a long table can be built in several sittings: `--only
+learn` goes on where it stopped, the first seed before the others. `TWINLOOP_LEARN_MINUTES` ends a sitting early,
+`TWINLOOP_LEARN_REALITIES`, `_DEMONSTRATIONS` and `_SEEDS` (lists with commas) say what it makes; what is still missing is shown as
+such. All robots here are stand-ins; none of these numbers is about a real one.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.bench_anchor import identified, randomization_of
-from benchmarks.cells import TWIN, Cells, in_twin, shown, tried
+from benchmarks.cells import TWIN, Cells, in_twin, open_cells, portion, shown, tried
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.writer import make_dataset
 from twinloop.generate.run import generate
-from twinloop.identify.result import Identification
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.policy import load_policy
 from twinloop.learn.train import train
@@ -63,73 +63,88 @@ class Size:
 
 FULL = Size(
     1000,
-    tuple(int(count) for count in os.environ.get("TWINLOOP_LEARN_DEMONSTRATIONS", "10,50,200").split(",")),
-    tuple(os.environ.get("TWINLOOP_LEARN_REALITIES", "severe,worn,remote,workshop,mild").split(",")),
+    (10, 50, 200),
+    ("severe", "worn", "remote", "workshop", "mild"),
     IN_TWIN,
-    int(os.environ.get("TWINLOOP_LEARN_TRIALS", "200")),
-    int(os.environ.get("TWINLOOP_LEARN_SEEDS", "3")),
+    200,
+    3,
     TrainConfig(steps=3000),
 )
 QUICK = Size(20, (5,), ("ideal",), 4, 2, 1, TrainConfig(steps=60, finetune_steps=20))
 
+Source = Callable[[], Path | None]
+"""A folder that is made when somebody asks for it; None when the sitting is over."""
+
 
 def run(settings: Settings) -> Section:
-    small = settings.quick
-    size = QUICK if small else FULL
-    cells = Cells(settings.work / ("learn-quick" if small else "learn"), settings.say)
+    size = QUICK if settings.quick else FULL
+    cells = open_cells(settings, "learn")
     rows, found = [], {}
     for seed in range(size.seeds):
-        for key, made in one_seed(cells, size, seed, small):
+        for key, made in one_seed(cells, size, seed, settings.quick):
             found.setdefault(key, []).append(made)
     for (recipe, count, where), made in found.items():
         rows.append((where, recipe, str(count or "-"), *shown([m for m in made if m], size.seeds)))
-    first = cells.root / "sim-only-nominal-s0"
-    cost = cells.numbers("cost", lambda: action_cost_ms(first)) if first.exists() else None
+    cost = cells.measured("cost", lambda: action_cost_ms(cells.root / "sim-only-nominal-s0"))
     columns = ("where", "recipe", "demonstrations", "success, 95 % interval", "trials", "training seeds")
     return Section(
         "learn",
         "Policies: recipes on stand-ins for reality",
         (Table("Success (every robot is a stand-in)", columns, tuple(rows)),),
         targets(found, cost, size),
-        notes(size, found),
+        notes(cells, size, found),
     )
+
+
+def asked_for(what: str, value: object) -> bool:
+    """Whether this sitting makes such cells: all, unless TWINLOOP_LEARN_<what> lists some."""
+    listed = os.environ.get(f"TWINLOOP_LEARN_{what}")
+    return listed is None or str(value) in listed.split(",")
 
 
 def one_seed(cells: Cells, size: Size, seed: int, small: bool) -> Iterator[tuple[Key, Any]]:
     """The cells of one training seed; None for what is not measured yet."""
+    scenes = portion(size.on_robot, size.seeds, seed)
+    making = cells if asked_for("SEEDS", seed) else cells.kept
 
-    def learned(name: str, sim: Path | None, real: Path | None = None, start: Path | None = None) -> Any:
-        return policy(cells, f"{name}-s{seed}", size, seed, sim, real, start)
+    def learned(
+        name: str, sim: Source | None, real: Source | None = None, start: Source | None = None
+    ) -> Any:
+        return f"{name}-s{seed}", partial(policy, cells, f"{name}-s{seed}", size, seed, sim, real, start)
 
-    nominal, guessed = (simulated(cells, arm, None, size) for arm in ("nominal", "guessed"))
-    alone = {arm: data and learned(f"sim-only-{arm}", data) for arm, data in
-             (("nominal", nominal), ("guessed", guessed))}  # fmt: skip
-    own = alone["nominal"]
+    alone = {
+        arm: learned(f"sim-only-{arm}", partial(simulated, cells, arm, None, size, small))
+        for arm in ("nominal", "guessed")
+    }
+    name, own = alone["nominal"]
     yield (
         ("sim-only, nominal", 0, "own twin"),
-        own and cells.numbers(f"{own.name}@twin", lambda: in_twin(own, size.in_twin)),
+        making.measured(f"{name}@twin", lambda: (path := own()) and in_twin(path, size.in_twin)),
     )
     for reality in size.realities:
-        result = identified(cells, reality, small)
-        anchored = result and simulated(cells, f"anchored-{reality}", result, size)
-        alone["anchored"] = anchored and learned(f"sim-only-anchored-{reality}", anchored)
+        here = making if asked_for("REALITIES", reality) else cells.kept
+        anchored = partial(simulated, cells, f"anchored-{reality}", reality, size, small)
+        alone["anchored"] = learned(f"sim-only-anchored-{reality}", anchored)
         for arm, made in alone.items():
-            yield (f"sim-only, {arm}", 0, reality), made and tried(cells, made, reality, size.on_robot)
+            yield (f"sim-only, {arm}", 0, reality), tried(here, *made, reality, scenes)
         for count in size.demonstrations:
-            real = anchored and demonstrations(cells, reality, count, max(size.demonstrations))
-            name = f"{reality}-{count}"
+            now = here if asked_for("DEMONSTRATIONS", count) else cells.kept
+            real = partial(demonstrations, cells, reality, count)
+            where = f"{reality}-{count}"
             ways = {
-                "real-only": real and learned(f"real-only-{name}", None, real),
-                "co-train": real and learned(f"co-train-{name}", anchored, real),
-                "pretrain-finetune": real
-                and learned(f"pretrain-finetune-{name}", None, real, alone["anchored"]),
+                "real-only": learned(f"real-only-{where}", None, real),
+                "co-train": learned(f"co-train-{where}", anchored, real),
+                "pretrain-finetune": learned(f"pretrain-finetune-{where}", None, real, alone["anchored"][1]),
             }
             for recipe, made in ways.items():
-                yield (recipe, count, reality), made and tried(cells, made, reality, size.on_robot)
+                yield (recipe, count, reality), tried(now, *made, reality, scenes)
 
 
-def simulated(cells: Cells, name: str, result: Identification | None, size: Size) -> Path | None:
-    """Simulated episodes: nominal, with guessed ranges, or with those anchored in what was identified."""
+def simulated(cells: Cells, name: str, reality: str | None, size: Size, small: bool) -> Path | None:
+    """Simulated episodes: nominal, with guessed ranges, or with those anchored in what was identified of a reality."""
+    result = identified(cells, reality, small) if reality else None
+    if reality and result is None:
+        return None
     twin, varied = randomization_of(name.split("-")[0], result)
     return cells.folder(
         f"sim-{name}",
@@ -141,25 +156,28 @@ def simulated(cells: Cells, name: str, result: Identification | None, size: Size
             seed=1,
             expert_noise=0.5,
             expert_sees_truth=True,
+            workers=1,
             resume=out.exists(),
         ),
     )
 
 
-def demonstrations(cells: Cells, reality: str, count: int, most: int) -> Path | None:
+def demonstrations(cells: Cells, reality: str, count: int) -> Path | None:
     """The first `count` successful demonstrations of a simulated operator; findings about quality are answered for."""
-    spare = most + max(1, most // 8)
-    recorded = f"recorded-{reality}-{spare}"
+    attempts = cells.root / f"recorded-{reality}"
 
-    def demonstrate(out: Path) -> None:
-        before = len(open_dataset(out)) if out.exists() else 0
+    def demonstrate(most: int) -> None:
+        before = len(open_dataset(attempts)) if attempts.exists() else 0
         robot = open_robot(f"standin:{reality}")
         with connected(robot):
-            plan = Plan(max(1, spare - before), 12.0, task="Pick and place.", first=RECORDED_FROM + before)
-            record(robot, OperatorController(robot, "operator-1"), out, plan, attendant=robot)
+            plan = Plan(most - before, 12.0, task="Pick and place.", first=RECORDED_FROM + before)
+            record(robot, OperatorController(robot, "operator-1"), attempts, plan, attendant=robot)
 
     def take(out: Path) -> None:
-        source = open_dataset(cells.root / recorded)
+        most = count + max(1, count // 8)
+        if not attempts.exists() or len(open_dataset(attempts)) < most:
+            demonstrate(most)
+        source = open_dataset(attempts)
         shutil.rmtree(out, ignore_errors=True)
         with make_dataset(out, source.schema, history=("took", (source.id,), f"{count} successes")) as writer:
             for episode in itertools.islice((e for e in source if e.success), count):
@@ -169,8 +187,7 @@ def demonstrations(cells: Cells, reality: str, count: int, most: int) -> Path | 
         for code in sorted({finding.code for finding in report.blocking}):
             override(report, dataset, code, "benchmark", "a stand-in is meant to be as bad as this")
 
-    everything = cells.folder(recorded, demonstrate)
-    return everything and cells.folder(f"demonstrations-{reality}-{count}", take)
+    return cells.folder(f"demonstrations-{reality}-{count}", take)
 
 
 def policy(
@@ -178,19 +195,30 @@ def policy(
     name: str,
     size: Size,
     seed: int,
-    sim: Path | None,
-    real: Path | None = None,
-    start: Path | None = None,
+    sim: Source | None,
+    real: Source | None = None,
+    start: Source | None = None,
 ) -> Path | None:
+    """A policy by the recipe that its name begins with; what it learns from is made first."""
+    if (cells.root / f"{name}.done").exists():
+        return cells.root / name
+    sources = [source and source() for source in (sim, real, start)]
+    if any(asked and not made for asked, made in zip((sim, real, start), sources, strict=True)):
+        return None
     recipe = next(r for r in ("sim-only", "real-only", *MIXED) if name.startswith(r))
     config = replace(size.config, recipe=recipe, seed=seed)
     return cells.folder(
-        name, lambda out: train(sim, real, out=out, config=config, start=start, resume=out.exists())
+        name,
+        lambda out: train(
+            sources[0], sources[1], out=out, config=config, start=sources[2], resume=out.exists()
+        ),
     )
 
 
-def action_cost_ms(path: Path) -> dict[str, float]:
+def action_cost_ms(path: Path) -> dict[str, float] | None:
     """Processor time of one prediction at batch 1: median and 99th percentile."""
+    if not path.exists():
+        return None
     loaded = load_policy(path)
     shape = (1, loaded.network.shape.history, loaded.interface.observation_size)
     seen = np.zeros(shape, np.float32)
@@ -249,12 +277,15 @@ def targets(found: dict[Any, list[Any]], cost: Any, size: Size) -> tuple[Target,
     return tuple(made)
 
 
-def notes(size: Size, found: dict[Any, list[Any]]) -> tuple[str, ...]:
+def notes(cells: Cells, size: Size, found: dict[Any, list[Any]]) -> tuple[str, ...]:
     missing = sum(m is None or not m for made in found.values() for m in made)
+    wanted = size.on_robot * (len(found) - 1) + size.in_twin * size.seeds
+    done = sum(m["episodes"] for made in found.values() for m in made if m)
     return (
         f"Simulated data: {size.sim_episodes} episodes of {TWIN}, expert disturbed by 0.5; scenes vary alike. Guessed: the ranges that the "
         "package ships. Anchored: what excitation runs of the stand-in leave uncertain; mixed recipes simulate so too. Policies: state "
         f"observations, {size.config.head} head, {size.config.steps} steps. Demonstrations are of the stand-in's simulated operator, "
         "successful ones only.",
-        f"{missing} of {sum(map(len, found.values()))} cells are not measured yet.",
+        f"{len(found) * size.seeds - missing} of {len(found) * size.seeds} cells (each with one training seed) and {done} of {wanted} "
+        f"trials are measured, on commits {cells.commits()}; benchmarks/measured/learn.json has them one by one.",
     )

@@ -2,8 +2,8 @@
 
 A Panda picks and places by its wrist camera and its own joints; nobody tells it where the object is. Reality is a stand-in
 with ideal hardware and a look that simulation does not have: other light, another table, a dark, pale, noisy, soft lens.
-Cells are kept in benchmarks/work/learn_images and not made again; `TWINLOOP_LEARN_MINUTES` ends a sitting early,
-`TWINLOOP_IMAGE_WAYS` (names with "; " between them) makes some of the ways only.
+No cell is made twice; `TWINLOOP_LEARN_MINUTES` ends a sitting early, `TWINLOOP_IMAGE_WAYS` (names with "; " between them) and
+`TWINLOOP_IMAGE_SEEDS` (with commas) say which ones it makes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import os
 import shutil
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from benchmarks.cells import Cells, shown, tried
+from benchmarks.cells import Cells, counted, open_cells, portion, shown, tried
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.writer import make_dataset
@@ -96,28 +98,14 @@ class Size:
 
     sim_episodes: int
     demonstrations: int
-    in_twin: int
     on_robot: int
     diagnosed: int
     seeds: int
     config: TrainConfig
 
 
-FULL = Size(
-    int(os.environ.get("TWINLOOP_IMAGE_EPISODES", "240")),
-    50,
-    int(os.environ.get("TWINLOOP_IMAGE_IN_TWIN", "200")),
-    int(os.environ.get("TWINLOOP_IMAGE_TRIALS", "200")),
-    24,
-    int(os.environ.get("TWINLOOP_IMAGE_SEEDS", "3")),
-    TrainConfig(
-        cameras=(CAMERA,),
-        steps=int(os.environ.get("TWINLOOP_IMAGE_STEPS", "4000")),
-        batch=64,
-        validate_every=500,
-    ),
-)
-QUICK = Size(10, 6, 2, 2, 8, 1, replace(FULL.config, steps=40, validate_every=20))
+FULL = Size(240, 50, 200, 24, 3, TrainConfig(cameras=(CAMERA,), steps=4000, batch=64, validate_every=500))
+QUICK = Size(10, 6, 2, 8, 1, replace(FULL.config, steps=40, validate_every=20))
 
 
 @dataclass(frozen=True)
@@ -147,34 +135,42 @@ WAYS = (
     Way("50 demonstrations alone", "nominal", True, (("recipe", "real-only"),)),
     Way("state, no camera", "nominal", False, (("cameras", ()),)),
 )
-CHOSEN = set(filter(None, os.environ.get("TWINLOOP_IMAGE_WAYS", "").split("; ")))
-"""What to make in this sitting, by name; everything if none is named. What was made before is shown in any case."""
+
+
+def asked_for(way: str, seed: int) -> bool:
+    """Whether this sitting makes such a cell; what was made before is shown in any case."""
+    ways, seeds = (os.environ.get(f"TWINLOOP_IMAGE_{what}") for what in ("WAYS", "SEEDS"))
+    return (ways is None or way in ways.split("; ")) and (seeds is None or str(seed) in seeds.split(","))
 
 
 def run(settings: Settings) -> Section:
     size = QUICK if settings.quick else FULL
-    cells = Cells(settings.work / ("learn_images-quick" if settings.quick else "learn_images"), settings.say)
-    kept = Cells(cells.root, settings.say, most_minutes=0.0)
+    cells = open_cells(settings, "learn_images")
     reality, plain = cells.root / "visual.yaml", cells.root / "plain.yaml"
     reality.write_text(yaml.safe_dump(REALITY))
     plain.write_text(yaml.safe_dump(PLAIN))
     found: dict[tuple[str, str], list[Any]] = {}
     for seed in range(size.seeds):
+        scenes = portion(size.on_robot, size.seeds, seed)
         for way in WAYS:
-            here = kept if CHOSEN and way.name not in CHOSEN else cells
-            path = policy(here, way, size, seed, reality)
-            inside = path and here.numbers(
-                f"{path.name}@twin-{size.in_twin}", lambda p=path: in_twin(p, size)
+            here = cells if asked_for(way.name, seed) else cells.kept
+            name = folder_of(way, seed, size)
+            made = partial(policy, cells, way, size, seed, reality)
+            inside = here.measured(
+                f"{name}@twin-{scenes.start}-{len(scenes)}",
+                lambda m=made, s=scenes: (path := m()) and in_twin(path, s),
             )
-            outside = path and tried(here, path, str(reality), size.on_robot, "visual")
             found.setdefault((way.name, "own twin"), []).append(inside)
-            found.setdefault((way.name, "visual"), []).append(outside)
-    making = kept if CHOSEN else cells
-    first = policy(making, WAYS[0], size, 0, reality)
+            found.setdefault((way.name, "visual"), []).append(
+                tried(here, name, made, str(reality), scenes, "visual")
+            )
+    name, scenes = folder_of(WAYS[0], 0, size), portion(size.on_robot, size.seeds, 0)
+    first = partial(policy, cells, WAYS[0], size, 0, reality)
+    making = cells if asked_for("diagnosis", 0) else cells.kept
     told: dict[Path, tuple[Any, Any]] = {
         where: (
-            first and explained(making, first, where, size.diagnosed),
-            first and tried(making, first, str(where), size.on_robot, where.stem),
+            explained(making, name, first, where, size.diagnosed),
+            tried(making, name, first, str(where), scenes, where.stem),
         )
         for where in (reality, plain)
     }
@@ -184,7 +180,7 @@ def run(settings: Settings) -> Section:
             shown([m for m in found[way.name, where] if m], size.seeds) for where in ("own twin", "visual")
         ]
         rows.append((way.name, shares[0][0], shares[1][0], shares[1][1], shares[1][2]))
-    cost = first and cells.numbers("cost", lambda: action_cost_ms(first))
+    cost = making.measured("cost", lambda: (path := first()) and action_cost_ms(path))
     columns = ("way", "own twin", "on the stand-in with another look", "trials", "training seeds")
     return Section(
         "learn_images",
@@ -206,7 +202,9 @@ def run(settings: Settings) -> Section:
             f"{size.config.steps} steps of batch {size.config.batch}, pictures of {CAMERA} averaged down to "
             f"{size.config.picture_side} pixels a side. Adaptation sees the pictures of the demonstrations, not their "
             "actions. The state policy is told where the object is: what it loses is not visual.",
-            "The drop is the success of sim-only in its own twin minus the success of a way on the stand-in.",
+            "The drop is the success of sim-only in its own twin minus the success of a way on the stand-in. Every training seed "
+            "meets other scenes, every way the same.",
+            f"Measured on commits {cells.commits()}; benchmarks/measured/learn_images.json has the cells one by one.",
         ),
     )
 
@@ -264,6 +262,8 @@ def folder_of(way: Way, seed: int, size: Size) -> str:
 
 
 def policy(cells: Cells, way: Way, size: Size, seed: int, reality: Path) -> Path | None:
+    if (cells.root / f"{folder_of(way, seed, size)}.done").exists():
+        return cells.root / folder_of(way, seed, size)
     sim = cells.folder(f"sim-{way.sim}-{size.sim_episodes}", lambda out: make_sim(out, way.sim, size))
     real = demonstrations(cells, size, reality) if way.real else None
     if sim is None or (way.real and real is None):
@@ -277,31 +277,42 @@ def policy(cells: Cells, way: Way, size: Size, seed: int, reality: Path) -> Path
     )
 
 
-def in_twin(path: Path, size: Size) -> dict[str, Any]:
-    """Success in the nominal twin, where only scenes vary."""
+def in_twin(path: Path, numbers: range) -> dict[str, Any]:
+    """Success in the nominal twin, where only scenes vary; others for each part of the table."""
     twin = load_twin(TWIN)
     scenes = load_randomization({"name": "nominal", "randomization": SCENES}, twin)
     loaded = load_policy(path)
-    return evaluate_in_twin(loaded, twin, episodes=size.in_twin, seed=77, randomization=scenes).as_json()
+    seed = 77 + numbers.start
+    return counted(evaluate_in_twin(loaded, twin, episodes=len(numbers), seed=seed, randomization=scenes))
 
 
-def explained(cells: Cells, path: Path, reality: Path, runs: int) -> dict[str, Any] | None:
+def explained(
+    cells: Cells, name: str, policy: Callable[[], Path | None], reality: Path, runs: int
+) -> dict[str, Any] | None:
     """What `diagnose` says of recorded runs of a policy, pictures included."""
 
-    def run_policy(out: Path) -> None:
-        shutil.rmtree(out, ignore_errors=True)
+    def say() -> dict[str, Any] | None:
+        path = policy()
+        if path is None:
+            return None
+        recorded = cells.root / f"runs-{reality.stem}-{runs}-{name}"
+        shutil.rmtree(recorded, ignore_errors=True)
         robot = open_robot(f"standin:{reality}")
         with connected(robot):
             evaluate_on_robot(
-                [load_policy(path)], robot, episodes=runs, first=DIAGNOSED_FROM, out=out, cameras=(CAMERA,)
+                [load_policy(path)],
+                robot,
+                episodes=runs,
+                first=DIAGNOSED_FROM,
+                out=recorded,
+                cameras=(CAMERA,),
             )
+        found = diagnose(load_policy(path), open_dataset(recorded), TWIN).as_json()
+        return {key: found[key] for key in ("trials", "verdict", "predicted", "drop")} | {
+            "named": [cost["dimension"] for cost in found["costs"] if cost["named"]]
+        }
 
-    recorded = cells.folder(f"runs-{reality.stem}-{runs}-{path.name}", run_policy)
-    found: dict[str, Any] | None = recorded and cells.numbers(
-        f"diagnosis-{recorded.name}",
-        lambda: diagnose(load_policy(path), open_dataset(recorded), TWIN).as_json(),
-    )
-    return found
+    return cells.measured(f"diagnosis-{reality.stem}-{runs}-{name}", say)
 
 
 def action_cost_ms(path: Path) -> dict[str, float]:
@@ -328,10 +339,7 @@ def diagnosis_row(name: str, found: dict[str, Any] | None, truth: dict[str, Any]
 
 
 def diagnosis_targets(visual: dict[str, Any] | None, plain: dict[str, Any] | None) -> tuple[Target, ...]:
-    def named(found: dict[str, Any]) -> list[str]:
-        return [cost["dimension"] for cost in found["costs"] if cost["named"]]
-
-    first = named(visual)[:1] if visual else []
+    first = visual["named"][:1] if visual else []
     return (
         Target(
             "diagnose names the visual dimension first where nothing else is wrong",
@@ -340,8 +348,8 @@ def diagnosis_targets(visual: dict[str, Any] | None, plain: dict[str, Any] | Non
         ),
         Target(
             "diagnose names nothing but the look where not even that was changed",
-            ", ".join(named(plain)) or "nothing" if plain else "not measured",
-            set(named(plain)) <= {"visual"} if plain else None,
+            ", ".join(plain["named"]) or "nothing" if plain else "not measured",
+            set(plain["named"]) <= {"visual"} if plain else None,
         ),
     )
 

@@ -1,16 +1,22 @@
-"""Cells of a long table: data sets, policies and trials by name, kept and not made again, so that a table grows over sittings."""
+"""Cells of a long table: data sets, policies and trials by name, kept and not made again, so that a table grows over sittings.
+
+Data sets and policies stay in benchmarks/work. How trials went is entered in benchmarks/measured, which belongs to the repository,
+with the commit it was measured on: a later sitting adds to it on any machine, and makes a policy again only to try it further.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report import ROOT, Settings, commit
 from twinloop.dataset.commit import write_atomically
-from twinloop.learn.evaluate import evaluate_in_twin, evaluate_on_robot, exact_interval
+from twinloop.learn.evaluate import Evaluation, evaluate_in_twin, evaluate_on_robot, exact_interval
 from twinloop.learn.policy import load_policy
 from twinloop.randomize import load_randomization
 from twinloop.robot import connected, open_robot
@@ -41,11 +47,17 @@ class Cells:
         say: Any,
         limit: str = "TWINLOOP_LEARN_MINUTES",
         most_minutes: float | None = None,
+        ledger: Path | None = None,
     ) -> None:
-        self.root, self._say = root, say
+        self.root, self._say, self._ledger = root, say, ledger or root / "measured.json"
         minutes = os.environ.get(limit) if most_minutes is None else str(most_minutes)
         self._until = time.monotonic() + float(minutes) * 60 if minutes else float("inf")
         root.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def kept(self) -> Cells:
+        """The same cells, of which no more are made."""
+        return Cells(self.root, self._say, most_minutes=0.0, ledger=self._ledger)
 
     def folder(self, name: str, make: Callable[[Path], Any]) -> Path | None:
         """A folder that `make` fills; a part-made one is begun again by whoever makes it."""
@@ -68,14 +80,59 @@ class Cells:
             write_atomically(path, json.dumps(make()).encode())
         return json.loads(path.read_text())
 
+    def measured(self, name: str, make: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
+        """How trials went, from the ledger; what `make` gives is entered there. None while the sitting does not get to it."""
+        known: dict[str, Any] = _entries(self._ledger)
+        if name not in known and time.monotonic() <= self._until:
+            self._say.print(f"  {name} ...")
+            found = make()
+            if found is not None:
+                _enter(self._ledger, name, found | {"commit": commit()})
+                return found
+        return known.get(name)
+
+    def commits(self, names: Iterable[str] = ("",)) -> str:
+        """The commits on which entries that begin with one of `names` were measured."""
+        found = {
+            entry["commit"] for name, entry in _entries(self._ledger).items() if name.startswith(tuple(names))
+        }
+        return ", ".join(sorted(found)) or "none"
+
+
+def open_cells(settings: Settings, name: str, limit: str = "TWINLOOP_LEARN_MINUTES") -> Cells:
+    """The cells of a table; a quick run keeps its numbers to itself."""
+    if settings.quick:
+        return Cells(settings.work / f"{name}-quick", settings.say, limit)
+    ledger = ROOT / f"benchmarks/measured/{name}.json"
+    return Cells(settings.work / name, settings.say, limit, ledger=ledger)
+
+
+def _entries(ledger: Path) -> dict[str, Any]:
+    return json.loads(ledger.read_text()) if ledger.exists() else {}
+
+
+def _enter(ledger: Path, name: str, found: dict[str, Any]) -> None:
+    """Add one entry; several sittings may be at work at once."""
+    ledger.parent.mkdir(parents=True, exist_ok=True)
+    with ledger.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        entries = sorted((_entries(ledger) | {name: found}).items())
+        lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(entry)}" for key, entry in entries)
+        write_atomically(ledger, f"{{\n{lines}\n}}\n".encode())
+
 
 def in_twin(path: Path, episodes: int) -> dict[str, Any]:
     """Success in the nominal twin, where only scenes vary."""
     twin = load_twin(TWIN)
     scenes = load_randomization({"name": "nominal", "randomization": NOMINAL}, twin)
-    return evaluate_in_twin(
-        load_policy(path), twin, episodes=episodes, seed=77, randomization=scenes
-    ).as_json()
+    return counted(
+        evaluate_in_twin(load_policy(path), twin, episodes=episodes, seed=77, randomization=scenes)
+    )
+
+
+def counted(found: Evaluation) -> dict[str, Any]:
+    """What a table needs of an evaluation."""
+    return {"successes": found.successes, "episodes": len(found.trials), "failures": found.failures}
 
 
 def on_standin(
@@ -91,24 +148,42 @@ def on_standin(
     return cells.numbers(name or f"{path.name}@{reality}-{trials}", measure)
 
 
-def tried(
-    cells: Cells, path: Path, reality: str, trials: int, label: str | None = None
-) -> dict[str, Any] | None:
-    """Success so far, from blocks of scenes that are each measured once; None before the first. A reality in a file has a `label`."""
-    blocks = []
-    for first in range(0, trials, BLOCK):
-        count = min(BLOCK, trials - first)
+def portion(trials: int, seeds: int, seed: int) -> range:
+    """The scenes of one training seed: all seeds together meet `trials` of them, each another part."""
+    each = -(-trials // seeds)
+    return range(min(trials, each * seed), min(trials, each * (seed + 1)))
 
-        def measure(begin: int = first, episodes: int = count) -> dict[str, Any]:
+
+def tried(
+    cells: Cells,
+    name: str,
+    policy: Callable[[], Path | None],
+    reality: str,
+    scenes: range,
+    label: str | None = None,
+) -> dict[str, Any] | None:
+    """Success so far of the policy of this name in blocks of scenes that are each measured once; None before the first.
+
+    It is made only if some are missing. A reality in a file has a `label`.
+    """
+    blocks = []
+    for first in range(scenes.start, scenes.stop, BLOCK):
+        count = min(BLOCK, scenes.stop - first)
+
+        def measure(begin: int = first, episodes: int = count) -> dict[str, Any] | None:
+            path = policy()
+            if path is None:
+                return None
             robot = open_robot(f"standin:{reality}")
             with connected(robot):
-                found = evaluate_on_robot([load_policy(path)], robot, episodes=episodes, first=begin)[0]
-            return {"successes": found.successes, "episodes": episodes, "failures": found.failures}
+                return counted(
+                    evaluate_on_robot([load_policy(path)], robot, episodes=episodes, first=begin)[0]
+                )
 
-        blocks.append(cells.numbers(f"{path.name}@{label or reality}-{first}-{count}", measure))
+        blocks.append(cells.measured(f"{name}@{label or reality}-{first}-{count}", measure))
     known = [block for block in blocks if block is not None]
     won, of = (sum(block[key] for block in known) for key in ("successes", "episodes"))
-    return {"successes": won, "episodes": of, "success": won / of} if known else None
+    return {"successes": won, "episodes": of} if known else None
 
 
 def shown(made: list[dict[str, Any]], seeds: int) -> tuple[str, str, str]:
@@ -116,6 +191,6 @@ def shown(made: list[dict[str, Any]], seeds: int) -> tuple[str, str, str]:
         return "not measured yet", "0", f"0 of {seeds}"
     won, of = sum(m["successes"] for m in made), sum(m["episodes"] for m in made)
     low, high = exact_interval(won, of)
-    each = " / ".join(f"{100 * m['success']:.0f}" for m in made) if len(made) > 1 else ""
+    each = " / ".join(f"{100 * m['successes'] / m['episodes']:.0f}" for m in made) if len(made) > 1 else ""
     share = f"{100 * won / of:.1f} % [{100 * low:.1f}, {100 * high:.1f}]" + (f" ({each})" if each else "")
     return share, str(of), f"{len(made)} of {seeds}"

@@ -161,5 +161,13 @@ def commit() -> str:
         done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
         return done.stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/RESULTS.md")
+    changed = git(
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ".",
+        ":!benchmarks/RESULTS.md",
+        ":!benchmarks/measured",
+    )
     return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")
