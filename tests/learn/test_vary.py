@@ -40,3 +40,10 @@ def test_what_is_bright_stays_where_it_is():
 
 def test_no_pictures_are_no_pictures():
     assert varied(scene(0), np.random.default_rng(0)).shape == (0, 1, 16, 16, 3)
+
+
+def test_without_cameras_nothing_is_left_to_chance():
+    rng = np.random.default_rng(0)
+    before = rng.bit_generator.state
+    assert varied(scene(4)[:, :0], rng).shape == (4, 0, 16, 16, 3)
+    assert rng.bit_generator.state == before

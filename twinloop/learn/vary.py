@@ -28,6 +28,8 @@ SHARE = 0.8
 
 def varied(pictures: Array, rng: np.random.Generator) -> Array:
     """Some of the pictures (B, cameras, side, side, 3) uint8 with another exposure, tint, contrast, saturation and noise."""
+    if not pictures.size:
+        return pictures  # no camera, no chance: what else is drawn stays what it was
     chosen = np.flatnonzero(rng.random(len(pictures)) < SHARE)
     if not len(chosen):
         return pictures
