@@ -3,21 +3,23 @@
 For each reality and seed the loop runs as `twinloop demo` runs it. Then four policies meet the same scenes: the nominal one the
 loop began with, the one it ended with, one trained on guessed wide ranges with as many simulated episodes and weight updates, and
 one trained on the same real demonstrations alone. Every robot is a stand-in: a shipped one, or `drawn-N`, whose faults follow from its
-number alone and which nobody looked at before its row was made. Made cells stay in benchmarks/work/loop; `TWINLOOP_LOOP_REALITIES`, `_SEEDS` and `_EPISODES` make the table larger or smaller, `TWINLOOP_LOOP_MINUTES` ends a sitting.
+number alone and which nobody looked at before its row was made. No cell is made twice; `TWINLOOP_LOOP_REALITIES` and `_SEEDS` (lists
+with commas) say what a sitting makes, `TWINLOOP_LOOP_MINUTES` ends it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from benchmarks.cells import Cells, on_standin, shown
+from benchmarks.cells import Cells, open_cells, portion, shown, tried
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.demo import SMALL, TWIN
 from twinloop.generate.run import generate
@@ -29,11 +31,11 @@ from twinloop.stages import Done
 from twinloop.steps.folders import USABLE
 from twinloop.twin import load_twin
 
-REALITIES = tuple(
-    os.environ.get("TWINLOOP_LOOP_REALITIES", "severe,worn,remote,workshop,mild,drawn-1,drawn-2").split(",")
-)
-SEEDS = int(os.environ.get("TWINLOOP_LOOP_SEEDS", "3"))
-EPISODES = int(os.environ.get("TWINLOOP_LOOP_EPISODES", "200"))
+REALITIES = ("severe", "worn", "remote", "workshop", "mild", "drawn-1", "drawn-2")
+SEEDS, EPISODES, BLOCK = 3, 200, 40
+"""Episodes are of all seeds of a reality together. Every seed meets the first of the scenes: in those nothing is trained on."""
+
+ARMS = ("before", "after", "guessed", "real-only")
 QUICK = replace(
     SMALL, sim_episodes=16, anchored_episodes=16, steps=40, finetune_steps=40, in_twin=8, paced=4, trials=8, excited_s=3.0,
     identified_s=4.0, diagnosed=64, demonstrations=6, gate_scenes=40, gate_trials=4, deployed=2,
@@ -96,14 +98,16 @@ WITHIN = 0.05
 
 def run(settings: Settings) -> Section:
     quick = settings.quick
-    cells = Cells(settings.work / ("loop-quick" if quick else "loop"), settings.say, "TWINLOOP_LOOP_MINUTES")
+    cells = open_cells(settings, "loop", "TWINLOOP_LOOP_MINUTES")
     realities, seeds, episodes = (("ideal",), 1, 4) if quick else (REALITIES, SEEDS, EPISODES)
     config = QUICK if quick else SMALL
+    scenes = portion(episodes, seeds, 0)
     rows: list[tuple[str, ...]] = []
     found: dict[str, list[dict[str, Any]]] = {}
     for seed in range(seeds):
         for reality in realities:
-            made = one(cells, reality, replace(config, seed=seed), episodes)
+            here = cells if asked_for("REALITIES", reality) and asked_for("SEEDS", seed) else cells.kept
+            made = one(here, reality, replace(config, seed=seed), scenes)
             if made is None:
                 continue
             found.setdefault(reality, []).append(made)
@@ -111,7 +115,8 @@ def run(settings: Settings) -> Section:
                 (
                     reality,
                     str(seed),
-                    *(shown([made[arm]], 1)[0] for arm in ("before", "after", "guessed", "real-only")),
+                    *(shown([made[arm]], 1)[0] for arm in ARMS),
+                    str(min(made[arm]["episodes"] for arm in ARMS)),
                     f"{100 * made['simulated']:.1f} %",
                     made["verdict"],
                 )
@@ -121,47 +126,63 @@ def run(settings: Settings) -> Section:
         "The whole loop on stand-ins",
         (
             Table(
-                f"Success on the stand-in, {episodes} episodes each, 95 % intervals",
-                ("reality", "seed", "before", "after", "guessed ranges", "same demonstrations alone", "after, simulated",
-                 "gate"),
+                "Success on the stand-in, 95 % intervals",
+                ("reality", "seed", "before", "after", "guessed ranges", "same demonstrations alone", "episodes each",
+                 "after, simulated", "gate"),
                 tuple(rows),
             ),
         ),
         targets(found),
         (
-            f"{len(rows)} of {len(realities) * seeds} loops run. A loop as `twinloop demo` runs it: {config.trials} trials, "
-            f"{config.excitations} excitation runs and {config.demonstrations} demonstrations of the robot, "
-            f"{config.sim_episodes} + {config.anchored_episodes} simulated episodes.",
+            f"{len(rows)} of {len(realities) * seeds} loops run, {len(scenes)} episodes wanted of each policy. A loop as `twinloop "
+            f"demo` runs it: {config.trials} trials, {config.excitations} excitation runs and {config.demonstrations} demonstrations of "
+            f"the robot, {config.sim_episodes} + {config.anchored_episodes} simulated episodes. Where a row's rivals always succeed, "
+            "nothing can beat them.",
+            f"Measured on commits {cells.commits()}; benchmarks/measured/loop.json has the cells one by one.",
         ),
     )  # fmt: skip
 
 
-def one(cells: Cells, reality: str, config: LoopConfig, episodes: int) -> dict[str, Any] | None:
-    """One loop and its four policies; None when the sitting ended first."""
+def asked_for(what: str, value: object) -> bool:
+    """Whether this sitting makes such cells: all, unless TWINLOOP_LOOP_<what> lists some."""
+    listed = os.environ.get(f"TWINLOOP_LOOP_{what}")
+    return listed is None or str(value) in listed.split(",")
+
+
+def one(cells: Cells, reality: str, config: LoopConfig, scenes: range) -> dict[str, Any] | None:
+    """One loop and its four policies; None when the sitting ended before each of them was tried."""
     name = f"{reality}-{config.seed}"
     where = reality_of(cells, reality)
 
-    def go(out: Path) -> None:
-        run_loop(load_twin(TWIN), f"standin:{where}", out / "loop", config)
+    @cache
+    def stages() -> Mapping[str, Done] | None:
+        def go(out: Path) -> None:
+            run_loop(load_twin(TWIN), f"standin:{where}", out / "loop", config)
 
-    folder = cells.folder(name, go)
-    if folder is None:
-        return None
-    stages = run_loop(load_twin(TWIN), f"standin:{where}", folder / "loop", config)
-    policies: dict[str, Path | None] = {
-        "before": stages["pretrain"].folder / FIRST,
-        "after": stages["finetune"].folder / SECOND,
-        "guessed": guessed(cells, config),
-        "real-only": real_only(cells, name, stages, config),
+        folder = cells.folder(name, go)
+        return folder and run_loop(load_twin(TWIN), f"standin:{where}", folder / "loop", config)
+
+    def decided() -> dict[str, Any] | None:
+        done = stages()
+        gate = done and done["gate"].found
+        return gate and {"simulated": gate["simulation"]["success"], "verdict": gate["decision"]}
+
+    def made_by_loop(stage: str, policy: str) -> Path | None:
+        done = stages()
+        return done and done[stage].folder / policy
+
+    gated = cells.measured(f"loop-{name}", decided)
+    policies: dict[str, Callable[[], Path | None]] = {
+        "before": partial(made_by_loop, "pretrain", FIRST),
+        "after": partial(made_by_loop, "finetune", SECOND),
+        "guessed": partial(guessed, cells, config),
+        "real-only": lambda: (done := stages()) and real_only(cells, name, done, config),
     }
-    made: dict[str, Any] = {}
-    for arm, policy in policies.items():
-        measured = policy and on_standin(cells, policy, where, episodes, f"{arm}-{name}@{reality}-{episodes}")
-        if not measured:
-            return None
-        made[arm] = measured
-    gate = stages["gate"].found
-    return made | {"simulated": gate["simulation"]["success"], "verdict": gate["decision"]}
+    made = {
+        arm: tried(cells, f"{arm}-{name}", policy, where, scenes, reality, BLOCK)
+        for arm, policy in policies.items()
+    }
+    return made | gated if gated and all(made.values()) else None
 
 
 def reality_of(cells: Cells, name: str) -> str:

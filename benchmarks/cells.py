@@ -161,14 +161,15 @@ def tried(
     reality: str,
     scenes: range,
     label: str | None = None,
+    block: int = BLOCK,
 ) -> dict[str, Any] | None:
     """Success so far of the policy of this name in blocks of scenes that are each measured once; None before the first.
 
     It is made only if some are missing. A reality in a file has a `label`.
     """
     blocks = []
-    for first in range(scenes.start, scenes.stop, BLOCK):
-        count = min(BLOCK, scenes.stop - first)
+    for first in range(scenes.start, scenes.stop, block):
+        count = min(block, scenes.stop - first)
 
         def measure(begin: int = first, episodes: int = count) -> dict[str, Any] | None:
             path = policy()
