@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from benchmarks.cells import Cells, open_cells, portion, shown, tried
+from benchmarks.cells import Cells, open_cells, shown, tried
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.demo import SMALL, TWIN
 from twinloop.generate.run import generate
@@ -32,8 +32,8 @@ from twinloop.steps.folders import USABLE
 from twinloop.twin import load_twin
 
 REALITIES = ("severe", "worn", "remote", "workshop", "mild", "drawn-1", "drawn-2")
-SEEDS, EPISODES, BLOCK = 3, 200, 40
-"""Episodes are of all seeds of a reality together. Every seed meets the first of the scenes: in those nothing is trained on."""
+SCENES, BLOCK = (range(40), range(80), range(80)), 40
+"""What each seed's policies meet, 200 episodes of a reality together: in the first hundred scenes nothing is trained on."""
 
 ARMS = ("before", "after", "guessed", "real-only")
 QUICK = replace(
@@ -99,15 +99,14 @@ WITHIN = 0.05
 def run(settings: Settings) -> Section:
     quick = settings.quick
     cells = open_cells(settings, "loop", "TWINLOOP_LOOP_MINUTES")
-    realities, seeds, episodes = (("ideal",), 1, 4) if quick else (REALITIES, SEEDS, EPISODES)
+    realities, scenes = (("ideal",), (range(4),)) if quick else (REALITIES, SCENES)
     config = QUICK if quick else SMALL
-    scenes = portion(episodes, seeds, 0)
     rows: list[tuple[str, ...]] = []
     found: dict[str, list[dict[str, Any]]] = {}
-    for seed in range(seeds):
+    for seed, met in enumerate(scenes):
         for reality in realities:
             here = cells if asked_for("REALITIES", reality) and asked_for("SEEDS", seed) else cells.kept
-            made = one(here, reality, replace(config, seed=seed), scenes)
+            made = one(here, reality, replace(config, seed=seed), met)
             if made is None:
                 continue
             found.setdefault(reality, []).append(made)
@@ -134,8 +133,7 @@ def run(settings: Settings) -> Section:
         ),
         targets(found),
         (
-            f"{len(rows)} of {len(realities) * seeds} loops run, {len(scenes)} episodes wanted of each policy. A loop as `twinloop "
-            f"demo` runs it: {config.trials} trials, {config.excitations} excitation runs and {config.demonstrations} demonstrations of "
+            f"{len(rows)} of {len(realities) * len(scenes)} loops run. A loop as `twinloop demo` runs it: {config.trials} trials, {config.excitations} excitation runs and {config.demonstrations} demonstrations of "
             f"the robot, {config.sim_episodes} + {config.anchored_episodes} simulated episodes. Where a row's rivals always succeed, "
             "nothing can beat them.",
             f"Measured on commits {cells.commits()}; benchmarks/measured/loop.json has the cells one by one.",
