@@ -64,7 +64,7 @@ def spread(value: Value, shape: tuple[int, ...]) -> Array:
     Without this, NumPy would read an array (N,) as one value per channel.
     """
     array = np.asarray(value, dtype=np.float64)
-    if array.ndim == 0:
+    if array.ndim == 0 or array.shape == shape:
         return array
     full = array.shape + (1,) * (len(shape) - array.ndim)
     if len(full) > len(shape) or any(have not in (1, want) for have, want in zip(full, shape, strict=True)):
@@ -79,7 +79,10 @@ def spread(value: Value, shape: tuple[int, ...]) -> Array:
 
 def for_each_environment(value: Value, environments: int) -> Array:
     """`value` as an array (N,): one number per environment."""
-    return np.broadcast_to(spread(value, (environments,)), (environments,))
+    array = spread(value, (environments,))
+    if array.ndim == 0:  # by far faster than broadcasting
+        return np.full(environments, array)
+    return np.broadcast_to(array, (environments,))
 
 
 def needed(noise: Array | None, value: Value, what: str) -> Array | None:
