@@ -203,9 +203,9 @@ def test_verify_names_the_broken_file_and_repair_says_what_was_lost(tmp_path):
 
 
 def test_errors_are_json_too_when_json_is_asked_for(tmp_path):
-    error = twinloop_json("data", "info", "nowhere", cwd=tmp_path, code=1)
+    error = twinloop_json("data", "info", "nowhere", cwd=tmp_path, code=2)
     assert error == {
         "error": "nowhere does not exist.",
         "remedy": "check the path; `twinloop data ls FOLDER` lists data sets",
-        "exit_code": 1,
+        "exit_code": 2,
     }

@@ -93,7 +93,9 @@ class DatasetError(TwinloopError):
 
 
 class NoDataset(DatasetError):
-    """The path holds no data set."""
+    """The path holds no data set: the caller's mistake, so the command line exits with 2."""
+
+    exit_code = 2
 
 
 class DamagedDataset(DatasetError):

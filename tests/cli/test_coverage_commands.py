@@ -49,7 +49,7 @@ def test_the_table_says_which_region_and_how_it_ends_there(shelf):
 
 
 def test_wrong_use_is_explained(shelf):
-    assert "does not exist" in twinloop("coverage", "--real", "none", "--sim", "sim", cwd=shelf, code=1)
+    assert "does not exist" in twinloop("coverage", "--real", "none", "--sim", "sim", cwd=shelf, code=2)
     assert "at least 100" in twinloop(
         "coverage", "--real", "runs", "--sim", "sim", "--points", 5, cwd=shelf, code=2
     )

@@ -89,6 +89,13 @@ def test_a_draw_that_no_episode_has_is_refused_with_the_nearest_one(two):
         query(two, "select avg(draw['mas_kg']) from episodes")
 
 
+def test_a_misspelt_column_or_table_is_refused_with_what_was_meant(two):
+    with pytest.raises(WrongUse, match="available: success"):
+        query(two, "select sucess from episodes")
+    with pytest.raises(WrongUse, match="available: episodes"):
+        query(two, "select success from epsodes")
+
+
 def test_the_same_data_set_twice_is_refused(two):
     with pytest.raises(DatasetError, match="twice"):
         query([two[0], two[0]], "select 1")

@@ -147,6 +147,9 @@ def test_check_from_the_command_line_exits_with_one_until_it_is_overridden(mixed
     report = json.loads(twinloop("check", "mixed", "--json", cwd=folder))
     assert not report["blocked"] and report["counts"]["blocking"] == 2
     assert {f["overridden"] for f in report["findings"] if f["severity"] == "blocking"} == {True}
+    notes = {f["code"] for f in report["findings"] if f["severity"] == "note"}
+    shown, hidden = twinloop("check", "mixed", "--notes", cwd=folder), twinloop("check", "mixed", cwd=folder)
+    assert notes and all(code in shown for code in notes) and "--notes lists them" in hidden
 
 
 def test_wrong_words_are_explained(mixed):

@@ -43,6 +43,9 @@ def check(
         int,
         typer.Option(metavar="N", help="Also repeat N simulated episodes at half the physics time step."),
     ] = 0,
+    notes: Annotated[
+        bool, typer.Option("--notes", help="List notes too, not only what warns or blocks.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Check recorded data: lost samples, dead channels, lag, wrong units ... Exits with 1 when something blocks."""
@@ -80,7 +83,7 @@ def check(
         halved = asdict(convergence) if convergence else None
         console.print_json(report.as_json() | {"html": str(page) if page else None, "time_step": halved})
     else:
-        _print(report, page)
+        _print(report, page, notes)
         if convergence:
             _print_convergence(convergence)
     if report.blocking:
@@ -119,9 +122,9 @@ def _print_convergence(found: Convergence) -> None:
     )
 
 
-def _print(report: QualityReport, page: Path | None) -> None:
+def _print(report: QualityReport, page: Path | None, notes: bool) -> None:
     groups = report.groups()
-    shown = [group for group in groups if group.worst.severity != "note"]
+    shown = [group for group in groups if notes or group.worst.severity != "note"]
     if shown:
         console.print_table(
             ("finding", "severity", "channel", "episodes", "what"),
@@ -151,7 +154,8 @@ def _print(report: QualityReport, page: Path | None) -> None:
         (
             f"{report.count('blocking')} blocking",
             console.count(report.count("warning"), "warning"),
-            console.count(report.count("note"), "note"),
+            console.count(report.count("note"), "note")
+            + (" (--notes lists them)" if report.count("note") and not notes else ""),
         )
     )
     verdict = "blocked" if report.blocking else "usable"

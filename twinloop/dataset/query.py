@@ -61,6 +61,7 @@ def query(sources: Sequence[str | Path | Dataset], sql: str) -> pa.Table:
             dataset.side_table()  # a damaged table is the reason more often than the query
         raise WrongUse(
             f"the query failed: {_first_line(error)}",
+            available=_candidates(error),
             remedy="tables are episodes, frames and transitions; try: describe episodes",
         ) from error
     finally:
@@ -221,6 +222,12 @@ def _quoted(text: str) -> str:
 
 def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def _candidates(error: Exception) -> list[str] | None:
+    """The names that DuckDB thinks were meant, where it thinks so."""
+    said = re.search(r"(?:Candidate bindings: |Did you mean )(.*)", str(error))
+    return re.findall(r'"([^"]+)"', said[1]) or None if said else None
 
 
 def _first_line(error: Exception) -> str:
