@@ -13,19 +13,21 @@ from twinloop.cli import (
     data,
     demo,
     diagnose,
+    evaluate,
     excite,
     gap,
     gate,
     generate,
     identify,
     ingest,
-    learn,
     loop,
     monitor,
     plan,
+    policy,
     registry,
     robot,
     start,
+    train,
     twin,
 )
 from twinloop.version import __version__
@@ -40,7 +42,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(twin.app, name="twin")
-app.add_typer(learn.app, name="policy")
+app.add_typer(policy.app, name="policy")
 app.add_typer(registry.app, name="registry")
 app.add_typer(plan.app, name="plan")
 app.command()(demo.demo)
@@ -59,8 +61,8 @@ app.command()(excite.drift)
 app.command()(gap.gap)
 app.command()(gap.rank)
 app.command()(coverage.coverage)
-app.command()(learn.train)
-app.command()(learn.evaluate)
+app.command()(train.train)
+app.command()(evaluate.evaluate)
 app.command()(loop.loop)
 app.command()(gate.gate)
 app.command()(registry.promote)

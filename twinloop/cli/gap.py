@@ -140,7 +140,7 @@ def _span(value: float | None, interval: tuple[float, float] | None) -> str:
 
 
 def _policy(path: Path | None) -> Path | None:
-    from twinloop.cli.learn import policy_path
+    from twinloop.cli.policy import policy_path
 
     return None if path is None else policy_path(path)
 

@@ -93,7 +93,7 @@ def gate(
     Trials are looked at one by one and may stop at any time: a candidate that is no better is promoted with chance alpha
     at most. Scenes are simulated all, and real trials drawn from them count for more the better simulation foresees them.
     """
-    from twinloop.cli.learn import policy_path
+    from twinloop.cli.policy import policy_path
     from twinloop.gate.rules import Rules
     from twinloop.gate.run import EVIDENCE, VERDICT, Watchers
     from twinloop.gate.run import gate as run

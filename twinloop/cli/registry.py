@@ -9,7 +9,7 @@ import typer
 
 from twinloop.cli import console
 from twinloop.cli.console import Json
-from twinloop.cli.learn import TRACKING
+from twinloop.cli.train import TRACKING
 from twinloop.errors import WorkspaceError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def promote(
 
     The verdict is judged again from the evidence beside it, and both are kept in the registry.
     """
-    from twinloop.cli.learn import policy_path
+    from twinloop.cli.policy import policy_path
     from twinloop.learn.policy import load_policy
 
     loaded = load_policy(policy_path(policy)).for_latency(1e-3 * latency_ms)

@@ -243,7 +243,7 @@ def _task(description: Description, twin: str | None) -> tuple[Any, str, float]:
 
 
 def _policy(policy: Path, description: Description) -> Controller:
-    from twinloop.cli.learn import policy_path
+    from twinloop.cli.policy import policy_path
     from twinloop.learn.act import PolicyController
     from twinloop.learn.policy import load_policy
 

@@ -1,0 +1,136 @@
+"""`twinloop policy`: look at a policy, export it, find its pace; and where policies are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from twinloop.cli import console
+from twinloop.cli.console import Json
+from twinloop.errors import WorkspaceError, WrongUse
+
+if TYPE_CHECKING:
+    from twinloop.learn.policy import Policy
+    from twinloop.twin import Twin
+
+app = typer.Typer(help="Look at policies and export them.", no_args_is_help=True)
+
+
+@app.command()
+def show(
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy's folder or name.")],
+    json: Json = False,
+) -> None:
+    """Say what a policy sees and does, what it was trained on and how training went."""
+    from twinloop.learn.policy import WORDS, load_policy
+
+    path = policy_path(policy)
+    found = load_policy(path)
+    if json:
+        import json as text
+
+        console.print_json(text.loads((path / WORDS).read_text()))
+        return
+    story, shape = found.story, found.network.shape
+    count = sum(weights.numel() for weights in found.network.parameters())
+    sees = ", ".join(f"{signal.name} ({signal.size})" for signal in found.interface.observations)
+    looks = ", ".join(f"{c.name} ({c.width} x {c.height})" for c in found.interface.cameras)
+    lines = {
+        "policy": f"{found.name} ({found.id}), {story.recipe}, {story.created_at}",
+        "sees": f"{sees} at steps {', '.join(map(str, found.execution.history))}",
+        **({"looks": f"through {looks}"} if looks else {}),
+        "does": f"{found.interface.action.size} targets at {found.interface.rate_hz:g} Hz, {shape.chunk} at once, "
+        f"{found.execution.execute} before the next",
+        "network": f"{shape.head}, {count:,} weights",
+        "twin": f"{story.twin['name']} ({story.twin['version']})",
+    }
+    for entry in story.datasets:
+        lines[f"{entry['role']} data"] = (
+            f"{entry['name']}, {entry['used']} episodes, version {entry['version']}"
+        )
+    for name, line in lines.items():
+        console.out.print(f"{name:<10} {line}", markup=False)
+
+
+@app.command()
+def export(
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy's folder or name.")],
+    out: Annotated[Path, typer.Option(help="The ONNX file to write.")],
+    json: Json = False,
+) -> None:
+    """Write a policy as ONNX, from raw readings to raw commands, with everything about it in the file's metadata."""
+    from twinloop.learn.export import export_onnx
+    from twinloop.learn.policy import load_policy
+
+    path = export_onnx(load_policy(policy_path(policy)), out)
+    if json:
+        console.print_json({"out": str(path), "bytes": path.stat().st_size})
+    else:
+        console.out.print(f"wrote {path}: {path.stat().st_size / 1e6:.2f} MB")
+
+
+@app.command()
+def pace(
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy's folder or name.")],
+    out: Annotated[Path, typer.Option(help="New folder for the policy at the pace that was found.")],
+    twin: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FOLDER", help="Try it in this twin; default: the policy's own."),
+    ] = None,
+    episodes: Annotated[int, typer.Option(help="How many for each pace.")] = 60,
+    seed: Annotated[int, typer.Option(help="Scenes follow from it; the same for every pace.")] = 0,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A generation config: what varies in the twin, besides the usual scenes."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Find out in a twin how much of each chunk a policy should carry out before the next; matters on late hardware."""
+    from twinloop.generate.processes import usable_cores
+    from twinloop.learn.pace import find_pace
+    from twinloop.learn.policy import load_policy
+    from twinloop.randomize import load_randomization
+
+    loaded = load_policy(policy_path(policy))
+    if out.exists():
+        raise WrongUse(f"{out} exists already", remedy="choose another folder")
+    cell = twin_for(loaded, twin)
+    varied = load_randomization(config, cell) if config else None
+    with console.progress_bar("trying") as progress:
+        found, paces = find_pace(
+            loaded, cell, varied, episodes=episodes, seed=seed, threads=usable_cores(), progress=progress
+        )
+    found.save(out)
+    if json:
+        tried = found.story.results["paces"]
+        words = {"out": str(out), "id": found.id, "execute": found.execution.execute, "paces": tried}
+        console.print_json(words)
+        return
+    for one in paces:
+        kept = "  <- kept" if one.execute == found.execution.execute else ""
+        console.out.print(f"{one.execute} of {loaded.chunk} actions: {one.successes} of {one.episodes}{kept}")
+    console.out.print(f"wrote {out}")
+
+
+def policy_path(path: Path) -> Path:
+    """A policy's folder, or the one of that name in the workspace."""
+    from twinloop.workspace import find_workspace
+
+    if path.exists() or len(path.parts) != 1:
+        return path
+    try:
+        return find_workspace().root / "policies" / path
+    except WorkspaceError:
+        return path
+
+
+def twin_for(policy: Policy, twin: str | None) -> Twin:
+    """The twin that was named, or the policy's own."""
+    from twinloop.twin import load_twin
+
+    name = twin or policy.story.twin["name"]
+    if name is None:
+        raise WrongUse("the policy does not say which twin it is for", remedy="--twin NAME")
+    return load_twin(name)
