@@ -37,6 +37,9 @@ NOMINAL = {
 BLOCK = 20
 """Trials that are made and kept together."""
 
+MOST = int(os.environ.get("TWINLOOP_TRIALS", "1000"))
+"""Trials of each policy that a sitting makes at most: breadth before depth."""
+
 
 class Cells:
     """What has been made so far, by name; stops making more when the sitting is over."""
@@ -181,7 +184,8 @@ def tried(
                     evaluate_on_robot([load_policy(path)], robot, episodes=episodes, first=begin)[0]
                 )
 
-        blocks.append(cells.measured(f"{name}@{label or reality}-{first}-{count}", measure))
+        here = cells if first < scenes.start + MOST else cells.kept
+        blocks.append(here.measured(f"{name}@{label or reality}-{first}-{count}", measure))
     known = [block for block in blocks if block is not None]
     won, of = (sum(block[key] for block in known) for key in ("successes", "episodes"))
     return {"successes": won, "episodes": of} if known else None
