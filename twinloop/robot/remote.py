@@ -26,6 +26,9 @@ Array = NDArray[Any]
 
 PROTOCOL = 1
 ANSWER_S = 30.0
+PASSES = frozenset({"hello", "prepare", "wait", "act"})
+"""Requests after which nothing is as it was."""
+
 TOKEN = "TWINLOOP_ROBOT_TOKEN"
 """Environment variable with the token that a server may ask for."""
 
@@ -38,6 +41,7 @@ class RemoteRobot:
         self._token = token if token is not None else os.environ.get(TOKEN, "")
         self._socket: socket.socket | None = None
         self._description: Description | None = None
+        self._ahead: tuple[Observation, Outcome] | None = None
 
     @property
     def description(self) -> Description:
@@ -72,14 +76,20 @@ class RemoteRobot:
 
     def observe(self, cameras: tuple[str, ...] = ()) -> Observation:
         """The newest readings, with frames of these cameras."""
+        if self._ahead is not None and not cameras:
+            return self._ahead[0]
         header, arrays = self._ask("observe", cameras=list(cameras))
         frames = {name: arrays.pop(f"frame:{name}") for name in cameras}
         return Observation(float(header["time_s"]), arrays, frames)
 
     def act(self, action: Array) -> Array:
-        """Send a command; in lockstep, one control step passes."""
-        _, arrays = self._ask("act", {"action": checked_action(self.description, action)})
-        return arrays["sent"]
+        """Send a command; in lockstep one control step passes, and the answer says what would be asked for next."""
+        header, arrays = self._ask("act", {"action": checked_action(self.description, action)})
+        sent = arrays.pop("sent")
+        if "time_s" in header:
+            outcome = Outcome(header["success"], header["failure"])
+            self._ahead = Observation(float(header["time_s"]), arrays, {}), outcome
+        return sent
 
     def wait(self, steps: int = 1) -> None:
         """Let control steps pass without a command; only in lockstep."""
@@ -95,6 +105,8 @@ class RemoteRobot:
 
     def judge(self, over: bool = False) -> Outcome:
         """How the episode went, as the person beside the robot sees it."""
+        if self._ahead is not None and not over:
+            return self._ahead[1]
         header, _ = self._ask("judge", over=over)
         return Outcome(header["success"], header["failure"])
 
@@ -106,7 +118,7 @@ class RemoteRobot:
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.close()
-            self._socket = None
+            self._socket = self._ahead = None
 
     def _where(self) -> str:
         return self._address if isinstance(self._address, str) else ":".join(map(str, self._address))
@@ -114,6 +126,8 @@ class RemoteRobot:
     def _ask(self, kind: str, arrays: Any = None, **words: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         if self._socket is None:
             raise RobotGone("the robot is not connected", remedy="call connect() first")
+        if kind in PASSES:
+            self._ahead = None
         try:
             # A server that refuses says why and hangs up, perhaps before we have spoken: listen even then.
             unsent: RobotGone | None = None
