@@ -94,6 +94,13 @@ class Cells:
                 return found
         return known.get(name)
 
+    def known_block(self, where: str) -> int | None:
+        """How many trials from this scene on were measured together, if any."""
+        sizes = (
+            name.rpartition("-")[2] for name in _entries(self._ledger) if name.rpartition("-")[0] == where
+        )
+        return next((int(size) for size in sizes if size.isdigit()), None)
+
     def commits(self, names: Iterable[str] = ("",)) -> str:
         """The commits on which entries that begin with one of `names` were measured."""
         found = {
@@ -171,8 +178,10 @@ def tried(
     It is made only if some are missing. A reality in a file has a `label`.
     """
     blocks = []
-    for first in range(scenes.start, scenes.stop, block):
-        count = min(block, scenes.stop - first)
+    first = scenes.start
+    while first < scenes.stop:
+        where = f"{name}@{label or reality}-{first}"
+        count = cells.known_block(where) or min(block, scenes.stop - first)
 
         def measure(begin: int = first, episodes: int = count) -> dict[str, Any] | None:
             path = policy()
@@ -185,9 +194,10 @@ def tried(
                 )
 
         here = cells if first < scenes.start + MOST else cells.kept
-        blocks.append(here.measured(f"{name}@{label or reality}-{first}-{count}", measure))
-    known = [block for block in blocks if block is not None]
-    won, of = (sum(block[key] for block in known) for key in ("successes", "episodes"))
+        blocks.append(here.measured(f"{where}-{count}", measure))
+        first += count
+    known = [made for made in blocks if made is not None]
+    won, of = (sum(made[key] for made in known) for key in ("successes", "episodes"))
     return {"successes": won, "episodes": of} if known else None
 
 
