@@ -59,11 +59,51 @@ def test_wrong_words_are_answered_with_the_right_ones(twinloop, tmp_path, monkey
         (("train", "--mix", "most", "--out", "p"), "or auto"),
         (("train", "--adapt", "ot", "--out", "p"), "name cameras"),
         (("train", "--cameras", "front", "--restyle", "fourrier", "--out", "p"), "did you mean 'fourier'"),
+        (("train", "--seed", "-1", "--out", "p"), "from 0 on"),
+        (("train", "--minutes", "0", "--out", "p"), "minutes above 0"),
+        (("train", "--set", "learning_rate=.nan", "--out", "p"), "a positive number"),
+        (("train", "--threads", "0", "--out", "p", "--tracking", "off"), "needs a thread"),
+        (("train", "--twin", "so101", "--out", "p"), "only --mix auto"),
+        (("evaluate", "nothing", "--robot", "standin:mild", "--config", "a.yaml"), "not ours to say"),
         (("evaluate", "nothing"), "is no policy"),
         (("evaluate", "nothing", "--twin", "a", "--robot", "b"), "--twin or --robot"),
     ):
         code, _, err = twinloop(*words)
         assert code == 2 and answer in err
+
+
+def test_the_mix_is_found_as_typed(twinloop, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    point(tmp_path / "sim", episodes=10)
+    point(tmp_path / "real", episodes=6, first=40)
+    words = ("--sim", "sim", "--real", "real", "--recipe", "co-train", "--mix", "auto", "--tracking", "off")
+    code, out, err = twinloop("train", *SMALL, *words, "--out", "[/p]")
+    assert code == 0 and "chose" in out and "wrote [/p]: co-train" in out, err
+    assert load_policy(tmp_path / "[/p]").story.recipe == "co-train" and (tmp_path / "[/p]/mix.json").exists()
+
+
+def test_training_that_fails_at_once_does_not_stand_in_the_way_of_the_next(twinloop, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    point(tmp_path / "sim", episodes=8)
+    words = ("--sim", "sim", "--tracking", "off", "--out", "p")
+    code, _, err = twinloop("train", *SMALL, *words, "--set", "learning_rate=1.0e+30")
+    assert code == 1 and "diverged" in err and not (tmp_path / "p").exists()
+    code, _, err = twinloop("train", *SMALL, *words)
+    assert code == 0, err
+
+
+def test_policies_of_one_name_are_told_apart(twinloop, tiny_policy, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    tiny_policy.save(tmp_path / "a/p")
+    late = tiny_policy.for_latency(0.02)
+    late.save(tmp_path / "b/p")
+    code, out, err = twinloop("evaluate", "a/p", "b/p", "--episodes", 1, "--out", "runs", "--json")
+    found = json.loads(out)["evaluations"]
+    assert code == 0 and [one["policy_id"] for one in found] == [tiny_policy.id, late.id], err
+    names = {one["policy"] for one in found}
+    assert len(names) == 2 and {path.name for path in (tmp_path / "runs").iterdir()} == names
+    code, out, _ = twinloop("policy", "show", "b/p")
+    assert code == 0 and "for 20 ms of delay" in out and "validation error" in out
 
 
 def test_a_pace_is_found_in_a_twin(twinloop, tiny_policy, tmp_path, monkeypatch):  # noqa: F811

@@ -31,6 +31,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 COLUMN_WIDTH = 13
 """Columns narrower than this are hard to read."""
 
+INTERRUPTED = 130
+"""The shell's code for Ctrl-C."""
+
 LAST_COLUMN_WIDTH = 28
 """The last column of a table may be broken, but not narrower than this."""
 
@@ -139,10 +142,14 @@ def run(app: typer.Typer) -> None:
         if debug:
             raise
         _end(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        if debug:
+    except (KeyboardInterrupt, SystemExit) as error:
+        # Typer turns Ctrl-C into an exit with 130 and no word.
+        if debug or (isinstance(error, SystemExit) and error.code != INTERRUPTED):
             raise
-        _end("interrupted; everything committed before is kept, nothing is half written", 130)
+        _end(
+            "interrupted; what was committed is kept, nothing is half written; run it again, or with --resume where there is one",
+            INTERRUPTED,
+        )
     except OSError as error:
         if debug:
             raise

@@ -11,7 +11,7 @@ import typer
 
 from twinloop.cli import console
 from twinloop.cli.console import Json
-from twinloop.cli.policy import policy_path, twin_for
+from twinloop.cli.policy import load_late, twin_for
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -36,9 +36,11 @@ def evaluate(
         typer.Option(help="A generation config: what varies in the twin, besides the usual scenes."),
     ] = None,
     latency_ms: Annotated[
-        float,
-        typer.Option(help="Delay from observation to command and back that chunks are carried out for."),
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            help="Delay from observation to command and back that chunks are carried out for; default: each policy's own."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Keep the episodes as a data set, or as one for each of several policies."),
@@ -53,11 +55,14 @@ def evaluate(
     On a robot, several policies take turns in every scene.
     """
     from twinloop.learn.evaluate import compare
-    from twinloop.learn.policy import load_policy
 
     if twin is not None and robot is not None:
         raise WrongUse("where?", expected="--twin or --robot, one of them")
-    loaded = [load_policy(policy_path(path)).for_latency(1e-3 * latency_ms) for path in policies]
+    if robot is not None and config is not None:
+        raise WrongUse(
+            "what varies on a robot is not ours to say", got=f"--config {config}", remedy="leave it out"
+        )
+    loaded = _told_apart([load_late(path, latency_ms) for path in policies])
     with ExitStack() as stack:
         kept = out
         if videos is not None and out is None:
@@ -88,6 +93,15 @@ def evaluate(
         console.out.print(f"kept {sum(len(one.trials) for one in found)} episodes in {out}", markup=False)
     if videos is not None:
         console.out.print(f"wrote {len(films)} films of failures to {videos}", markup=False)
+
+
+def _told_apart(policies: list[Policy]) -> list[Policy]:
+    """Policies of one name get their ids into their names: results, folders and films go by it."""
+    names = [policy.name for policy in policies]
+    return [
+        policy.named(f"{policy.name}-{policy.id[:6]}") if names.count(policy.name) > 1 else policy
+        for policy in policies
+    ]
 
 
 def _in_twin(

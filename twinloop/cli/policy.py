@@ -33,7 +33,7 @@ def show(
 
         console.print_json(text.loads((path / WORDS).read_text()))
         return
-    story, shape = found.story, found.network.shape
+    story, shape, late = found.story, found.network.shape, found.execution.latency_steps
     count = sum(weights.numel() for weights in found.network.parameters())
     sees = ", ".join(f"{signal.name} ({signal.size})" for signal in found.interface.observations)
     looks = ", ".join(f"{c.name} ({c.width} x {c.height})" for c in found.interface.cameras)
@@ -42,13 +42,20 @@ def show(
         "sees": f"{sees} at steps {', '.join(map(str, found.execution.history))}",
         **({"looks": f"through {looks}"} if looks else {}),
         "does": f"{found.interface.action.size} targets at {found.interface.rate_hz:g} Hz, {shape.chunk} at once, "
-        f"{found.execution.execute} before the next",
+        f"{found.execution.execute} before the next"
+        + (f", for {1e3 * late / found.interface.rate_hz:g} ms of delay" if late else ""),
         "network": f"{shape.head}, {count:,} weights",
         "twin": f"{story.twin['name']} ({story.twin['version']})",
     }
     for entry in story.datasets:
         lines[f"{entry['role']} data"] = (
             f"{entry['name']}, {entry['used']} episodes, version {entry['version']}"
+        )
+    if story.results.get("curve"):
+        last = story.results["curve"][-1]
+        lines["training"] = (
+            f"{last['step']} steps of {last['stage']} in {story.results['seconds']:.0f} s, "
+            f"validation error {story.results['validation']:.4f} (scaled)"
         )
     for name, line in lines.items():
         console.out.print(f"{name:<10} {line}", markup=False)
@@ -112,6 +119,14 @@ def pace(
         kept = "  <- kept" if one.execute == found.execution.execute else ""
         console.out.print(f"{one.execute} of {loaded.chunk} actions: {one.successes} of {one.episodes}{kept}")
     console.out.print(f"wrote {out}")
+
+
+def load_late(path: Path, latency_ms: float | None) -> Policy:
+    """A policy by folder or name, carried out for this delay where one is given, else as it was saved."""
+    from twinloop.learn.policy import load_policy
+
+    loaded = load_policy(policy_path(path))
+    return loaded if latency_ms is None else loaded.for_latency(1e-3 * latency_ms)
 
 
 def policy_path(path: Path) -> Path:

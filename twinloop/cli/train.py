@@ -92,6 +92,8 @@ def train(
         words["steps"] = steps
         words["finetune_steps"] = max(1, steps // 4)
     config = make_config(words, option or [])
+    if twin is not None and mix != "auto":
+        raise WrongUse("only --mix auto tries shares in a twin", got=f"--twin {twin}")
     root, target = _place(out, recipe, resume)
     uri = None if tracking == "off" else tracking or local_tracking(root)
     with console.progress_bar("training") as progress:
@@ -114,7 +116,8 @@ def train(
     last = results["curve"][-1]
     console.out.print(
         f"wrote {target}: {recipe}, {last['step']} steps in {results['seconds']:.0f} s, "
-        f"validation error {results['validation']:.4f} (scaled)"
+        f"validation error {results['validation']:.4f} (scaled)",
+        markup=False,
     )
 
 

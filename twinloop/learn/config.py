@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -113,6 +114,15 @@ class TrainConfig:
             raise WrongUse(
                 "validation is a share and late_steps a count", got=(self.validation, self.late_steps)
             )
+        for name in ("learning_rate", "finetune_rate"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise WrongUse(f"{name} is a positive number", got=getattr(self, name))
+        if not 0.0 <= self.weight_decay < math.inf:
+            raise WrongUse("weight_decay is not negative", got=self.weight_decay)
+        if self.minutes is not None and not 0.0 < self.minutes < math.inf:
+            raise WrongUse("training takes time", got=f"{self.minutes:g} minutes", expected="minutes above 0")
+        if self.seed < 0:
+            raise WrongUse("a seed is a whole number from 0 on", got=self.seed)
         self._require_sight()
 
     def _require_sight(self) -> None:

@@ -84,6 +84,7 @@ def choose_mix(
     twin: Twin | None = None,
     shares: Sequence[float] = SHARES,
     scenes: int = SCENES,
+    photos: str | Path | None = None,
     workspace: str | Path = ".",
     threads: int = 1,
     tell: Tell = lambda line: None,
@@ -100,7 +101,7 @@ def choose_mix(
     data = tuple(source if isinstance(source, Dataset) else open_dataset(source) for source in (sim, real))
     judge = twin or twin_of(data[0])
     where = _scenes_in(data[0], judge) if judge else None
-    words = {"workspace": workspace, "threads": threads, "scenes": scenes, "where": where}
+    words = {"photos": photos, "workspace": workspace, "threads": threads, "scenes": scenes, "where": where}
     began, pause, found = time.monotonic(), _pause(config), dict[float, Probe]()
     most = max(2, int((MOST_COST * len(order) * config.steps - (config.steps - pause)) / pause + 1e-9))
     while len(found) < most and (share := next_share(order, found)) is not None:
@@ -120,6 +121,7 @@ def train_auto(
     out: str | Path,
     config: TrainConfig,
     twin: Twin | None = None,
+    photos: str | Path | None = None,
     workspace: str | Path = ".",
     tracking: str | None = None,
     threads: int = 1,
@@ -138,7 +140,7 @@ def train_auto(
         choice = load_choice(search)
     else:
         choice = choose_mix(
-            sim, real, config=config, folder=search, twin=twin, workspace=workspace, threads=threads, tell=tell
+            sim, real, config=config, folder=search, twin=twin, photos=photos, workspace=workspace, threads=threads, tell=tell
         )  # fmt: skip
     begun = search / f"{choice.share:g}"
     if begun.exists() and not target.exists():
@@ -152,6 +154,7 @@ def train_auto(
             real,
             out=target,
             config=replace(config, mix=choice.share),
+            photos=photos,
             workspace=workspace,
             tracking=tracking,
             threads=threads,
@@ -240,6 +243,7 @@ def _probe(
             *data,
             out=out,
             config=config,
+            photos=words["photos"],
             workspace=words["workspace"],
             threads=words["threads"],
             resume=(out / UNFINISHED).exists(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -116,7 +117,7 @@ class Policy:
 
     def for_latency(self, latency_s: float) -> Policy:
         """The same policy, carried out for hardware with this delay from observation to command and back."""
-        steps = round(latency_s * self.interface.rate_hz)
+        steps = round(latency_s * self.interface.rate_hz) if math.isfinite(latency_s) else -1
         left = self.chunk - self.execution.execute - self.execution.think_steps
         if not 0 <= steps <= left:
             raise WrongUse(
@@ -126,6 +127,10 @@ class Policy:
                 remedy="train with a longer chunk, or carry out less of it",
             )
         return self._with(execution=replace(self.execution, latency_steps=steps))
+
+    def named(self, name: str) -> Policy:
+        """The same policy under another name."""
+        return self._with(story=replace(self.story, name=name))
 
     def at_pace(self, execute: int) -> Policy:
         """The same policy, carrying out so many actions of each chunk before the next one takes over."""

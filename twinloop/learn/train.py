@@ -7,8 +7,8 @@ import math
 import platform
 import shutil
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -69,6 +69,8 @@ def train(
             got=pause_at,
             expected=f"a multiple of {config.validate_every}",
         )
+    if threads < 1:
+        raise WrongUse("training needs a thread", got=threads)
     if (folder / WORDS).exists():
         raise LearnError(f"{folder} holds a policy already", remedy="choose another folder")
     require_styles(config, real, photos, start)
@@ -93,7 +95,7 @@ def train(
     network = _network(interface, sight, normalisation, config, started)
     began = time.monotonic()
     context = tracked(tracking, folder.name, run) if tracking else nullcontext(None)
-    with context as log:
+    with _begun(checkpoint), context as log:
         curve = _go(network, _stages(samples, config, started), config, checkpoint, hear, log, pause_at)
         learned = [role for role, source in samples.items() if source.imitated]
         domains = tuple(dict.fromkeys((*(started.domains if started else ()), *learned)))
@@ -336,6 +338,19 @@ def _prepare(folder: Path, run: dict[str, Any], resume: bool) -> Path:
         raise LearnError(f"{folder} exists and is not empty", remedy="choose another folder")
     write_atomically(words, (json.dumps(run, indent=1) + "\n").encode())
     return place / "checkpoint.safetensors"
+
+
+@contextmanager
+def _begun(checkpoint: Path) -> Iterator[None]:
+    """Training that fails before its first checkpoint leaves nothing behind that would stand in the way of the next."""
+    try:
+        yield
+    except Exception:
+        if not checkpoint.exists():
+            shutil.rmtree(checkpoint.parent, ignore_errors=True)
+            with suppress(OSError):
+                checkpoint.parent.parent.rmdir()
+        raise
 
 
 def _entry(samples: Samples) -> dict[str, Any]:
