@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,12 +101,9 @@ class Cells:
         )
         return next((int(size) for size in sizes if size.isdigit()), None)
 
-    def commits(self, names: Iterable[str] = ("",)) -> str:
-        """The commits on which entries that begin with one of `names` were measured."""
-        found = {
-            entry["commit"] for name, entry in _entries(self._ledger).items() if name.startswith(tuple(names))
-        }
-        return ", ".join(sorted(found)) or "none"
+    def commits(self) -> str:
+        """The commits on which the ledger's entries were measured."""
+        return ", ".join(sorted({entry["commit"] for entry in _entries(self._ledger).values()})) or "none"
 
 
 def open_cells(settings: Settings, name: str, limit: str = "TWINLOOP_LEARN_MINUTES") -> Cells:
