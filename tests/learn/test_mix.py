@@ -1,6 +1,7 @@
 """Choosing the sim share: a cheap search that ends with the very policy that the share would have given."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -131,9 +132,8 @@ def test_shares_are_tried_where_the_simulated_data_was(panda_data):
 
 def test_shares_are_tried_in_a_twin_as_on_a_robot(panda_data, tmp_path):
     config = replace(CO, steps=6, validate_every=1)
-    choice = choose_mix(
-        panda_data, panda_data, config=config, folder=tmp_path / "m", shares=(0.3, 0.9), scenes=1
-    )
+    other = shutil.copytree(panda_data.root, tmp_path / "other")
+    choice = choose_mix(panda_data, other, config=config, folder=tmp_path / "m", shares=(0.3, 0.9), scenes=1)
     assert all(probe.twin_success in (0.0, 1.0) for probe in choice.probes)
     assert (
         isinstance(choice, MixChoice)

@@ -245,3 +245,13 @@ def test_some_of_the_simulation_is_shown_as_real_and_nothing_real_as_simulated()
     assert np.array_equal(fit._lent(batch, 0.0, np.random.default_rng(0)).domain, domain)
     with pytest.raises(WrongUse, match="lend is a share"):
         replace(TINY, lend=1.0)
+
+
+def test_swapped_sides_and_one_data_set_on_both_are_refused(panda_data, tmp_path):
+    shown = point(tmp_path / "real", episodes=6)
+    config = replace(TINY, recipe="co-train")
+    with pytest.raises(WrongUse, match="swapped"):
+        train(shown, panda_data, out=tmp_path / "p", config=config)
+    with pytest.raises(WrongUse, match="as simulated and as real"):
+        train(shown, shown, out=tmp_path / "p", config=config)
+    assert not (tmp_path / "p").exists()

@@ -18,8 +18,8 @@ from twinloop.coverage.result import Coverage, Level, Outcomes, Region
 from twinloop.coverage.rule import Condition, Range, Rule
 from twinloop.coverage.side import Points, Progress, Side, read_sides
 from twinloop.coverage.worst import narrowed
-from twinloop.dataset.query import query
 from twinloop.dataset.reader import Dataset, open_dataset
+from twinloop.dataset.sides import refuse_swapped
 from twinloop.errors import WrongUse
 
 Array = NDArray[Any]
@@ -48,22 +48,9 @@ def coverage(
     if points < 100:
         raise WrongUse("too few points for a map", got=points, expected="at least 100")
     opened = [one if isinstance(one, Dataset) else open_dataset(one) for one in (real, sim)]
-    _refuse_swapped(*opened)
+    refuse_swapped(*opened)
     sides = read_sides(*opened, signals=signals, points=points, images=images, progress=progress)
     return cover(*sides, seed=seed)
-
-
-def _refuse_swapped(real: Dataset, sim: Dataset) -> None:
-    mine, theirs = (
-        {row["source"] for row in query([one], "select distinct source from episodes").to_pylist()}
-        for one in (real, sim)
-    )
-    if mine == {"sim"} and theirs and "sim" not in theirs:
-        raise WrongUse(
-            "real and simulated episodes are swapped",
-            got=f"--real {real.root} is simulated, --sim {sim.root} is not",
-            remedy=f"--real {sim.root} --sim {real.root}",
-        )
 
 
 def cover(real: Side, sim: Side, *, seed: int = 0) -> Coverage:

@@ -19,6 +19,7 @@ import numpy as np
 
 from twinloop.dataset.commit import write_atomically
 from twinloop.dataset.reader import Dataset, open_dataset
+from twinloop.dataset.sides import refuse_swapped
 from twinloop.errors import LearnError, WrongUse
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.encoder import Sight
@@ -75,6 +76,10 @@ def train(
         raise LearnError(f"{folder} holds a policy already", remedy="choose another folder")
     require_styles(config, real, photos, start)
     sources = _open(sim, real, config, start)
+    if len(sources) == 2:
+        refuse_swapped(sources["real"], sources["sim"])
+        if sources["real"].root.resolve() == sources["sim"].root.resolve():
+            raise WrongUse("one data set is given as simulated and as real", got=str(sources["sim"].root))
     for dataset in sources.values():
         require_trainable(dataset, Path(workspace))
     started = load_policy(start) if start is not None else None

@@ -1,0 +1,21 @@
+"""Real and simulated data side by side: which is which."""
+
+from __future__ import annotations
+
+from twinloop.dataset.query import query
+from twinloop.dataset.reader import Dataset
+from twinloop.errors import WrongUse
+
+
+def refuse_swapped(real: Dataset, sim: Dataset) -> None:
+    """Refuse simulated episodes given as real ones together with recorded ones given as simulated."""
+    mine, theirs = (
+        {row["source"] for row in query([one], "select distinct source from episodes").to_pylist()}
+        for one in (real, sim)
+    )
+    if mine == {"sim"} and theirs and "sim" not in theirs:
+        raise WrongUse(
+            "real and simulated episodes are swapped",
+            got=f"--real {real.root} is simulated, --sim {sim.root} is not",
+            remedy=f"--real {sim.root} --sim {real.root}",
+        )
