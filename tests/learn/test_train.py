@@ -11,7 +11,7 @@ from twinloop.consent.withdraw import withdraw_consent
 from twinloop.dataset.labels import add_labels
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.writer import make_dataset
-from twinloop.errors import ConsentError, LearnError, QualityError, UnknownName, WrongUse
+from twinloop.errors import ConsentError, DamagedDataset, LearnError, QualityError, UnknownName, WrongUse
 from twinloop.learn import fit
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.policy import load_policy
@@ -255,3 +255,12 @@ def test_swapped_sides_and_one_data_set_on_both_are_refused(panda_data, tmp_path
     with pytest.raises(WrongUse, match="as simulated and as real"):
         train(shown, shown, out=tmp_path / "p", config=config)
     assert not (tmp_path / "p").exists()
+
+
+def test_files_that_were_changed_after_their_commit_are_refused(tmp_path):
+    shown = point(tmp_path / "real", episodes=6)
+    train(None, shown, out=tmp_path / "p", config=replace(TINY, recipe="real-only"))
+    file = next((tmp_path / "real/data").rglob("*.parquet"))
+    file.write_bytes(file.read_bytes() + b"more")
+    with pytest.raises(DamagedDataset, match="not what was committed"):
+        train(None, shown, out=tmp_path / "q", config=replace(TINY, recipe="real-only"))

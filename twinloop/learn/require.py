@@ -8,7 +8,7 @@ import numpy as np
 
 from twinloop.consent.require import require_consent
 from twinloop.dataset.reader import Dataset
-from twinloop.errors import LearnError
+from twinloop.errors import DamagedDataset, LearnError
 from twinloop.learn.interface import Interface, Normalisation, interface_of
 from twinloop.learn.samples import Samples, known_outcomes
 from twinloop.quality.require import require_usable
@@ -25,10 +25,25 @@ def require_trainable(dataset: Dataset, workspace: Path) -> None:
     failed when they are made: their quality is not checked again. Nothing is learned from failed episodes, so theirs does
     not matter either.
     """
+    _require_as_committed(dataset)
     require_consent(dataset, "train", workspace)
     if not _simulated(dataset):
         outcomes = zip(dataset.numbers, known_outcomes(dataset), strict=True)
         require_usable(dataset, "train", unused={number for number, success in outcomes if success is False})
+
+
+def _require_as_committed(dataset: Dataset) -> None:
+    """Refuse files of another size than when they were committed: what is cached and checked would be about others."""
+    for name, entry in dataset.manifest.files.items() if dataset.manifest else ():
+        path = dataset.root / name
+        size = path.stat().st_size if path.is_file() else None
+        if size != entry.bytes:
+            raise DamagedDataset(
+                f"{path} is not what was committed",
+                got="nothing" if size is None else f"{size} bytes",
+                expected=f"{entry.bytes} bytes",
+                remedy=f"twinloop data verify {dataset.root}",
+            )
 
 
 def _simulated(dataset: Dataset) -> bool:
