@@ -233,6 +233,19 @@ def test_policies_verdicts_and_evidence_in_the_registry_may_not_change(registry,
         registry.roll_back(by="eve", reason="x")
 
 
+def test_whatever_a_registered_policy_says_of_itself_may_not_change(registry, policies, tmp_path):
+    with_two_champions(registry, policies, tmp_path)
+    file = registry.folder / "policies" / policies[0].id / "policy.json"
+    words = json.loads(file.read_text())
+    for change in ({"name": "x"}, {"twin": {}}, {"datasets": []}, {"results": {}}, {"domains": ["x"]}):
+        assert words != words | change
+        file.write_text(json.dumps(words | change))
+        with pytest.raises(TamperedRecord, match="is not the file that was recorded"):
+            registry.verify()
+        with pytest.raises(TamperedRecord, match="is not the file that was recorded"):
+            registry.roll_back(by="eve", reason="x")
+
+
 def test_a_step_that_was_interrupted_after_it_was_recorded_is_finished(
     registry, policies, tmp_path, monkeypatch
 ):

@@ -166,8 +166,7 @@ class PolicyRegistry:
                 )
                 raise GateError(f"there is no earlier champion to go back to: {only}")
             now, before = state.champions[-1], state.champions[-2]
-            folder = self._folder_of(before)
-            load_policy(folder)  # the copy must be whole before anybody relies on it
+            self._require_policy(next(e for e in entries if _registers(e, before)))
             details = {
                 "version": before,
                 "from": now,
@@ -210,11 +209,21 @@ class PolicyRegistry:
                 )
         for entry in entries:
             if entry.action == "register":
-                load_policy(self.folder / "policies" / entry.details["policy_id"])
+                self._require_policy(entry)
             if (digest := entry.details.get("verdict")) is not None:
                 for kind in ("verdict", "evidence"):
                     self._require_copy(kind, entry.details[kind], digest)
         return head_of(entries)
+
+    def _require_policy(self, entry: Entry) -> None:
+        """The copy of a registered policy must be whole, to the last word, before anybody relies on it."""
+        folder = self.folder / "policies" / entry.details["policy_id"]
+        load_policy(folder)
+        for name, digest in entry.details["files"].items():
+            if _file_hash(folder / name) != digest:
+                raise TamperedRecord(
+                    f"{folder / name} is not the file that was recorded", expected=digest[:16]
+                )
 
     def _require_copy(self, kind: str, digest: str, folder: str) -> None:
         file = self.folder / "verdicts" / folder / f"{kind}.json"
@@ -324,9 +333,6 @@ class PolicyRegistry:
                 )
             yield entries
 
-    def _folder_of(self, version: str) -> Path:
-        return Path(next(v.folder for v in self.versions() if v.version == version))
-
     def _model(self) -> Any:
         from mlflow.exceptions import MlflowException
 
@@ -369,6 +375,10 @@ def replay_state(entries: list[Entry]) -> State:
         if entry.action == "promote" and entry.details["stage"] == "canary":
             share = entry.details["share"]
     return State(aliases, tuple(champions), share if aliases["challenger"] else None, versions)
+
+
+def _registers(entry: Entry, version: str) -> bool:
+    return entry.action == "register" and str(entry.details["version"]) == version
 
 
 def _require_name(by: str) -> None:
