@@ -229,11 +229,13 @@ def test_a_quiet_pass_ends_with_zero_and_bad_words_are_answered(twinloop, tmp_pa
         (("used", "--once", "--baseline", 2), "too few episodes to know what is usual"),
         (("used", "--once", "--parameters", "a"), "parameters of which twin"),
         (("used", "--every", 0), "looking takes time"),
+        (("used", "--once", "--failures", "../" + tmp_path.name + "/used"), "failures are kept apart"),
+        (("used", "--reference", "other", "--failures", "other/"), "failures are kept apart"),
     ):
         code, _, err = twinloop("monitor", *words)
         assert code == 2 and answer in err
     code, _, err = twinloop("monitor", "gone", "--once")
-    assert code == 1 and "gone" in err
+    assert code == 2 and "gone" in err
 
 
 def test_whoever_watches_says_what_it_waits_for(tmp_path):

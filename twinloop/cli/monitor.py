@@ -68,6 +68,12 @@ def monitor(
 
     if every <= 0:
         raise WrongUse("looking takes time", got=every, expected="seconds above 0")
+    if failures and failures.resolve() in {place.resolve() for place in (dataset, reference) if place}:
+        raise WrongUse(
+            "failures are kept apart from what is watched and what is usual",
+            got=f"--failures {failures}",
+            remedy="--failures with a data set of its own",
+        )
     names = [name.strip() for name in parameters.split(",") if name.strip()]
     if names and twin is None:
         raise WrongUse("parameters of which twin?", remedy="--twin NAME|FOLDER")
