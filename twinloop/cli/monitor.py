@@ -61,13 +61,15 @@ def monitor(
     when something is to be done. Alerts are kept, and the gate heeds them.
     """
     from twinloop.dataset.reader import open_dataset
-    from twinloop.monitor.alerts import keep_new, send
+    from twinloop.monitor.alerts import deliver, keep_new, require_webhook
     from twinloop.monitor.failures import collect_failures
     from twinloop.monitor.run import monitor as run
     from twinloop.twin import load_twin
 
     if every <= 0:
         raise WrongUse("looking takes time", got=every, expected="seconds above 0")
+    if webhook is not None:
+        require_webhook(webhook)
     if failures and failures.resolve() in {place.resolve() for place in (dataset, reference) if place}:
         raise WrongUse(
             "failures are kept apart from what is watched and what is usual",
@@ -81,6 +83,7 @@ def monitor(
     usual = open_dataset(reference) if reference else None
     folder = state or _state(dataset)
     seen, waiting = -1, ""
+    troubles: list[str] = []
     fewest = 1 if usual else baseline + 1
     while True:
         try:
@@ -97,7 +100,7 @@ def monitor(
             seen = len(opened)
             report = run(opened, usual, baseline=baseline, expected=expected, twin=cell, parameters=names)
             new = keep_new(folder, report.alerts)
-            troubles = [trouble for alert in new if webhook and (trouble := send(webhook, alert))]
+            troubles = deliver(folder, webhook, report.dataset) if webhook else []
             copied = collect_failures(opened, failures) if failures else None
             if json:
                 more = {"new_alerts": len(new), "webhook_errors": troubles, "failures_copied": copied}
@@ -108,6 +111,8 @@ def monitor(
                 console.err.print(trouble, markup=False)
             if once:
                 raise typer.Exit(1 if report.alerts else 0)
+        elif opened is not None and webhook and troubles:
+            troubles = deliver(folder, webhook, str(opened.root))
         time.sleep(every)
 
 

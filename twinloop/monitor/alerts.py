@@ -1,4 +1,7 @@
-"""Alerts: what was noticed, since when, and the next step; kept, told once, and sent to a webhook if there is one."""
+"""Alerts: what was noticed, since when, and the next step; kept, told once, and sent to a webhook if there is one.
+
+What a webhook has received is kept too, so that what it missed is sent again.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import urllib.request
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from twinloop.dataset.lines import append_lines, read_lines
 from twinloop.errors import WrongUse
 
 ALERTS = "alerts.jsonl"
+DELIVERED = "delivered.jsonl"
 FOLDER = "monitor"
 TIMEOUT_S = 10.0
 
@@ -61,16 +66,45 @@ def keep_new(folder: Path, alerts: Sequence[Alert]) -> list[Alert]:
     return new
 
 
+def deliver(folder: Path, url: str, dataset: str) -> list[str]:
+    """Post the kept alerts about a data set that have not been delivered yet; what went wrong."""
+    done = read_lines(folder / DELIVERED, _Delivered, "a delivered alert")
+    troubles = []
+    for alert in load_alerts(folder):
+        sent = _Delivered(*alert.key)
+        if alert.dataset != dataset or sent in done:
+            continue
+        if trouble := send(url, alert):
+            troubles.append(trouble)
+        else:
+            append_lines(folder / DELIVERED, [asdict(sent)])
+    return troubles
+
+
 def send(url: str, alert: Alert) -> str | None:
     """Post an alert as JSON; what went wrong, or None. A webhook that is down stops nothing."""
-    if not url.startswith(("http://", "https://")):
-        raise WrongUse("this is no webhook", got=url, expected="http://... or https://...")
+    require_webhook(url)
     body: dict[str, Any] = {"source": "twinloop monitor", **asdict(alert)}
-    request = urllib.request.Request(
-        url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
-    )
     try:
+        request = urllib.request.Request(
+            url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
+        )
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             return None if answer.status < 300 else f"the webhook answered {answer.status}"
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (urllib.error.URLError, HTTPException, OSError, ValueError) as error:
         return f"the webhook cannot be reached ({error})"
+
+
+def require_webhook(url: str) -> None:
+    """Only http and https can be posted to."""
+    scheme, _, place = url.partition("://")
+    if scheme not in ("http", "https") or not place.strip("/"):
+        raise WrongUse("this is no webhook", got=url, expected="http://... or https://...")
+
+
+@dataclass(frozen=True)
+class _Delivered:
+    """The key of an alert that a webhook has received."""
+
+    kind: str
+    dataset: str
