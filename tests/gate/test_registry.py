@@ -126,6 +126,8 @@ def test_an_override_is_recorded_with_name_and_reason(registry, policies, tmp_pa
     refused = judged(tmp_path / "r", policies[0], gain=0.0)
     with pytest.raises(WrongUse, match="who they are"):
         registry.promote(policies[0], refused, by=" ", override="demo")
+    with pytest.raises(WrongUse, match="why is the verdict overridden"):
+        registry.promote(policies[0], refused, by="ann", override="  ")
     entry = registry.promote(policies[0], refused, by="ann", override="the only one we have")
     assert entry.by == "ann" and entry.details["override"] == "the only one we have"
     assert "is 'refuse'" in entry.details["overrides"] and entry.details["decision"] == "refuse"
@@ -173,6 +175,17 @@ def test_a_release_goes_by_stages(registry, policies, tmp_path):
     registry.promote(second, verdict, by="ann")
     assert registry.state().aliases == {"champion": "2", "challenger": None, "shadow": None}
     registry.verify()
+
+
+def test_a_champion_does_not_step_down_and_leave_nobody(registry, policies):
+    first, second, _ = policies
+    registry.promote(first, None, by="ann", override="in use")
+    for stage in ("shadow", "canary"):
+        with pytest.raises(GateError, match="would leave nobody champion"):
+            registry.promote(first, None, by="ann", override="look again", stage=stage)
+    registry.promote(second, None, by="ann", override="better")
+    registry.promote(first, None, by="ann", override="look again", stage="shadow")
+    assert registry.state().aliases == {"champion": "2", "challenger": None, "shadow": "1"}
 
 
 def edit(lines):

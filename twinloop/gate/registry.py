@@ -124,14 +124,21 @@ class PolicyRegistry:
     ) -> Entry:
         """Let a policy in at a stage of release; only with a verdict that promotes it, or a reason why not."""
         _require_name(by)
+        if override is not None and not override.strip():
+            raise WrongUse("why is the verdict overridden?", got="a blank reason", remedy="--override REASON")
         if stage not in ALIAS_OF:
             raise WrongUse("no such stage", got=stage, available=list(ALIAS_OF))
         if stage == "canary" and not 0.0 < share < 1.0:
             raise WrongUse("a canary's share lies between 0 and 1", got=share)
         with self._writing() as entries:
             state = replay_state(entries)
-            grounds = self._grounds(policy, verdict, stage, state, override)
             version = state.versions.get(policy.id)
+            if stage != "full" and version is not None and version == state.aliases["champion"]:
+                raise GateError(
+                    f"{policy.name} is champion: at stage {stage} it would leave nobody champion",
+                    remedy="twinloop rollback, or promote another champion first",
+                )
+            grounds = self._grounds(policy, verdict, stage, state, override)
             if version is None:
                 version = self._register(entries, policy, verdict, grounds, by)
             aliases = dict(state.aliases)
