@@ -230,6 +230,7 @@ def test_a_quiet_pass_ends_with_zero_and_bad_words_are_answered(twinloop, tmp_pa
     assert code == 0 and "nothing to do" in out, out + err
     for words, answer in (
         (("used", "--once", "--baseline", 2), "too few episodes to know what is usual"),
+        (("gone", "--baseline", -3), "got a baseline of -3; expected at least 5"),
         (("used", "--once", "--parameters", "a"), "parameters of which twin"),
         (("used", "--every", 0), "looking takes time"),
         (("used", "--once", "--webhook", "ftp://x"), "this is no webhook"),
@@ -239,6 +240,8 @@ def test_a_quiet_pass_ends_with_zero_and_bad_words_are_answered(twinloop, tmp_pa
     ):
         code, _, err = twinloop("monitor", *words)
         assert code == 2 and answer in err
+    code, out, err = twinloop("monitor", "used", "--once")
+    assert code == 1 and "got 24; expected more than the baseline of 30" in err and not out
     code, _, err = twinloop("monitor", "gone", "--once")
     assert code == 2 and "gone" in err
 

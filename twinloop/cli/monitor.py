@@ -64,10 +64,12 @@ def monitor(
     from twinloop.monitor.alerts import deliver, keep_new, require_webhook
     from twinloop.monitor.failures import collect_failures
     from twinloop.monitor.run import monitor as run
+    from twinloop.monitor.run import require_baseline
     from twinloop.twin import load_twin
 
     if every <= 0:
         raise WrongUse("looking takes time", got=every, expected="seconds above 0")
+    require_baseline(baseline)
     if webhook is not None:
         require_webhook(webhook)
     if failures and failures.resolve() in {place.resolve() for place in (dataset, reference) if place}:

@@ -8,7 +8,7 @@ from typing import Any
 
 from twinloop.dataset.reader import Dataset
 from twinloop.episode import Episode
-from twinloop.errors import WrongUse
+from twinloop.errors import DatasetError, WrongUse
 from twinloop.identify.change import FEWEST
 from twinloop.identify.drift import Change, Drift, watch_drift
 from twinloop.learn.evaluate import exact_interval
@@ -86,6 +86,7 @@ def monitor(
     acted in it. With a twin and names of its
     parameters, those are followed too (`identify.drift`).
     """
+    require_baseline(baseline)
     episodes = [deployed.episode(number) for number in deployed.numbers]
     usual = _spread(reference) if reference is not None else episodes[:baseline]
     fresh = episodes if reference is not None else episodes[baseline:]
@@ -95,6 +96,13 @@ def monitor(
             got=len(usual),
             expected=f"at least {FEWEST}",
             remedy="--reference DATASET, or wait for more episodes",
+        )
+    if not fresh and reference is None:
+        raise DatasetError(
+            "too few episodes to watch any: all of them say what is usual",
+            got=len(episodes),
+            expected=f"more than the baseline of {baseline}",
+            remedy="a smaller --baseline, --reference DATASET, or wait for more episodes",
         )
     _require_comparable(usual, fresh)
     frames = usual_frames(usual)
@@ -134,6 +142,16 @@ def monitor(
         drift,
         tuple(_alerts(place, kind, shifts, drift, success, fresh)),
     )
+
+
+def require_baseline(baseline: int) -> None:
+    """From fewer first episodes nobody knows what is usual."""
+    if baseline < FEWEST:
+        raise WrongUse(
+            "too few episodes to know what is usual",
+            got=f"a baseline of {baseline}",
+            expected=f"at least {FEWEST}",
+        )
 
 
 def _shifts_of_others(
