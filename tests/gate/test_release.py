@@ -116,6 +116,9 @@ def test_a_stage_is_judged_and_stopped_from_the_command_line(twinloop, tmp_path,
     with connected(robot):
         controller = PolicyController(made[1], robot.description)
         record(robot, controller, tmp_path / "used", Plan(episodes=6, longest_s=0.2), attendant=robot)
+    for least in (0, 1, 2, "nan"):
+        code, _, err = twinloop("registry", "release", "used", "--stage", "canary", "--least", least)
+        assert code == 2 and "lies between 0 and 1" in err
     code, out, err = twinloop("registry", "release", "used", "--stage", "canary", "--json")
     found = json.loads(out)
     assert code == 1 and found["step"] == "stop" and found["episodes"] == 6 and found["good"] == 0, err

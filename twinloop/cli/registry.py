@@ -164,8 +164,8 @@ def release(
 
     if stage not in RULES:
         raise UnknownName("stage", stage, RULES)
-    registry = _open(workspace, tracking)
     rule = RULES[stage] if least is None else replace(RULES[stage], least=least)
+    registry = _open(workspace, tracking)
     held = registry.policy(ALIAS_OF[stage])
     good = load_shadow(source, held.id) if stage == "shadow" else episodes_of(open_dataset(source), held.id)
     found = judge_stage(stage, good, rule)

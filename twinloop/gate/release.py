@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from twinloop.dataset.lines import append_lines
 from twinloop.dataset.reader import Dataset
 from twinloop.episode import Actor
-from twinloop.errors import GateError, UnknownName
+from twinloop.errors import GateError, UnknownName, WrongUse
 from twinloop.gate.betting import SINGLE, confidence_sequence, log_wealth, raw_outcomes
 from twinloop.gate.registry import Stage
 from twinloop.robot.controllers import Controller
@@ -41,6 +41,10 @@ class StopRule:
 
     least: float
     alpha: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.least < 1.0:
+            raise WrongUse("the share of good episodes asked for lies between 0 and 1", got=self.least)
 
 
 RULES: dict[Stage, StopRule] = {
