@@ -306,6 +306,25 @@ def test_the_commands_promote_list_log_verify_and_roll_back(twinloop, policies, 
     assert code == 2 and "no such stage" in err
 
 
+def test_a_registry_that_is_not_there_is_told_and_not_made(twinloop, tmp_path, monkeypatch, empty):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    reading = (
+        ("registry", "ls"),
+        ("registry", "log"),
+        ("registry", "verify"),
+        ("registry", "release", "used", "--stage", "full"),
+        ("rollback", "--by", "ann", "--reason", "x"),
+    )
+    for words in reading:
+        for place, answer in (("typo/ws", "typo/ws is no folder"), (".", "there is no registry in")):
+            code, out, err = twinloop(*words, "--workspace", place)
+            assert code == 2 and answer in err and not out
+    assert list(tmp_path.iterdir()) == []
+    shutil.copyfile(empty, tmp_path / DATABASE)
+    code, _, err = twinloop("registry", "verify")
+    assert code == 2 and "there is no registry in" in err, "training alone makes a database, not a registry"
+
+
 def test_the_rival_of_a_candidate_stays_the_same_once_it_is_champion(registry, policies):
     first, second, third = policies
     assert registry.rival(first.id) is None

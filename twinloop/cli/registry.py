@@ -10,7 +10,7 @@ import typer
 from twinloop.cli import console
 from twinloop.cli.console import Json
 from twinloop.cli.train import TRACKING
-from twinloop.errors import WorkspaceError
+from twinloop.errors import WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
     from twinloop.gate.chain import Entry
@@ -63,7 +63,7 @@ def promote(
     from twinloop.learn.policy import load_policy
 
     loaded = load_policy(policy_path(policy)).for_latency(1e-3 * latency_ms)
-    registry = _open(workspace, tracking)
+    registry = _open(workspace, tracking, new=True)
     entry = registry.promote(loaded, verdict, by=by, stage=stage, share=share, override=override)  # type: ignore[arg-type]
     _print_entry(entry, json)
 
@@ -189,8 +189,10 @@ def release(
         raise typer.Exit(1)
 
 
-def _open(workspace: Path | None, tracking: str | None) -> PolicyRegistry:
-    from twinloop.gate.registry import PolicyRegistry
+def _open(workspace: Path | None, tracking: str | None, new: bool = False) -> PolicyRegistry:
+    """The registry; unless it may be `new`, one that is there. What is not there is not made by looking for it."""
+    from twinloop.gate.registry import FOLDER, RECORD, PolicyRegistry
+    from twinloop.learn.tracking import DATABASE
     from twinloop.workspace import find_workspace
 
     root = workspace
@@ -199,7 +201,19 @@ def _open(workspace: Path | None, tracking: str | None) -> PolicyRegistry:
             root = find_workspace().root
         except WorkspaceError:
             root = Path()
-    return PolicyRegistry(root, None if tracking == "off" else tracking)
+    if not root.is_dir():
+        raise WrongUse(f"{root} is no folder", remedy="--workspace FOLDER")
+    none = WrongUse(
+        f"there is no registry in {root.resolve()}",
+        expected=f"{FOLDER}/{RECORD}",
+        remedy="--workspace FOLDER, or twinloop promote, which makes one",
+    )
+    if not new and not any((root / name).exists() for name in (f"{FOLDER}/{RECORD}", DATABASE)):
+        raise none
+    registry = PolicyRegistry(root, None if tracking == "off" else tracking)
+    if not new and not registry.entries():
+        raise none
+    return registry
 
 
 def _print_entry(entry: Entry, json: bool) -> None:
