@@ -148,6 +148,19 @@ def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, oth
     assert found.decision == "refuse" and "used up" in found.sentence and found.standin
 
 
+def test_what_was_evaluated_in_a_twin_is_no_real_evidence(twinloop, tiny_policy, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    tiny_policy.save(tmp_path / "p")
+    code, out, err = twinloop("evaluate", "p", "--twin", "franka_pick_place", "--episodes", "2", "--json")
+    assert code == 0, err
+    Path("twin.json").write_text(out)
+    words = ("gate", "p", "--twin", "franka_pick_place", "--out", "g")
+    code, _, err = twinloop(*words, "--real-evidence", "twin.json")
+    assert code == 1 and "twin.json was simulated" in err and not Path("g").exists()
+    code, out, _ = twinloop(*words, "--sim-evidence", "twin.json", "--json")
+    assert json.loads(out)["statistics"]["simulated_trials"] == 2
+
+
 def test_the_command_judges_files_and_writes_a_page(twinloop, tiny_policy, panda_data, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     tiny_policy.save(tmp_path / "p")
@@ -157,6 +170,7 @@ def test_the_command_judges_files_and_writes_a_page(twinloop, tiny_policy, panda
         "where": "r1",
         "seed": 0,
         "standin": False,
+        "twin": None,
     }
     runs = {"evaluations": [entry | {"outcomes": [True] * 40}]}
     Path("runs.json").write_text(json.dumps(runs))

@@ -13,6 +13,7 @@ from twinloop.gate.evidence import (
     Evidence,
     PairedTrial,
     draw_scenes,
+    evidence_of,
     load_evidence,
     load_trials,
     save_evidence,
@@ -145,12 +146,12 @@ def test_evidence_and_verdict_are_files_that_come_back_the_same(tmp_path):
 
 def test_trials_are_read_from_evaluations(tmp_path):
     def entry(contender, outcomes):
-        return {"policy": contender.name, "policy_id": contender.id, "where": "r1", "seed": 0, "standin": False, "outcomes": outcomes}  # fmt: skip
+        return {"policy": contender.name, "policy_id": contender.id, "where": "r1", "seed": 0, "standin": False, "twin": None, "outcomes": outcomes}  # fmt: skip
 
     file = tmp_path / "runs.json"
     file.write_text(json.dumps({"evaluations": [entry(NEW, [True, False]), entry(OLD, [False, False])]}))
-    assert [t.difference for t in load_trials(file, NEW, OLD)] == [1.0, 0.0]
-    assert [t.champion for t in load_trials(file, NEW, None)] == [None, None]
+    assert [t.difference for t in load_trials(file, NEW, OLD).trials] == [1.0, 0.0]
+    assert [t.champion for t in load_trials(file, NEW, None).trials] == [None, None]
     with pytest.raises(GateError, match=r"no evaluation of other \(3\); available: new"):
         load_trials(file, Contender("other", "3"), None)
     file.write_text(json.dumps({"evaluations": [entry(NEW, [True, False]), entry(OLD, [False])]}))
@@ -159,6 +160,31 @@ def test_trials_are_read_from_evaluations(tmp_path):
     file.write_text("{")
     with pytest.raises(GateError, match="is not JSON"):
         load_trials(file, NEW, OLD)
+
+
+def test_simulated_trials_do_not_pass_as_real_nor_a_stand_in_as_either(tmp_path):
+    robot = {"policy": "new", "policy_id": NEW.id, "where": "r1", "seed": 0, "outcomes": [True] * 30}
+    robot |= {"standin": False, "twin": None}
+
+    def file(name, **changed):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"evaluations": [robot | changed]}))
+        return path
+
+    real, simulated = file("real"), file("simulated", where="cell", twin=TWIN)
+    standin = file("standin", where="standin-mild", standin=True)
+    with pytest.raises(GateError, match="was simulated; got trials in twin cell; expected trials on a robot"):
+        evidence_of(NEW, None, TWIN, real=simulated)
+    for path, who in ((real, "robot r1"), (standin, "stand-in standin-mild")):
+        with pytest.raises(GateError, match=f"was not simulated in a twin; got {who}"):
+            evidence_of(NEW, None, TWIN, simulated=path)
+    found = evidence_of(NEW, None, TWIN, simulated=simulated, real=real)
+    assert (len(found.simulated), len(found.real), found.robot, found.standin) == (30, 30, "r1", False)
+    told = verdict(evidence_of(NEW, None, TWIN, real=standin))
+    assert (told.robot, told.standin) == ("standin-mild", True) and "30 stand-in trials" in told.sentence
+    del robot["twin"]
+    with pytest.raises(GateError, match="does not say whether it was simulated"):
+        evidence_of(NEW, None, TWIN, real=file("unsaid"))
 
 
 def test_rules_and_evidence_that_make_no_sense_are_refused():

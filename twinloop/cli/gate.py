@@ -203,7 +203,7 @@ def _evidence(
     real: Path | None,
     robot: str | None,
 ) -> Evidence | None:
-    from twinloop.gate.evidence import Evidence, load_evidence, load_trials
+    from twinloop.gate.evidence import evidence_of, load_evidence
     from twinloop.gate.run import contender
 
     if earlier is not None:
@@ -218,13 +218,12 @@ def _evidence(
         raise WrongUse(
             "evidence or a robot?", remedy="--evidence FILE goes on from an earlier gate on a robot"
         )
-    first, second = contender(candidate), contender(champion) if champion else None
-    return Evidence(
-        candidate=first,
-        champion=second,
-        twin={"name": cell.name, "version": cell.version, "hash": cell.content_hash},
-        simulated=load_trials(simulated, first, second) if simulated else (),
-        real=load_trials(real, first, second) if real else (),
+    return evidence_of(
+        contender(candidate),
+        contender(champion) if champion else None,
+        {"name": cell.name, "version": cell.version, "hash": cell.content_hash},
+        simulated=simulated,
+        real=real,
     )
 
 

@@ -144,9 +144,49 @@ def load_evidence(path: str | Path) -> Evidence:
         ) from error
 
 
-def load_trials(
-    path: str | Path, candidate: Contender, champion: Contender | None
-) -> tuple[PairedTrial, ...]:
+@dataclass(frozen=True)
+class Evaluated:
+    """Trials of one file: on which robot, or in which twin (name, version, hash)."""
+
+    trials: tuple[PairedTrial, ...]
+    where: str
+    standin: bool
+    twin: Mapping[str, str | None] | None
+
+
+def evidence_of(
+    candidate: Contender,
+    champion: Contender | None,
+    twin: Mapping[str, str | None],
+    *,
+    simulated: str | Path | None = None,
+    real: str | Path | None = None,
+) -> Evidence:
+    """Evidence from files of `twinloop evaluate --json`: one of a twin, one of a robot or a stand-in for one."""
+    found = Evidence(candidate, champion, twin)
+    if simulated is not None:
+        made = load_trials(simulated, candidate, champion)
+        if made.twin is None:
+            raise GateError(
+                f"{simulated} was not simulated in a twin",
+                got=f"{'stand-in' if made.standin else 'robot'} {made.where}",
+                remedy="give it as --real-evidence",
+            )
+        found = replace(found, simulated=made.trials)
+    if real is not None:
+        made = load_trials(real, candidate, champion)
+        if made.twin is not None:
+            raise GateError(
+                f"{real} was simulated",
+                got=f"trials in twin {made.where}",
+                expected="trials on a robot",
+                remedy="give it as --sim-evidence, or run twinloop evaluate --robot ... --json",
+            )
+        found = replace(found, real=made.trials, robot=made.where, standin=made.standin)
+    return found
+
+
+def load_trials(path: str | Path, candidate: Contender, champion: Contender | None) -> Evaluated:
     """Trials from the JSON of `twinloop evaluate --json`, for these two policies; numbered as they were evaluated."""
     words = _read(Path(path))
     evaluations = words.get("evaluations") if isinstance(words, dict) else None
@@ -163,19 +203,31 @@ def load_trials(
                 f"{path} has no evaluation of {missing.name} ({missing.id})",
                 available=[f"{entry['policy']} ({entry['policy_id']})" for entry in evaluations],
             )
-        if second and (first["where"], first["seed"]) != (second["where"], second["seed"]):
+        for entry in (first, second) if second else (first,):
+            if "twin" not in entry and not entry["standin"]:
+                raise GateError(
+                    f"{path} does not say whether it was simulated",
+                    expected='"twin": null for a robot',
+                    remedy="evaluate again: twinloop evaluate ... --json",
+                )
+        if second and _scenes_of(first) != _scenes_of(second):
             raise GateError(f"{path}: the two policies met different scenes", remedy="evaluate them together")
         theirs = second["outcomes"] if second else [None] * len(first["outcomes"])
         if len(theirs) != len(first["outcomes"]):
             raise GateError(f"{path}: the two policies met different numbers of scenes")
         start = int(first["seed"]) if first["standin"] else 0
         scenes = first.get("scenes") or [{} for _ in first["outcomes"]]
-        return tuple(
+        trials = tuple(
             PairedTrial(start + k, bool(won), None if other is None else bool(other), values)
             for k, (won, other, values) in enumerate(zip(first["outcomes"], theirs, scenes, strict=True))
         )
+        return Evaluated(trials, str(first["where"]), bool(first["standin"]), first.get("twin"))
     except (KeyError, TypeError, ValueError) as error:
         raise GateError(f"{path} cannot be read as evaluations ({error})") from error
+
+
+def _scenes_of(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return entry["where"], entry["seed"], entry["standin"], entry.get("twin")
 
 
 def _read(path: Path) -> Any:

@@ -53,7 +53,8 @@ class Trial:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Trials of one policy in one place. `standin` says that the robot was none."""
+    """Trials of one policy in one place. `standin` says that the robot was none; `twin` is name, version and hash of the
+    twin that was simulated, None on a robot."""
 
     policy: str
     policy_id: str
@@ -61,6 +62,7 @@ class Evaluation:
     seed: int
     trials: tuple[Trial, ...]
     standin: bool = False
+    twin: Mapping[str, str | None] | None = None
 
     @property
     def successes(self) -> int:
@@ -108,6 +110,7 @@ class Evaluation:
             "policy_id": self.policy_id,
             "where": self.where,
             "standin": self.standin,
+            "twin": dict(self.twin) if self.twin else None,
             "seed": self.seed,
             "episodes": len(self.trials),
             "successes": self.successes,
@@ -200,7 +203,8 @@ def evaluate_in_twin(
             progress(len(trials), episodes)
             if writer is not None:
                 writer.add(episode)
-    return Evaluation(policy.name, policy.id, cell.name, seed, tuple(trials))
+    simulated = {"name": cell.name, "version": cell.version, "hash": cell.content_hash}
+    return Evaluation(policy.name, policy.id, cell.name, seed, tuple(trials), twin=simulated)
 
 
 def evaluate_on_robot(
