@@ -146,6 +146,14 @@ def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, oth
     for trial in evidence.simulated:
         assert abs(trial.values["object_offset_x_m"]) < 0.15 and abs(trial.values["object_yaw_rad"]) < 3.2
     assert found.decision == "refuse" and "used up" in found.sentence and found.standin
+    elsewhere = replace(evidence, robot="standin-mild")
+    with (
+        connected(robot),
+        pytest.raises(GateError, match=r"of another robot; got stand-in \S+; expected stand-in standin-mild"),
+    ):
+        gate(tiny_policy, twin, **words, evidence=elsewhere)
+    with connected(robot), pytest.raises(GateError, match="of another robot; got stand-in"):
+        gate(tiny_policy, twin, **words, evidence=replace(evidence, standin=False))
 
 
 def test_what_was_evaluated_in_a_twin_is_no_real_evidence(twinloop, tiny_policy, tmp_path, monkeypatch):  # noqa: F811

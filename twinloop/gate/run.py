@@ -82,6 +82,8 @@ def gate(
         raise WrongUse("nobody says whether a trial succeeds", remedy="pass an attendant")
     found = evidence or _begin(candidate, champion, twin, robot, seed)
     _require_contenders(found, candidate, champion)
+    if robot is not None and found.robot is not None:
+        _require_robot(found, robot)
     if not found.simulated and not found.real:
         numbers = range(first_scene, first_scene + scenes)
         listed = _list(twin, robot, beside, numbers, randomization, seed, watchers)
@@ -138,6 +140,22 @@ def _require_contenders(found: Evidence, candidate: Policy, champion: Policy | N
             raise GateError(
                 f"the evidence is about another {role}", got=got or "none", expected=expected or "none"
             )
+
+
+def _require_robot(found: Evidence, robot: Robot) -> None:
+    """Trials of two robots are about neither."""
+    there = robot.description
+    if (found.robot, found.standin) != (there.serial, there.standin):
+        raise GateError(
+            "the evidence is of another robot",
+            got=_called(there.serial, there.standin),
+            expected=_called(found.robot, found.standin),
+            remedy="go on with the robot of the evidence, or begin anew with another --out",
+        )
+
+
+def _called(serial: str | None, standin: bool) -> str:
+    return f"{'stand-in' if standin else 'robot'} {serial}"
 
 
 def _list(
