@@ -124,6 +124,19 @@ def test_a_gate_in_the_twin_stores_evidence_and_verdict(tiny_policy, other_polic
         gate(other_policy, twin, evidence=evidence, out=tmp_path / "g")
 
 
+def test_a_gate_does_not_replace_trials_that_were_made_before(tiny_policy, tmp_path):  # noqa: F811
+    twin, words = load_twin("franka_pick_place"), {"out": tmp_path / "g", "situation": ACCEPTED}
+    gate(tiny_policy, twin, **words, scenes=2)
+    file = tmp_path / "g" / EVIDENCE
+    before = file.read_bytes()
+    evidence = load_evidence(file)
+    for other in (None, replace(evidence, simulated=evidence.simulated[:1])):
+        with pytest.raises(GateError, match=r"holds trials already(.|\n)*--evidence .*g/evidence.json"):
+            gate(tiny_policy, twin, **words, scenes=1, seed=1, evidence=other)
+    gate(tiny_policy, twin, **words, evidence=evidence)
+    assert file.read_bytes() == before
+
+
 def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, other_policy, tmp_path):  # noqa: F811
     pytest.importorskip("pybullet")
     twin = load_twin("franka_pick_place")

@@ -10,7 +10,14 @@ from typing import Any
 
 from twinloop.errors import GateError, WrongUse
 from twinloop.gate.checks import Check, Subject, accept, run_checks, twin_is_current
-from twinloop.gate.evidence import Contender, Evidence, PairedTrial, draw_scenes, save_evidence
+from twinloop.gate.evidence import (
+    Contender,
+    Evidence,
+    PairedTrial,
+    draw_scenes,
+    load_evidence,
+    save_evidence,
+)
 from twinloop.gate.rules import Rules
 from twinloop.gate.scenes import Placing, Progress, Scene, draw_list, look_at_list
 from twinloop.gate.statistics import measure
@@ -74,6 +81,7 @@ def gate(
     With a connected robot, scenes are simulated, then tried on the robot one after the other until the evidence suffices
     or the trials are used up. `evidence` is what there is already; a robot goes on from it. `measured` are values of the
     twin's parameters that hold for the robot in every scene, such as how late its tracker is, where the twin has others.
+    Trials that `out` holds already are never replaced: it must be new, or hold this very evidence.
     """
     rules, watchers, situation = rules or Rules(), watchers or Watchers(), situation or Situation()
     folder = Path(out)
@@ -84,6 +92,7 @@ def gate(
     _require_contenders(found, candidate, champion)
     if robot is not None and found.robot is not None:
         _require_robot(found, robot)
+    _require_kept(folder / EVIDENCE, evidence)
     if not found.simulated and not found.real:
         numbers = range(first_scene, first_scene + scenes)
         listed = _list(twin, robot, beside, numbers, randomization, seed, watchers)
@@ -151,6 +160,15 @@ def _require_robot(found: Evidence, robot: Robot) -> None:
             got=_called(there.serial, there.standin),
             expected=_called(found.robot, found.standin),
             remedy="go on with the robot of the evidence, or begin anew with another --out",
+        )
+
+
+def _require_kept(file: Path, evidence: Evidence | None) -> None:
+    """Refuse to replace trials: whoever repeats them until one series pleases promotes by luck."""
+    if file.exists() and load_evidence(file) != evidence:
+        raise GateError(
+            f"{file} holds trials already, which would be lost",
+            remedy=f"go on from them with --evidence {file}, or choose another --out",
         )
 
 
