@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.test_generate_commands import twinloop  # noqa: F401
 from tests.learn.conftest import TINY, panda_data, tiny_policy  # noqa: F401
+from twinloop.dataset.reader import open_dataset
 from twinloop.errors import GateError, UnknownName, WrongUse
 from twinloop.gate.checks import CHECKS, Subject, accept, run_checks
 from twinloop.gate.evidence import Contender, Evidence, PairedTrial, load_evidence
@@ -79,8 +80,9 @@ def test_drift_artefacts_and_consent_are_looked_at(tmp_path):
         base.evidence, simulated=tuple(replace(t, artefacts=t.scene % 2) for t in base.evidence.simulated)
     )
     assert answers(replace(base, evidence=shaky))["artefacts"] == ("failed", True)
-    gone = replace(base, datasets=({"path": str(tmp_path / "gone"), "role": "real"},))
-    assert answers(gone)["consent"] == ("not evaluated", False)
+    gone = replace(base, datasets=({"id": "gone", "version": "1", "role": "sim", "name": "gone"},))
+    assert answers(base)["consent"] == answers(gone)["consent"] == ("not evaluated", False)
+    assert answers(replace(gone, workspace=tmp_path))["consent"] == ("not evaluated", False)
 
 
 def test_a_check_is_let_pass_only_by_somebody_who_says_why():
@@ -99,15 +101,35 @@ def test_every_gate_check_keeps_the_protocol(name):
     check_gate_check(name, CHECKS.get(name), load_twin("servo_pendulum"))
 
 
-def test_real_people_in_the_data_must_have_agreed(tmp_path):
+def test_real_people_in_the_training_data_must_have_agreed_and_not_changed_their_minds(tmp_path):
     from tests.learn.conftest import point
+    from twinloop.consent.records import add_consent
+    from twinloop.consent.withdraw import withdraw_consent
     from twinloop.testing.robots import FakeRobot
 
-    data = point(tmp_path / "real", episodes=1, robot=FakeRobot())
-    found = replace(
-        subject(load_twin("servo_pendulum")), datasets=({"path": str(data.root), "role": "real"},)
-    )
-    assert answers(replace(found, workspace=tmp_path))["consent"] == ("failed", True)
+    (tmp_path / "signed.pdf").write_bytes(b"yes")
+    for name in ("one", "two"):
+        add_consent(tmp_path, name, ["train"], document=tmp_path / "signed.pdf", identity=f"c-{name}")
+        point(tmp_path / "data/real", episodes=4, robot=FakeRobot(), operator=name, consent=f"c-{name}")
+    config = replace(TINY, recipe="real-only")
+    policy = train(real=tmp_path / "data/real", out=tmp_path / "p", config=config, workspace=tmp_path)
+    (entry,) = policy.story.datasets
+    base = replace(subject(load_twin("servo_pendulum")), workspace=tmp_path, datasets=(entry,))
+    assert answers(base)["consent"] == ("passed", False)
+    unlisted = replace(base, datasets=({k: v for k, v in entry.items() if k != "episodes"},))
+    assert answers(unlisted)["consent"] == ("passed", False)
+    point(tmp_path / "data/real", episodes=1, robot=FakeRobot(), operator="three")
+    assert answers(base)["consent"] == ("passed", False), "what it did not see is no objection"
+    assert answers(unlisted)["consent"] == ("not evaluated", False), "nobody knows what it saw"
+    some = replace(base, datasets=({**entry, "episodes": ["f" * 32]},))
+    assert answers(some)["consent"] == ("not evaluated", False), "these are not there"
+    asked = open_dataset(tmp_path / "data/real")
+    some = replace(base, datasets=({**entry, "episodes": [asked.episode(8).id]},))
+    assert answers(some)["consent"] == ("failed", True), "somebody who was never asked"
+    withdraw_consent(tmp_path, "c-one", by="dpo", reason="asked by mail")
+    (told,) = [check for check in run_checks(base) if check.name == "consent"]
+    assert told.blocks and "real: consent was withdrawn; trained on 4 of the episodes" in told.detail
+    assert answers(unlisted)["consent"] == ("failed", True)
 
 
 def test_a_gate_in_the_twin_stores_evidence_and_verdict(tiny_policy, other_policy, tmp_path):  # noqa: F811

@@ -7,7 +7,7 @@ list `"episodes"`, the ids it used. Without that list, any version of a data set
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,17 +44,21 @@ def policies_trained_on(workspace: Path, removed: Sequence[tuple[str, set[str]]]
 def _judge(
     name: str, path: Path, datasets: list[dict[str, Any]], removed: Sequence[tuple[str, set[str]]]
 ) -> TrainedPolicy | None:
-    everything = set().union(*(ids for _, ids in removed)) if removed else set()
     for entry in datasets:
-        episodes = entry.get("episodes")
-        if episodes is not None:
-            if seen := everything.intersection(map(str, episodes)):
-                return TrainedPolicy(name, str(path), True, f"trained on {len(seen)} of the episodes")
-            continue
-        for dataset_id, _ in removed:
-            if entry["id"] == dataset_id:
-                detail = f"trained on data set {dataset_id}, version {entry.get('version', 'unknown')}"
-                return TrainedPolicy(name, str(path), True, detail)
+        if detail := seen_of(entry, removed):
+            return TrainedPolicy(name, str(path), True, detail)
+    return None
+
+
+def seen_of(entry: Mapping[str, Any], removed: Sequence[tuple[str, set[str]]]) -> str | None:
+    """What an entry of `datasets` saw of episodes removed from data sets, or None when nothing."""
+    episodes = entry.get("episodes")
+    if episodes is not None:
+        everything = set().union(*(ids for _, ids in removed)) if removed else set()
+        seen = everything.intersection(map(str, episodes))
+        return f"trained on {len(seen)} of the episodes" if seen else None
+    if any(entry["id"] == dataset_id for dataset_id, _ in removed):
+        return f"trained on data set {entry['id']}, version {entry.get('version', 'unknown')}"
     return None
 
 

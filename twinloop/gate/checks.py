@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from twinloop.consent.require import check_consent
+from twinloop.consent.training import check_training
 from twinloop.dataset.reader import open_dataset
 from twinloop.errors import GateError, TwinloopError, UnknownName, WrongUse
 from twinloop.gate.evidence import Evidence
@@ -49,7 +50,7 @@ class Check:
 class Subject:
     """What is looked at: the evidence, the twin and the folder it was loaded from, the data behind the policies.
 
-    `datasets` are entries of a policy's story: path, role, name. `drift` is what `twinloop drift --json` or the monitor
+    `datasets` are entries of a policy's story: id, version, role, name, episodes. `drift` is what `twinloop drift --json` or the monitor
     reported last, with `since`, the time from which the twin is in use.
     """
 
@@ -142,24 +143,28 @@ def drift(subject: Subject) -> Check:
 @CHECKS.register("consent")
 def consent(subject: Subject) -> Check:
     """Whoever is in the data agreed: to training what was trained on, to evaluating what was recorded for the gate."""
-    wanted = [(str(entry["path"]), "train") for entry in subject.datasets if entry.get("path")]
-    wanted += [(path, "evaluate") for path in subject.evidence.recordings]
-    missing, looked = [], 0
-    for path, use in wanted:
+    missing = ["what the policies were trained on"]
+    if subject.workspace is not None and subject.datasets:
+        training = check_training(subject.workspace, subject.datasets)
+        if training.objections:
+            return Check("consent", "failed", f"may not be used to train: {training.objections[0]}")
+        missing = list(training.missing)
+    for path in subject.evidence.recordings:
         try:
-            dataset = open_dataset(path)
+            objections = check_consent(open_dataset(path), "evaluate", subject.workspace or Path.cwd())
         except TwinloopError:
             missing.append(path)
             continue
-        looked += 1
-        objections = check_consent(dataset, use, subject.workspace or Path.cwd())
         if objections:
             detail = (
-                f"{path} may not be used to {use}: episode {objections[0].episode}, {objections[0].reason}"
+                f"{path} may not be used to evaluate: episode {objections[0].episode}, {objections[0].reason}"
             )
             return Check("consent", "failed", detail)
     if missing:
-        return Check("consent", "not evaluated", f"data is gone: {', '.join(missing)}", needed=False)
+        gone = ", ".join(dict.fromkeys(missing))
+        detail = f"nobody can look at {gone}: not in a workspace, or not as it was"
+        return Check("consent", "not evaluated", detail, needed=False)
+    looked = len(subject.datasets) + len(subject.evidence.recordings)
     return Check("consent", "passed", f"{looked} data sets, no objection")
 
 

@@ -53,7 +53,7 @@ class Execution:
 class Story:
     """Where a policy comes from: the data sets it saw, the twin they were made with, how it was trained.
 
-    An entry of `datasets` has id, version, role and path, and for real data the ids of the episodes that were used, so
+    An entry of `datasets` has id, version, role and name, and for real data the ids of the episodes that were used, so
     that a withdrawn consent finds every policy it concerns.
     """
 
