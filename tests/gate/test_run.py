@@ -11,7 +11,7 @@ from tests.learn.conftest import TINY, panda_data, tiny_policy  # noqa: F401
 from twinloop.dataset.reader import open_dataset
 from twinloop.errors import GateError, UnknownName, WrongUse
 from twinloop.gate.checks import CHECKS, Subject, accept, run_checks
-from twinloop.gate.evidence import Contender, Evidence, PairedTrial, load_evidence
+from twinloop.gate.evidence import Contender, Evidence, PairedTrial, evidence_of, load_evidence
 from twinloop.gate.rules import Rules
 from twinloop.gate.run import EVIDENCE, VERDICT, Situation, gate
 from twinloop.gate.verdict import load_verdict
@@ -201,7 +201,30 @@ def test_what_was_evaluated_in_a_twin_is_no_real_evidence(twinloop, tiny_policy,
     code, _, err = twinloop(*words, "--real-evidence", "twin.json")
     assert code == 1 and "twin.json was simulated" in err and not Path("g").exists()
     code, out, _ = twinloop(*words, "--sim-evidence", "twin.json", "--json")
-    assert json.loads(out)["statistics"]["simulated_trials"] == 2
+    told = json.loads(out)
+    assert told["statistics"]["simulated_trials"] == 2
+    assert {c["name"]: c["status"] for c in told["checks"]}["same twin"] == "passed"
+
+
+def test_simulated_trials_from_a_file_say_of_which_twin_they_are_and_how_it_behaved(tmp_path):
+    twin, contender = load_twin("servo_pendulum"), Contender("a", "1")
+    here = {"name": twin.name, "version": twin.version, "hash": twin.content_hash}
+    entry = {"policy": "a", "policy_id": "1", "where": twin.name, "seed": 0, "standin": False, "twin": here}
+    entry |= {"outcomes": [True] * 50, "artefacts": [1] + [0] * 49}
+
+    def told(**changed):
+        file = tmp_path / "twin.json"
+        file.write_text(json.dumps({"evaluations": [entry | changed]}))
+        found = answers(subject(twin, evidence=evidence_of(contender, None, here, simulated=file)))
+        return found["same twin"], found["artefacts"]
+
+    passed, failed, unknown = ("passed", False), ("failed", True), ("not evaluated", True)
+    assert told() == (passed, passed)
+    assert told(artefacts=[1, 1] + [0] * 48) == (passed, failed)
+    assert told(artefacts=None) == (passed, unknown)
+    assert told(twin=here | {"hash": "another"}) == (failed, passed)
+    assert told(twin={"name": twin.name}) == (unknown, passed)
+    assert told(twin={"name": "cube_toss"}, where="cube_toss") == (failed, passed)
 
 
 def test_the_command_judges_files_and_writes_a_page(twinloop, tiny_policy, panda_data, tmp_path, monkeypatch):  # noqa: F811

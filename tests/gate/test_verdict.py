@@ -157,6 +157,9 @@ def test_trials_are_read_from_evaluations(tmp_path):
     file.write_text(json.dumps({"evaluations": [entry(NEW, [True, False]), entry(OLD, [False])]}))
     with pytest.raises(GateError, match="different numbers of scenes"):
         load_trials(file, NEW, OLD)
+    file.write_text(json.dumps({"evaluations": [entry(NEW, [True]) | {"twin": "cell"}]}))
+    with pytest.raises(GateError, match="cannot be read as evaluations"):
+        load_trials(file, NEW, None)
     file.write_text("{")
     with pytest.raises(GateError, match="is not JSON"):
         load_trials(file, NEW, OLD)

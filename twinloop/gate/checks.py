@@ -174,7 +174,10 @@ def artefacts(subject: Subject) -> Check:
     trials = subject.evidence.simulated
     if not trials:
         return Check("artefacts", "not evaluated", "nothing was simulated", needed=False)
-    share = sum(trial.artefacts > 0 for trial in trials) / len(trials)
+    counts = [trial.artefacts for trial in trials if trial.artefacts is not None]
+    if len(counts) < len(trials):
+        return Check("artefacts", "not evaluated", "the trials do not say how many artefacts they show")
+    share = sum(count > 0 for count in counts) / len(trials)
     most = subject.rules.artefact_share
     status: Status = "passed" if share <= most else "failed"
     detail = f"{100 * share:.1f} % of {len(trials)} simulated trials of the candidate show artefacts, {100 * most:g} % are allowed"
@@ -186,13 +189,14 @@ def same_twin(subject: Subject) -> Check:
     """The simulated trials are of this version of the twin."""
     if not subject.evidence.simulated:
         return Check("same twin", "not evaluated", "nothing was simulated", needed=False)
-    made_in = subject.evidence.twin.get("hash")
-    if made_in != subject.twin.content_hash:
-        detail = (
-            f"simulated in {subject.evidence.twin.get('version')}, but the twin is {subject.twin.version}"
-        )
+    made_in, called = subject.evidence.twin, f"{subject.twin.name} {subject.twin.version}"
+    name = made_in.get("name") or subject.twin.name
+    if name == subject.twin.name and not made_in.get("hash"):
+        return Check("same twin", "not evaluated", f"the trials do not say in which version of {name}")
+    if name != subject.twin.name or made_in["hash"] != subject.twin.content_hash:
+        detail = f"simulated in {name} {made_in.get('version')}, but the twin is {called}"
         return Check("same twin", "failed", detail)
-    return Check("same twin", "passed", f"{subject.twin.name} {subject.twin.version}")
+    return Check("same twin", "passed", called)
 
 
 @CHECKS.register("list")

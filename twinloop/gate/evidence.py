@@ -27,13 +27,13 @@ FORMAT = 1
 @dataclass(frozen=True)
 class PairedTrial:
     """One scene: its number in the list, its values, how it ended, and how many artefacts the simulator showed
-    while the candidate acted: a champion that fails may throw things about."""
+    while the candidate acted (None: nobody counted): a champion that fails may throw things about."""
 
     scene: int
     candidate: bool
     champion: bool | None = None
     values: Mapping[str, float] = field(default_factory=dict)
-    artefacts: int = 0
+    artefacts: int | None = 0
 
     @property
     def difference(self) -> float:
@@ -172,7 +172,7 @@ def evidence_of(
                 got=f"{'stand-in' if made.standin else 'robot'} {made.where}",
                 remedy="give it as --real-evidence",
             )
-        found = replace(found, simulated=made.trials)
+        found = replace(found, simulated=made.trials, twin=made.twin)
     if real is not None:
         made = load_trials(real, candidate, champion)
         if made.twin is not None:
@@ -217,11 +217,15 @@ def load_trials(path: str | Path, candidate: Contender, champion: Contender | No
             raise GateError(f"{path}: the two policies met different numbers of scenes")
         start = int(first["seed"]) if first["standin"] else 0
         scenes = first.get("scenes") or [{} for _ in first["outcomes"]]
+        told = first.get("artefacts")
+        counts = [None] * len(theirs) if told is None else [int(count) for count in told]
+        rows = enumerate(zip(first["outcomes"], theirs, scenes, counts, strict=True))
         trials = tuple(
-            PairedTrial(start + k, bool(won), None if other is None else bool(other), values)
-            for k, (won, other, values) in enumerate(zip(first["outcomes"], theirs, scenes, strict=True))
+            PairedTrial(start + k, bool(won), None if other is None else bool(other), values, count)
+            for k, (won, other, values, count) in rows
         )
-        return Evaluated(trials, str(first["where"]), bool(first["standin"]), first.get("twin"))
+        twin = dict(first["twin"]) if first.get("twin") is not None else None
+        return Evaluated(trials, str(first["where"]), bool(first["standin"]), twin)
     except (KeyError, TypeError, ValueError) as error:
         raise GateError(f"{path} cannot be read as evaluations ({error})") from error
 

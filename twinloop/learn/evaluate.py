@@ -121,6 +121,7 @@ class Evaluation:
             "slices": [{"slice": n, "successes": won, "episodes": of} for n, won, of in self.slices()],
             "outcomes": [trial.success for trial in self.trials],
             "scenes": [dict(trial.draw or {}) for trial in self.trials],
+            "artefacts": [trial.artefacts for trial in self.trials] if self.twin else None,
         }
 
 
