@@ -1,6 +1,7 @@
 """The path through a gate: in a twin, on a stand-in, from files, and as a user types it."""
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -253,3 +254,17 @@ def test_the_command_judges_files_and_writes_a_page(twinloop, tiny_policy, panda
     assert code == 2 and "alpha is out of range" in err
     code, _, err = twinloop(*words, "--evidence", "g/evidence.json")
     assert code == 2 and "holds both kinds" in err
+
+
+def test_the_examples_of_the_page_can_be_typed_one_after_the_other():
+    text = (Path(__file__).parents[2] / "docs/gate.md").read_text()
+    champions = {}
+    for line in text.split("```bash\n")[1].split("```")[0].splitlines():
+        words = shlex.split(line, comments=True)
+        said = {name: words[k + 1] for k, name in enumerate(words) if name.startswith("--")}
+        if not words:
+            continue
+        out = said.get("--out", f"gate-{words[2]}")
+        assert (out in champions) == (said.get("--evidence") == f"{out}/evidence.json"), line
+        assert champions.setdefault(out, said.get("--champion")) == said.get("--champion"), line
+    assert champions and "--accept replay --by" in text
