@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import twinloop as tl
 from tests.cli.test_generate_commands import twinloop  # noqa: F401
-from tests.learn.conftest import TINY, point
+from tests.learn.conftest import TINY, Standin, point
 from twinloop.errors import GateError, LearnError, TamperedRecord, WrongUse
 from twinloop.gate.checks import CHECKS, Check
 from twinloop.gate.evidence import Evidence, PairedTrial, save_evidence
 from twinloop.gate.registry import MODEL, PolicyRegistry
+from twinloop.gate.release import load_shadow
 from twinloop.gate.rules import Rules
 from twinloop.gate.run import contender
 from twinloop.gate.statistics import measure
@@ -304,6 +306,38 @@ def test_the_commands_promote_list_log_verify_and_roll_back(twinloop, policies, 
     assert code == 1 and "entry 5 was edited" in err
     code, _, err = twinloop("promote", "p1", "--by", "ann", "--stage", "half", "--override", "x")
     assert code == 2 and "no such stage" in err
+
+
+def test_the_champion_and_its_shadow_are_recorded_by_what_they_are(
+    twinloop,  # noqa: F811
+    registry,
+    policies,
+    tmp_path,
+    monkeypatch,
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("twinloop.robot.open_robot", lambda url: Standin())
+    words = (
+        "record",
+        "--robot",
+        "x",
+        "--twin",
+        "franka_push",
+        "--episodes",
+        1,
+        "--seconds",
+        0.2,
+        "--out",
+        "used",
+    )
+    code, _, err = twinloop(*words, "--policy", "champion")
+    assert code == 2 and "there is no registry" in err
+    registry.promote(policies[0], None, by="ann", override="in use")
+    registry.promote(policies[1], None, by="ann", override="try it", stage="shadow")
+    code, _, err = twinloop(*words, "--policy", "champion", "--shadow", "shadow")
+    assert code == 0, err
+    assert tl.open_dataset("used").episode(0).provenance.actor_id == f"p0@{policies[0].id}"
+    assert len(load_shadow(tmp_path / "used.shadow.jsonl", policies[1].id)) == 1
 
 
 def test_a_registry_that_is_not_there_is_told_and_not_made(twinloop, tmp_path, monkeypatch, empty):  # noqa: F811

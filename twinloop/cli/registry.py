@@ -63,7 +63,7 @@ def promote(
     from twinloop.learn.policy import load_policy
 
     loaded = load_policy(policy_path(policy)).for_latency(1e-3 * latency_ms)
-    registry = _open(workspace, tracking, new=True)
+    registry = open_registry(workspace, tracking, new=True)
     entry = registry.promote(loaded, verdict, by=by, stage=stage, share=share, override=override)  # type: ignore[arg-type]
     _print_entry(entry, json)
 
@@ -76,7 +76,7 @@ def rollback(
     json: Json = False,
 ) -> None:
     """Make the champion before the present one the champion again. The step back is itself recorded."""
-    _print_entry(_open(workspace, tracking).roll_back(by=by, reason=reason), json)
+    _print_entry(open_registry(workspace, tracking).roll_back(by=by, reason=reason), json)
 
 
 @app.command("ls")
@@ -84,7 +84,7 @@ def list_versions(workspace: Root = None, tracking: Tracking = None, json: Json 
     """List registered policies, the verdict each came in with, and what it is now."""
     from dataclasses import asdict
 
-    registry = _open(workspace, tracking)
+    registry = open_registry(workspace, tracking)
     versions = registry.versions()
     if json:
         console.print_json({"versions": [asdict(v) for v in versions], "share": registry.state().share})
@@ -103,7 +103,7 @@ def log(workspace: Root = None, tracking: Tracking = None, json: Json = False) -
     """Print the record: everything that was done, by whom and why, oldest first."""
     from dataclasses import asdict
 
-    entries = _open(workspace, tracking).entries()
+    entries = open_registry(workspace, tracking).entries()
     if json:
         console.print_json([asdict(entry) for entry in entries])
         return
@@ -127,7 +127,7 @@ def verify(
     Prints the head of the record. Note it elsewhere, and give it back with --head: then not even somebody who can
     rewrite the whole registry goes unnoticed.
     """
-    found = _open(workspace, tracking).verify(head)
+    found = open_registry(workspace, tracking).verify(head)
     if json:
         console.print_json({"intact": True, "entries": found.number, "head": str(found)})
     else:
@@ -165,7 +165,7 @@ def release(
     if stage not in RULES:
         raise UnknownName("stage", stage, RULES)
     rule = RULES[stage] if least is None else replace(RULES[stage], least=least)
-    registry = _open(workspace, tracking)
+    registry = open_registry(workspace, tracking)
     held = registry.policy(ALIAS_OF[stage])
     good = load_shadow(source, held.id) if stage == "shadow" else episodes_of(open_dataset(source), held.id)
     found = judge_stage(stage, good, rule)
@@ -189,7 +189,9 @@ def release(
         raise typer.Exit(1)
 
 
-def _open(workspace: Path | None, tracking: str | None, new: bool = False) -> PolicyRegistry:
+def open_registry(
+    workspace: Path | None = None, tracking: str | None = None, new: bool = False
+) -> PolicyRegistry:
     """The registry; unless it may be `new`, one that is there. What is not there is not made by looking for it."""
     from twinloop.gate.registry import FOLDER, RECORD, PolicyRegistry
     from twinloop.learn.tracking import DATABASE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -103,7 +104,12 @@ def record(
     operator: Annotated[
         str | None, typer.Option(metavar="PSEUDONYM", help="A person demonstrates; never a real name.")
     ] = None,
-    policy: Annotated[Path | None, typer.Option(help="A trained policy acts; its folder or name.")] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="A trained policy acts; its folder or name, or what it is in the registry, such as champion."
+        ),
+    ] = None,
     shadow: Annotated[
         Path | None,
         typer.Option(
@@ -244,10 +250,17 @@ def _task(description: Description, twin: str | None) -> tuple[Any, str, float]:
 
 def _policy(policy: Path, description: Description) -> Controller:
     from twinloop.cli.policy import policy_path
+    from twinloop.cli.registry import open_registry
+    from twinloop.cli.train import TRACKING
+    from twinloop.gate.registry import NOBODY
     from twinloop.learn.act import PolicyController
     from twinloop.learn.policy import load_policy
 
-    return PolicyController(load_policy(policy_path(policy)), description)
+    place = policy_path(policy)
+    if str(policy) in NOBODY and not place.exists():
+        registry = open_registry(tracking=os.environ.get(TRACKING))
+        return PolicyController(registry.policy(str(policy)), description)
+    return PolicyController(load_policy(place), description)
 
 
 def _controller(
