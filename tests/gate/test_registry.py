@@ -159,8 +159,45 @@ def test_mlflow_shows_versions_aliases_and_the_verdict(registry, policies, tmp_p
     client.set_registered_model_alias(MODEL, "champion", "1")
     with pytest.raises(TamperedRecord, match="alias champion was changed past the record; got 1; expected 2"):
         registry.verify()
-    with pytest.raises(TamperedRecord, match="not what the record says"):
+    with pytest.raises(TamperedRecord, match="changed past the record"):
         registry.roll_back(by="eve", reason="x")
+    registry.verify(restore=True)
+    assert str(client.get_model_version_by_alias(MODEL, "champion").version) == "2"
+    registry.roll_back(by="eve", reason="x")
+
+
+def test_a_lost_database_is_told_and_made_again_from_the_record(
+    twinloop,  # noqa: F811
+    registry,
+    policies,
+    tmp_path,
+    empty,
+    monkeypatch,
+):
+    monkeypatch.chdir(tmp_path)
+    with_two_champions(registry, policies, tmp_path)
+    registry.promote(policies[2], None, by="ann", override="try it", stage="shadow")
+    noted = str(registry.verify())
+    before = registry.state()
+    fresh = tmp_path / "fresh"
+    shutil.copytree(registry.folder, fresh / "registry")
+    again = make(fresh, empty)
+    for look in (again.verify, lambda: again.roll_back(by="eve", reason="x")):
+        with pytest.raises(TamperedRecord, match="its database was lost"):
+            look()
+    with pytest.raises(TamperedRecord, match="was cut"):
+        again.verify(f"9:{noted.partition(':')[2]}", restore=True)
+    with pytest.raises(TamperedRecord, match="its database was lost"):
+        again.verify()
+    code, out, err = twinloop("registry", "verify", "--restore", "--workspace", "fresh", "--head", noted)
+    assert code == 0 and noted in out, err
+    assert again.state() == before and str(again.verify()) == noted
+    from mlflow.tracking import MlflowClient
+
+    found = MlflowClient(tracking_uri=again.uri, registry_uri=again.uri).get_registered_model(MODEL)
+    assert {alias: str(v) for alias, v in found.aliases.items()} == {"champion": "2", "shadow": "3"}
+    again.roll_back(by="eve", reason="x")
+    assert again.policy("champion").id == policies[0].id
 
 
 def test_a_release_goes_by_stages(registry, policies, tmp_path):

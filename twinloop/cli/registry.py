@@ -118,6 +118,10 @@ def verify(
         str | None,
         typer.Option(metavar="NUMBER:HASH", help="A head that was noted earlier; must still be there."),
     ] = None,
+    restore: Annotated[
+        bool,
+        typer.Option("--restore", help="Make MLflow say again what the record says, if that is intact."),
+    ] = False,
     workspace: Root = None,
     tracking: Tracking = None,
     json: Json = False,
@@ -127,7 +131,7 @@ def verify(
     Prints the head of the record. Note it elsewhere, and give it back with --head: then not even somebody who can
     rewrite the whole registry goes unnoticed.
     """
-    found = open_registry(workspace, tracking).verify(head)
+    found = open_registry(workspace, tracking).verify(head, restore)
     if json:
         console.print_json({"intact": True, "entries": found.number, "head": str(found)})
     else:

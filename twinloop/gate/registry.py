@@ -200,27 +200,58 @@ class PolicyRegistry:
             }
             return self._step(entries, "withdraw", by, details)
 
-    def verify(self, head: str | None = None) -> Head:
-        """Whether record, MLflow's aliases, policies and verdicts are what was written; the head to note elsewhere."""
+    def verify(self, head: str | None = None, restore: bool = False) -> Head:
+        """Whether record, MLflow's aliases, policies and verdicts are what was written; the head to note elsewhere.
+
+        With `restore`, MLflow is then made to say what the record says: its database was lost, or somebody changed it.
+        """
         entries = self.entries()
         if head is not None:
             read_chain(self.record, parse_head(head))
-        found, told = self._aliases(), replay_state(entries).aliases
-        for alias, version in told.items():
-            if found.get(alias) != version:
-                raise TamperedRecord(
-                    f"alias {alias} was changed past the record",
-                    got=found.get(alias) or "nobody",
-                    expected=version or "nobody",
-                    remedy="promote or roll back with twinloop, never in MLflow",
-                )
         for entry in entries:
             if entry.action == "register":
                 self._require_policy(entry)
             if (digest := entry.details.get("verdict")) is not None:
                 for kind in ("verdict", "evidence"):
                     self._require_copy(kind, entry.details[kind], digest)
+        if restore:
+            self._restore()
+        self._require_aliases(entries)
         return head_of(entries)
+
+    def _restore(self) -> None:
+        with locked(self.record):
+            self._ensure_model()
+            known = {str(v.version) for v in self._client.search_model_versions(f"name='{MODEL}'")}
+            for entry in self.entries():
+                words = entry.details
+                if entry.action == "register" and words["version"] not in known:
+                    made = self._enter(words["policy_id"], words["policy"], words["decision"])
+                    if made != words["version"]:
+                        raise GateError(
+                            "MLflow counts versions otherwise than the record",
+                            got=made,
+                            expected=words["version"],
+                            remedy="restore mlflow.db from a backup, or move it away and try again",
+                        )
+                self._follow(entry)
+
+    def _require_aliases(self, entries: list[Entry]) -> None:
+        found, told = self._aliases(), replay_state(entries).aliases
+        for alias, version in told.items():
+            if found.get(alias) == version:
+                continue
+            if self._anchor() == EMPTY:
+                raise TamperedRecord(
+                    f"MLflow at {self.uri} knows nothing of this registry: its database was lost or is another one",
+                    remedy="restore it from a backup, or from the record: twinloop registry verify --restore",
+                )
+            raise TamperedRecord(
+                f"alias {alias} was changed past the record",
+                got=found.get(alias) or "nobody",
+                expected=version or "nobody",
+                remedy="twinloop registry verify --restore; then promote or roll back with twinloop, never in MLflow",
+            )
 
     def _require_policy(self, entry: Entry) -> None:
         """The copy of a registered policy must be whole, to the last word, before anybody relies on it."""
@@ -288,12 +319,10 @@ class PolicyRegistry:
     ) -> str:
         folder = self.folder / "policies" / policy.id
         policy.save(folder)
-        self._ensure_model()
-        tags = {"policy_id": policy.id, "policy": policy.name, "decision": str(grounds["decision"])}
-        made = self._client.create_model_version(MODEL, folder.resolve().as_uri(), tags=tags)
+        version = self._enter(policy.id, policy.name, str(grounds["decision"]))
         files = {name: _file_hash(folder / name) for name in (WORDS, WEIGHTS)}
         details = {
-            "version": str(made.version),
+            "version": version,
             "policy": policy.name,
             "policy_id": policy.id,
             "decision": grounds["decision"],
@@ -301,7 +330,14 @@ class PolicyRegistry:
             "aliases": replay_state(entries).aliases,
         }
         self._step(entries, "register", by, details)
-        return str(made.version)
+        return version
+
+    def _enter(self, policy_id: str, name: str, decision: str) -> str:
+        """A new version in MLflow."""
+        self._ensure_model()
+        place = (self.folder / "policies" / policy_id).resolve().as_uri()
+        tags = {"policy_id": policy_id, "policy": name, "decision": decision}
+        return str(self._client.create_model_version(MODEL, place, tags=tags).version)
 
     def _step(self, entries: list[Entry], action: str, by: str, details: Mapping[str, Any]) -> Entry:
         """Record first, then let MLflow follow; a crash in between is finished by the next writer."""
@@ -333,11 +369,7 @@ class PolicyRegistry:
             anchor = self._anchor()
             if entries and anchor.number == entries[-1].number - 1:
                 self._follow(entries[-1])  # a step that was recorded and then interrupted
-            told = replay_state(entries).aliases
-            if any(self._aliases().get(alias) != version for alias, version in told.items()):
-                raise TamperedRecord(
-                    "MLflow's aliases are not what the record says", remedy="twinloop registry verify"
-                )
+            self._require_aliases(entries)
             yield entries
 
     def _model(self) -> Any:
