@@ -24,6 +24,7 @@ from twinloop.learn.tracking import DATABASE
 from twinloop.learn.train import train
 from twinloop.stages import Done
 from twinloop.steps.verdicts import release, rival_of
+from twinloop.workspace import init_workspace
 
 pytest.importorskip("sqlalchemy", reason="needs: pip install 'twinloop[learn]'")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -375,6 +376,20 @@ def test_the_champion_and_its_shadow_are_recorded_by_what_they_are(
     assert code == 0, err
     assert tl.open_dataset("used").episode(0).provenance.actor_id == f"p0@{policies[0].id}"
     assert len(load_shadow(tmp_path / "used.shadow.jsonl", policies[1].id)) == 1
+
+
+def test_status_says_who_is_what(twinloop, policies, tmp_path, monkeypatch, empty):  # noqa: F811
+    init_workspace(tmp_path / "cell")
+    monkeypatch.chdir(tmp_path / "cell")
+    assert "registry" not in twinloop("status")[1]
+    registry = make(tmp_path / "cell", empty)
+    registry.promote(policies[0], None, by="ann", override="in use")
+    registry.promote(policies[1], None, by="ann", override="try it", stage="shadow")
+    assert "registry: champion p0 (version 1), shadow p1 (version 2)\n" in twinloop("status")[1]
+    told = json.loads(twinloop("status", "--json")[1])["registry"]
+    assert told == {"champion": "p0 (version 1)", "shadow": "p1 (version 2)"}
+    registry.record.write_text(registry.record.read_text().replace("try it", "it works"))
+    assert "entry 4 was edited" in twinloop("status")[1]
 
 
 def test_a_registry_that_is_not_there_is_told_and_not_made(twinloop, tmp_path, monkeypatch, empty):  # noqa: F811

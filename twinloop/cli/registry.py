@@ -197,7 +197,8 @@ def open_registry(
     workspace: Path | None = None, tracking: str | None = None, new: bool = False
 ) -> PolicyRegistry:
     """The registry; unless it may be `new`, one that is there. What is not there is not made by looking for it."""
-    from twinloop.gate.registry import FOLDER, RECORD, PolicyRegistry
+    from twinloop.gate.chain import FOLDER, RECORD
+    from twinloop.gate.registry import PolicyRegistry
     from twinloop.learn.tracking import DATABASE
     from twinloop.workspace import find_workspace
 

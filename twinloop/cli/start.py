@@ -10,7 +10,7 @@ import typer
 
 from twinloop.cli import console
 from twinloop.cli.console import Json
-from twinloop.errors import WrongUse
+from twinloop.errors import TamperedRecord, WrongUse
 
 
 def init(
@@ -79,8 +79,9 @@ def status(
         from twinloop.loop import read_loop_status
 
         loop = read_loop_status(workspace.root / "loop")
+    registry = _in_use(workspace.root)
     if json:
-        console.print_json(asdict(state) | {"loop": asdict(loop) if loop else None})
+        console.print_json(asdict(state) | {"loop": asdict(loop) if loop else None, "registry": registry})
         return
     console.out.print(f"workspace {state.workspace}")
     if state.datasets:
@@ -97,7 +98,23 @@ def status(
                 for d in state.datasets
             ],
         )
+    if registry:
+        held = ", ".join(f"{alias} {name}" for alias, name in registry.items())
+        console.out.print(f"registry: {held}", markup=False)
     if loop is not None:
         console.out.print(f"loop: {', '.join(loop.done) or 'nothing'} done", markup=False)
     step, reason = (loop.next_step, loop.reason) if loop else (state.next_step, state.reason)
     console.out.print(f"next: {step}  ({reason})", markup=False)
+
+
+def _in_use(root: Path) -> dict[str, str]:
+    """Which policy is champion, challenger and shadow by the registry's record, or what is wrong with that."""
+    from twinloop.gate.chain import FOLDER, RECORD, read_chain
+
+    try:
+        entries = read_chain(root / FOLDER / RECORD)
+    except TamperedRecord as error:
+        return {"problem": error.what}
+    names = {e.details["version"]: e.details["policy"] for e in entries if e.action == "register"}
+    held = entries[-1].details["aliases"] if entries else {}
+    return {alias: f"{names[version]} (version {version})" for alias, version in held.items() if version}

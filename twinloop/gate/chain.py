@@ -21,6 +21,8 @@ from twinloop.dataset.commit import disk_errors
 from twinloop.dataset.lines import append_lines
 from twinloop.errors import GateError, TamperedRecord
 
+FOLDER = "registry"
+RECORD = "record.jsonl"
 GENESIS = "0" * 64
 
 

@@ -15,7 +15,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from twinloop.errors import GateError, TamperedRecord, WrongUse
-from twinloop.gate.chain import EMPTY, Entry, Head, append, head_of, locked, parse_head, read_chain
+from twinloop.gate.chain import (
+    EMPTY,
+    FOLDER,
+    RECORD,
+    Entry,
+    Head,
+    append,
+    head_of,
+    locked,
+    parse_head,
+    read_chain,
+)
 from twinloop.gate.verdict import load_verdict, unfounded
 from twinloop.learn.policy import WEIGHTS, WORDS, Policy, load_policy
 from twinloop.learn.tracking import local_tracking, mlflow_client
@@ -23,8 +34,6 @@ from twinloop.learn.tracking import local_tracking, mlflow_client
 Stage = Literal["shadow", "canary", "full"]
 Aliases = dict[str, str | None]
 
-FOLDER = "registry"
-RECORD = "record.jsonl"
 MODEL = "twinloop-policies"
 HEAD_TAG = "twinloop.record_head"
 ALIAS_OF: dict[Stage, str] = {"shadow": "shadow", "canary": "challenger", "full": "champion"}

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from twinloop.dataset.reader import open_dataset
 from twinloop.errors import GateError
+from twinloop.gate.chain import FOLDER
 from twinloop.gate.evidence import load_evidence
-from twinloop.gate.registry import FOLDER, PolicyRegistry
+from twinloop.gate.registry import PolicyRegistry
 from twinloop.gate.rules import Rules
 from twinloop.gate.run import EVIDENCE, RECORDINGS, Situation, Watchers, gate
 from twinloop.generate.film import record_video
