@@ -67,7 +67,9 @@ def gate(
         typer.Option(help="A generation config: what varies in the scenes, instead of the usual."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Draws scenes, and which of them are tried on the robot.")] = 0,
-    latency_ms: Annotated[float, typer.Option(help="Delay that chunks are carried out for.")] = 0.0,
+    latency_ms: Annotated[
+        float | None, typer.Option(help="Delay that chunks are carried out for; default: each policy's own.")
+    ] = None,
     simulation_only: Annotated[
         bool, typer.Option("--simulation-only", help="Judge by simulated trials alone; the verdict says so.")
     ] = False,
@@ -93,19 +95,18 @@ def gate(
     Trials are looked at one by one and may stop at any time: a candidate that is no better is promoted with chance alpha
     at most. Scenes are simulated all, and real trials drawn from them count for more the better simulation foresees them.
     """
-    from twinloop.cli.policy import policy_path
+    from twinloop.cli.policy import load_late
     from twinloop.gate.rules import Rules
     from twinloop.gate.run import EVIDENCE, VERDICT, Watchers
     from twinloop.gate.run import gate as run
     from twinloop.generate.processes import usable_cores
-    from twinloop.learn.policy import load_policy
     from twinloop.randomize import load_randomization
     from twinloop.report.gate_page import write_gate_page
 
     rules = Rules(alpha, better_by, threshold, worth, slice_margin, most, artefact_share, simulation_only)
     workspace = workspace_here()
-    loaded = load_policy(policy_path(candidate)).for_latency(1e-3 * latency_ms)
-    other = load_policy(policy_path(champion)).for_latency(1e-3 * latency_ms) if champion else None
+    loaded = load_late(candidate, latency_ms)
+    other = load_late(champion, latency_ms) if champion else None
     if other is not None and other.id == loaded.id:
         raise WrongUse("candidate and champion are the same policy", got=loaded.id)
     cell, situation = _twin(twin, loaded, workspace, drift, tuple(accept or ()), by, reason)

@@ -50,7 +50,9 @@ def promote(
             metavar="REASON", help="Let it in without a verdict that does; recorded with your name."
         ),
     ] = None,
-    latency_ms: Annotated[float, typer.Option(help="Delay that the policy was gated for.")] = 0.0,
+    latency_ms: Annotated[
+        float | None, typer.Option(help="Delay that the policy was gated for; default: its own.")
+    ] = None,
     workspace: Root = None,
     tracking: Tracking = None,
     json: Json = False,
@@ -59,10 +61,9 @@ def promote(
 
     The verdict is judged again from the evidence beside it, and both are kept in the registry.
     """
-    from twinloop.cli.policy import policy_path
-    from twinloop.learn.policy import load_policy
+    from twinloop.cli.policy import load_late
 
-    loaded = load_policy(policy_path(policy)).for_latency(1e-3 * latency_ms)
+    loaded = load_late(policy, latency_ms)
     registry = open_registry(workspace, tracking, new=True)
     entry = registry.promote(loaded, verdict, by=by, stage=stage, share=share, override=override)  # type: ignore[arg-type]
     _print_entry(entry, json)
