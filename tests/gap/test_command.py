@@ -60,7 +60,7 @@ def test_wrong_use_says_what_is_wrong(twinloop, tmp_path, monkeypatch):  # noqa:
     code, _, err = twinloop("gap", "--real", "real")
     assert code == 2 and "which twin" in err
     code, _, err = twinloop("gap", "--real", "nothing", "--twin", "so101")
-    assert code == 1 and "nothing" in err
+    assert code == 2 and "nothing" in err
     code, _, err = twinloop("gap", "--real", "real", "--twin", "franka_pick_place")
     assert code == 2 and "do not fit twin 'franka_pick_place'" in err and "got 6" in err
     code, _, err = twinloop("gap", "--real", "real", "--twin", "so101", "--only", "latncy")

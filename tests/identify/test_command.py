@@ -83,4 +83,4 @@ def test_wrong_use_says_what_is_wrong(bench, tmp_path):
     assert "exists already" in refused("--real", "data/logs", "--out", "data")
     both = ("--parameters", "action_delay_s", "--model", "a=action_delay_s", "--out", "x")
     assert "exclude" in refused("--real", "data/logs", *both)
-    assert "data/nothing" in refused("--real", "data/nothing", code=1)
+    assert "data/nothing" in refused("--real", "data/nothing", code=2)
