@@ -192,6 +192,47 @@ def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, oth
         gate(tiny_policy, twin, **words, evidence=replace(evidence, standin=False))
 
 
+def test_earlier_trials_are_neither_lost_nor_left_out(tiny_policy, tmp_path):  # noqa: F811
+    pytest.importorskip("pybullet")
+    twin, robot = load_twin("franka_pick_place"), open_robot("standin:ideal")
+    remembered = replace(ACCEPTED, workspace=tmp_path)
+    file = tmp_path / "g" / EVIDENCE
+
+    def run(out="g", most=1, **more):
+        words = {"robot": robot, "scenes": 3, "longest_s": 0.2, "out": tmp_path / out}
+        return gate(
+            tiny_policy, twin, rules=Rules(most_trials=most), **({"situation": remembered} | words | more)
+        )
+
+    with connected(robot):
+        run()
+        first = load_evidence(file)
+        again = run("another", seed=1)
+        assert not load_evidence(tmp_path / "another" / EVIDENCE).real, "no trial is spent on it"
+        assert again.decision == "refuse"
+        assert (
+            f"attempts: 1 earlier trials of these policies on this robot are left out; go on from them with --evidence {file}"
+            in again.sentence
+        )
+
+        run(most=2, evidence=first)
+        second = load_evidence(file)
+        assert second.real[:1] == first.real and len(second.real) == 2
+        file.write_text(json.dumps(first.as_json()))
+        assert "attempts: 2 earlier trials" in run(most=2, evidence=first).sentence, "it was set back"
+        notes = tmp_path / "gates.jsonl"
+        notes.write_text(notes.read_text().splitlines(keepends=True)[0])  # as if killed before it took note
+        run(most=2, evidence=first)
+        assert load_evidence(file) == second
+        assert len(open_dataset(second.recordings[0])) == 2, "a recorded trial is not made again"
+
+        file.unlink()
+        with pytest.raises(GateError, match=r"holds recordings of trials, but not their evidence.json"):
+            run()
+        alone = run("third", situation=ACCEPTED)
+    assert {check.name: check.status for check in alone.checks}["attempts"] == "not evaluated"
+
+
 def test_what_was_evaluated_in_a_twin_is_no_real_evidence(twinloop, tiny_policy, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     tiny_policy.save(tmp_path / "p")

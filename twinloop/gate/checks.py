@@ -17,6 +17,7 @@ from twinloop.consent.require import check_consent
 from twinloop.consent.training import check_training
 from twinloop.dataset.reader import open_dataset
 from twinloop.errors import GateError, TwinloopError, UnknownName, WrongUse
+from twinloop.gate.attempts import left_out
 from twinloop.gate.evidence import Evidence
 from twinloop.gate.rules import Rules
 from twinloop.plugins import Registry
@@ -209,3 +210,15 @@ def list_length(subject: Subject) -> Check:
         detail = f"{trials} trials drawn from only {scenes} scenes: the verdict is about these scenes, not about all"
         return Check("list", "not evaluated", detail, needed=False)
     return Check("list", "passed", f"{trials} trials drawn from {scenes} scenes")
+
+
+@CHECKS.register("attempts")
+def attempts(subject: Subject) -> Check:
+    """No earlier trials of these policies on this robot are left out."""
+    if subject.workspace is None:
+        return Check("attempts", "not evaluated", "no workspace that remembers gates", needed=False)
+    if earlier := left_out(subject.workspace, subject.evidence):
+        trials, file = sum(one.trials for one in earlier), earlier[-1].evidence
+        detail = f"{trials} earlier trials of these policies on this robot are left out; go on from them with --evidence {file}"
+        return Check("attempts", "failed", detail)
+    return Check("attempts", "passed", "no earlier trials are left out")

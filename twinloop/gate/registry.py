@@ -183,11 +183,14 @@ class PolicyRegistry:
                 raise GateError(f"there is no earlier champion to go back to: {only}")
             now, before = state.champions[-1], state.champions[-2]
             self._require_policy(next(e for e in entries if _registers(e, before)))
+            others: Aliases = {
+                alias: None if version == before else version for alias, version in state.aliases.items()
+            }
             details = {
                 "version": before,
                 "from": now,
                 "reason": reason,
-                "aliases": {**state.aliases, "champion": before},
+                "aliases": {**others, "champion": before},
             }
             return self._step(entries, "rollback", by, details)
 

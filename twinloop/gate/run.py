@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from twinloop.errors import GateError, WrongUse
+from twinloop.gate.attempts import note
 from twinloop.gate.checks import Check, Subject, accept, run_checks, twin_is_current
 from twinloop.gate.evidence import (
     Contender,
@@ -92,7 +93,7 @@ def gate(
     _require_contenders(found, candidate, champion)
     if robot is not None and found.robot is not None:
         _require_robot(found, robot)
-    _require_kept(folder / EVIDENCE, evidence)
+    _require_kept(folder, evidence)
     if not found.simulated and not found.real:
         numbers = range(first_scene, first_scene + scenes)
         listed = _list(twin, robot, beside, numbers, randomization, seed, watchers)
@@ -111,11 +112,13 @@ def gate(
     checks = _checked(found, rules, twin, datasets, situation)
     if robot is not None and beside is not None and not any(check.blocks for check in checks):
         current = twin_is_current(checks)
-        found = _try(found, rules, current, candidate, champion, robot, beside, folder, longest_s, watchers)
+        found = _try(
+            found, rules, current, candidate, champion, robot, beside, folder, longest_s, situation, watchers
+        )
         checks = _checked(found, rules, twin, datasets, situation)
     statistics = measure(found, rules, twin_is_current=twin_is_current(checks))
     verdict = decide(found, statistics, rules, checks)
-    save_evidence(found, folder / EVIDENCE)
+    _keep(found, folder / EVIDENCE, situation)
     save_verdict(verdict, folder / VERDICT)
     return verdict
 
@@ -163,8 +166,14 @@ def _require_robot(found: Evidence, robot: Robot) -> None:
         )
 
 
-def _require_kept(file: Path, evidence: Evidence | None) -> None:
+def _require_kept(folder: Path, evidence: Evidence | None) -> None:
     """Refuse to replace trials: whoever repeats them until one series pleases promotes by luck."""
+    file = folder / EVIDENCE
+    if not file.exists() and (folder / RECORDINGS).exists():
+        raise GateError(
+            f"{folder} holds recordings of trials, but not their {EVIDENCE}",
+            remedy="restore it, or choose another --out",
+        )
     if file.exists() and load_evidence(file) != evidence:
         raise GateError(
             f"{file} holds trials already, which would be lost",
@@ -219,6 +228,7 @@ def _try(
     attendant: Attendant,
     folder: Path,
     longest_s: float | None,
+    situation: Situation,
     watchers: Watchers,
 ) -> Evidence:
     """Real trials until the evidence suffices; each is on the disk before the next begins."""
@@ -233,6 +243,7 @@ def _try(
     order = draw_scenes(list(by_number), found.drawn_with, rules.most_trials)
     names = [candidate.name] if champion is None else [candidate.name, champion.name]
     found = replace(found, recordings=tuple(str(folder / RECORDINGS / name) for name in names))
+    _keep(found, folder / EVIDENCE, situation)
     for number in range(len(found.real), rules.most_trials):
         if settled(found, rules, current):
             break
@@ -247,10 +258,17 @@ def _try(
             longest_s=longest_s,
         )
         found = found.with_real(trial)
-        save_evidence(found, folder / EVIDENCE)
+        _keep(found, folder / EVIDENCE, situation)
         now = measure(found, rules, twin_is_current=current, interval=False)
         watchers.trial(number + 1, trial, decide(found, now, rules))
     return found
+
+
+def _keep(found: Evidence, file: Path, situation: Situation) -> None:
+    """Trials on the disk, and in the memory of the workspace."""
+    save_evidence(found, file)
+    if situation.workspace is not None and found.real:
+        note(situation.workspace, found, file)
 
 
 def settled(found: Evidence, rules: Rules, current: bool) -> bool:

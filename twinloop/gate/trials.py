@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from twinloop.dataset.reader import open_dataset
 from twinloop.gate.evidence import PairedTrial
 from twinloop.gate.scenes import Progress, Scene
 from twinloop.learn.evaluate import Evaluation, evaluate_in_twin, evaluate_on_robot
 from twinloop.learn.policy import Policy
+from twinloop.learn.samples import known_outcomes
 from twinloop.robot.protocol import Attendant, Robot
 from twinloop.twin import Twin
 
@@ -58,12 +60,19 @@ def try_on_robot(
     out: Path,
     longest_s: float | None = None,
 ) -> PairedTrial:
-    """One real trial; who goes first alternates, and recordings are appended to one data set for each policy."""
+    """One real trial; who goes first alternates, and recordings are appended to one data set for each policy.
+
+    A recording of this turn that is there already, from a gate that was killed before it took note, is not made again.
+    """
     order = [candidate] if champion is None else [candidate, champion]
     if turn % 2:
         order.reverse()
     won = {}
     for policy in order:
+        before = _recorded(out / policy.name, turn)
+        if before is not None:
+            won[policy.id] = before
+            continue
         (found,) = evaluate_on_robot(
             [policy],
             robot,
@@ -80,3 +89,9 @@ def try_on_robot(
         None if champion is None else won[champion.id],
         dict(scene.values),
     )
+
+
+def _recorded(folder: Path, turn: int) -> bool | None:
+    """How the trial of a turn went, where its recording is the last after one of every turn before."""
+    outcomes = known_outcomes(open_dataset(folder)) if (folder / "meta").exists() else []
+    return outcomes[turn] if len(outcomes) == turn + 1 else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,7 +77,6 @@ def decide(
     seed: int,
 ) -> Found:
     """May the candidate take the champion's place, or, without one, pass the bar? Trials until the evidence suffices."""
-    shutil.rmtree(out / GATE, ignore_errors=True)
     loaded = policy_of(candidate)
     varied = measured_of(twin, identified, explained).variations
     middle = {v.name: value_at(v.distribution, 0.5) for v in varied if v.name not in scenes.names}
@@ -90,6 +88,7 @@ def decide(
             rules=rules,
             robot=arm,
             attendant=attendant,
+            evidence=load_evidence(file) if (file := out / GATE / EVIDENCE).exists() else None,
             scenes=listed,
             first_scene=first,
             randomization=scenes,
