@@ -117,7 +117,7 @@ def test_a_verdict_that_was_edited_or_does_not_follow_from_its_evidence_is_found
     with pytest.raises(GateError, match="its evidence says 'refuse'"):
         registry.promote(policies[0], file, by="ann")
     file.write_text(json.dumps(words | {"decision": "promote", "checks": []}))
-    with pytest.raises(GateError, match="lacks checks: artefacts, consent, drift"):
+    with pytest.raises(GateError, match="lacks checks: artefacts, attempts, consent, drift"):
         registry.promote(policies[0], file, by="ann")
     other = judged(tmp_path / "b", policies[0])
     other.with_name("evidence.json").write_text((tmp_path / "a" / "evidence.json").read_text())
@@ -147,6 +147,15 @@ def test_rolling_back_restores_the_champion_before_and_is_recorded(registry, pol
     registry.promote(policies[1], judged(tmp_path / "b2", policies[1], policies[0]), by="ben")
     assert registry.state().champions == ("1", "2") and len(registry.versions()) == 2
     assert registry.verify().number == len(registry.entries())
+
+
+def test_who_becomes_champion_again_is_no_longer_shadow(registry, policies, tmp_path):
+    with_two_champions(registry, policies, tmp_path)
+    registry.promote(policies[0], None, by="ben", stage="shadow", override="look at the old one again")
+    assert registry.state().aliases["shadow"] == "1"
+    registry.roll_back(by="eve", reason="drops the cup")
+    assert registry.state().aliases == {"champion": "1", "challenger": None, "shadow": None}
+    registry.verify()
 
 
 def test_mlflow_shows_versions_aliases_and_the_verdict(registry, policies, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.learn.conftest import TINY, point
 from twinloop.errors import LearnError
-from twinloop.learn.tracking import local_tracking
+from twinloop.learn.tracking import local_tracking, mlflow_client
 from twinloop.learn.train import train
 
 pytest.importorskip("sqlalchemy", reason="needs: pip install 'twinloop[learn]'")
@@ -40,3 +40,9 @@ def test_a_tracking_uri_that_leads_nowhere_is_told(tmp_path):
             config=replace(TINY, recipe="real-only"),
             tracking="nonsense://x",
         )
+
+
+def test_a_database_that_is_none_is_told(tmp_path):
+    (tmp_path / "mlflow.db").write_text("not a database, however long this text may be")
+    with pytest.raises(LearnError, match=r"the registry: no MLflow at sqlite:(.|\n)*not a database"):
+        mlflow_client(local_tracking(tmp_path), "the registry")

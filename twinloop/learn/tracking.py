@@ -25,21 +25,26 @@ def mlflow_client(uri: str, purpose: str) -> Any:
     """A client of the tracking server or database at `uri`; `purpose` is what cannot be done without MLflow."""
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # making a database is nothing to talk about
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # seven by default: minutes of silence
     try:
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
 
+        failures: tuple[type[Exception], ...] = (MlflowException,)
         if uri.startswith("sqlite:"):
-            import alembic  # noqa: F401
-            import sqlalchemy  # noqa: F401
+            import alembic.util
+            import sqlalchemy.exc
+
+            failures += (sqlalchemy.exc.SQLAlchemyError, alembic.util.CommandError)
     except ImportError as error:  # pragma: no cover - the tests install it
         raise MissingExtra(purpose, str(error.name), "learn") from error
     try:
         return MlflowClient(tracking_uri=uri, registry_uri=uri)
-    except MlflowException as error:
+    except failures as error:
         first = str(error).splitlines()[0]
         raise LearnError(
-            f"{purpose}: no MLflow at {uri} ({first})", remedy="choose another place for MLflow"
+            f"{purpose}: no MLflow at {uri} ({first})",
+            remedy="choose another place for MLflow, or move the file away",
         ) from error
 
 
