@@ -188,6 +188,27 @@ def test_a_pass_says_what_to_do_and_the_gate_heeds_it(twinloop, tmp_path, monkey
     assert drift.blocks and "aged actuator" in drift.detail
 
 
+def test_what_is_dealt_with_is_not_told_again_and_what_comes_after_it_is(twinloop, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    last = list(deployed(tmp_path / "used", stiffness=6.0))[-1].id
+    words = ("monitor", "used", "--baseline", 20, "--once", "--json")
+    assert json.loads(twinloop(*words)[1])["new_alerts"] == 2
+    with tl.append_to(tmp_path / "used") as writer:
+        for k in range(40):
+            writer.add(episode(200 + k))
+    code, out, err = twinloop(*words, "--after", last)
+    assert code == 0 and json.loads(out)["alerts"] == [], err
+    with tl.append_to(tmp_path / "used") as writer:
+        for k in range(EPISODES):
+            writer.add(episode(300 + k, stiffness=6.0))
+    code, out, _ = twinloop(*words, "--after", last)
+    found = json.loads(out)
+    assert code == 1 and [alert["kind"] for alert in found["alerts"]] == ["aged actuator"]
+    assert found["new_alerts"] == 1 and json.loads(twinloop(*words, "--after", last)[1])["new_alerts"] == 0
+    code, _, err = twinloop(*words[:-1], "--after", "nobody")
+    assert code == 2 and "has no such episode; got nobody; expected an id such as" in err
+
+
 def test_a_reference_in_which_somebody_else_acted_says_nothing_about_joints_and_success(tmp_path):
     with tl.make_dataset(tmp_path / "taught", SCHEMA) as writer:
         for k in range(25):

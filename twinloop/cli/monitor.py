@@ -32,6 +32,12 @@ def monitor(
         float | None,
         typer.Option(help="Success to watch for, as a share; default: what the reference shows."),
     ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EPISODE", help="Id of the last episode that is dealt with; watch those after it."
+        ),
+    ] = None,
     twin: Annotated[
         str | None, typer.Option(metavar="NAME|FOLDER", help="With --parameters: the twin they belong to.")
     ] = None,
@@ -63,8 +69,8 @@ def monitor(
     from twinloop.dataset.reader import open_dataset
     from twinloop.monitor.alerts import deliver, keep_new, require_webhook
     from twinloop.monitor.failures import collect_failures
+    from twinloop.monitor.run import dealt_with, require_baseline
     from twinloop.monitor.run import monitor as run
-    from twinloop.monitor.run import require_baseline
     from twinloop.twin import load_twin
 
     if every <= 0:
@@ -94,14 +100,17 @@ def monitor(
             if once:
                 raise
             opened = None
-        lacks = "" if once else _lacks(dataset, opened, fewest)
+        past = dealt_with(opened, after) if opened is not None else []
+        lacks = "" if once else _lacks(dataset, opened, len(past) + fewest)
         if lacks and lacks != waiting:
             console.err.print(lacks, markup=False)
         waiting = lacks
         if opened is not None and not lacks and len(opened) != seen:
             seen = len(opened)
-            report = run(opened, usual, baseline=baseline, expected=expected, twin=cell, parameters=names)
-            new = keep_new(folder, report.alerts)
+            report = run(
+                opened, usual, baseline=baseline, expected=expected, after=after, twin=cell, parameters=names
+            )
+            new = keep_new(folder, report.alerts, past)
             troubles = deliver(folder, webhook, report.dataset) if webhook else []
             copied = collect_failures(opened, failures) if failures else None
             if json:

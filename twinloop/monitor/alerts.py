@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from http.client import HTTPException
@@ -26,7 +26,7 @@ TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Alert:
-    """One thing to act on. `kind` and `since` (an episode's id) make it this one; `changes_twin` says that the twin is no
+    """One thing to act on, noticed since an episode of this id; `changes_twin` says that the twin is no
     longer what the robot is, so that the gate waits for it to be identified again."""
 
     kind: str
@@ -40,7 +40,7 @@ class Alert:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes two alerts the same."""
+        """What makes two alerts the same, until it is dealt with."""
         return self.kind, self.dataset
 
 
@@ -57,9 +57,9 @@ def load_alerts(folder: Path) -> list[Alert]:
     return read_lines(folder / ALERTS, Alert, "an alert")
 
 
-def keep_new(folder: Path, alerts: Sequence[Alert]) -> list[Alert]:
-    """Append those that are not known yet, and give them back."""
-    known = {alert.key for alert in load_alerts(folder)}
+def keep_new(folder: Path, alerts: Sequence[Alert], dealt_with: Collection[str] = ()) -> list[Alert]:
+    """Append those that are not known yet, and give them back. What began in an episode that is dealt with may come again."""
+    known = {alert.key for alert in load_alerts(folder) if alert.since not in dealt_with}
     new = [alert for alert in alerts if alert.key not in known]
     if new:
         append_lines(folder / ALERTS, [asdict(alert) for alert in new])
@@ -71,7 +71,7 @@ def deliver(folder: Path, url: str, dataset: str) -> list[str]:
     done = read_lines(folder / DELIVERED, _Delivered, "a delivered alert")
     troubles = []
     for alert in load_alerts(folder):
-        sent = _Delivered(*alert.key)
+        sent = _Delivered(*alert.key, alert.since)
         if alert.dataset != dataset or sent in done:
             continue
         if trouble := send(url, alert):
@@ -104,7 +104,8 @@ def require_webhook(url: str) -> None:
 
 @dataclass(frozen=True)
 class _Delivered:
-    """The key of an alert that a webhook has received."""
+    """An alert that a webhook has received."""
 
     kind: str
     dataset: str
+    since: str = ""

@@ -73,6 +73,7 @@ def monitor(
     *,
     baseline: int = 30,
     expected: float | None = None,
+    after: str | None = None,
     twin: Twin | None = None,
     parameters: Sequence[str] = (),
     chance: float = CHANCE,
@@ -83,11 +84,12 @@ def monitor(
 
     They are compared with a reference, the data that was trained on, or without one with the first `baseline` of them.
     `expected` is the success that is watched; by default what the reference shows at least, if the same kind of actor
-    acted in it. With a twin and names of its
+    acted in it. Episodes up to `after`, an episode's id, are dealt with and not looked at. With a twin and names of its
     parameters, those are followed too (`identify.drift`).
     """
     require_baseline(baseline)
-    episodes = [deployed.episode(number) for number in deployed.numbers]
+    past = len(dealt_with(deployed, after))
+    episodes = [deployed.episode(number) for number in deployed.numbers[past:]]
     usual = _spread(reference) if reference is not None else episodes[:baseline]
     fresh = episodes if reference is not None else episodes[baseline:]
     if len(usual) < FEWEST:
@@ -142,6 +144,20 @@ def monitor(
         drift,
         tuple(_alerts(place, kind, shifts, drift, success, fresh)),
     )
+
+
+def dealt_with(deployed: Dataset, after: str | None) -> list[str]:
+    """The ids of episodes up to this one, in their order; none without one."""
+    if after is None:
+        return []
+    ids = [deployed.episode(number).id for number in deployed.numbers]
+    if after not in ids:
+        raise WrongUse(
+            f"{deployed.root} has no such episode",
+            got=after,
+            expected=f"an id such as {ids[-1]}" if ids else None,
+        )
+    return ids[: ids.index(after) + 1]
 
 
 def require_baseline(baseline: int) -> None:
