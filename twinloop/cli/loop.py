@@ -204,9 +204,9 @@ def summary(found: Mapping[str, Any]) -> str:
         alerts = [alert["what"] for alert in found["report"]["alerts"]]
         return f"{console.count(found['episodes'], 'episode')}, {found['success']:.0%} succeeded; {'; '.join(alerts) or 'no alert'}"
     if "estimates" in found:
-        told = [e for e in found["estimates"] if e["status"] != "not identifiable"]
+        well = [e for e in found["estimates"] if e["status"] == "identifiable"]
         word = "accepted" if found["accepted"] else "rejected"
-        return f"{word}, {len(told)} of {len(found['estimates'])} parameters told: {found['reason']}"
+        return f"{word}, {len(well)} of {len(found['estimates'])} parameters told well: {found['reason']}"
     if "films" in found:
         return ", ".join(film["caption"] for film in found["films"]) or "nothing to show"
     if "policy" in found:

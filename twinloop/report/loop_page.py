@@ -13,6 +13,7 @@ from twinloop.report.quality_page import STYLE
 
 MORE_STYLE = """
 .wide{overflow-x:auto}svg{display:block;max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}
+@media(max-width:600px){.wide svg:not(.fits){min-width:36rem}}
 svg .soft{fill:var(--soft)}iframe{width:100%;height:32rem;border:1px solid var(--line);border-radius:6px;background:#fff}
 .loop rect{fill:#fff;stroke:var(--line)}.loop .went{stroke:var(--ok);stroke-width:2}.loop path{stroke:var(--soft);fill:none}
 .before{fill:#b26a00;stroke:#b26a00}.after{fill:#2d7a46;stroke:#2d7a46}figure{margin:1rem 0}
@@ -194,11 +195,11 @@ def draw_costs(diagnosis: Found) -> str:
 
 def draw_success(rows: Sequence[tuple[str, Found, str]]) -> str:
     """Shares with their 95 % intervals."""
-    left, width = 150, 560
+    left, width = 124, 240  # narrow enough to be read on a phone
     made = [
         f"<line x1='{left + share * width / 100}' x2='{left + share * width / 100}' y1='4' y2='{26 * len(rows) + 6}' stroke='#dde3e8'/>"
         f"<text class=soft x='{left + share * width / 100}' y='{26 * len(rows) + 22}' text-anchor='middle'>{share} %</text>"
-        for share in (0, 25, 50, 75, 100)
+        for share in (0, 50, 100)
     ]
     for row, (name, found, tone) in enumerate(rows):
         low, high = found["interval_95"]
@@ -208,7 +209,7 @@ def draw_success(rows: Sequence[tuple[str, Found, str]]) -> str:
             f"x2='{left + high * width:.1f}' y1='{y}' y2='{y}' stroke-width='3'/><circle class={tone} "
             f"cx='{left + found['success'] * width:.1f}' cy='{y}' r='5'/><text x='{left + width + 12}' y='{y + 4}'>{said}</text>"
         )
-    return _svg(left + width + 110, 26 * len(rows) + 30, made, "success before and after")
+    return _svg(left + width + 96, 26 * len(rows) + 30, made, "success before and after", "fits")
 
 
 def draw_loop(stages: Sequence[tuple[str, str, float]]) -> str:
@@ -233,36 +234,30 @@ def draw_loop(stages: Sequence[tuple[str, str, float]]) -> str:
 
 
 def draw_estimates(estimates: Sequence[Found]) -> str:
-    """How far each value lies from nominal, in shares of the range that was searched or of nominal where it has one."""
-    left, width = 230.0, 420.0
+    """Where each value lies beside nominal, every row on a scale of its own; pale where recordings hardly tell it."""
+    left, width = 190.0, 330.0
     made: list[str] = []
     shown = [e for e in estimates if e["status"] != "not identifiable"]
-    scale = [abs(e["nominal"]) or max(abs(e["value"]), 1e-12) for e in shown]
-    away = [
-        [(e[k] - e["nominal"]) / s for k in ("low", "value", "high")]
-        for e, s in zip(shown, scale, strict=True)
-    ]
-    reach = float(max([abs(x) for row in away for x in row] + [0.1])) * 1.05
-    zero: float = left + width / 2
+    for row, estimate in enumerate(shown):
+        nominal, value, low, high = (float(estimate[k]) for k in ("nominal", "value", "low", "high"))
+        first, last = min(nominal, low), max(nominal, high)
 
-    def at(x: float) -> float:
-        return zero + x / reach * width / 2
+        def at(x: float, first: float = first, span: float = last - first or 1.0) -> str:
+            return f"{left + (x - first) / span * width:.1f}"
 
-    made.append(f"<line x1='{zero}' x2='{zero}' y1='0' y2='{22 * len(shown) + 4}' stroke='#5d6b78'/>")
-    for row, (estimate, (low, value, high)) in enumerate(zip(shown, away, strict=True)):
         y = 16 + 22 * row
         unit = "" if estimate["unit"] == "1" else f" {estimate['unit']}"
+        pale = " opacity='.4'" if estimate["status"] == "weak" else ""
         made.append(
             f"<text x='0' y='{y + 4}'>{_text(estimate['name'])}</text>"
-            f"<line class=after x1='{at(low):.1f}' x2='{at(high):.1f}' y1='{y}' y2='{y}' stroke-width='3'/>"
-            f"<circle class=after cx='{at(value):.1f}' cy='{y}' r='4'/><text x='{left + width + 12}' y='{y + 4}'>"
-            f"{estimate['nominal']:.3g} → {estimate['value']:.3g}{_text(unit)}</text>"
+            f"<line x1='{at(nominal)}' x2='{at(nominal)}' y1='{y - 8}' y2='{y + 8}' stroke='#5d6b78' stroke-width='2'/>"
+            f"<g{pale}><line class=after x1='{at(low)}' x2='{at(high)}' y1='{y}' y2='{y}' stroke-width='3'/>"
+            f"<circle class=after cx='{at(value)}' cy='{y}' r='4'/></g><text x='{left + width + 16}' y='{y + 4}'>"
+            f"{nominal:.3g} → {value:.3g} [{low:.3g}, {high:.3g}]{_text(unit)}</text>"
         )
-    text = (
-        f"from {-100 * reach:.0f} % to {100 * reach:+.0f} % of nominal (of the value where nominal is zero)"
-    )
-    made.append(f"<text class=soft x='{left}' y='{22 * len(shown) + 20}'>{text}</text>")
-    return _svg(left + width + 170, 22 * len(shown) + 28, made, "estimates beside nominal values")
+    text = "grey: nominal; green: identified, 95 %; pale: hardly told by the recordings; every row on its own scale"
+    made.append(f"<text class=soft x='0' y='{22 * len(shown) + 22}'>{text}</text>")
+    return _svg(left + width + 250, 22 * len(shown) + 30, made, "estimates beside nominal values")
 
 
 def draw_curves(curves: Mapping[str, Sequence[Found]]) -> str:
