@@ -7,7 +7,7 @@ import math
 import platform
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -64,24 +64,9 @@ def train(
     """
     config = config or TrainConfig()
     folder = Path(out)
-    if pause_at is not None and (pause_at < 1 or pause_at % config.validate_every):
-        raise WrongUse(
-            "training pauses where it validates",
-            got=pause_at,
-            expected=f"a multiple of {config.validate_every}",
-        )
-    if threads < 1:
-        raise WrongUse("training needs a thread", got=threads)
-    if (folder / WORDS).exists():
-        raise LearnError(f"{folder} holds a policy already", remedy="choose another folder")
+    _require_sense(folder, config, pause_at, threads)
     require_styles(config, real, photos, start)
-    sources = _open(sim, real, config, start)
-    if len(sources) == 2:
-        refuse_swapped(sources["real"], sources["sim"])
-        if sources["real"].root.resolve() == sources["sim"].root.resolve():
-            raise WrongUse("one data set is given as simulated and as real", got=str(sources["sim"].root))
-    for dataset in sources.values():
-        require_trainable(dataset, Path(workspace))
+    sources = _open(sim, real, config, start, Path(workspace))
     started = load_policy(start) if start is not None else None
     interface = started.interface if started else _interface(sources, config)
     for dataset in sources.values():
@@ -105,26 +90,9 @@ def train(
         learned = [role for role, source in samples.items() if source.imitated]
         domains = tuple(dict.fromkeys((*(started.domains if started else ()), *learned)))
         execution = Execution(config.history, config.execute, config.think_steps, blend=config.blend)
-        results = {
-            "curve": [asdict(point) for point in curve],
-            "validation": min((p.validation for p in curve if p.stage == curve[-1].stage), default=None),
-            "seconds": round(time.monotonic() - began, 1),
-            **({"photos": Path(photos).name} if photos else {}),
-        }
-        story = Story(
-            name=folder.resolve().name,
-            recipe=config.recipe,
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            datasets=(*(started.story.datasets if started else ()), *(_entry(s) for s in samples.values())),
-            twin=_twin_of(sources.values()),
-            config=asdict(config),
-            results=results,
-            software={
-                "twinloop": __version__,
-                "torch": version("torch"),
-                "python": platform.python_version(),
-            },
-        )
+        datasets = (*(started.story.datasets if started else ()), *(_entry(s) for s in samples.values()))
+        twin = _twin_of(sources.values())
+        story = _story(folder, config, datasets, twin, curve, time.monotonic() - began, photos)
         policy = Policy(network, interface, normalisation, execution, domains, story)
         if pause_at is not None and curve[-1].step == pause_at:
             return policy
@@ -135,8 +103,54 @@ def train(
     return policy
 
 
-def _open(sim: Any, real: Any, config: TrainConfig, start: Any) -> dict[Role, Dataset]:
-    """The data sets that the recipe uses, by role."""
+def _require_sense(folder: Path, config: TrainConfig, pause_at: int | None, threads: int) -> None:
+    """Refuse words that no data could make right."""
+    if pause_at is not None and (pause_at < 1 or pause_at % config.validate_every):
+        raise WrongUse(
+            "training pauses where it validates",
+            got=pause_at,
+            expected=f"a multiple of {config.validate_every}",
+        )
+    if threads < 1:
+        raise WrongUse("training needs a thread", got=threads)
+    if (folder / WORDS).exists():
+        raise LearnError(f"{folder} holds a policy already", remedy="choose another folder")
+
+
+def _story(
+    folder: Path,
+    config: TrainConfig,
+    datasets: tuple[Mapping[str, Any], ...],
+    twin: Mapping[str, str | None],
+    curve: Sequence[Point],
+    seconds: float,
+    photos: str | Path | None,
+) -> Story:
+    """How the policy came to be."""
+    results = {
+        "curve": [asdict(point) for point in curve],
+        "validation": min((p.validation for p in curve if p.stage == curve[-1].stage), default=None),
+        "seconds": round(seconds, 1),
+        **({"photos": Path(photos).name} if photos else {}),
+    }
+    return Story(
+        name=folder.resolve().name,
+        recipe=config.recipe,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        datasets=datasets,
+        twin=twin,
+        config=asdict(config),
+        results=results,
+        software={
+            "twinloop": __version__,
+            "torch": version("torch"),
+            "python": platform.python_version(),
+        },
+    )
+
+
+def _open(sim: Any, real: Any, config: TrainConfig, start: Any, workspace: Path) -> dict[Role, Dataset]:
+    """The data sets that the recipe uses, by role; each may be trained on."""
     given: dict[Role, Any] = {"sim": sim, "real": real}
     needed = [role for role in config.needs if not (role == "sim" and start is not None)]
     if start is not None and config.recipe != "pretrain-finetune":
@@ -153,11 +167,18 @@ def _open(sim: Any, real: Any, config: TrainConfig, start: Any) -> dict[Role, Da
                 f"the recipe {config.recipe} has no use for the {role} data", got=str(what),
                 remedy=f"leave out --{role}, or choose another --recipe",
             )  # fmt: skip
-    return {
+    sources = {
         role: what if isinstance(what, Dataset) else open_dataset(what)
         for role, what in given.items()
         if role in needed
     }
+    if len(sources) == 2:
+        refuse_swapped(sources["real"], sources["sim"])
+        if sources["real"].root.resolve() == sources["sim"].root.resolve():
+            raise WrongUse("one data set is given as simulated and as real", got=str(sources["sim"].root))
+    for dataset in sources.values():
+        require_trainable(dataset, workspace)
+    return sources
 
 
 def _interface(sources: dict[Role, Dataset], config: TrainConfig) -> Interface:
