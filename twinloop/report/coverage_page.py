@@ -35,7 +35,7 @@ height:min(76vh,820px);min-height:420px;background:#fff;border-radius:6px;box-sh
 select,button,.button{font:inherit;font-size:.86rem;padding:.25rem .6rem;border:1px solid var(--line);border-radius:4px;background:#fff;
 color:inherit;text-decoration:none;cursor:pointer}button.on{background:var(--ink);color:#fff}.panel{font-size:.86rem;min-width:0}
 .panel>section{background:#fff;border-radius:6px;box-shadow:0 1px 2px #0001;padding:.7rem .9rem;margin-bottom:.8rem;overflow-wrap:anywhere}
-.panel h3{margin:.1rem 0 .4rem;font-size:.95rem}.panel pre{white-space:pre-wrap;background:#eef3f7;padding:.5rem;border-radius:4px;font-size:.76rem}
+.panel h3{margin:.1rem 0 .4rem;font-size:.95rem}.panel pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#eef3f7;padding:.5rem;border-radius:4px;font-size:.76rem}
 .panel img{display:block;width:100%;max-width:256px;image-rendering:pixelated;margin:.5rem 0}.panel table{font-size:.78rem;box-shadow:none}
 .panel td{padding:.12rem .3rem}.dot{display:inline-block;width:.75rem;height:.75rem;border-radius:2px;margin-right:.35rem;vertical-align:-1px}
 .region{cursor:pointer}.region.on{background:#eef3f7}code{font-size:.78rem;overflow-wrap:anywhere}

@@ -14,7 +14,7 @@ main>table{margin-top:1rem}
 .item{background:#fff;border-radius:6px;box-shadow:0 1px 2px #0001;padding:1rem 1.2rem;margin:1.1rem 0}.item h2{margin:.1rem 0 .4rem}
 .facts{display:flex;flex-wrap:wrap;gap:.3rem 1.6rem;margin:.5rem 0}.facts b{font-size:1.15rem;display:block}
 .item p{margin:.35rem 0}.tick{width:1.4rem;text-align:center}.blank{border-bottom:1px solid var(--soft)!important;min-width:6rem}
-pre{white-space:pre-wrap;background:#eef3f7;padding:.5rem .7rem;border-radius:4px;font-size:.8rem}.two{columns:2;column-gap:1.4rem}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#eef3f7;padding:.5rem .7rem;border-radius:4px;font-size:.8rem}.two{columns:2;column-gap:1.4rem}
 .two table{box-shadow:none}.sign{display:flex;gap:2rem;margin-top:1rem}.sign span{flex:1;border-bottom:1px solid var(--ink);padding-top:1.6rem}
 @media(max-width:700px){.two{columns:1}}
 @media print{@page{margin:14mm}main{padding:0;max-width:none}.item{box-shadow:none;border-top:2px solid #000;border-radius:0;padding:.6rem 0}
