@@ -13,7 +13,7 @@ from twinloop.report.quality_page import STYLE
 
 MORE_STYLE = """
 .wide{overflow-x:auto}svg{display:block;max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}
-@media(max-width:600px){.wide svg:not(.fits){min-width:36rem}}
+.narrow{display:none}@media(max-width:600px){.narrow{display:block}.broad{display:none}.wide svg:not(.narrow){min-width:36rem}}
 svg .soft{fill:var(--soft)}iframe{width:100%;height:32rem;border:1px solid var(--line);border-radius:6px;background:#fff}
 .loop rect{fill:#fff;stroke:var(--line)}.loop .went{stroke:var(--ok);stroke-width:2}.loop path{stroke:var(--soft);fill:none}
 .before{fill:#b26a00;stroke:#b26a00}.after{fill:#2d7a46;stroke:#2d7a46}figure{margin:1rem 0}
@@ -194,12 +194,15 @@ def draw_costs(diagnosis: Found) -> str:
 
 
 def draw_success(rows: Sequence[tuple[str, Found, str]]) -> str:
-    """Shares with their 95 % intervals."""
-    left, width = 124, 240  # narrow enough to be read on a phone
+    """Shares with their 95 % intervals; twice, since scaled to a phone the broad one cannot be read."""
+    return _draw_success(rows, 150, 560, "broad") + _draw_success(rows, 124, 240, "narrow")
+
+
+def _draw_success(rows: Sequence[tuple[str, Found, str]], left: int, width: int, kind: str) -> str:
     made = [
         f"<line x1='{left + share * width / 100}' x2='{left + share * width / 100}' y1='4' y2='{26 * len(rows) + 6}' stroke='#dde3e8'/>"
         f"<text class=soft x='{left + share * width / 100}' y='{26 * len(rows) + 22}' text-anchor='middle'>{share} %</text>"
-        for share in (0, 50, 100)
+        for share in ((0, 50, 100) if kind == "narrow" else (0, 25, 50, 75, 100))
     ]
     for row, (name, found, tone) in enumerate(rows):
         low, high = found["interval_95"]
@@ -209,7 +212,7 @@ def draw_success(rows: Sequence[tuple[str, Found, str]]) -> str:
             f"x2='{left + high * width:.1f}' y1='{y}' y2='{y}' stroke-width='3'/><circle class={tone} "
             f"cx='{left + found['success'] * width:.1f}' cy='{y}' r='5'/><text x='{left + width + 12}' y='{y + 4}'>{said}</text>"
         )
-    return _svg(left + width + 96, 26 * len(rows) + 30, made, "success before and after", "fits")
+    return _svg(left + width + 96, 26 * len(rows) + 30, made, "success before and after", kind)
 
 
 def draw_loop(stages: Sequence[tuple[str, str, float]]) -> str:
