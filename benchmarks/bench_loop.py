@@ -3,13 +3,15 @@
 For each reality and seed the loop runs as `twinloop demo` runs it. Then four policies meet the same scenes: the nominal one the
 loop began with, the one it ended with, one trained on guessed wide ranges with as many simulated episodes and weight updates, and
 one trained on the same real demonstrations alone. Every robot is a stand-in: a shipped one, or `drawn-N`, whose faults follow from its
-number alone and which nobody looked at before its row was made. No cell is made twice; `TWINLOOP_LOOP_REALITIES` and `_SEEDS` (lists
+number alone and which nobody looked at before its row was made. A second table is of loops that try a policy from the calibrated
+twin before they ask for demonstrations (`--try-first`), beside one trained on the few that remain. No cell is made twice; `TWINLOOP_LOOP_REALITIES` and `_SEEDS` (lists
 with commas) say what a sitting makes, `TWINLOOP_LOOP_MINUTES` ends it.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
@@ -36,6 +38,7 @@ SCENES, BLOCK = (range(40), range(80), range(80)), 40
 """What each seed's policies meet, 200 episodes of a reality together: in the first hundred scenes nothing is trained on."""
 
 ARMS = ("before", "after", "guessed", "real-only")
+TRIED_FIRST = 10
 QUICK = replace(
     SMALL, sim_episodes=16, anchored_episodes=16, steps=40, finetune_steps=40, in_twin=8, paced=4, trials=8, excited_s=3.0,
     identified_s=4.0, diagnosed=64, demonstrations=6, gate_scenes=40, gate_trials=4, deployed=2,
@@ -102,6 +105,7 @@ def run(settings: Settings) -> Section:
     realities, scenes = (("ideal",), (range(4),)) if quick else (REALITIES, SCENES)
     config = QUICK if quick else SMALL
     rows: list[tuple[str, ...]] = []
+    spared: list[tuple[str, ...]] = []
     found: dict[str, list[dict[str, Any]]] = {}
     for seed, met in enumerate(scenes):
         for reality in realities:
@@ -109,6 +113,8 @@ def run(settings: Settings) -> Section:
             made = one(here, reality, replace(config, seed=seed), met)
             if made is None:
                 continue
+            if not quick and (few := sparing(here, reality, replace(config, seed=seed), met)):
+                spared.append((reality, str(seed), *few))
             found.setdefault(reality, []).append(made)
             rows.append(
                 (
@@ -129,6 +135,11 @@ def run(settings: Settings) -> Section:
                 ("reality", "seed", "before", "after", "guessed ranges", "same demonstrations alone", "episodes each",
                  "after, simulated", "gate"),
                 tuple(rows),
+            ),
+            Table(
+                f"The same with --try-first {TRIED_FIRST}: demonstrations only where the calibrated twin is not enough",
+                ("reality", "seed", "demonstrations", "after", "the demonstrations alone", "episodes each", "gate"),
+                tuple(spared),
             ),
         ),
         targets(found),
@@ -183,6 +194,55 @@ def one(cells: Cells, reality: str, config: LoopConfig, scenes: range) -> dict[s
     return made | gated if gated and made["after"] else None
 
 
+def sparing(cells: Cells, reality: str, config: LoopConfig, scenes: range) -> tuple[str, ...] | None:
+    """A loop that tries before it asks for demonstrations, from what the other loop made up to there, and its two policies."""
+    name = f"{reality}-{config.seed}"
+    where = reality_of(cells, reality)
+    sparing = replace(config, tried_first=TRIED_FIRST)
+
+    @cache
+    def stages() -> Mapping[str, Done] | None:
+        def go(out: Path) -> None:
+            if (begun := cells.root / name / "loop").exists() and not out.exists():
+                shutil.copytree(begun, out / "loop")
+            run_loop(load_twin(TWIN), f"standin:{where}", out / "loop", sparing)
+
+        folder = cells.folder(f"{name}-first", go)
+        return folder and run_loop(load_twin(TWIN), f"standin:{where}", folder / "loop", sparing)
+
+    def decided() -> dict[str, Any] | None:
+        done = stages()
+        return done and {
+            "demonstrations": done["demonstrate"].found["used"],
+            "verdict": done["gate"].found["decision"],
+        }
+
+    gated = cells.measured(f"first-{name}", decided)
+    after = tried(
+        cells,
+        f"first-after-{name}",
+        lambda: (done := stages()) and done["finetune"].folder / SECOND,
+        where,
+        scenes,
+        reality,
+        BLOCK,
+    )
+    alone = tried(
+        cells,
+        f"first-real-only-{name}",
+        lambda: (done := stages()) and real_only(cells, f"{name}-first", done, config),
+        where,
+        scenes,
+        reality,
+        BLOCK,
+    )
+    if gated is None or after is None:
+        return None
+    each = " / ".join(str(made["episodes"]) if made else "0" for made in (after, alone))
+    shares = (shown([made] if made else [], 1)[0] for made in (after, alone))
+    return (str(gated["demonstrations"]), *shares, each, gated["verdict"])
+
+
 def reality_of(cells: Cells, name: str) -> str:
     """A shipped reality's name, or the file of a drawn one."""
     if not name.startswith("drawn-"):
@@ -229,7 +289,9 @@ def real_only(cells: Cells, name: str, stages: Mapping[str, Done], config: LoopC
     """A policy from the loop's demonstrations and nothing else."""
 
     def learn(out: Path) -> None:
-        how = TrainConfig(recipe="real-only", seed=config.seed, steps=config.finetune_steps)
+        how = TrainConfig(
+            recipe="real-only", seed=config.seed, steps=config.finetune_steps, fewest_episodes=config.shown
+        )
         train(None, stages["demonstrate"].folder / USABLE, out=out, config=how, resume=out.exists())
 
     return cells.folder(f"policy-real-{name}", learn)

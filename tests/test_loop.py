@@ -54,6 +54,16 @@ def test_the_next_stage_comes_with_its_reason(tmp_path):
     assert status.next_step == "twinloop loop --robot standin:mild" and "robot" in status.reason
 
 
+def test_a_policy_that_is_tried_first_is_two_more_stages(tmp_path):
+    names = list(STAGES)[: list(STAGES).index("anchor") + 1]
+    assert begun(tmp_path / "usual", *names).next_stage == "demonstrate"
+    config = {"config": {"tried_first": 10}, "twin": "t", "robot": "standin:mild"}
+    begun(tmp_path / "first", *names)
+    (tmp_path / "first" / ASKED_FOR).write_text(json.dumps(config))
+    found = read_loop_status(tmp_path / "first")
+    assert found.next_stage == "retrain" and found.next_step.endswith("--robot standin:mild --try-first 10")
+
+
 def test_a_gate_that_refuses_ends_the_loop_and_says_why(tmp_path):
     names = list(STAGES)[: list(STAGES).index("gate") + 1]
     verdict = {"decision": "refuse", "reasons": ["no better than the champion"]}
@@ -143,7 +153,7 @@ def test_a_small_loop_goes_through_every_stage_once_and_tells_it_on_one_page(tmp
 
     twin, root = load_twin("franka_pick_place"), tmp_path / "cell" / "loop"
     made = run_loop(twin, "standin:ideal", root, TINY, Ear())
-    expected = [name for name in STAGES if name not in ("promote", "monitor")]
+    expected = [name for name in STAGES if name not in ("retrain", "retry", "promote", "monitor")]
     assert [name for name in made if name in expected] == expected
     assert made["demonstrate"].found["used"] >= 4
     assert made["gate"].found["decision"] in ("promote", "refuse")
@@ -174,6 +184,22 @@ def test_a_small_loop_goes_through_every_stage_once_and_tells_it_on_one_page(tmp
     assert later["simulate"].again, "what does not depend on the round is not made again"
     write_report("a second round", later, root / "report.html")
     assert read_loop_status(root).done == tuple(later)
+
+
+@pytest.mark.slow
+def test_nobody_demonstrates_where_the_calibrated_twin_suffices(tmp_path):
+    enough = {"anchored_episodes": 150, "finetune_steps": 1500, "paced": 8}
+    twin, root = load_twin("franka_pick_place"), tmp_path / "cell" / "loop"
+    failing = run_loop(twin, "standin:ideal", root, replace(TINY, tried_first=2))
+    assert failing["retry"].found == failing["retry"].found | {"episodes": 1, "success": 0.0}
+    assert failing["demonstrate"].found["episodes"] == TINY.demonstrations - TINY.shown
+    made = run_loop(twin, "standin:ideal", root, replace(TINY, tried_first=2, **enough))
+    assert made["retry"].found["episodes"] == 2 and made["retry"].found["success"] == 1.0
+    assert made["demonstrate"].found["episodes"] == 0 and made["demonstrate"].found["used"] == TINY.shown
+    assert made["finetune"].found["policy"] == made["retrain"].found["policy"]
+    assert made["finetune"].found["recipe"] == "sim-only"
+    write_report("nobody demonstrates", made, root / "report.html")
+    assert read_loop_status(root).next_step.endswith("--try-first 2") or "promote" in made
 
 
 def test_a_later_round_needs_a_champion(tmp_path):

@@ -30,20 +30,23 @@ STAGES = {
     "diagnose": "it is not known what the policy's failures come from",
     "cover": "where the robot goes beyond what simulation shows is not known",
     "plan": "what to record next has not been worked out",
-    "demonstrate": "the plan asks for real data",
     "anchor": "the calibrated twin has made no data yet",
+    "retrain": "no policy has learned from the calibrated twin",
+    "retry": "whether that policy needs demonstrations at all is not known",
+    "demonstrate": "the plan asks for real data",
     "finetune": "no policy has learned from the calibrated twin and the demonstrations",
     "gate": "whether the new policy is good enough has not been decided",
     "film": "nobody has seen what changed",
     "promote": "the gate lets the new policy in",
     "monitor": "the champion is not watched yet",
 }
-"""In the order in which they run, and why each would be next; `promote` and `monitor` only when the gate says so."""
+"""In the order in which they run, and why each would be next; `retrain` and `retry` only where a policy is tried before anybody
+demonstrates, `promote` and `monitor` only when the gate says so."""
 
 ASKED_FOR = "loop.json"
 """What was asked for, beside the stages."""
 
-EXCITED_FROM, DEMONSTRATED_FROM, GATED_FROM, DEPLOYED_FROM = 100, 120, 200, 300
+EXCITED_FROM, DEMONSTRATED_FROM, RETRIED_FROM, GATED_FROM, DEPLOYED_FROM = 100, 120, 180, 200, 300
 """Numbers of scenes: trials begin with 0 and nothing is trained on in theirs. Close by, because robots age by the episode."""
 PER_ROUND = 500
 """Later rounds meet scenes that nobody has met."""
@@ -77,7 +80,8 @@ MOSTLY_FAILS = 0.5
 @dataclass(frozen=True)
 class LoopConfig:
     """How much of everything; the defaults take a quarter of an hour on two cores. The first round begins with a policy from the
-    nominal twin, each later one with the champion, and all that is recorded is recorded anew."""
+    nominal twin, each later one with the champion, and all that is recorded is recorded anew. With `tried_first`, a policy from
+    the calibrated twin alone is tried so often; nobody demonstrates anything more where it never fails."""
 
     round: int = 1
     seed: int = 0
@@ -92,6 +96,7 @@ class LoopConfig:
     excited_s: float = 6.0
     identified_s: float = 18.0
     shown: int = 4
+    tried_first: int = 0
     demonstrations: int = 20
     demonstrated_s: float = 15.0
     operator: str = "operator-1"
@@ -133,8 +138,11 @@ def read_loop_status(root: str | Path) -> LoopStatus | None:
     stages = Stages(root)
     try:
         asked = json.loads((stages.root / ASKED_FOR).read_text())
-        number = int(asked["config"].get("round", 1))
+        number, tried_first = (
+            int(asked["config"].get(key, usual)) for key, usual in (("round", 1), ("tried_first", 0))
+        )
         command = f"twinloop loop --robot {asked['robot']}" + (f" --round {number}" if number > 1 else "")
+        command += f" --try-first {tried_first}" if tried_first else ""
     except (OSError, ValueError, KeyError):
         return None
     finished = {done.name: done for done in stages.finished()}
@@ -148,7 +156,8 @@ def read_loop_status(root: str | Path) -> LoopStatus | None:
             f"the gate says {gate.found['decision']}: {gate.found['reasons'][0]}",
         )
     running = stages.running()
-    left = running or next((name for name in STAGES if name not in finished), None)
+    path = [name for name in STAGES if tried_first or name not in ("retrain", "retry")]
+    left = running or next((name for name in path if name not in finished), None)
     if left is None:
         return LoopStatus(names, None, "twinloop monitor DATASET", "the champion is in place: watch it")
     reason = f"{left} was interrupted or is at work" if running else STAGES[left]
@@ -192,20 +201,33 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
     planned = run(
         "plan", steps.propose, diagnosis=explained, coverage=covered, identification=identified, seed=seed
     )
-    demonstrated = demonstrate(
-        "demonstrate", steps.demonstrate, wanted=max(c.demonstrations - c.shown, 1),
-        first=DEMONSTRATED_FROM + later + c.shown, earlier=shown,
-    )  # fmt: skip
     better = steps.calibrated(identified, twin)
     varied = steps.anchored(better, identified, explained, scenes)
     anchored = run(
         "anchor", steps.simulate, twin=better, randomization=varied, episodes=c.anchored_episodes, seed=seed + 1
     )  # fmt: skip
-    config = TrainConfig(recipe="co-train", seed=seed, steps=c.finetune_steps)
-    second = run(
-        "finetune", steps.learn, name=SECOND if c.round == 1 else f"{SECOND}-{c.round}", config=config, sim=anchored, real=demonstrated, twin=better,
-        randomization=varied, paced=c.paced,
+    learn = partial(
+        run, name=SECOND if c.round == 1 else f"{SECOND}-{c.round}", sim=anchored, twin=better, randomization=varied,
+        paced=c.paced,
     )  # fmt: skip
+    alone: list[Done] = []
+    if c.tried_first:
+        config = TrainConfig(recipe="sim-only", seed=seed, steps=c.finetune_steps)
+        retrained = learn("retrain", steps.learn, config=config)
+        retried = run(
+            "retry", steps.try_until_failure, policy=retrained, robot=robot, trials=c.tried_first, first=RETRIED_FROM + later
+        )  # fmt: skip
+        alone = [retrained, retried]
+    enough = bool(alone) and alone[-1].found["success"] == 1.0
+    demonstrated = demonstrate(
+        "demonstrate", steps.demonstrate, wanted=0 if enough else max(c.demonstrations - c.shown, 1),
+        first=DEMONSTRATED_FROM + later + c.shown, earlier=shown,
+    )  # fmt: skip
+    if enough:
+        second = run("finetune", steps.keep, policy=alone[0])
+    else:
+        config = TrainConfig(recipe="co-train", seed=seed, steps=c.finetune_steps)
+        second = learn("finetune", steps.learn, config=config, real=demonstrated)
     rules = Rules(most_trials=c.gate_trials)
     # Whoever is champion has to be beaten, and in the first round a first policy that mostly fails on the robot. Little can be
     # gained on one that mostly works, and to show that little takes many trials: there the second has to pass the bar.
@@ -218,7 +240,7 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
     )  # fmt: skip
     filmed = run("film", steps.film, twin=better, before=tried, after=gate)
     done = [
-        simulated, first, tried, measured, excited, identified, shown, explained, covered, planned, demonstrated, anchored,
+        simulated, first, tried, measured, excited, identified, shown, explained, covered, planned, anchored, *alone, demonstrated,
         second, gate, filmed,
     ]  # fmt: skip
     if gate.found["decision"] != "promote":

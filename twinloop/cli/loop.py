@@ -38,6 +38,14 @@ def loop(
     ] = 1,
     trials: Annotated[int, typer.Option(help="Trials on the robot before and after.")] = 20,
     demonstrations: Annotated[int, typer.Option(help="Demonstrations by the robot's operator.")] = 20,
+    try_first: Annotated[
+        int,
+        typer.Option(
+            metavar="TRIALS",
+            min=0,
+            help="Try a policy from the calibrated twin alone so often; if it never fails, nobody demonstrates more.",
+        ),
+    ] = 0,
     sim_episodes: Annotated[int, typer.Option(help="Simulated episodes of the nominal twin.")] = 400,
     anchored_episodes: Annotated[int, typer.Option(help="Simulated episodes of the calibrated twin.")] = 600,
     steps: Annotated[int, typer.Option(help="Weight updates of the first policy.")] = 2000,
@@ -57,6 +65,7 @@ def loop(
         round=number,
         seed=seed,
         trials=trials,
+        tried_first=try_first,
         demonstrations=demonstrations,
         sim_episodes=sim_episodes,
         anchored_episodes=anchored_episodes,
@@ -93,9 +102,10 @@ def tell(twin: Twin, robot: str, made: Mapping[str, Done], page: Path, as_json: 
     )
     console.out.print()
     excited, first, more = (made[name].found["episodes"] for name in ("excite", "show", "demonstrate"))
+    between = f"{made['retry'].found['episodes']} between, " if "retry" in made else ""
     console.out.print(
         f"diagnosis: {made['diagnose'].found['verdict']}\n"
-        f"robot episodes: {made['try'].found['robot']['episodes']} trials before, {excited} excitation runs, "
+        f"robot episodes: {made['try'].found['robot']['episodes']} trials before, {between}{excited} excitation runs, "
         f"{first + more} demonstrations\n"
         f"gate: {summary(made['gate'].found)}\n"
         f"report: {page}",
@@ -214,6 +224,8 @@ def summary(found: Mapping[str, Any]) -> str:
         return f"policy {found['policy'][:12]}, {'the champion' if error is None else f'validation error {error:.4g}'}"
     won = "" if found.get("success") is None else f", {found['success']:.0%} succeeded"
     used = f", {found['used']} used" if "used" in found else ""
+    if used and not found["episodes"]:
+        return f"no more were needed{used}"
     return f"{console.count(found['episodes'], 'episode')}{won}{used}"
 
 

@@ -110,7 +110,7 @@ def _facts(found: Mapping[str, Found]) -> list[tuple[str, str]]:
     where, costs = _where(found), found["diagnose"]["costs"]
     after = found.get("monitor", found["gate"])["robot"]
     used = (
-        sum(found[name]["episodes"] for name in ("excite", "show", "demonstrate"))
+        sum(found[name]["episodes"] for name in ("excite", "show", "retry", "demonstrate") if name in found)
         + found["try"]["robot"]["episodes"]
     )
     named = [cost for cost in costs if cost["named"]]

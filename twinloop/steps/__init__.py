@@ -9,13 +9,14 @@ from twinloop.steps.models import (
     calibrated,
     cover,
     explain,
+    keep,
     learn,
     matching,
     measure,
     propose,
     simulate,
 )
-from twinloop.steps.robot import Station, demonstrate, excite, reach, try_out, watch
+from twinloop.steps.robot import Station, demonstrate, excite, reach, try_out, try_until_failure, watch
 from twinloop.steps.verdicts import decide, film, release, rival_of, take_over
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "excite",
     "explain",
     "film",
+    "keep",
     "learn",
     "matching",
     "measure",
@@ -39,5 +41,6 @@ __all__ = [
     "simulate",
     "take_over",
     "try_out",
+    "try_until_failure",
     "watch",
 ]

@@ -81,6 +81,12 @@ def simulate(
     return described(data)
 
 
+def keep(out: Path, progress: Progress, *, policy: Done) -> Found:
+    """A policy as it is: nothing more was to be learned."""
+    policy_of(policy).save(out / policy.found["name"])
+    return dict(policy.found)
+
+
 def learn(
     out: Path,
     progress: Progress,

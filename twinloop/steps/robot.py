@@ -112,9 +112,27 @@ def demonstrate(
     def acting(arm: Robot, attendant: Attendant, number: int) -> Controller:
         return OperatorController(attendant, operator)
 
-    found = _recorded(out / DATA, progress, robot, wanted, acting, seconds, first, task)
-    attempts = [open_dataset(one) for one in (*([earlier.folder / DATA] if earlier else []), out / DATA)]
-    return found | {"used": _choose(attempts, out / USABLE)}
+    places = [earlier.folder / DATA] if earlier else []
+    found: Found = {"episodes": 0}
+    if wanted:
+        found = _recorded(out / DATA, progress, robot, wanted, acting, seconds, first, task)
+        places.append(out / DATA)
+    return {**found, "used": _choose([open_dataset(place) for place in places], out / USABLE)}
+
+
+def try_until_failure(
+    out: Path, progress: Progress, *, policy: Done, robot: Station, trials: int, first: int
+) -> Found:
+    """Trials of a policy, until one fails or so many have succeeded."""
+    loaded = policy_of(policy)
+
+    def acting(arm: Robot, attendant: Attendant, number: int) -> Controller:
+        return PolicyController(loaded, arm.description)
+
+    def failed(dataset: Dataset) -> bool:
+        return not all(known_outcomes(dataset))
+
+    return _recorded(out / DATA, progress, robot, trials, acting, None, first, "Tried.", over=failed)
 
 
 def watch(
@@ -167,12 +185,15 @@ def _recorded(
     first: int,
     task: str,
     judged: bool = True,
+    over: Callable[[Dataset], bool] = lambda dataset: False,
 ) -> Found:
-    """Record until there are as many episodes as wanted; the scene of each follows from its number."""
+    """Record until there are as many episodes as wanted, or it is over; the scene of each follows from its number."""
     there = len(open_dataset(folder)) if folder.exists() else 0
     if there < wanted:
         with reached(robot.url) as (arm, attendant):
             for number in range(there, wanted):
+                if number and over(open_dataset(folder)):
+                    break
                 progress(number, wanted)
                 longest = seconds or task_longest_s(arm)
                 wish = Wish(1, longest, task=task, first=first + number, judged=judged)
