@@ -163,13 +163,7 @@ def one(cells: Cells, reality: str, config: LoopConfig, scenes: range) -> dict[s
     name = f"{reality}-{config.seed}"
     where = reality_of(cells, reality)
 
-    @cache
-    def stages() -> Mapping[str, Done] | None:
-        def go(out: Path) -> None:
-            run_loop(load_twin(TWIN), f"standin:{where}", out / "loop", config)
-
-        folder = cells.folder(name, go)
-        return folder and run_loop(load_twin(TWIN), f"standin:{where}", folder / "loop", config)
+    stages = looped(cells, name, where, config)
 
     def decided() -> dict[str, Any] | None:
         done = stages()
@@ -198,17 +192,8 @@ def sparing(cells: Cells, reality: str, config: LoopConfig, scenes: range) -> tu
     """A loop that tries before it asks for demonstrations, from what the other loop made up to there, and its two policies."""
     name = f"{reality}-{config.seed}"
     where = reality_of(cells, reality)
-    sparing = replace(config, tried_first=TRIED_FIRST)
-
-    @cache
-    def stages() -> Mapping[str, Done] | None:
-        def go(out: Path) -> None:
-            if (begun := cells.root / name / "loop").exists() and not out.exists():
-                shutil.copytree(begun, out / "loop")
-            run_loop(load_twin(TWIN), f"standin:{where}", out / "loop", sparing)
-
-        folder = cells.folder(f"{name}-first", go)
-        return folder and run_loop(load_twin(TWIN), f"standin:{where}", folder / "loop", sparing)
+    earlier = cells.root / name / "loop"
+    stages = looped(cells, f"{name}-first", where, replace(config, tried_first=TRIED_FIRST), earlier)
 
     def decided() -> dict[str, Any] | None:
         done = stages()
@@ -241,6 +226,24 @@ def sparing(cells: Cells, reality: str, config: LoopConfig, scenes: range) -> tu
     each = " / ".join(str(made["episodes"]) if made else "0" for made in (after, alone))
     shares = (shown([made] if made else [], 1)[0] for made in (after, alone))
     return (str(gated["demonstrations"]), *shares, each, gated["verdict"])
+
+
+def looped(
+    cells: Cells, name: str, where: str, config: LoopConfig, earlier: Path | None = None
+) -> Callable[[], Mapping[str, Done] | None]:
+    """Gives the stages of a loop, which runs when they are first asked for; it goes on from a copy of an `earlier` one."""
+
+    def go(out: Path) -> None:
+        if earlier is not None and earlier.exists() and not out.exists():
+            shutil.copytree(earlier, out / "loop")
+        run_loop(load_twin(TWIN), f"standin:{where}", out / "loop", config)
+
+    @cache
+    def stages() -> Mapping[str, Done] | None:
+        folder = cells.folder(name, go)
+        return folder and run_loop(load_twin(TWIN), f"standin:{where}", folder / "loop", config)
+
+    return stages
 
 
 def reality_of(cells: Cells, name: str) -> str:

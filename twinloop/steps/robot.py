@@ -123,7 +123,7 @@ def demonstrate(
 def try_until_failure(
     out: Path, progress: Progress, *, policy: Done, robot: Station, trials: int, first: int
 ) -> Found:
-    """Trials of a policy, until one fails or so many have succeeded."""
+    """Trials of a policy, until one is not said to have succeeded or so many were."""
     loaded = policy_of(policy)
 
     def acting(arm: Robot, attendant: Attendant, number: int) -> Controller:
@@ -132,7 +132,11 @@ def try_until_failure(
     def failed(dataset: Dataset) -> bool:
         return not all(known_outcomes(dataset))
 
-    return _recorded(out / DATA, progress, robot, trials, acting, None, first, "Tried.", over=failed)
+    found = _recorded(out / DATA, progress, robot, trials, acting, None, first, "Tried.", over=failed)
+    won = [
+        success is True for success in known_outcomes(open_dataset(out / DATA))
+    ]  # nobody's word is no success
+    return {**found, "success": sum(won) / len(won)}
 
 
 def watch(
