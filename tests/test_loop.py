@@ -31,6 +31,7 @@ TINY = LoopConfig(
     excited_s=3.0,
     identified_s=3.0,
     shown=3,
+    tried_first=1,
     demonstrations=5,
     diagnosed=64,
     gate_scenes=8,
@@ -57,12 +58,14 @@ def test_the_next_stage_comes_with_its_reason(tmp_path):
 
 def test_a_policy_that_is_tried_first_is_two_more_stages(tmp_path):
     names = list(STAGES)[: list(STAGES).index("anchor") + 1]
-    assert begun(tmp_path / "usual", *names).next_stage == "demonstrate"
-    config = {"config": {"tried_first": 10}, "twin": "t", "robot": "standin:mild"}
-    begun(tmp_path / "first", *names)
-    (tmp_path / "first" / ASKED_FOR).write_text(json.dumps(config))
-    found = read_loop_status(tmp_path / "first")
-    assert found.next_stage == "retrain" and found.next_step.endswith("--robot standin:mild --try-first 10")
+    usual = begun(tmp_path, *names)
+    assert usual.next_stage == "retrain" and usual.next_step.endswith("--robot standin:mild")
+    config = {"config": {"tried_first": 0}, "twin": "t", "robot": "standin:mild"}
+    (tmp_path / ASKED_FOR).write_text(json.dumps(config))
+    found = read_loop_status(tmp_path)
+    assert found.next_stage == "demonstrate" and found.next_step.endswith(
+        "--robot standin:mild --try-first 0"
+    )
 
 
 def test_a_gate_that_refuses_ends_the_loop_and_says_why(tmp_path):
@@ -70,6 +73,7 @@ def test_a_gate_that_refuses_ends_the_loop_and_says_why(tmp_path):
     verdict = {"decision": "refuse", "reasons": ["no better than the champion"]}
     status = begun(tmp_path, *names, gate=verdict)
     assert status.next_stage is None and "no better than the champion" in status.reason
+    assert status.next_step.endswith("--try-first 0 --demonstrations N"), "trying first was not enough"
     through = begun(tmp_path / "more", *names, gate={"decision": "promote", "reasons": ["better"]})
     assert through.next_stage == "film"
 
@@ -154,7 +158,7 @@ def test_a_small_loop_goes_through_every_stage_once_and_tells_it_on_one_page(tmp
 
     twin, root = load_twin("franka_pick_place"), tmp_path / "cell" / "loop"
     made = run_loop(twin, "standin:ideal", root, TINY, Ear())
-    expected = [name for name in STAGES if name not in ("retrain", "retry", "promote", "monitor")]
+    expected = [name for name in STAGES if name not in ("promote", "monitor")]
     assert [name for name in made if name in expected] == expected
     assert made["demonstrate"].found["used"] >= 4
     assert made["gate"].found["decision"] in ("promote", "refuse")

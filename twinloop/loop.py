@@ -40,8 +40,8 @@ STAGES = {
     "promote": "the gate lets the new policy in",
     "monitor": "the champion is not watched yet",
 }
-"""In the order in which they run, and why each would be next; `retrain` and `retry` only where a policy is tried before anybody
-demonstrates, `promote` and `monitor` only when the gate says so."""
+"""In the order in which they run, and why each would be next; `retrain` and `retry` unless demonstrations are asked for in any
+case, `promote` and `monitor` only when the gate says so."""
 
 ASKED_FOR = "loop.json"
 """What was asked for, beside the stages."""
@@ -80,8 +80,8 @@ MOSTLY_FAILS = 0.5
 @dataclass(frozen=True)
 class LoopConfig:
     """How much of everything; the defaults take a quarter of an hour on two cores. The first round begins with a policy from the
-    nominal twin, each later one with the champion, and all that is recorded is recorded anew. With `tried_first`, a policy from
-    the calibrated twin alone is tried so often; nobody demonstrates anything more where it never fails."""
+    nominal twin, each later one with the champion, and all that is recorded is recorded anew. A policy from the calibrated twin
+    alone is tried `tried_first` times; where it never fails nobody demonstrates more. With 0, demonstrations are asked for in any case."""
 
     round: int = 1
     seed: int = 0
@@ -96,7 +96,7 @@ class LoopConfig:
     excited_s: float = 6.0
     identified_s: float = 18.0
     shown: int = 4
-    tried_first: int = 0
+    tried_first: int = 10
     demonstrations: int = 20
     demonstrated_s: float = 15.0
     operator: str = "operator-1"
@@ -138,11 +138,11 @@ def read_loop_status(root: str | Path) -> LoopStatus | None:
     stages = Stages(root)
     try:
         asked = json.loads((stages.root / ASKED_FOR).read_text())
+        usual = LoopConfig()
         number, tried_first = (
-            int(asked["config"].get(key, usual)) for key, usual in (("round", 1), ("tried_first", 0))
+            int(asked["config"].get(key, getattr(usual, key))) for key in ("round", "tried_first")
         )
         command = f"twinloop loop --robot {asked['robot']}" + (f" --round {number}" if number > 1 else "")
-        command += f" --try-first {tried_first}" if tried_first else ""
     except (OSError, ValueError, KeyError):
         return None
     finished = {done.name: done for done in stages.finished()}
@@ -152,9 +152,10 @@ def read_loop_status(root: str | Path) -> LoopStatus | None:
         return LoopStatus(
             names,
             None,
-            f"{command} --demonstrations N",
+            f"{command} --try-first 0 --demonstrations N",
             f"the gate says {gate.found['decision']}: {gate.found['reasons'][0]}",
         )
+    command += f" --try-first {tried_first}" if tried_first != usual.tried_first else ""
     running = stages.running()
     path = [name for name in STAGES if tried_first or name not in ("retrain", "retry")]
     left = running or next((name for name in path if name not in finished), None)

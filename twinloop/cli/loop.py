@@ -37,15 +37,17 @@ def loop(
         typer.Option("--round", min=1, help="A later round begins with the champion and records anew."),
     ] = 1,
     trials: Annotated[int, typer.Option(help="Trials on the robot before and after.")] = 20,
-    demonstrations: Annotated[int, typer.Option(help="Demonstrations by the robot's operator.")] = 20,
+    demonstrations: Annotated[
+        int, typer.Option(help="Demonstrations by the robot's operator, where they are needed.")
+    ] = 20,
     try_first: Annotated[
         int,
         typer.Option(
             metavar="TRIALS",
             min=0,
-            help="Try a policy from the calibrated twin alone so often; if it never fails, nobody demonstrates more.",
+            help="Try a policy from the calibrated twin alone so often; if it never fails, nobody demonstrates more. 0: demonstrate in any case.",
         ),
-    ] = 0,
+    ] = 10,
     sim_episodes: Annotated[int, typer.Option(help="Simulated episodes of the nominal twin.")] = 400,
     anchored_episodes: Annotated[int, typer.Option(help="Simulated episodes of the calibrated twin.")] = 600,
     steps: Annotated[int, typer.Option(help="Weight updates of the first policy.")] = 2000,
