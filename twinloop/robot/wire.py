@@ -26,7 +26,8 @@ MAGIC = b"TWL1"
 HEADER_BYTES = 1 << 16
 BODY_BYTES = 1 << 25
 MOST_ARRAYS = 64
-DTYPES = frozenset({"float64", "float32", "uint8", "int64"})
+DTYPES = {name: np.dtype(name).newbyteorder("<") for name in ("float64", "float32", "uint8", "int64")}
+"""What may be sent, as it travels."""
 
 _PREFIX = struct.Struct(">4sI")
 
@@ -67,21 +68,22 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], dict[str, Array]
         raise RobotError("the header of a message cannot be read", got=type(error).__name__) from error
     if not isinstance(kind, str) or len(plan) > MOST_ARRAYS:
         raise RobotError("the header of a message makes no sense")
-    left = BODY_BYTES
+    ends = [0]
     for name, dtype, shape in plan:
         if dtype not in DTYPES or len(shape) > 4 or any(size < 0 for size in shape):
             raise RobotError(f"array {name!r} cannot be received", got=f"{dtype} {shape}")
-        left -= prod(shape) * np.dtype(dtype).itemsize
-        if left < 0:
+        ends.append(ends[-1] + prod(shape) * DTYPES[dtype].itemsize)
+        if ends[-1] > BODY_BYTES:
             raise RobotError("a message is too long", expected=f"at most {BODY_BYTES} bytes of arrays")
-    arrays = {name: _read_array(connection, dtype, shape) for name, dtype, shape in plan}
-    return header, arrays
+    body = _read(connection, ends[-1])
+    return header, {
+        name: _array(body[begin:end], dtype, shape)
+        for (name, dtype, shape), begin, end in zip(plan, ends[:-1], ends[1:], strict=True)
+    }
 
 
-def _read_array(connection: socket.socket, dtype: str, shape: tuple[int, ...]) -> Array:
-    kind = np.dtype(dtype).newbyteorder("<")
-    data = _read(connection, prod(shape) * kind.itemsize)
-    return np.frombuffer(data, dtype=kind).astype(dtype, copy=False).reshape(shape)
+def _array(data: bytes, dtype: str, shape: tuple[int, ...]) -> Array:
+    return np.frombuffer(data, DTYPES[dtype]).astype(dtype, copy=False).reshape(shape)
 
 
 def _read(connection: socket.socket, size: int) -> bytes:

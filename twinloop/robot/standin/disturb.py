@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.robot.standin.effects import Environment, Human
 from twinloop.robot.standin.world import World
 from twinloop.tasks import Cell
 
-Array = NDArray[Any]
+Force = tuple[float, float, float]
+STILL: Force = (0.0, 0.0, 0.0)
 
 KNOCK_S = 0.1
 GUST_S = 1.5
@@ -39,9 +38,9 @@ class Disturbances:
             or environment.push_rate_hz * environment.push_force_n
             or human.bump_rate_hz * human.bump_force_n
         )
-        self._gravity = np.array(world.model.opt.gravity)
+        self._gravity = world.model.opt.gravity.tolist()
         direction = environment.wind_direction_rad
-        self._downwind = np.array([math.cos(direction), math.sin(direction), 0.0])
+        self._downwind = math.cos(direction), math.sin(direction)
 
     def step(self, dt_s: float) -> None:
         """What acts during the next physics step."""
@@ -49,24 +48,29 @@ class Disturbances:
             return
         force = self._knock.step(dt_s)
         if self._environment.wind_force_n:
-            force = force + self._wind(dt_s)
-        if self._object is not None and any(pushing := force.tolist()):
-            self._world.push(self._object, pushing)
-        bump = self._bump.step(dt_s).tolist()
+            wind_n = self._wind_n(dt_s)
+            force = (
+                force[0] + wind_n * self._downwind[0],
+                force[1] + wind_n * self._downwind[1],
+                force[2],
+            )
+        if self._object is not None and any(force):
+            self._world.push(self._object, force)
+        bump = self._bump.step(dt_s)
         if self._hand is not None and any(bump):
             self._world.push(self._hand, bump)
         if self._environment.vibration_m:
             rate = 2.0 * math.pi * self._environment.vibration_hz
             shake = self._environment.vibration_m * rate * rate * math.sin(rate * self._world.time_s)
-            x, y, z = self._gravity.tolist()
+            x, y, z = self._gravity
             self._world.set_gravity((x + shake, y, z))
 
-    def _wind(self, dt_s: float) -> Array:
+    def _wind_n(self, dt_s: float) -> float:
         share = dt_s / GUST_S
         self._gust += -share * self._gust + math.sqrt(2.0 * share) * self._rng.standard_normal()
         steady = 1.0 - self._environment.gust_share
         strength = max(0.0, steady + self._environment.gust_share * (1.0 + 0.5 * self._gust))
-        return self._environment.wind_force_n * strength * self._downwind
+        return self._environment.wind_force_n * strength
 
 
 class _Knock:
@@ -74,16 +78,16 @@ class _Knock:
 
     def __init__(self, rate_hz: float, force_n: float, rng: np.random.Generator) -> None:
         self._rate_hz, self._force_n, self._rng = rate_hz, force_n, rng
-        self._left_s, self._now = 0.0, np.zeros(3)
+        self._left_s, self._now = 0.0, STILL
 
-    def step(self, dt_s: float) -> Array:
+    def step(self, dt_s: float) -> Force:
         if not (self._rate_hz and self._force_n):
             return self._now
         if self._left_s <= 0.0:
-            self._now = np.zeros(3)
+            self._now = STILL
             if self._rng.random() < self._rate_hz * dt_s:
                 angle = self._rng.uniform(-math.pi, math.pi)
-                self._now = self._force_n * np.array([math.cos(angle), math.sin(angle), 0.0])
+                self._now = self._force_n * math.cos(angle), self._force_n * math.sin(angle), 0.0
                 self._left_s = KNOCK_S
         self._left_s -= dt_s
         return self._now

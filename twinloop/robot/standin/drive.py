@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.imperfect import backlash
-from twinloop.imperfect.friction import Friction, dry_level_nm
+from twinloop.imperfect.friction import Friction
 from twinloop.imperfect.saturation import Saturation
 from twinloop.imperfect.saturation import apply as saturate
 from twinloop.robot.standin.effects import Actuation
@@ -23,8 +21,7 @@ CABLE_REST_RAD = 0.6
 """The cable harness rests up to this far from the home pose."""
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """Per joint: the speed in free motion and the torque behind it where something blocks; per actuator: its effort."""
 
     speed: Array
@@ -37,6 +34,9 @@ class Drive:
 
     Joints are in the order of `dofs`, MuJoCo's degrees of freedom. `worked_s` is how long the robot has been working,
     which warms it up. Joint by joint differences (where a cable rests, the phase of a gear's ripple) come from `rng`.
+
+    Play and dry friction are those of `imperfect.backlash` and `imperfect.friction`, which serve many environments; asked at
+    every physics step for one, their formulas alone are several times faster.
     """
 
     def __init__(
@@ -68,6 +68,12 @@ class Drive:
         self._viscous = (model.dof_damping[dofs] + back_emf) * effects.viscous_scale
         joints = np.array([int(model.dof_jntid[dof]) for dof in dofs], dtype=np.int64)
         self._addresses = np.asarray(model.jnt_qposadr)[joints]
+        self._believed, self._carried = (
+            self._data.qpos,
+            self._data.qfrc_gravcomp,
+        )  # views: fetching them takes a microsecond each
+        self._unlimited = self._damping @ self._square + self._viscous, self._stiffness @ self._square
+        self._felt: Array | None = None
         self._compensates = bool(np.any(model.body_gravcomp))
         strongest = np.where(limited, np.abs(model.actuator_forcerange).max(axis=1), 0.0)
         arm = np.abs(self._weights[~gripper]).T @ strongest[~gripper]
@@ -79,12 +85,10 @@ class Drive:
 
     def _prepare_gears(self, cell: Cell, limit: Array, sliding: Array, rng: np.random.Generator) -> None:
         effects, count = self._effects, len(limit)
-        self._friction = Friction(
-            coulomb_nm=(sliding + effects.dry_friction_share * limit)[None],
-            stiction_extra_nm=(effects.stiction_share * limit)[None],
-        )
-        self._sticks = bool(np.any(np.asarray(self._friction.coulomb_nm) > 0.0) or effects.stiction_share)
-        self._sliding: Array = np.asarray(self._friction.coulomb_nm)[0]
+        self._sliding = sliding + effects.dry_friction_share * limit
+        self._breaking_away = effects.stiction_share * limit
+        self._stribeck_rad_s = np.asarray(Friction().stribeck_speed_rad_s)
+        self._sticks = bool(np.any(self._sliding > 0.0) or effects.stiction_share)
         home = np.zeros(self._model.nq)
         for name, angle in cell.twin.home.items():
             home[self._model.joint(name).qposadr[0]] = angle
@@ -92,8 +96,8 @@ class Drive:
         self._cable = effects.cable_torque_share * limit
         self._ripple = effects.ripple_share * limit
         self._ripple_phase = rng.uniform(-np.pi, np.pi, count)
-        self._slack = backlash.Backlash((effects.backlash_rad * cell.turning)[None])
-        self._driven: backlash.BacklashState | None = None
+        self._half_play = 0.5 * effects.backlash_rad * cell.turning
+        self._driven: Array | None = None
 
     def step(
         self, qpos: Array, qvel: Array, command: Array, bias: Array, inertia: Array, dt_s: float
@@ -101,26 +105,32 @@ class Drive:
         """What the servos do at joints (n,) told `command`; `bias` is gravity and Coriolis, `inertia` per joint."""
         self.worked_s += dt_s
         if self._effects.backlash_rad:
-            state = self._driven or backlash.make_state(command[None])
-            self._driven, moved = backlash.step(self._slack, state, command[None])
-            command = moved[0]
+            before = command if self._driven is None else self._driven
+            moved = np.maximum(before, command - self._half_play)
+            command = self._driven = np.minimum(moved, command + self._half_play)
         length, speed = self._weights @ qpos, self._weights @ qvel
         wanted = self._gain * command + self._offset - self._stiffness * length - self._damping * speed
         effort = np.minimum(np.maximum(wanted, self._low), self._high)
         if self._effects.no_load_speed_rad_s:
             effort = saturate(self._motors, effort[None], speed[None])[0]
-        free = (effort == wanted).astype(np.float64)
+        free = effort == wanted
         torque = effort @ self._weights
         carried = self.weight(qpos)
-        damping = (free * self._damping) @ self._square + self._viscous
-        stiffness = (free * self._stiffness) @ self._square
+        if free.all():
+            damping, stiffness = self._unlimited
+        else:
+            damping = (free * self._damping) @ self._square + self._viscous
+            stiffness = (free * self._stiffness) @ self._square
         pulled = carried - bias - self._viscous * qvel
         if self._effects.cable_torque_share:
             pulled = pulled - self._cable * (qpos - self._cable_rest)
         if self._effects.ripple_share:
             pulled = pulled + self._ripple * np.sin(self._effects.ripple_per_turn * qpos + self._ripple_phase)
-        applied = torque + pulled - dt_s * stiffness * qvel
-        resisting = (inertia + self._rotor) / dt_s + damping + dt_s * stiffness
+        if inertia is not self._felt:  # told anew at the control rate
+            self._felt, self._inert = inertia, (inertia + self._rotor) / dt_s
+        stiffening = dt_s * stiffness
+        applied = torque + pulled - stiffening * qvel
+        resisting = self._inert + damping + stiffening
         if self._sticks:
             level = self._cold() * self._dry(qvel)
             # Solved for the end of the step: friction stops a joint exactly and never turns it back.
@@ -132,17 +142,18 @@ class Drive:
         """The torque with which the controller carries the arm's own weight, as its model of the arm says."""
         if not self._compensates:
             return np.zeros(len(self.dofs))
-        self._data.qpos[self._addresses] = qpos
+        self._believed[self._addresses] = qpos
         mujoco.mj_kinematics(self._model, self._data)
         mujoco.mj_comPos(self._model, self._data)
         mujoco.mj_passive(self._model, self._data)
-        return np.asarray(self._data.qfrc_gravcomp)[self.dofs]
+        return np.asarray(self._carried[self.dofs])
 
     def _dry(self, qvel: Array) -> Array:
         """Dry friction of each joint; without stiction the speed does not matter."""
         if not self._effects.stiction_share:
             return self._sliding
-        return np.asarray(dry_level_nm(self._friction, qvel[None])[0])
+        ratio = qvel / self._stribeck_rad_s
+        return np.asarray(np.exp(-(ratio * ratio)) * self._breaking_away + self._sliding)
 
     def _cold(self) -> float:
         extra = self._effects.cold_friction_scale - 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from twinloop.experts import Reading
 from twinloop.experts.reading import rotation_columns
-from twinloop.imperfect import bias, delay, drift, quantize, stream
+from twinloop.imperfect import bias, delay, drift, quantize
 from twinloop.robot.standin.effects import Latency, Sensing
 from twinloop.tasks import Cell, Truth
 
@@ -76,10 +76,29 @@ class CommandLine:
         return self._held
 
 
-@dataclass(frozen=True)
 class _Late:
-    delay: delay.Delay
-    state: stream.StreamState
+    """A signal as it was some time ago: what `imperfect.stream` does for many environments, for one and without its detours."""
+
+    def __init__(self, params: delay.Delay, now: Array, dt_s: float) -> None:
+        self._delay_s, self._jitter_s = float(params.delay_s), float(params.jitter_s)
+        self._lost, self._dt_s = float(params.drop_probability), dt_s
+        self._values = [now] * (math.ceil(params.longest_s / dt_s) + 2)
+        self._seen, self._steps = now, 0
+
+    def step(self, now: Array, jitter: float, drop: float) -> Array:
+        """What is read while the signal is `now`; `jitter` is standard normal, `drop` uniform."""
+        values, slot = self._values, self._steps % len(self._values)
+        values[slot] = now
+        self._steps += 1
+        if drop < self._lost:
+            return self._seen
+        most = delay.JITTER_LIMIT
+        travel_s = max(0.0, self._delay_s + self._jitter_s * min(max(jitter, -most), most))
+        age = round(travel_s / self._dt_s * 1e9) / 1e9  # whole steps stay exact
+        whole = int(age)
+        newer, older = values[slot - whole], values[slot - whole - 1]
+        self._seen = newer + (age - whole) * (older - newer)
+        return self._seen
 
 
 class Senses:
@@ -98,11 +117,9 @@ class Senses:
         self._dt_s = cell.dt_s
         self._turning = cell.turning.astype(np.float64)[None]
         jitter, drop = latency.observation_jitter_s, latency.observation_drop_probability
-        self._joints = _late(
-            delay.Delay(latency.observation_delay_s, jitter, drop), _joints(truth), self._dt_s
-        )
-        pose_delay_s = latency.observation_delay_s + latency.pose_delay_s
-        self._pose = _late(delay.Delay(pose_delay_s, jitter, drop), _pose(truth), self._dt_s)
+        late, pose_late = latency.observation_delay_s, latency.observation_delay_s + latency.pose_delay_s
+        self._joints = _Late(delay.Delay(late, jitter, drop), _joints(truth), self._dt_s)
+        self._pose = _Late(delay.Delay(pose_late, jitter, drop), _pose(truth), self._dt_s)
         self._bias = bias.Bias(encoder_bias[None], noise=sensing.encoder_noise_rad * self._turning)
         self._walk = drift.RandomWalk(sensing.encoder_drift_rad / np.sqrt(WALK_S) * self._turning)
         self._walked = drift.make_walk_state(np.zeros_like(truth.position))
@@ -133,13 +150,9 @@ class Senses:
         return self._last
 
     def _delayed(self, truth: Truth) -> tuple[Array, Array]:
-        jitter, drop = self._rng.standard_normal(1), self._rng.random(1)
-        found = []
-        for late, now in ((self._joints, _joints(truth)), (self._pose, _pose(truth))):
-            state, seen = stream.step(late.delay, late.state, now, self._dt_s, jitter, drop)
-            found.append((_Late(late.delay, state), seen))
-        (self._joints, joints), (self._pose, pose) = found
-        return joints, pose
+        jitter, drop = self._rng.standard_normal(), self._rng.random()
+        joints = self._joints.step(_joints(truth), jitter, drop)
+        return joints, self._pose.step(_pose(truth), jitter, drop)
 
     def _encode(self, position: Array) -> Array:
         reading = bias.apply(self._bias, position, self._dt_s, self._rng.standard_normal(position.shape))
@@ -175,10 +188,6 @@ class Senses:
         seen[:, 3:6], seen[:, 6:9] = seen[:, 3:6] @ turn.T, seen[:, 6:9] @ turn.T
         self._seen = seen
         return seen
-
-
-def _late(params: delay.Delay, now: Array, dt_s: float) -> _Late:
-    return _Late(params, stream.make_state(params, now, dt_s))
 
 
 def _joints(truth: Truth) -> Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -65,7 +66,7 @@ class Session:
         self.clock_s = 0.0
         self.prepare(0)
 
-    @property
+    @cached_property
     def description(self) -> Description:
         """What the robot declares; nothing hidden is in it."""
         return describe_cell(self.cell, serial=self._serial(), lockstep=self._lockstep)

@@ -83,7 +83,11 @@ class World:
         self._couple()
         self._filter()
         self._damp()
+        self._table_top = self._find_table()
+        self._qpos0 = np.array(model.qpos0)
+        self._readers = [self._reader(part) for part in self._parts]
         self._mass: Array | None = None
+        self._inertia = np.zeros(0)
         self._mocap = np.zeros((1, model.nmocap, 3))
         self._effort = np.zeros(model.nu)
         self.time_s = 0.0
@@ -125,9 +129,10 @@ class World:
     def push(self, body: int, force_n: Sequence[float], torque_nm: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
         """A force and torque on a body at its centre of mass, in the world's axes, for the next physics step."""
         part, link = self._where(body)
-        place = bullet.getBasePositionAndOrientation(part.number, physicsClientId=self._client)[0]
         if link >= 0:
             place = bullet.getLinkState(part.number, link, physicsClientId=self._client)[0]
+        else:
+            place = bullet.getBasePositionAndOrientation(part.number, physicsClientId=self._client)[0]
         bullet.applyExternalForce(
             part.number, link, list(force_n), place, bullet.WORLD_FRAME, physicsClientId=self._client
         )
@@ -157,17 +162,14 @@ class World:
 
     def qpos_qvel(self) -> tuple[Array, Array]:
         """The state in MuJoCo's coordinates: (nq,) and (nv,)."""
-        model = self.model
-        qpos, qvel = np.array(model.qpos0), np.zeros(model.nv)
-        for part in self._parts:
-            if part.joints:
-                mine = [link for _, link in part.joints]
-                states = bullet.getJointStates(part.number, mine, physicsClientId=self._client)
-                for (joint, _), state in zip(part.joints, states, strict=True):
-                    qpos[model.jnt_qposadr[joint]] += state[0]
-                    qvel[model.jnt_dofadr[joint]] = state[1]
-            if part.tree.free:
-                self._read_free(part, qpos, qvel)
+        qpos, qvel = self._qpos0.copy(), np.zeros(self.model.nv)
+        for reader in self._readers:
+            if reader.mine:
+                states = bullet.getJointStates(reader.number, reader.mine, physicsClientId=self._client)
+                qpos[reader.qpos] += [state[0] for state in states]
+                qvel[reader.dofs] = [state[1] for state in states]
+            if reader.free is not None:
+                self._read_free(reader.number, *reader.free, qpos, qvel)
         return qpos, qvel
 
     @property
@@ -200,7 +202,7 @@ class World:
             object_quat=np.zeros((1, 4)) if at is None else qpos[:, at + 3 : at + 7],
             object_velocity=np.zeros((1, 6)) if dof is None else qvel[:, dof : dof + 6],
             target_position=none if cell.target_mocap is None else self._mocap[:, cell.target_mocap].copy(),
-            table_height_m=np.array([self._table_height_m(lies[0])]),
+            table_height_m=np.array([self._table_height_m(lies[0].tolist())]),
             robot_object=self._touch(self._robot, self._object),
             object_table=self._touch(self._object, self._table),
             robot_table=self._touch(self._robot, self._table),
@@ -219,8 +221,9 @@ class World:
         if self._mass is None:
             mass = bullet.calculateMassMatrix(number, offsets, physicsClientId=self._client)
             self._mass = np.array(mass)
+            self._inertia = np.diagonal(self._mass)
         qpos, qvel = np.array(offsets) + chain.zero, np.array(speeds)
-        asked = drive.step(qpos, qvel, command, bias, np.diagonal(self._mass), self.dt_s)
+        asked = drive.step(qpos, qvel, command, bias, self._inertia, self.dt_s)
         self._effort[:] = asked.effort
         needed = np.abs(bias + self._mass @ ((asked.speed - qvel) / self.dt_s))
         most = np.maximum(_TORQUE_MARGIN * needed, asked.blocked)
@@ -381,20 +384,32 @@ class World:
         bullet.resetBasePositionAndOrientation(part.number, *pose, physicsClientId=self._client)
         bullet.resetBaseVelocity(part.number, [0.0] * 3, [0.0] * 3, physicsClientId=self._client)
 
-    def _read_free(self, part: _Part, qpos: Array, qvel: Array) -> None:
+    def _reader(self, part: _Part) -> _Reader:
         model = self.model
-        joint = int(model.body_jntadr[part.tree.root])
-        at, dof = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
-        info = bullet.getDynamicsInfo(part.number, -1, physicsClientId=self._client)
-        centre = bullet.getBasePositionAndOrientation(part.number, physicsClientId=self._client)
-        place, turn = bullet.multiplyTransforms(*centre, *bullet.invertTransform(info[3], info[4]))
-        linear, angular = (
-            np.array(v) for v in bullet.getBaseVelocity(part.number, physicsClientId=self._client)
+        joints = [joint for joint, _ in part.joints]
+        free = None
+        if part.tree.free:
+            joint = int(model.body_jntadr[part.tree.root])
+            info = bullet.getDynamicsInfo(part.number, -1, physicsClientId=self._client)
+            from_centre = bullet.invertTransform(info[3], info[4])
+            free = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]), from_centre
+        return _Reader(
+            part.number,
+            [mine for _, mine in part.joints],
+            np.asarray(model.jnt_qposadr)[joints],
+            np.asarray(model.jnt_dofadr)[joints],
+            free,
         )
+
+    def _read_free(self, number: int, at: int, dof: int, from_centre: Any, qpos: Array, qvel: Array) -> None:
+        centre = bullet.getBasePositionAndOrientation(number, physicsClientId=self._client)
+        place, turn = bullet.multiplyTransforms(*centre, *from_centre)
+        linear, angular = (np.array(v) for v in bullet.getBaseVelocity(number, physicsClientId=self._client))
         matrix = np.array(bullet.getMatrixFromQuaternion(turn)).reshape(3, 3)
         qpos[at : at + 3] = place
         qpos[at + 3 : at + 7] = (turn[3], *turn[:3])
-        qvel[dof : dof + 3] = linear + np.cross(angular, np.array(place) - np.array(centre[0]))
+        (x, y, z), (a, b, c) = (np.array(place) - np.array(centre[0])).tolist(), angular.tolist()
+        qvel[dof : dof + 3] = linear + np.array([b * z - c * y, c * x - a * z, a * y - b * x])
         qvel[dof + 3 : dof + 6] = matrix.T @ angular
 
     def _touch(self, first: _Links, second: _Links) -> Touch:
@@ -428,14 +443,20 @@ class World:
         body = int(self.model.body(self.cell.twin.role(role)).id) if role in self.cell.twin.roles else -1
         return [body] if any(body in part.links for part in self._parts) else []
 
-    def _table_height_m(self, place: Array) -> float:
-        """Height of the table, which may slope, below `place`."""
+    def _find_table(self) -> tuple[list[float], list[float]] | None:
+        """A point of the table's top, and which way is up from it."""
         if "table" not in self.cell.twin.roles:
-            return 0.0
+            return None
         table, up = self.model.body(self.cell.twin.role("table")), np.empty(3)
         mujoco.mju_rotVecQuat(up, np.array([0.0, 0.0, 1.0]), np.asarray(table.quat))
-        away = np.asarray(place[:2]) - table.pos[:2]
-        return float(table.pos[2] - up[:2] @ away / up[2])
+        return table.pos.tolist(), up.tolist()
+
+    def _table_height_m(self, place: Sequence[float]) -> float:
+        """Height of the table, which may slope, below `place`."""
+        if self._table_top is None:
+            return 0.0
+        (x, y, z), up = self._table_top
+        return z - (up[0] * (place[0] - x) + up[1] * (place[1] - y)) / up[2]
 
     def _where(self, body: int) -> tuple[_Part, int]:
         for part in self._parts:
@@ -449,6 +470,18 @@ class World:
                 if theirs == joint:
                     return part, mine
         raise InvalidTwin("the stand-in has no such joint", got=self.model.joint(joint).name)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Where the state of a part is read: Bullet's joints, MuJoCo's addresses of each, and of the base if it moves freely,
+    with the way from its centre of mass to its frame."""
+
+    number: int
+    mine: list[int]
+    qpos: Array
+    dofs: Array
+    free: tuple[int, int, Any] | None
 
 
 @dataclass(frozen=True)
