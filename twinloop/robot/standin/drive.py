@@ -68,10 +68,8 @@ class Drive:
         self._viscous = (model.dof_damping[dofs] + back_emf) * effects.viscous_scale
         joints = np.array([int(model.dof_jntid[dof]) for dof in dofs], dtype=np.int64)
         self._addresses = np.asarray(model.jnt_qposadr)[joints]
-        self._believed, self._carried = (
-            self._data.qpos,
-            self._data.qfrc_gravcomp,
-        )  # views: fetching them takes a microsecond each
+        # Views, kept because fetching them takes a microsecond each.
+        self._believed, self._carried = self._data.qpos, self._data.qfrc_gravcomp
         self._unlimited = self._damping @ self._square + self._viscous, self._stiffness @ self._square
         self._felt: Array | None = None
         self._compensates = bool(np.any(model.body_gravcomp))
