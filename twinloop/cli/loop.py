@@ -221,13 +221,15 @@ def summary(found: Mapping[str, Any]) -> str:
         return f"{word}, {len(well)} of {len(found['estimates'])} parameters told well: {found['reason']}"
     if "films" in found:
         return ", ".join(film["caption"] for film in found["films"]) or "nothing to show"
+    if found.get("kept"):
+        return f"policy {found['policy'][:12]} as it is, because it never failed"
     if "policy" in found:
         error = found["validation"]
         return f"policy {found['policy'][:12]}, {'the champion' if error is None else f'validation error {error:.4g}'}"
     won = "" if found.get("success") is None else f", {found['success']:.0%} succeeded"
+    if "used" in found and not found["episodes"]:
+        return "no more were needed"
     used = f", {found['used']} used" if "used" in found else ""
-    if used and not found["episodes"]:
-        return f"no more were needed{used}"
     return f"{console.count(found['episodes'], 'episode')}{won}{used}"
 
 

@@ -84,7 +84,7 @@ def simulate(
 def keep(out: Path, progress: Progress, *, policy: Done) -> Found:
     """A policy as it is: nothing more was to be learned."""
     policy_of(policy).save(out / policy.found["name"])
-    return dict(policy.found)
+    return {**policy.found, "kept": True}
 
 
 def learn(
