@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from twinloop.identify.anchor import anchor
+from twinloop.identify.anchor import _outside, _within, anchor
 from twinloop.identify.identifiable import Confusion
 from twinloop.identify.run import identify
 from twinloop.randomize import default_randomization
@@ -109,3 +109,15 @@ def test_a_confused_parameter_at_the_edge_of_its_range_is_drawn_inside(found):
     drawn = draw_many(anchor(edge).randomization, 1, range(500))
     assert drawn[delay.name].min() >= 0.0 and drawn[delay.name].max() < 0.05
     assert drawn[damping.name].std() > 0.0
+
+
+def test_a_value_very_close_to_its_bound_does_not_keep_the_others_from_varying_together():
+    twin = load_twin("franka_pick_place")
+    parameters = [twin.parameter(f"joint{number}_backlash_rad") for number in range(1, 8)]
+    means = [5e-5] + [0.01] * 6
+    spread = np.random.default_rng(0).standard_normal((7, 7))
+    drawn_in = _within(parameters, means, 1e-4 * spread @ spread.T + 1e-5 * np.eye(7))
+    assert np.linalg.eigvalsh(drawn_in).min() > 0.0
+    deviations = np.sqrt(np.diag(drawn_in)).tolist()
+    assert not any(_outside(*part) for part in zip(parameters, means, deviations, strict=True))
+    assert min(deviations[1:]) > 1e-4

@@ -124,7 +124,17 @@ def _within(parameters: Sequence[Parameter], means: Sequence[float], covariance:
         values[-1] *= 0.8
         order = np.argsort(values)
         values, vectors = values[order], vectors[:, order]
-    return np.asarray(matrix)
+    # A value very close to its bound needs more than that: it is drawn in alone, which keeps the matrix definite.
+    fitting = [_fitting(*part) for part in zip(parameters, means, deviations, strict=True)]
+    share = np.array(fitting) / np.array(deviations)
+    return np.asarray(matrix * share[:, None] * share[None, :])
+
+
+def _fitting(parameter: Parameter, value: float, deviation: float) -> float:
+    """The deviation, or as much of it as stays within bounds."""
+    while _outside(parameter, value, deviation):
+        deviation *= 0.8
+    return deviation
 
 
 def _cut(parameter: Parameter, value: float, deviation: float) -> Normal:
