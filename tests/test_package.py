@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import twinloop
+from twinloop.errors import WrongUse
 
 HEAVY = ("torch", "mujoco", "duckdb", "pyarrow", "matplotlib", "av", "scipy", "pydantic")
 
@@ -27,3 +28,10 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_the_package_can_be_run_as_a_module():
     done = subprocess.run([sys.executable, "-m", "twinloop", "--version"], capture_output=True, text=True)
     assert done.stdout.strip() == f"twinloop {twinloop.__version__}" and done.returncode == 0
+
+
+def test_a_message_shows_the_beginning_of_what_is_too_long_to_read():
+    message = str(WrongUse("no such thing", got="x" * 5000, expected="y"))
+    assert len(message) < 600
+    assert "x ... (5000 characters); expected y." in message
+    assert str(WrongUse("no such thing", got=[1, 2])) == "no such thing; got [1, 2]."

@@ -8,6 +8,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+LONGEST = 400
+"""Characters of what was got that a message shows: it is to be read, not scrolled past."""
+
 
 class TwinloopError(Exception):
     """Something the user can act on.
@@ -28,7 +31,7 @@ class TwinloopError(Exception):
     ) -> None:
         parts = [what.rstrip(".")]
         if got is not None:
-            parts.append(f"got {got}")
+            parts.append(f"got {_shortened(str(got))}")
         if expected is not None:
             parts.append(f"expected {expected}")
         if available is not None:
@@ -169,3 +172,7 @@ def misread(error: Exception) -> str:
     if isinstance(error, TypeError | AttributeError | IndexError):
         return "values of another kind"
     return str(error).strip().splitlines()[0] if str(error).strip() else "something unreadable"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text)} characters)"

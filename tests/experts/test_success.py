@@ -96,7 +96,7 @@ def test_the_default_randomization_covers_every_dimension_a_twin_has():
 
 @pytest.mark.parametrize("twin_name", ARMS)
 def test_the_expert_succeeds_over_the_default_randomization(twin_name):
-    assert over(twin_name, 24) >= 0.9
+    assert over(twin_name, 48) >= 0.9
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from twinloop.generate import rollout as rollout_module
 from twinloop.generate.artefacts import COLUMNS, find_artefacts
 from twinloop.generate.job import Job
 from twinloop.generate.rollout import rollout
+from twinloop.loop import training_scenes
 from twinloop.tasks import make_cell
 from twinloop.twin import load_twin
 
@@ -101,3 +102,11 @@ def test_tossed_cubes_sink_in_too_little_to_be_flagged():
     twin = load_twin("cube_toss")
     tosses = list(rollout(Job(twin, "toss", "nobody"), 3, range(16)))
     assert not [event for toss in tosses for event in toss.events if event.kind == "artefact"]
+
+
+@pytest.mark.parametrize("name", ["franka_pick_place", "so101_pick_place"])
+def test_a_bumped_expert_leans_on_the_table_without_sinking_into_it(name):
+    twin = load_twin(name)
+    job = Job(twin, twin.task, twin.task, training_scenes(twin), expert_noise=0.5)
+    events = [event.detail for episode in rollout(job, 5, range(24)) for event in episode.events]
+    assert [detail for detail in events if detail.startswith("penetration")] == []
