@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from twinloop.report import loop_page
 from twinloop.report.loop_page import draw_estimates, draw_success
 
 EDGE = {
@@ -42,3 +43,17 @@ def test_success_is_drawn_for_a_desk_and_for_a_phone():
     drawn = draw_success([row])
     assert drawn.count("<svg class=broad") == drawn.count("<svg class=narrow") == 1
     assert drawn.count("100 % of 7") == 2
+
+
+def test_success_after_is_of_every_trial_after_and_not_of_the_luckier_few():
+    found = {
+        "try": {"robot": {"success": 0.5, "episodes": 10, "standin": True}},
+        "gate": {"robot": {"success": 0.75, "episodes": 20}},
+        "monitor": {"robot": {"success": 1.0, "episodes": 5}},
+        "diagnose": {"costs": []},
+        "identify": {"accepted": True},
+        **{name: {"episodes": 4} for name in ("excite", "show", "demonstrate")},
+    }
+    facts = dict(loop_page._facts(found))
+    assert facts["on the stand-in before"] == "50%" and facts["on the stand-in after"] == "80%"
+    assert facts["stand-in episodes before the gate"] == "22"

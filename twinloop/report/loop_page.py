@@ -17,7 +17,7 @@ MORE_STYLE = """
 svg .soft{fill:var(--soft)}iframe{width:100%;height:32rem;border:1px solid var(--line);border-radius:6px;background:#fff}
 .loop rect{fill:#fff;stroke:var(--line)}.loop .went{stroke:var(--ok);stroke-width:2}.loop path{stroke:var(--soft);fill:none}
 .before{fill:#b26a00;stroke:#b26a00}.after{fill:#2d7a46;stroke:#2d7a46}figure{margin:1rem 0}
-.films{display:grid;grid-template-columns:repeat(auto-fit,minmax(16rem,1fr));gap:1rem}.films figure{margin:0}
+.films{display:grid;grid-template-columns:repeat(auto-fit,minmax(16rem,1fr));gap:1rem}.films figure{margin:0;max-width:34rem}
 .tile{flex:1 1 9rem}.films video{width:100%;cursor:pointer;border-radius:6px;background:#22303c}.panel{background:#fff;border-radius:6px;padding:1rem;box-shadow:0 1px 2px #0001}
 h2{scroll-margin-top:1rem}nav{margin:.6rem 0 0}nav a{margin-right:1rem;font-size:.88rem;color:var(--note)}
 """
@@ -54,7 +54,11 @@ def write_loop_page(
             "Success before and after",
             f"<figure class='wide panel'>{draw_success(_rows(found))}</figure>",
         ),
-        ("films", "A failure before, a success after", _films(films)),
+        (
+            "films",
+            "A failure before, a success after" if len(films) > 1 else "What it looked like",
+            _films(films),
+        ),
         ("loop", "The loop", f"<figure class=wide>{draw_loop(stages)}</figure>{_stages(stages)}"),
         (
             "gap",
@@ -108,7 +112,9 @@ def _rows(found: Mapping[str, Found]) -> list[tuple[str, Found, str]]:
 
 def _facts(found: Mapping[str, Found]) -> list[tuple[str, str]]:
     where, costs = _where(found), found["diagnose"]["costs"]
-    after = found.get("monitor", found["gate"])["robot"]
+    after = [found[name]["robot"] for name in ("gate", "monitor") if name in found]
+    tried = sum(share["episodes"] for share in after)
+    won = sum(share["episodes"] * share["success"] for share in after if share["episodes"])
     used = (
         sum(found[name]["episodes"] for name in ("excite", "show", "retry", "demonstrate") if name in found)
         + found["try"]["robot"]["episodes"]
@@ -116,7 +122,7 @@ def _facts(found: Mapping[str, Found]) -> list[tuple[str, str]]:
     named = [cost for cost in costs if cost["named"]]
     facts = [
         (f"on the {where} before", f"{found['try']['robot']['success']:.0%}"),
-        (f"on the {where} after", f"{after['success']:.0%}" if after["episodes"] else "-"),
+        (f"on the {where} after", f"{won / tried:.0%}" if tried else "-"),
         (f"{where} episodes before the gate", str(used)),
         ("twin", "recalibrated" if found["identify"]["accepted"] else "as it was"),
     ]
