@@ -70,6 +70,7 @@ def test_runs_of_others_and_of_several_robots_are_not_taken_for_the_policys(runs
 def test_lopsided_intervals_are_not_said_with_plus_minus():
     assert Share(0.21, 0.15, 0.27).points == "21 ± 6"
     assert Share(0.37, 0.0, 0.43).points == "37 [0, 43]"
+    assert Share(0.0, -0.003, 0.2).points == "0 [0, 20]", "nothing is never less than nothing"
 
 
 def test_runs_that_nobody_judged_and_budgets_too_small_are_refused(runs, tiny_policy):  # noqa: F811

@@ -152,7 +152,9 @@ def _largest(found: Mapping[str, Any]) -> str:
 def _lost(cost: Mapping[str, float] | None) -> str:
     if cost is None:
         return ""
-    return f"{100 * cost['value']:.0f} [{100 * cost['low']:.0f}, {100 * cost['high']:.0f}]"
+    from twinloop.diagnose.result import Share
+
+    return Share(**cost).points
 
 
 @contextmanager

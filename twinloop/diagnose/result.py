@@ -30,8 +30,9 @@ class Share:
         half = 50.0 * (self.high - self.low)
         middle = 50.0 * (self.high + self.low)
         if abs(100.0 * self.value - middle) <= max(1.0, LOPSIDED * half):
-            return f"{100.0 * self.value:.0f} ± {half:.0f}"
-        return f"{100.0 * self.value:.0f} [{100.0 * self.low:.0f}, {100.0 * self.high:.0f}]"
+            return f"{round(100.0 * self.value)} ± {half:.0f}"
+        value, low, high = (round(100.0 * share) for share in (self.value, self.low, self.high))
+        return f"{value} [{low}, {high}]"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twinloop.dataset.commit import write_atomically
+from twinloop.diagnose.result import Share
 from twinloop.generate.film import film_uri
 from twinloop.report.quality_page import STYLE
 
@@ -190,11 +191,10 @@ def draw_costs(diagnosis: Found) -> str:
             24 * row,
             (max(lost[k], 0.0) / reach * width for k in ("low", "value", "high")),
         )
-        half = 50.0 * (lost["high"] - lost["low"])
         made.append(
             f"<text x='0' y='{y + 14}'>{_text(name)}</text><rect x='{left}' y='{y + 2}' width='{value:.1f}' height='16' "
             f"fill='{tone}'/><line x1='{left + low:.1f}' x2='{left + high:.1f}' y1='{y + 10}' y2='{y + 10}' stroke='#22303c' "
-            f"stroke-width='2'/><text x='{left + high + 8:.1f}' y='{y + 14}'>{100 * lost['value']:.0f} ± {half:.0f}</text>"
+            f"stroke-width='2'/><text x='{left + high + 8:.1f}' y='{y + 14}'>{Share(**lost).points}</text>"
         )
     return _svg(left + width + 90, 24 * len(rows) + 4, made, "points lost to each dimension")
 
