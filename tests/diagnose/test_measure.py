@@ -19,12 +19,12 @@ RUNS, ROWS = 4, 40
 PLACES = {"object_offset_x_m": [-0.03, 0.02, 0.04, 0.0], "object_offset_y_m": [0.04, -0.02, 0.0, 0.03]}
 
 
-def recorded(**values):
+def recorded(twin=TWIN, places=PLACES, **values):
     """Pick-and-places of the scripted expert in a twin with these values, as a robot would record them."""
-    drawn = {name: np.array(column) for name, column in PLACES.items()}
+    drawn = {name: np.array(column) for name, column in places.items()}
     drawn |= {name: np.full(RUNS, float(value)) for name, value in values.items()}
-    episodes = list(rollout_drawn(Job(TWIN, TWIN.task, TWIN.task), list(range(RUNS)), drawn))
-    return read_evidence(TWIN, [without_truth(episode) for episode in episodes])
+    episodes = list(rollout_drawn(Job(twin, twin.task, twin.task), list(range(RUNS)), drawn))
+    return read_evidence(twin, [without_truth(episode) for episode in episodes])
 
 
 def without_truth(episode, rows=None):
@@ -203,3 +203,13 @@ def test_joints_that_tremble_alone_or_with_their_commands_are_no_noisy_sensors(n
     assert found(everywhere)["velocity_noise_rad_s"].mean() == pytest.approx(0.05, rel=0.2)
     told = [replace(r, action=r.action + 0.01 * rng.normal(size=r.action.shape)) for r in everywhere]
     assert "velocity_noise_rad_s" not in found(told)
+
+
+def test_the_opening_of_a_jaw_that_turns_is_no_length():
+    twin = load_twin("so101_pick_place")
+    places = {name: [0.5 * value for value in column] for name, column in PLACES.items()}
+    nominal = recorded(twin, places)
+    worn = recorded(twin, places, gripper_backlash_rad=0.02, gripper_encoder_bias_rad=0.01)
+    assert not measured(worn, nominal)["object"].differs, "0.01 rad is not a centimetre"
+    larger = measured(recorded(twin, places, object_size_m=0.032), nominal)["object"]
+    assert larger.values["object_size_m"].mean() == pytest.approx(0.032, abs=0.002)

@@ -72,3 +72,16 @@ def test_children_are_made_again_bit_for_bit_from_the_demonstrations_beside_them
         writer.add(children[0])
     with pytest.raises(GenerationError, match="demonstration that an episode was made from is not in"):
         replay(tmp_path / "alone", 0)
+
+
+def test_a_hand_that_is_never_opened_all_the_way_is_multiplied_too():
+    twin = load_twin("so101_pick_place")
+    scenes = {"object_position_noise_cm": [-3, 3], "target_position_noise_cm": [-2, 2]}
+    job = Job(
+        twin,
+        twin.task,
+        "pick_and_place",
+        load_randomization({"twin": twin.name, "randomization": scenes}),
+    )
+    demonstrations = list(rollout(job, 1, range(3)))
+    assert np.mean([child.success for child in multiply(job, demonstrations, 2, range(8))]) >= 0.8

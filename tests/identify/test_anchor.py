@@ -1,5 +1,6 @@
 """Anchored randomization: the posterior comes back out of what `generate` draws, and what is not known keeps its prior."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,11 +8,15 @@ import pytest
 
 from twinloop.identify.anchor import _outside, _within, anchor
 from twinloop.identify.identifiable import Confusion
+from twinloop.identify.result import save_identification
 from twinloop.identify.run import identify
-from twinloop.randomize import default_randomization
+from twinloop.randomize import default_randomization, make_randomization
 from twinloop.randomize.distribution import Uniform
 from twinloop.randomize.draw import draw_many
 from twinloop.randomize.load import load_randomization
+from twinloop.stages import Done
+from twinloop.steps import anchored
+from twinloop.steps.folders import BELIEVED, TWIN
 from twinloop.twin import load_twin
 
 from .worlds import record
@@ -60,6 +65,21 @@ def test_what_is_not_identified_keeps_its_prior_and_is_named(found):
     assert anchored.randomization["motor_damping_nms_rad"] == Uniform(*found.estimates[0].prior)
 
 
+def test_in_a_loop_what_could_not_be_told_varies_as_usual(found, tmp_path):
+    untold = replace(found.estimates[0], status="not identifiable")
+    save_identification(
+        replace(found, estimates=(untold, *found.estimates[1:]), gate=replace(found.gate, accepted=True)),
+        tmp_path / TWIN,
+    )
+    nothing = make_randomization(found.twin, {}, name="nothing")
+    (tmp_path / BELIEVED).write_text(json.dumps(nothing.plain()))
+    estimates = {"accepted": True, "estimates": [{"name": name} for name in found.names]}
+    done = Done("identify", "", tmp_path, "", estimates, 0.0, "")
+    varied, usual = anchored(found.twin, done, done, nothing), default_randomization(found.twin)
+    assert varied[untold.name] == usual[untold.name] != Uniform(*untold.prior)
+    assert varied["motor_armature_kgm2"] != usual["motor_armature_kgm2"]
+
+
 def test_what_is_only_known_in_combination_varies_along_it_and_not_against_it(found):
     first, second, third = found.estimates
     wide = (0.3 * (second.prior[1] - second.prior[0]), 0.3 * (third.prior[1] - third.prior[0]))
@@ -85,8 +105,6 @@ def test_what_is_only_known_in_combination_varies_along_it_and_not_against_it(fo
 
 
 def test_the_config_is_one_that_generate_reads(found, tmp_path):
-    from twinloop.identify.result import save_identification
-
     save_identification(found, tmp_path / "calibrated")
     config = anchor(found).as_config(str(tmp_path / "calibrated"))
     again = load_randomization(config)

@@ -39,7 +39,8 @@ class Run:
     """One real episode: readings and commands (T, actuators), the perceived object (T, 3) and its rotation columns (T, 6).
 
     `effort`, `place`, `columns` and `target` are None where they were not recorded. `tool` (T, 3) and `frame` (T, 3, 3)
-    (columns x, y, z) are where the arm's readings say that the tool is.
+    (columns x, y, z) are where the arm's readings say that the tool is. `closed` is the command that closes the gripper all the
+    way, `span` how far it opens from there.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Run:
     tool: Array | None
     frame: Array | None
     gripper: int | None
+    closed: float
     span: float
     success: bool | None
     failure: str | None
@@ -201,7 +203,11 @@ def _read(cell: Cell, arm: Arm | None, episode: Episode, order: int) -> Run:
     scene = _scene(episode)
     pose = arm.tool_pose(position[:, arm.actuators]) if arm is not None else None
     gripper = cell.gripper
-    span = float(cell.control_high[gripper] - cell.control_low[gripper]) if gripper is not None else 1.0
+    closed, widest = (
+        (0.0, 1.0)
+        if gripper is None
+        else (float(cell.control_low[gripper]), float(cell.control_high[gripper]))
+    )
     return Run(
         id=episode.id,
         time_s=time_s,
@@ -215,7 +221,8 @@ def _read(cell: Cell, arm: Arm | None, episode: Episode, order: int) -> Run:
         tool=None if pose is None else pose.place,
         frame=None if pose is None else np.stack([pose.x, pose.y, pose.z], axis=2),
         gripper=gripper,
-        span=span,
+        closed=closed,
+        span=widest - closed,
         success=episode.success,
         failure=episode.outcome.failure,
         order=float(order),

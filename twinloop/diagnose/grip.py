@@ -50,10 +50,10 @@ def slip_m(run: Run) -> float | None:
 def _emptied(run: Run, first: int, last: int) -> bool:
     """Whether a hand that goes on being told to close closes well beyond what it held: the object has left it."""
     assert run.gripper is not None
-    held = float(np.median(run.position[first:last, run.gripper]))
+    half = 0.5 * (run.closed + float(np.median(run.position[first:last, run.gripper])))
     after = slice(last, min(last + LEAVES_ROWS, len(run)))
-    told = np.cumprod(run.action[after, run.gripper] < 0.5 * held).astype(bool)
-    return bool(np.any(run.position[after, run.gripper][told] < 0.5 * held))
+    told = np.cumprod(run.action[after, run.gripper] < half).astype(bool)
+    return bool(np.any(run.position[after, run.gripper][told] < half))
 
 
 def measure_contact(

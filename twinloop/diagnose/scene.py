@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
@@ -315,7 +316,20 @@ def _held_size(real: Evidence, sim: Evidence, rows: int, rng: np.random.Generato
     mine, usual = _openings(real.all), _openings(sim.runs)
     if len(mine) == 0 or len(usual) == 0:
         return None
-    return np.asarray(_twin_size(real) + resampled(mine, rows, rng) - float(np.median(usual)))
+    wider = resampled(mine, rows, rng) - float(np.median(usual))
+    return np.asarray(_twin_size(real) + _opening_m(real.cell) * wider)
+
+
+def _opening_m(cell: Cell) -> float:
+    """How much wider a hand opens for one more unit of its reading: a sliding one's metre, or as far as a turning jaw's tip moves."""
+    assert cell.gripper is not None
+    if not cell.turning[cell.gripper]:
+        return 1.0
+    model, data = cell.model, mujoco.MjData(cell.model)
+    mujoco.mj_kinematics(model, data)
+    joint = int(model.dof_jntid[cell.dof_addresses[cell.gripper, 0]])
+    reach = data.site(cell.twin.role("tool")).xpos - data.xanchor[joint]
+    return float(np.linalg.norm(np.cross(data.xaxis[joint], reach)))
 
 
 def _openings(runs: tuple[Run, ...]) -> Array:

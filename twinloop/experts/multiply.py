@@ -32,6 +32,9 @@ from twinloop.tasks import Cell
 
 Array = NDArray[Any]
 
+MOVED_SHARE = 0.1
+"""A hand that is moved by less than this share of what it can was neither opened nor closed."""
+
 NEAR_M = 0.12
 """Where a demonstration begins to be about what it approaches."""
 
@@ -63,10 +66,11 @@ def cut(cell: Cell, episode: Episode) -> Demonstration:
     pose = arm.tool_pose(action[:, arm.actuators])
     gripper = action[:, cell.gripper]
     rows = np.column_stack([pose.place, np.unwrap(tool_yaw(pose)), gripper])
-    middle = 0.5 * (cell.control_low[cell.gripper] + cell.control_high[cell.gripper])
-    closed = gripper < middle
+    # Half way between what this demonstration did with it: some hands are never opened as far as they could be.
+    closed = gripper < 0.5 * (gripper.min() + gripper.max())
     released = np.flatnonzero(closed[:-1] & ~closed[1:]) + 1
-    if not len(released):
+    reach = cell.control_high[cell.gripper] - cell.control_low[cell.gripper]
+    if not len(released) or np.ptp(gripper) < MOVED_SHARE * reach:
         raise WrongUse(f"demonstration {episode.id} never lets go of anything", expected="a pick and a place")
     release = int(released[-1])
     grasp = int(np.flatnonzero(~closed[:release])[-1]) + 1

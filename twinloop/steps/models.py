@@ -277,7 +277,11 @@ def calibrated(identified: Done, nominal: Twin) -> Twin:
 
 
 def anchored(twin: Twin, identified: Done, explained: Done, scenes: Randomization) -> Randomization:
-    """What varies in training: usual ranges, narrowed to what was measured of this robot; scenes, widened to its own."""
+    """What varies in training: usual ranges, narrowed to what was measured of this robot; scenes, widened to its own.
+
+    Identification is asked about all there is, not about what somebody suspects: what it cannot tell varies as it usually does. Over all that
+    is possible, a gripper that nothing excited would be too stiff to grasp in half of the episodes.
+    """
     measured = measured_of(twin, identified, explained)
     usual = default_randomization(twin)
     loose = {
@@ -287,7 +291,9 @@ def anchored(twin: Twin, identified: Done, explained: Done, scenes: Randomizatio
     }
     varied = usual.updated(measured).updated(make_randomization(twin, loose))
     if identified.found["accepted"]:
-        varied = anchor(load_identification(identified.folder / TWIN), beside=varied).randomization
+        told = anchor(load_identification(identified.folder / TWIN), beside=varied)
+        untold = {name: varied[name] for name in told.guessed if name in varied.names}
+        varied = told.randomization.updated(make_randomization(twin, untold))
     wide = {name: _wider(scenes[name], measured[name]) for name in scenes.names if name in measured.names}
     return varied.updated(scenes).updated(make_randomization(twin, wide), name="anchored")
 
