@@ -73,10 +73,15 @@ def test_in_a_loop_what_could_not_be_told_varies_as_usual(found, tmp_path):
     )
     nothing = make_randomization(found.twin, {}, name="nothing")
     (tmp_path / BELIEVED).write_text(json.dumps(nothing.plain()))
-    estimates = {"accepted": True, "estimates": [{"name": name} for name in found.names]}
+    listed = [
+        {"name": e.name, "nominal": 0.1 if e is untold else e.nominal} for e in (untold, *found.estimates[1:])
+    ]
+    estimates = {"accepted": True, "estimates": listed}
     done = Done("identify", "", tmp_path, "", estimates, 0.0, "")
     varied, usual = anchored(found.twin, done, done, nothing), default_randomization(found.twin)
-    assert varied[untold.name] == usual[untold.name] != Uniform(*untold.prior)
+    low, high = varied[untold.name].support()
+    assert low == pytest.approx(usual[untold.name].support()[0], rel=0.01), "around the calibrated value"
+    assert high == 0.1 < untold.prior[1], "and the nominal one"
     assert varied["motor_armature_kgm2"] != usual["motor_armature_kgm2"]
 
 

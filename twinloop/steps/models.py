@@ -30,7 +30,7 @@ from twinloop.learn.policy import WORDS, load_policy
 from twinloop.learn.train import train
 from twinloop.plan.run import plan
 from twinloop.randomize import Randomization, default_randomization, load_randomization
-from twinloop.randomize.distribution import Distribution, Normal, Uniform
+from twinloop.randomize.distribution import Constant, Distribution, Normal, Uniform
 from twinloop.randomize.randomization import make_randomization
 from twinloop.report.coverage_page import write_coverage_page
 from twinloop.report.diagnose_page import write_diagnosis
@@ -279,8 +279,9 @@ def calibrated(identified: Done, nominal: Twin) -> Twin:
 def anchored(twin: Twin, identified: Done, explained: Done, scenes: Randomization) -> Randomization:
     """What varies in training: usual ranges, narrowed to what was measured of this robot; scenes, widened to its own.
 
-    Identification is asked about all there is, not about what somebody suspects: what it cannot tell varies as it usually does. Over all that
-    is possible, a gripper that nothing excited would be too stiff to grasp in half of the episodes.
+    Identification is asked about all there is, not about what somebody suspects: what it cannot tell varies as it usually does around
+    the nominal and the calibrated value. Over all that is possible, a gripper that nothing excited would be too stiff to grasp in half of the
+    episodes.
     """
     measured = measured_of(twin, identified, explained)
     usual = default_randomization(twin)
@@ -292,7 +293,8 @@ def anchored(twin: Twin, identified: Done, explained: Done, scenes: Randomizatio
     varied = usual.updated(measured).updated(make_randomization(twin, loose))
     if identified.found["accepted"]:
         told = anchor(load_identification(identified.folder / TWIN), beside=varied)
-        untold = {name: varied[name] for name in told.guessed if name in varied.names}
+        nominal = {e["name"]: Constant(e["nominal"]) for e in identified.found["estimates"]}
+        untold = {n: _wider(nominal[n], varied[n]) for n in told.guessed if n in varied.names}
         varied = told.randomization.updated(make_randomization(twin, untold))
     wide = {name: _wider(scenes[name], measured[name]) for name in scenes.names if name in measured.names}
     return varied.updated(scenes).updated(make_randomization(twin, wide), name="anchored")
