@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.test_cli import twinloop, twinloop_json
-from twinloop.cli.loop import write_report
+from twinloop.cli.loop import summary, write_report
 from twinloop.demo import SMALL
 from twinloop.errors import GateError
 from twinloop.loop import ASKED_FOR, SECOND, STAGES, LoopConfig, read_loop_status, run_loop
@@ -197,12 +197,17 @@ def test_nobody_demonstrates_where_the_calibrated_twin_suffices(tmp_path):
     failing = run_loop(twin, "standin:ideal", root, replace(TINY, tried_first=2))
     assert failing["retry"].found == failing["retry"].found | {"episodes": 1, "success": 0.0}
     assert failing["demonstrate"].found["episodes"] == TINY.demonstrations - TINY.shown
+    few = run_loop(twin, "standin:ideal", root, replace(TINY, tried_first=2, demonstrations=TINY.shown + 1))
+    assert few["demonstrate"].found["used"] == TINY.shown + 1
+    assert few["finetune"].found["policy"] == few["retrain"].found["policy"], "nothing is trained twice"
+    assert summary(few["finetune"].found).endswith("as it is, because too few demonstrations can be used")
     root = tmp_path / "another" / "loop"
     made = run_loop(twin, "standin:ideal", root, replace(SMALL, tried_first=2, gate_trials=2, deployed=2))
     assert made["retry"].found["episodes"] == 2 and made["retry"].found["success"] == 1.0
     assert made["demonstrate"].found["episodes"] == 0 and made["demonstrate"].found["used"] == SMALL.shown
     assert made["finetune"].found["policy"] == made["retrain"].found["policy"]
     assert made["finetune"].found["recipe"] == "sim-only"
+    assert summary(made["finetune"].found).endswith("as it is, because it never failed")
     write_report("nobody demonstrates", made, root / "report.html")
     assert "retry" in read_loop_status(root).done
 

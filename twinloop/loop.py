@@ -224,8 +224,10 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
         "demonstrate", steps.demonstrate, wanted=0 if enough else max(c.demonstrations - c.shown, 1),
         first=DEMONSTRATED_FROM + later + c.shown, earlier=shown,
     )  # fmt: skip
-    if enough:
-        second = run("finetune", steps.keep, policy=alone[0])
+    too_few = demonstrated.found["used"] < TrainConfig().fewest_episodes
+    if alone and (enough or too_few):
+        why = "it never failed" if enough else "too few demonstrations can be used"
+        second = run("finetune", steps.keep, policy=alone[0], why=why)
     else:
         config = TrainConfig(recipe="co-train", seed=seed, steps=c.finetune_steps)
         second = learn("finetune", steps.learn, config=config, real=demonstrated)

@@ -224,7 +224,7 @@ def summary(found: Mapping[str, Any]) -> str:
     if "films" in found:
         return ", ".join(film["caption"] for film in found["films"]) or "nothing to show"
     if found.get("kept"):
-        return f"policy {found['policy'][:12]} as it is, because it never failed"
+        return f"policy {found['policy'][:12]} as it is, because {found['kept']}"
     if "policy" in found:
         error = found["validation"]
         return f"policy {found['policy'][:12]}, {'the champion' if error is None else f'validation error {error:.4g}'}"

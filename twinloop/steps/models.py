@@ -81,10 +81,10 @@ def simulate(
     return described(data)
 
 
-def keep(out: Path, progress: Progress, *, policy: Done) -> Found:
-    """A policy as it is: nothing more was to be learned."""
+def keep(out: Path, progress: Progress, *, policy: Done, why: str) -> Found:
+    """A policy as it is: nothing more was to be learned, or there is nothing to learn it from."""
     policy_of(policy).save(out / policy.found["name"])
-    return {**policy.found, "kept": True}
+    return {**policy.found, "kept": why}
 
 
 def learn(
