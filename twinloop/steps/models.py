@@ -280,8 +280,7 @@ def anchored(twin: Twin, identified: Done, explained: Done, scenes: Randomizatio
     """What varies in training: usual ranges, narrowed to what was measured of this robot; scenes, widened to its own.
 
     Identification is asked about all there is, not about what somebody suspects: what it cannot tell varies as it usually does around
-    the nominal and the calibrated value. Over all that is possible, a gripper that nothing excited would be too stiff to grasp in half of the
-    episodes.
+    the nominal and the calibrated value. Over all that is possible, a gripper that nothing excited would often be too stiff to grasp.
     """
     measured = measured_of(twin, identified, explained)
     usual = default_randomization(twin)
