@@ -21,21 +21,26 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_anchor import identified, randomization_of
+from benchmarks.bench_anchor import randomization_of
+from benchmarks.bench_loop import QUICK as QUICK_LOOP
 from benchmarks.cells import TWIN, Cells, in_twin, open_cells, portion, shown, tried
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.dataset.reader import open_dataset
 from twinloop.dataset.writer import make_dataset
+from twinloop.demo import SMALL
 from twinloop.generate.run import generate
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.policy import load_policy
 from twinloop.learn.train import train
+from twinloop.loop import run_loop
 from twinloop.quality.check import check_dataset
 from twinloop.quality.require import override
 from twinloop.quality.settings import Settings as QualitySettings
 from twinloop.robot import connected, open_robot
 from twinloop.robot.controllers import OperatorController
 from twinloop.robot.record import Plan, record
+from twinloop.steps.folders import DATA
+from twinloop.twin import load_twin
 
 RECORDED_FROM = 200
 """Demonstrations are of other scenes than evaluations, which begin with 0; close by, because some realities drift."""
@@ -115,7 +120,7 @@ def one_seed(cells: Cells, size: Size, seed: int, small: bool) -> Iterator[tuple
         return f"{name}-s{seed}", partial(policy, cells, f"{name}-s{seed}", size, seed, sim, real, start)
 
     alone = {
-        arm: learned(f"sim-only-{arm}", partial(simulated, cells, arm, None, size, small))
+        arm: learned(f"sim-only-{arm}", partial(simulated, cells, arm, size))
         for arm in ("nominal", "guessed")
     }
     name, own = alone["nominal"]
@@ -125,8 +130,8 @@ def one_seed(cells: Cells, size: Size, seed: int, small: bool) -> Iterator[tuple
     )
     for reality in size.realities:
         here = making if asked_for("REALITIES", reality) else cells.kept
-        anchored = partial(simulated, cells, f"anchored-{reality}", reality, size, small)
-        alone["anchored"] = learned(f"sim-only-anchored-{reality}", anchored)
+        calibrated = partial(anchored, cells, reality, size, small)
+        alone["anchored"] = learned(f"sim-only-anchored-{reality}", calibrated)
         for arm, made in alone.items():
             yield (f"sim-only, {arm}", 0, reality), tried(here, *made, reality, scenes)
         for count in size.demonstrations:
@@ -135,21 +140,18 @@ def one_seed(cells: Cells, size: Size, seed: int, small: bool) -> Iterator[tuple
             where = f"{reality}-{count}"
             ways = {
                 "real-only": learned(f"real-only-{where}", None, real),
-                "co-train": learned(f"co-train-{where}", anchored, real),
+                "co-train": learned(f"co-train-{where}", calibrated, real),
                 "pretrain-finetune": learned(f"pretrain-finetune-{where}", None, real, alone["anchored"][1]),
             }
             for recipe, made in ways.items():
                 yield (recipe, count, reality), tried(now, *made, reality, scenes)
 
 
-def simulated(cells: Cells, name: str, reality: str | None, size: Size, small: bool) -> Path | None:
-    """Simulated episodes: nominal, with guessed ranges, or with those anchored in what was identified of a reality."""
-    result = identified(cells, reality, small) if reality else None
-    if reality and result is None:
-        return None
-    twin, varied = randomization_of(name.split("-")[0], result)
+def simulated(cells: Cells, arm: str, size: Size) -> Path | None:
+    """Simulated episodes of the nominal twin, with guessed ranges or none."""
+    twin, varied = randomization_of(arm, None)
     return cells.folder(
-        f"sim-{name}",
+        f"sim-{arm}",
         lambda out: generate(
             twin,
             varied,
@@ -162,6 +164,18 @@ def simulated(cells: Cells, name: str, reality: str | None, size: Size, small: b
             resume=out.exists(),
         ),
     )
+
+
+def anchored(cells: Cells, reality: str, size: Size, small: bool) -> Path | None:
+    """Simulated episodes of a calibrated twin: what `twinloop loop` makes of a reality before anybody demonstrates for training."""
+    config = replace(QUICK_LOOP if small else SMALL, anchored_episodes=size.sim_episodes)
+
+    def stages(out: Path) -> Path:
+        made = run_loop(load_twin(TWIN), f"standin:{reality}", out / "loop", config, until="anchor")
+        return made["anchor"].folder / DATA
+
+    folder = cells.folder(f"anchored-{reality}", stages)
+    return folder and stages(folder)
 
 
 def demonstrations(cells: Cells, reality: str, count: int) -> Path | None:
@@ -287,7 +301,8 @@ def notes(cells: Cells, size: Size, found: dict[Any, list[Any]]) -> tuple[str, .
     done = sum(m["episodes"] for made in found.values() for m in made if m)
     return (
         f"Simulated data: {size.sim_episodes} episodes of {TWIN}, expert disturbed by 0.5; scenes vary alike. Guessed: the ranges that the "
-        "package ships. Anchored: what excitation runs of the stand-in leave uncertain; mixed recipes simulate so too. Policies: state "
+        f"package ships. Anchored: what `twinloop loop` simulates after {SMALL.trials} trials, {SMALL.excitations} excitation runs and {SMALL.shown} "
+        "demonstrations of its own, which nobody trains on; mixed recipes simulate so too. Policies: state "
         f"observations, {size.config.head} head, {size.config.steps} steps. Demonstrations are of the stand-in's simulated operator, "
         "successful ones only.",
         f"{len(found) * size.seeds - missing} of {len(found) * size.seeds} cells (each with one training seed) and {done} of {wanted} "

@@ -63,14 +63,18 @@ class Cells:
         return Cells(self.root, self._say, most_minutes=0.0, ledger=self._ledger)
 
     def folder(self, name: str, make: Callable[[Path], Any]) -> Path | None:
-        """A folder that `make` fills; a part-made one is begun again by whoever makes it."""
+        """A folder that `make` fills; a part-made one is begun again by whoever makes it. Of two processes the second waits."""
         path, mark = self.root / name, self.root / f"{name}.done"
-        if not mark.exists():
-            if time.monotonic() > self._until:
-                return None
-            self._say.print(f"  {name} ...")
-            make(path)
-            mark.touch()
+        if mark.exists():
+            return path
+        if time.monotonic() > self._until:
+            return None
+        with (self.root / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not mark.exists():
+                self._say.print(f"  {name} ...")
+                make(path)
+                mark.touch()
         return path
 
     def numbers(self, name: str, make: Callable[[], Any]) -> Any:

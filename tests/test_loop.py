@@ -13,7 +13,7 @@ import pytest
 from tests.test_cli import twinloop, twinloop_json
 from twinloop.cli.loop import summary, write_report
 from twinloop.demo import SMALL
-from twinloop.errors import GateError
+from twinloop.errors import GateError, UnknownName
 from twinloop.loop import ASKED_FOR, SECOND, STAGES, LoopConfig, read_loop_status, run_loop
 from twinloop.stages import Listener, Stages
 from twinloop.steps.verdicts import take_over
@@ -84,6 +84,32 @@ def test_the_status_of_a_workspace_shows_its_loop(tmp_path):
     told = twinloop_json("status", cwd=tmp_path / "cell")
     assert told["loop"]["done"] == ["simulate"] and told["loop"]["next_stage"] == "pretrain"
     assert "loop: simulate done" in twinloop("status", cwd=tmp_path / "cell")
+
+
+def test_a_loop_stops_after_the_stage_that_was_asked_for_and_goes_on_from_there(tmp_path):
+    twinloop("init", "cell", "--twin", "franka_pick_place", cwd=tmp_path)
+    asked = ("loop", "--robot", "standin:ideal", "--sim-episodes", "8", "--steps", "20")
+    told = twinloop(*asked, "--until", "simulate", cwd=tmp_path / "cell")
+    assert "stopped after simulate" in told and "without --until" in told
+    found = twinloop_json(*asked, "--until", "pretrain", cwd=tmp_path / "cell")
+    assert list(found["stages"]) == ["simulate", "pretrain"]
+    simulated = [folder.name for folder in (tmp_path / "cell/loop").glob("simulate-*")]
+    assert [Path(found["stages"]["simulate"]["folder"]).name] == simulated, "made once"
+    status = read_loop_status(tmp_path / "cell/loop")
+    assert status.next_stage == "try" and "--until" not in status.next_step
+
+
+def test_a_loop_cannot_stop_at_a_stage_that_it_does_not_have(tmp_path):
+    with pytest.raises(UnknownName, match=r"plann.*plan"):
+        run_loop(load_twin("franka_pick_place"), "standin:ideal", tmp_path, until="plann")
+    with pytest.raises(UnknownName, match="retry"):
+        run_loop(
+            load_twin("franka_pick_place"),
+            "standin:ideal",
+            tmp_path,
+            replace(TINY, tried_first=0),
+            until="retry",
+        )
 
 
 def test_wrong_use_of_the_loop_is_refused(tmp_path):

@@ -7,16 +7,17 @@ inputs and that a killed loop goes on where it was. The robot is only ever asked
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from twinloop import steps
 from twinloop.dataset.commit import write_atomically
+from twinloop.errors import UnknownName
 from twinloop.gate.rules import Rules
 from twinloop.learn.config import TrainConfig
 from twinloop.randomize import Randomization, load_randomization
-from twinloop.stages import Done, Listener, Stages
+from twinloop.stages import Done, FarEnough, Listener, Stages
 from twinloop.twin import Twin
 
 STAGES = {
@@ -113,14 +114,26 @@ def run_loop(
     root: str | Path,
     config: LoopConfig | None = None,
     listener: Listener | None = None,
+    until: str | None = None,
 ) -> dict[str, Done]:
-    """Every stage in order, each made now or before; `root` is the folder they are kept in."""
+    """Every stage in order up to the one named `until`, each made now or before; `root` is the folder they are kept in."""
     config = config or LoopConfig()
-    stages = Stages(root, listener)
+    if until is not None and until not in _possible(config):
+        raise UnknownName("stage", until, _possible(config))
+    stages = Stages(root, listener, until)
     with stages.locked():
         asked = {"twin": twin.name, "robot": robot, "config": asdict(config)}
         write_atomically(stages.root / ASKED_FOR, json.dumps(asked, indent=1).encode())
-        return {done.name: done for done in _path(twin, steps.reach(robot), stages, config)}
+        try:
+            done = _path(twin, steps.reach(robot), stages, config)
+        except FarEnough:
+            done = stages.finished()
+        return {one.name: one for one in done}
+
+
+def _possible(config: LoopConfig) -> list[str]:
+    """The stages that a loop may come through."""
+    return [name for name in STAGES if config.tried_first or name not in ("retrain", "retry")]
 
 
 @dataclass(frozen=True)
@@ -157,7 +170,7 @@ def read_loop_status(root: str | Path) -> LoopStatus | None:
         )
     command += f" --try-first {tried_first}" if tried_first != usual.tried_first else ""
     running = stages.running()
-    path = [name for name in STAGES if tried_first or name not in ("retrain", "retry")]
+    path = _possible(replace(usual, tried_first=tried_first))
     left = running or next((name for name in path if name not in finished), None)
     if left is None:
         return LoopStatus(names, None, "twinloop monitor DATASET", "the champion is in place: watch it")

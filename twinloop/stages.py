@@ -64,12 +64,16 @@ class Listener:
         """It is done, or was."""
 
 
-class Stages:
-    """The stages below one folder. Only one process at a time may make any."""
+class FarEnough(Exception):
+    """The stage that was asked for is done; what comes after it is left for another run."""
 
-    def __init__(self, root: str | Path, listener: Listener | None = None) -> None:
+
+class Stages:
+    """The stages below one folder. Only one process at a time may make any; after the one named `until` they are `FarEnough`."""
+
+    def __init__(self, root: str | Path, listener: Listener | None = None, until: str | None = None) -> None:
         self.root = Path(root)
-        self._listener = listener or Listener()
+        self._listener, self._until = listener or Listener(), until
         self._reached: list[str] = []
 
     @contextmanager
@@ -130,6 +134,8 @@ class Stages:
         self._reached.append(done.folder.name)
         write_atomically(self.root / REACHED, json.dumps(self._reached).encode())
         self._listener.ended(done)
+        if done.name == self._until:
+            raise FarEnough(done.name)
 
     def finished(self) -> list[Done]:
         """The stages that the newest run came through, in its order; not those of earlier rounds or for other inputs."""

@@ -51,6 +51,10 @@ def loop(
     sim_episodes: Annotated[int, typer.Option(help="Simulated episodes of the nominal twin.")] = 400,
     anchored_episodes: Annotated[int, typer.Option(help="Simulated episodes of the calibrated twin.")] = 600,
     steps: Annotated[int, typer.Option(help="Weight updates of the first policy.")] = 2000,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="STAGE", help="Stop after this stage, for example plan; later the rest."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Go through the loop on a robot: simulate, train, try, identify, diagnose, plan, record, train again, gate, promote, monitor.
@@ -76,16 +80,30 @@ def loop(
     root = out or workspace.root / "loop" if workspace else out
     assert root is not None
     with watching() as listener:
-        made = run_loop(cell, robot, root, config, listener)
+        made = run_loop(cell, robot, root, config, listener, until)
+    if until is not None:
+        tell_so_far(made, json)
+        return
     tell(cell, robot, made, root / "report.html", json)
+
+
+def tell_so_far(made: Mapping[str, Done], as_json: bool) -> None:
+    """Where a loop stopped that was not meant to go to its end; what its stages found was said meanwhile."""
+    *_, last = made.values()
+    if as_json:
+        console.print_json({"stages": _as_json(made)})
+        return
+    console.out.print(
+        f"stopped after {last.name}: {last.folder}\nthe same command without --until goes on from there",
+        markup=False,
+    )
 
 
 def tell(twin: Twin, robot: str, made: Mapping[str, Done], page: Path, as_json: bool) -> None:
     """The end of a loop: its table, its report."""
     write_report(f"{twin.name} on {robot}", made, page)
     if as_json:
-        found = {name: {"folder": str(d.folder), **d.found} for name, d in made.items()}
-        console.print_json({"stages": found, "report": str(page)})
+        console.print_json({"stages": _as_json(made), "report": str(page)})
         return
     where = "on the stand-in" if made["try"].found["robot"]["standin"] else "on the robot"
     rows = [("before", share(made["try"].found["simulation"]), share(made["try"].found["robot"]))]
@@ -113,6 +131,10 @@ def tell(twin: Twin, robot: str, made: Mapping[str, Done], page: Path, as_json: 
         f"report: {page}",
         markup=False,
     )
+
+
+def _as_json(made: Mapping[str, Done]) -> dict[str, Any]:
+    return {name: {"folder": str(done.folder), **done.found} for name, done in made.items()}
 
 
 def write_report(title: str, made: Mapping[str, Done], page: Path) -> None:
