@@ -55,7 +55,7 @@ def run(settings: Settings) -> Section:
         config = replace(config, steps=STEPS, validate_every=VALIDATE_EVERY)
     shares = SHARES[::3] if small else tuple(sorted(SHARES, key=lambda s: (s not in FIRST, s)))
     size = Size(20 if small else SIM_EPISODES, (), (), 1, 1, 1, config)
-    sim = simulated(cells, "nominal", None, size, small)
+    sim = simulated(cells, "nominal", size)
     count = 5 if small else DEMONSTRATIONS
     truth, twin = twins(settings, reality, small)
     real = demonstrated(cells, truth, count) if reality == "twin" else demonstrations(cells, reality, count)
