@@ -116,7 +116,7 @@ def one_seed(cells: Cells, size: Size, seed: int, small: bool) -> Iterator[tuple
 
     def learned(
         name: str, sim: Source | None, real: Source | None = None, start: Source | None = None
-    ) -> Any:
+    ) -> tuple[str, Source]:
         return f"{name}-s{seed}", partial(policy, cells, f"{name}-s{seed}", size, seed, sim, real, start)
 
     alone = {

@@ -25,7 +25,7 @@ from twinloop.episode import Episode
 from twinloop.monitor.features import Group, episode_features, usual_frames
 from twinloop.monitor.shifts import find_shifts, kind_of
 from twinloop.monitor.success import first_alarm
-from twinloop.robot import connected, open_robot
+from twinloop.robot import Attendant, connected, open_robot
 from twinloop.robot.controllers import ExpertController
 from twinloop.robot.record import Plan, record
 from twinloop.twin import load_twin
@@ -157,6 +157,7 @@ def recorded(reality: Path, change: dict[str, Any], numbers: range) -> list[Epis
     robot = open_robot(f"standin:{reality}")
     made = []
     with connected(robot), tempfile.TemporaryDirectory() as folder:
+        assert isinstance(robot, Attendant)
         twin = load_twin(robot.description.twin)
         for number in numbers:
             robot.prepare(number)
