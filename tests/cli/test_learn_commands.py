@@ -1,5 +1,6 @@
 """The commands around policies, as a user types them."""
 
+import inspect
 import json
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import pytest
 
 from tests.cli.test_generate_commands import twinloop  # noqa: F401
 from tests.learn.conftest import panda_data, point, tiny_policy  # noqa: F401
+from twinloop.cli.train import train
 from twinloop.dataset.reader import open_dataset
+from twinloop.learn.config import TrainConfig
 from twinloop.learn.policy import load_policy
 from twinloop.robot.protocol import ROBOTS
 
@@ -141,3 +144,7 @@ def test_a_policy_is_recorded_on_a_robot(twinloop, tmp_path, monkeypatch, look):
     assert code == 0 and json.loads(out)["episodes"] == 1, err
     origin = open_dataset(tmp_path / "runs").episode(0).provenance
     assert origin.actor == "policy" and origin.actor_id.startswith("p@") and origin.source == "standin"
+
+
+def test_the_usual_share_of_simulation_is_the_same_on_the_command_line_and_in_python():
+    assert inspect.signature(train).parameters["mix"].default == f"{TrainConfig.mix:g}"
