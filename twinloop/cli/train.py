@@ -31,7 +31,7 @@ def train(
     ] = "sim-only",
     mix: Annotated[
         str, typer.Option(metavar="SHARE|auto", help="co-train: share of simulated windows, or find it.")
-    ] = "0.7",
+    ] = "0.9",
     twin: Annotated[
         str | None,
         typer.Option(

@@ -46,7 +46,7 @@ class TrainConfig:
 
     recipe: Recipe = "sim-only"
     seed: int = 0
-    mix: float = 0.7
+    mix: float = 0.9
     lend: float = 0.1
     finetune: Finetune = "full"
     head: Head = "regression"
