@@ -39,6 +39,7 @@ from twinloop.quality.settings import Settings as QualitySettings
 from twinloop.robot import connected, open_robot
 from twinloop.robot.controllers import OperatorController
 from twinloop.robot.record import Plan, record
+from twinloop.stages import Stages
 from twinloop.steps.folders import DATA
 from twinloop.twin import load_twin
 
@@ -170,12 +171,13 @@ def anchored(cells: Cells, reality: str, size: Size, small: bool) -> Path | None
     """Simulated episodes of a calibrated twin: what `twinloop loop` makes of a reality before anybody demonstrates for training."""
     config = replace(QUICK_LOOP if small else SMALL, anchored_episodes=size.sim_episodes)
 
-    def stages(out: Path) -> Path:
-        made = run_loop(load_twin(TWIN), f"standin:{reality}", out / "loop", config, until="anchor")
-        return made["anchor"].folder / DATA
+    def go(out: Path) -> None:
+        run_loop(load_twin(TWIN), f"standin:{reality}", out / "loop", config, until="anchor")
 
-    folder = cells.folder(f"anchored-{reality}", stages)
-    return folder and stages(folder)
+    folder = cells.folder(f"anchored-{reality}", go)
+    if folder is None:
+        return None
+    return next(done.folder / DATA for done in Stages(folder / "loop").finished() if done.name == "anchor")
 
 
 def demonstrations(cells: Cells, reality: str, count: int) -> Path | None:

@@ -61,7 +61,7 @@ def loop(
 
     A stage is made once for the same inputs; killed at any time, the same command goes on where it was.
     """
-    from twinloop.loop import LoopConfig, run_loop
+    from twinloop.loop import STAGES, LoopConfig, run_loop
 
     workspace = workspace_here()
     cell = twin_of(twin, workspace)
@@ -81,7 +81,9 @@ def loop(
     assert root is not None
     with watching() as listener:
         made = run_loop(cell, robot, root, config, listener, until)
-    if until is not None:
+    if (
+        until in made and until != list(STAGES)[-1]
+    ):  # a gate that refuses ends the loop before its later stages
         tell_so_far(made, json)
         return
     tell(cell, robot, made, root / "report.html", json)
