@@ -51,6 +51,27 @@ def test_a_batch_is_its_windows_stacked(tmp_path):
             np.testing.assert_array_equal(batch[name][i], values)
 
 
+def test_rows_left_out_are_passed_over_as_if_never_recorded(tmp_path):
+    episodes, dataset = write(tmp_path / "d", [9, 12])
+    left_out = np.zeros(21, dtype=bool)
+    left_out[[3, 4, 8, 9, 15]] = True
+    windows = Windows(dataset, OFFSETS, left_out=left_out)
+    whole = np.concatenate([episode["action"] for episode in episodes])
+    for begin, end in ((0, 9), (9, 21)):
+        kept = [row for row in range(begin, end) if not left_out[row]]
+        for place, row in enumerate(kept):
+            inside = [min(place + o, len(kept) - 1) for o in range(16)]
+            got = windows[row]
+            np.testing.assert_array_equal(got["action"], whole[[kept[i] for i in inside]])
+            np.testing.assert_array_equal(got["action_is_pad"], [place + o >= len(kept) for o in range(16)])
+
+
+def test_an_episode_cannot_be_left_out_whole(tmp_path):
+    _, dataset = write(tmp_path / "d", [3, 4])
+    with pytest.raises(WrongUse, match="every row left out"):
+        Windows(dataset, OFFSETS, left_out=np.arange(7) < 3)
+
+
 @pytest.mark.parametrize("decoded", [False, True])
 def test_windows_of_frames_show_the_right_rows(tmp_path, decoded):
     episodes, dataset = write(tmp_path / "d", [6, 8, 7], WITH_CAMERA)

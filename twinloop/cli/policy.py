@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -49,7 +50,7 @@ def show(
     }
     for entry in story.datasets:
         lines[f"{entry['role']} data"] = (
-            f"{entry['name']}, {entry['used']} episodes, version {entry['version']}"
+            f"{entry['name']}, {entry['used']} episodes, version {entry['version']}" + waited_words(entry)
         )
     if story.results.get("curve"):
         last = story.results["curve"][-1]
@@ -59,6 +60,12 @@ def show(
         )
     for name, line in lines.items():
         console.out.print(f"{name:<10} {line}", markup=False)
+
+
+def waited_words(entry: Mapping[str, Any]) -> str:
+    """What is said of the waits in a data set that a policy learned from; nothing where there are none to speak of."""
+    waited = entry.get("waited", 0.0)
+    return f"; waits left out, {100 * waited:.0f} % of it" if waited >= 0.005 else ""
 
 
 @app.command()

@@ -10,7 +10,7 @@ import typer
 
 from twinloop.cli import console
 from twinloop.cli.console import Json
-from twinloop.cli.policy import policy_path
+from twinloop.cli.policy import policy_path, waited_words
 from twinloop.errors import UnknownName, WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
@@ -119,6 +119,9 @@ def train(
         f"validation error {results['validation']:.4f} (scaled)",
         markup=False,
     )
+    for entry in policy.story.datasets:
+        if waited := waited_words(entry):
+            console.out.print(f"{entry['role']} data {entry['name']}{waited}", markup=False)
 
 
 def _share(mix: str, recipe: str) -> float:

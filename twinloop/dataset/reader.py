@@ -125,11 +125,20 @@ class Dataset:
 
         return Transitions(self, state, action)
 
-    def windows(self, offsets: Mapping[str, Sequence[int]], *, decoded: bool = False) -> Windows:
-        """A window around every row, memory-mapped: `{"observation.state": range(-1, 1), "action": range(16)}`."""
+    def windows(
+        self,
+        offsets: Mapping[str, Sequence[int]],
+        *,
+        decoded: bool = False,
+        left_out: Array | None = None,
+    ) -> Windows:
+        """A window around every row, memory-mapped: `{"observation.state": range(-1, 1), "action": range(16)}`.
+
+        Rows marked in `left_out` are passed over.
+        """
         from twinloop.dataset.windows import Windows
 
-        return Windows(self, offsets, decoded=decoded)
+        return Windows(self, offsets, decoded=decoded, left_out=left_out)
 
     def side_files(self) -> list[Path]:
         """The files of the provenance tables, in order; none for foreign data."""

@@ -24,10 +24,16 @@ class Windows:
     first or last one and are marked in `<name>_is_pad`, as in LeRobot.
 
     With `decoded=True` frames are decoded once into a memory-mapped cache; otherwise each is decoded when asked for.
+    Rows marked in `left_out` (rows of the data set,) are passed over, as if they had never been recorded.
     """
 
     def __init__(
-        self, dataset: Dataset, offsets: Mapping[str, Sequence[int]], *, decoded: bool = False
+        self,
+        dataset: Dataset,
+        offsets: Mapping[str, Sequence[int]],
+        *,
+        decoded: bool = False,
+        left_out: Array | None = None,
     ) -> None:
         if not offsets:
             raise WrongUse("a window needs at least one signal or camera")
@@ -47,6 +53,12 @@ class Windows:
         self._cameras = cameras
         starts = dataset.index.starts
         self._starts, self._ends = starts[:-1], starts[1:]
+        self._kept = self._passed = None
+        if left_out is not None and left_out.any():
+            self._kept = np.flatnonzero(~left_out)
+            self._passed = np.concatenate([[0], np.cumsum(~left_out)])
+            if np.any(self._passed[self._ends] == self._passed[self._starts]):
+                raise WrongUse("an episode with every row left out has no windows")
 
     def __len__(self) -> int:
         return self.dataset.num_frames
@@ -66,11 +78,13 @@ class Windows:
             )
         episode = np.searchsorted(self._ends, where, side="right")
         first, last = self._starts[episode][:, None], self._ends[episode][:, None] - 1
+        if self._passed is not None:  # counted in rows that are kept
+            where, first, last = self._passed[where], self._passed[first], self._passed[last + 1] - 1
         out: Batch = {}
         for name, offsets in self.offsets.items():
             wanted = where[:, None] + offsets[None, :]
             taken = np.clip(wanted, first, last)
-            out[name] = self._take(name, taken, episode)
+            out[name] = self._take(name, taken if self._kept is None else self._kept[taken], episode)
             out[f"{name}_is_pad"] = wanted != taken
         return out
 

@@ -33,6 +33,8 @@ class TrainConfig:
       that pass between an observation and the first action that can follow from it; the old chunk is carried out
       meanwhile. `blend`: one chunk goes over into the next little by little, see `twinloop.learn.act`. `late_steps`: training
       pretends that observations are up to this many steps old.
+    - `hold_end`: beyond the end of an episode that succeeded, its last command goes on; otherwise what lies beyond counts for
+      nothing. `without_waits`: rows in which whoever demonstrates waits are passed over (see `twinloop.learn.waits`).
     - `steps`, `finetune_steps`: weight updates; training also ends after `minutes`, or when the validation error has not
       improved for `patience` validations in a row.
     - `validation`: share of the episodes that is held out; at least one.
@@ -65,6 +67,8 @@ class TrainConfig:
     think_steps: int = 0
     blend: bool = True
     late_steps: int = 0
+    hold_end: bool = True
+    without_waits: bool = True
     width: int = 256
     depth: int = 3
     adapter_rank: int = 16

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.dataset.cache import cached_rows
 from twinloop.dataset.reader import Dataset
 from twinloop.errors import LearnError
 from twinloop.learn.config import TrainConfig
@@ -16,6 +17,7 @@ from twinloop.learn.interface import Interface
 from twinloop.learn.pictures import Pictures
 from twinloop.learn.restyle import Styles
 from twinloop.learn.vary import varied
+from twinloop.learn.waits import waiting_rows
 
 Array = NDArray[Any]
 Role = Literal["sim", "real"]
@@ -45,7 +47,9 @@ class Samples:
     """The windows of one data set, as simulated or as real ones.
 
     Where only its pictures are looked at (`imitated` False), episodes that failed serve as well. `styles` are what
-    training pictures are restyled after.
+    training pictures are restyled after. Waits are passed over where the config says so. Beyond the end of an episode that
+    succeeded its last command counts as what was shown there: it is how the task ends. Where nobody said how an episode ended,
+    nothing is known of what would have come.
     """
 
     def __init__(
@@ -64,14 +68,22 @@ class Samples:
         self._interface, self._late_steps = interface, config.late_steps
         names = [signal.name for signal in interface.observations]
         offsets: dict[str, Any] = dict.fromkeys(names, config.history)
-        self._windows = dataset.windows(offsets | {interface.action.name: range(config.chunk)})
-        self._pictures = Pictures(dataset, interface.cameras, config.picture_side)
         starts = dataset.index.starts
+        self.waits = np.zeros(int(starts[-1]), dtype=bool)
+        if config.without_waits and imitated:
+            commands = np.asarray(cached_rows(dataset)[interface.action.name])
+            self.waits = waiting_rows(commands, starts, interface.rate_hz)
+        offsets[interface.action.name] = range(config.chunk)
+        self._windows = dataset.windows(offsets, left_out=self.waits)
+        self._pictures = Pictures(dataset, interface.cameras, config.picture_side)
         self._start_of_row = np.repeat(starts[:-1], dataset.index.length)
+        ends_well = np.array([success is True for success in known_outcomes(dataset)], dtype=bool)
+        self._holds = np.repeat(ends_well & config.hold_end, dataset.index.length)
         order = np.random.default_rng((config.seed, 17)).permutation(self.places)
         held = max(1, round(config.validation * len(order)))
-        self.training = _rows(starts, order[held:])
-        self.validation = _rows(starts, order[:held])
+        self.training, self.validation = (
+            rows[~self.waits[rows]] for rows in (_rows(starts, order[held:]), _rows(starts, order[:held]))
+        )
 
     @property
     def episodes(self) -> list[str]:
@@ -103,7 +115,7 @@ class Samples:
         return Batch(
             self._interface.vector(seen),
             np.asarray(now[name], np.float32),
-            (~now[f"{name}_is_pad"]).astype(np.float32),
+            (~now[f"{name}_is_pad"] | self._holds[rows][:, None]).astype(np.float32),
             np.full((len(rows), 1), float(self.role == "real"), np.float32),
             pictures,
         )

@@ -387,6 +387,7 @@ def _entry(samples: Samples) -> dict[str, Any]:
         "role": samples.role,
         "name": dataset.root.resolve().name,
         "used": len(samples.places),
+        "waited": round(float(samples.waits.mean()), 4),
     } | ({"episodes": samples.episodes} if samples.role == "real" and samples.episodes else {})
 
 
