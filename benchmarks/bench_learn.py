@@ -50,6 +50,9 @@ IN_TWIN, LEAST_IN_TWIN, LEAST_LOSS, LEAST_GAIN = 200, 0.95, 0.30, 0.30
 LATENCY_MS = 2.0
 MIXED = ("pretrain-finetune", "co-train")
 
+BEFORE_THE_ROBOT = ("simulate", "pretrain")
+"""Stages of a loop that are the same for every reality."""
+
 Key = tuple[str, int, str]
 """Recipe, demonstrations, where."""
 
@@ -172,6 +175,9 @@ def anchored(cells: Cells, reality: str, size: Size, small: bool) -> Path | None
     config = replace(QUICK_LOOP if small else SMALL, anchored_episodes=size.sim_episodes)
 
     def go(out: Path) -> None:
+        for done in (d for loop in cells.root.glob("anchored-*/loop") for d in Stages(loop).finished()):
+            if done.name in BEFORE_THE_ROBOT and not list((out / "loop").glob(f"{done.name}-*")):
+                shutil.copytree(done.folder, out / "loop" / done.folder.name)
         run_loop(load_twin(TWIN), f"standin:{reality}", out / "loop", config, until="anchor")
 
     folder = cells.folder(f"anchored-{reality}", go)
