@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.cli.test_generate_commands import twinloop  # noqa: F401
 from tests.dataset.examples import STATE_ONLY, toy_episode
 from tests.learn.conftest import TINY
 from twinloop.dataset.reader import open_dataset
@@ -127,3 +128,15 @@ def test_beyond_the_end_of_a_success_its_last_command_goes_on(demonstrated, hold
 def test_beyond_the_end_of_an_episode_that_nobody_judged_nothing_is_known(demonstrated):
     batch = samples(demonstrated).take(np.array([demonstrated.index.starts[6] - 1]))
     np.testing.assert_array_equal(batch.valid[0], [1.0] + [0.0] * (TINY.chunk - 1))
+
+
+def test_a_user_is_told_how_much_was_waited(twinloop, demonstrated, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    small = ("--steps", 4, *(word for s in ("width=8", "chunk=6", "execute=3") for word in ("--set", s)))
+    words = ("--sim", demonstrated.root, "--tracking", "off", *small)
+    code, out, err = twinloop("train", *words, "--out", "p")
+    assert code == 0, err
+    assert "sim data shown; waits left out, 48 % of it" in out
+    assert "waits left out, 48 % of it" in twinloop("policy", "show", "p")[1]
+    code, out, _ = twinloop("train", *words, "--out", "q", "--set", "without_waits=false")
+    assert code == 0 and "waits" not in out
