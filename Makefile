@@ -5,12 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: system demo test test-slow check format bench bench-diagnose docs clean setup
+.PHONY: system browser demo test test-slow check format bench bench-diagnose docs clean setup
 
 demo: setup
 	$(BIN)/twinloop demo --out demo-output
 
-test: check
+test: check browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-slow: setup .venv-lerobot
@@ -48,15 +48,22 @@ docs: setup
 
 setup: $(STAMP)
 
-# Cameras are drawn with EGL: installed here when root on a Debian-like system, named otherwise.
-GRAPHICS := libegl1 libegl-mesa0 libgl1-mesa-dri
+# $(call debian,PACKAGES,WHAT FOR): installed when root on a Debian-like system, named in one line otherwise.
+debian = if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	    echo "Installing $(1) ..."; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1) > /dev/null \
+	      || echo "Could not install $(1); $(2) will not work."; \
+	  else echo "Still missing for $(2): sudo apt-get install $(1)"; fi
+
+# Cameras are drawn with EGL.
 system:
 	@if [ "$$(uname)" = Linux ] && ! ldconfig -p | grep -q libEGL_mesa; then \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
-	    echo "Installing $(GRAPHICS) ..."; \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(GRAPHICS) > /dev/null \
-	      || echo "Could not install $(GRAPHICS); cameras will not work."; \
-	  else echo "Cameras need system packages: sudo apt-get install $(GRAPHICS)"; fi; fi
+	  $(call debian,libegl1 libegl-mesa0 libgl1-mesa-dri,cameras); fi
+
+# Tests look at pages as a reader would; without a browser those tests are skipped and say so.
+browser:
+	@if ! command -v chromium chromium-browser google-chrome > /dev/null; then \
+	  $(call debian,chromium,tests of pages); fi
 
 $(STAMP): pyproject.toml constraints.txt | system
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
