@@ -120,8 +120,6 @@ def _training_device() -> Finding:
         return Finding(
             "training device", "missing", "torch is not installed", "pip install 'twinloop[learn]'"
         )
-    import torch
+    from twinloop.learn.device import describe_device, find_device
 
-    if torch.cuda.is_available():
-        return Finding("training device", "ok", torch.cuda.get_device_name(0))
-    return Finding("training device", "ok", f"CPU, {torch.get_num_threads()} threads")
+    return Finding("training device", "ok", describe_device(find_device()))

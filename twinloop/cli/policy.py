@@ -55,7 +55,7 @@ def show(
     if story.results.get("curve"):
         last = story.results["curve"][-1]
         lines["training"] = (
-            f"{last['step']} steps of {last['stage']} in {story.results['seconds']:.0f} s, "
+            f"{last['step']} steps of {last['stage']} in {story.results['seconds']:.0f} s on {story.results.get('device', 'cpu')}, "
             f"validation error {story.results['validation']:.4f} (scaled)"
         )
     for name, line in lines.items():

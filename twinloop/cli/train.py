@@ -76,6 +76,9 @@ def train(
         ),
     ] = None,
     threads: Annotated[int, typer.Option(help="Processor threads.")] = 1,
+    device: Annotated[
+        str, typer.Option(help="Where it computes: cpu, cuda, ...; auto: a graphics card if there is one.")
+    ] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
     json: Json = False,
 ) -> None:
@@ -102,7 +105,8 @@ def train(
             progress(point.step, total)
 
         common: dict[str, Any] = {
-            "out": target, "config": config, "workspace": root, "tracking": uri, "threads": threads, "resume": resume,
+            "out": target, "config": config, "workspace": root, "tracking": uri, "threads": threads, "device": device,
+            "resume": resume,
             "hear": hear, "photos": photos,
         }  # fmt: skip
         if mix == "auto":

@@ -70,7 +70,7 @@ def sinkhorn(cost: Tensor, smoothing: float = SMOOTHING, rounds: int = SINKHORN_
     """The plan (n, m), with even margins, that moves at the least cost (n, m) up to smoothing."""
     count, other = cost.shape
     score = -cost / (smoothing * cost.mean()).clamp(min=1e-12)
-    first, second = torch.zeros(count, 1), torch.zeros(1, other)
+    first, second = cost.new_zeros(count, 1), cost.new_zeros(1, other)
     for _ in range(rounds):
         first = -math.log(count) - (score + second).logsumexp(dim=1, keepdim=True)
         second = -math.log(other) - (score + first).logsumexp(dim=0, keepdim=True)
@@ -80,9 +80,9 @@ def sinkhorn(cost: Tensor, smoothing: float = SMOOTHING, rounds: int = SINKHORN_
 def judged(judge: nn.Module, sim: Tensor, real: Tensor) -> Tensor:
     """How well the judge tells simulated from real; its gradient is turned round on its way to the features."""
     features = cast(Tensor, _Reversed.apply(torch.cat([sim, real])))  # type: ignore[no-untyped-call]
-    truth = torch.cat([torch.zeros(len(sim), 1), torch.ones(len(real), 1)])
+    truth = torch.cat([sim.new_zeros(len(sim), 1), real.new_ones(len(real), 1)])
     balance = torch.cat(
-        [torch.full((len(sim), 1), 0.5 / len(sim)), torch.full((len(real), 1), 0.5 / len(real))]
+        [sim.new_full((len(sim), 1), 0.5 / len(sim)), real.new_full((len(real), 1), 0.5 / len(real))]
     )
     wrong = nn.functional.binary_cross_entropy_with_logits(judge(features), truth, reduction="none")
     return (balance * wrong).sum()

@@ -31,6 +31,8 @@ AVERAGING = 0.995
 WARM_UP_STEPS = 100
 VALIDATION_ROWS = 2048
 LARGEST_GRADIENT = 1.0
+FUSED = ("cpu", "cuda")
+"""Kinds of devices on which all weights are updated in one go."""
 
 
 @dataclass(frozen=True)
@@ -66,17 +68,22 @@ Hear = Callable[[Point, int], None]
 
 
 class Fit:
-    """One stage on its way. `network` is what is being trained, `best` the weights that validated best so far."""
+    """One stage on its way, on the device where `network` is. `best` are the weights that validated best so far."""
 
     def __init__(self, network: PolicyNetwork, stage: Stage, config: TrainConfig, number: int) -> None:
         self._network, self._stage, self._config, self._number = network, stage, config, number
+        self._device = next(network.parameters()).device
         self._moving = network.parts_to_move(stage.moves)
         self._alignment: Alignment | None = None
         if stage.like is not None and network.shape.sight is not None:
-            self._alignment = Alignment(config.adapt, network.shape.sight.size)
+            self._alignment = Alignment(config.adapt, network.shape.sight.size).to(self._device)
             self._moving += list(self._alignment.parameters())
         self._optimizer = torch.optim.AdamW(
-            self._moving, lr=stage.rate, weight_decay=config.weight_decay, betas=(0.9, 0.95), fused=True
+            self._moving,
+            lr=stage.rate,
+            weight_decay=config.weight_decay,
+            betas=(0.9, 0.95),
+            fused=self._device.type in FUSED,
         )
         self._average = copy.deepcopy(network)
         self._weights: list[torch.Tensor] = list(network.parameters())
@@ -110,15 +117,16 @@ class Fit:
             losses.append(self._update(done))
             self.step += 1
             if self.step % every == 0 or self.step == self._stage.steps:
-                self._validate(float(np.mean(losses)), hear)
+                self._validate(_mean(losses), hear)
                 losses = []
                 if checkpoint is not None:
                     self.save(checkpoint)
         if losses or not self.curve:
-            self._validate(float(np.mean(losses)) if losses else math.nan, hear)
+            self._validate(_mean(losses) if losses else math.nan, hear)
         self._network.load_state_dict(dict(self.best))
 
-    def _update(self, done: float) -> float:
+    def _update(self, done: float) -> torch.Tensor:
+        """One step; gives back its loss, which nobody waits for before the next validation."""
         config, stage = self._config, self._stage
         rng = np.random.default_rng((config.seed, self._number, 2, self.step))
         warm = min(1.0, (self.step + 1) / WARM_UP_STEPS)
@@ -130,7 +138,7 @@ class Fit:
         if len(stage.sources) > 1:
             batch = _lent(batch, config.lend, rng)
         self._network.train()
-        loss = self._loss(self._tensors(batch, rng), rng, done)
+        loss = self._loss(batch, rng, done)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self._moving, LARGEST_GRADIENT)
@@ -139,22 +147,24 @@ class Fit:
         keep = min(AVERAGING, (1.0 + self.step) / (10.0 + self.step))
         with torch.no_grad():
             torch._foreach_lerp_(self._averaged, self._weights, 1.0 - keep)
-        return float(loss.detach())
+        kept: torch.Tensor = loss.detach()
+        return kept
 
-    def _loss(self, batch: dict[str, Any], rng: np.random.Generator, done: float) -> Any:
+    def _loss(self, drawn: Batch, rng: np.random.Generator, done: float) -> Any:
         """The error of actions and, where asked for, how differently simulated and real pictures are seen."""
         network, like = self._network, self._stage.like
+        batch = self._tensors(drawn, rng)
         seen = network.look(batch.pop("pictures"))
         loss = network.loss(**batch, seen=seen)
-        simulated = batch["domain"][:, 0] == 0.0
-        if self._alignment is None or like is None or seen is None or int(simulated.sum()) < 2:
+        rows = np.flatnonzero(drawn.domain[:, 0] == 0.0)
+        if self._alignment is None or like is None or seen is None or len(rows) < 2:
             return loss
-        real = like.draw(rng, int(simulated.sum()))
+        real, simulated = like.draw(rng, len(rows)), self._there(rows)
         apart = self._alignment(
             seen[simulated],
-            network.look(torch.from_numpy(real.pictures)),
+            network.look(self._there(real.pictures)),
             network.scaled(batch["observation"][simulated, -1]),
-            network.scaled(torch.from_numpy(real.observation[:, -1])),
+            network.scaled(self._there(real.observation[:, -1])),
         )
         return loss + self._config.adapt_weight * ramp(done) * apart
 
@@ -180,13 +190,16 @@ class Fit:
 
     def _tensors(self, batch: Batch, rng: np.random.Generator) -> dict[str, Any]:
         shape = self._network.shape
-        made = {name: torch.from_numpy(values) for name, values in vars(batch).items()}
+        made = {name: self._there(values) for name, values in vars(batch).items()}
         if shape.head != "flow":  # chance is dear, and only flows need it
             return made | {"noise": torch.empty(0), "when": torch.empty(0)}
         count = len(batch.actions)
         noise = rng.standard_normal((count, shape.chunk, shape.action), np.float32)
         when = rng.random((count, 1), np.float32)
-        return made | {"noise": torch.from_numpy(noise), "when": torch.from_numpy(when)}
+        return made | {"noise": self._there(noise), "when": self._there(when)}
+
+    def _there(self, values: Any) -> torch.Tensor:
+        return torch.from_numpy(values).to(self._device)
 
     def save(self, path: Path) -> None:
         """Write a checkpoint: plain tensors, and numbers beside them."""
@@ -208,7 +221,7 @@ class Fit:
             "elapsed_s": self._elapsed_s,
             "curve": [asdict(point) for point in self.curve],
         }
-        copied = {name: values.detach().clone().contiguous() for name, values in tensors.items()}
+        copied = {name: values.detach().to("cpu", copy=True).contiguous() for name, values in tensors.items()}
         write_atomically(path, tensor_files.save(copied, {"words": json.dumps(words)}))
 
     def load(self, path: Path) -> None:
@@ -245,6 +258,10 @@ def checkpoint_words(path: Path) -> dict[str, Any]:
             f"the checkpoint {path} cannot be read ({error})", remedy="delete it and start again"
         ) from error
     return words
+
+
+def _mean(losses: list[torch.Tensor]) -> float:
+    return float(np.mean(torch.stack(losses).tolist()))
 
 
 def _lent(batch: Batch, share: float, rng: np.random.Generator) -> Batch:

@@ -30,6 +30,7 @@ from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.errors import LearnError, WrongUse
 from twinloop.generate.record import find_kept_twin, load_record, recorded_job
 from twinloop.learn.config import TrainConfig
+from twinloop.learn.device import AUTO
 from twinloop.learn.evaluate import evaluate_in_twin
 from twinloop.learn.fit import Hear
 from twinloop.learn.policy import WORDS, Policy, load_policy
@@ -87,6 +88,7 @@ def choose_mix(
     photos: str | Path | None = None,
     workspace: str | Path = ".",
     threads: int = 1,
+    device: str = AUTO,
     tell: Tell = lambda line: None,
 ) -> MixChoice:
     """Find the sim share for `co-train`; `folder` keeps what is under way, and goes on with what is there.
@@ -101,7 +103,14 @@ def choose_mix(
     data = tuple(source if isinstance(source, Dataset) else open_dataset(source) for source in (sim, real))
     judge = twin or twin_of(data[0])
     where = _scenes_in(data[0], judge) if judge else None
-    words = {"photos": photos, "workspace": workspace, "threads": threads, "scenes": scenes, "where": where}
+    words = {
+        "photos": photos,
+        "workspace": workspace,
+        "threads": threads,
+        "device": device,
+        "scenes": scenes,
+        "where": where,
+    }
     began, pause, found = time.monotonic(), _pause(config), dict[float, Probe]()
     most = max(2, int((MOST_COST * len(order) * config.steps - (config.steps - pause)) / pause + 1e-9))
     while len(found) < most and (share := next_share(order, found)) is not None:
@@ -125,6 +134,7 @@ def train_auto(
     workspace: str | Path = ".",
     tracking: str | None = None,
     threads: int = 1,
+    device: str = AUTO,
     resume: bool = False,
     hear: Hear = lambda point, steps: None,
     tell: Tell = lambda line: None,
@@ -140,7 +150,8 @@ def train_auto(
         choice = load_choice(search)
     else:
         choice = choose_mix(
-            sim, real, config=config, folder=search, twin=twin, photos=photos, workspace=workspace, threads=threads, tell=tell
+            sim, real, config=config, folder=search, twin=twin, photos=photos, workspace=workspace, threads=threads, device=device,
+            tell=tell
         )  # fmt: skip
     begun = search / f"{choice.share:g}"
     if begun.exists() and not target.exists():
@@ -158,6 +169,7 @@ def train_auto(
             workspace=workspace,
             tracking=tracking,
             threads=threads,
+            device=device,
             resume=True,
             hear=hear,
         )
@@ -246,6 +258,7 @@ def _probe(
             photos=words["photos"],
             workspace=words["workspace"],
             threads=words["threads"],
+            device=words["device"],
             resume=(out / UNFINISHED).exists(),
             pause_at=pause,
         )

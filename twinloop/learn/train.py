@@ -22,6 +22,7 @@ from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.dataset.sides import refuse_swapped
 from twinloop.errors import LearnError, WrongUse
 from twinloop.learn.config import TrainConfig
+from twinloop.learn.device import AUTO, describe_device, find_device
 from twinloop.learn.encoder import Sight
 from twinloop.learn.fit import Fit, Hear, Point, Stage, checkpoint_words
 from twinloop.learn.interface import Interface, Normalisation, fit_normalisation, interface_of
@@ -49,6 +50,7 @@ def train(
     workspace: str | Path = ".",
     tracking: str | None = None,
     threads: int = 1,
+    device: str = AUTO,
     resume: bool = False,
     pause_at: int | None = None,
     hear: Hear = lambda point, steps: None,
@@ -58,6 +60,7 @@ def train(
     Which of `sim` and `real` are needed follows from the config's recipe. With `start`, a policy trained before takes
     the place of the simulated half of `pretrain-finetune`. `photos` is a folder of photographs to restyle simulated
     pictures after, instead of the real data's. `tracking` is an MLflow tracking URI; None logs nowhere.
+    `device` is where it computes (see `twinloop.learn.device`); `auto` takes an accelerator when there is one.
     `resume` goes on from the last checkpoint of the same run. `workspace` is where consents are looked up.
     With `pause_at` the first stage stops after so many updates, a multiple of `validate_every`: the policy as it is then
     is given back, and only a checkpoint is written, from which `resume` goes on as if nothing had been.
@@ -65,6 +68,7 @@ def train(
     config = config or TrainConfig()
     folder = Path(out)
     _require_sense(folder, config, pause_at, threads)
+    where = find_device(device)
     require_styles(config, real, photos, start)
     sources = _open(sim, real, config, start, Path(workspace))
     started = load_policy(start) if start is not None else None
@@ -82,17 +86,25 @@ def train(
     checkpoint = _prepare(folder, run, resume)
     torch.set_num_threads(threads)
     torch.manual_seed(config.seed)
-    network = _network(interface, sight, normalisation, config, started)
+    network = _network(interface, sight, normalisation, config, started).to(where)
     began = time.monotonic()
     context = tracked(tracking, folder.name, run) if tracking else nullcontext(None)
     with _begun(checkpoint), context as log:
-        curve = _go(network, _stages(samples, config, started), config, checkpoint, hear, log, pause_at)
+        try:
+            curve = _go(network, _stages(samples, config, started), config, checkpoint, hear, log, pause_at)
+        except torch.OutOfMemoryError as error:
+            raise LearnError(
+                f"{describe_device(where)} has too little memory for this training",
+                remedy=f"--device cpu, or a smaller batch: --set batch={max(1, config.batch // 2)}",
+            ) from error
+        network.to("cpu")
         learned = [role for role, source in samples.items() if source.imitated]
         domains = tuple(dict.fromkeys((*(started.domains if started else ()), *learned)))
         execution = Execution(config.history, config.execute, config.think_steps, blend=config.blend)
         datasets = (*(started.story.datasets if started else ()), *(_entry(s) for s in samples.values()))
         twin = _twin_of(sources.values())
-        story = _story(folder, config, datasets, twin, curve, time.monotonic() - began, photos)
+        spent = {"seconds": round(time.monotonic() - began, 1), "device": describe_device(where)}
+        story = _story(folder, config, datasets, twin, curve, spent, photos)
         policy = Policy(network, interface, normalisation, execution, domains, story)
         if pause_at is not None and curve[-1].step == pause_at:
             return policy
@@ -123,14 +135,14 @@ def _story(
     datasets: tuple[Mapping[str, Any], ...],
     twin: Mapping[str, str | None],
     curve: Sequence[Point],
-    seconds: float,
+    spent: Mapping[str, Any],
     photos: str | Path | None,
 ) -> Story:
     """How the policy came to be."""
     results = {
         "curve": [asdict(point) for point in curve],
         "validation": min((p.validation for p in curve if p.stage == curve[-1].stage), default=None),
-        "seconds": round(seconds, 1),
+        **spent,
         **({"photos": Path(photos).name} if photos else {}),
     }
     return Story(
