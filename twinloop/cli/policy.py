@@ -1,4 +1,4 @@
-"""`twinloop policy`: look at a policy, export it, find its pace; and where policies are kept."""
+"""`twinloop policy`: look at policies, draw how they learned, export one, find its pace; and where policies are kept."""
 
 from __future__ import annotations
 
@@ -66,6 +66,27 @@ def waited_words(entry: Mapping[str, Any]) -> str:
     """What is said of the waits in a data set that a policy learned from; nothing where there are none to speak of."""
     waited = entry.get("waited", 0.0)
     return f"; waits left out, {100 * waited:.0f} % of it" if waited >= 0.005 else ""
+
+
+@app.command()
+def curves(
+    policies: Annotated[
+        list[Path], typer.Argument(metavar="POLICY...", help="Folders or names of policies; drawn together.")
+    ],
+    out: Annotated[Path, typer.Option(help="The PNG to write.")],
+    json: Json = False,
+) -> None:
+    """Draw learning curves: how the errors on training and held-out data fell, and which weights were kept."""
+    from twinloop.learn.policy import load_policy
+    from twinloop.report.curve_picture import draw_learning
+
+    found = [load_policy(policy_path(policy)) for policy in policies]
+    path = draw_learning(found, out)
+    if json:
+        words = {policy.name: policy.story.results["curve"] for policy in found}
+        console.print_json({"out": str(path), "curves": words})
+    else:
+        console.out.print(f"wrote {path}")
 
 
 @app.command()
