@@ -8,19 +8,17 @@ comes out the same as before holds up nothing after it.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from twinloop.dataset.commit import write_atomically
+from twinloop.dataset.commit import hold, write_atomically
 from twinloop.errors import WorkspaceError
 from twinloop.version import __version__
 
@@ -76,24 +74,17 @@ class Stages:
         self._listener, self._until = listener or Listener(), until
         self._reached: list[str] = []
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Hold the lock; a second process is refused at once and told who holds it."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / LOCK).open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                file.seek(0)
-                raise WorkspaceError(
-                    f"another loop is at work in {self.root.parent}",
-                    got=f"process {file.read().strip() or 'unknown'}",
-                    remedy="wait for it, or use another workspace",
-                ) from error
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            yield
+        return hold(
+            self.root,
+            LOCK,
+            lambda holder: WorkspaceError(
+                f"another loop is at work in {self.root.parent}",
+                got=holder,
+                remedy="wait for it, or use another workspace",
+            ),
+        )
 
     def run(self, name: str, make: Make, /, **given: Any) -> Done:
         """The stage, made now or before. `make` gets a folder that may hold what an interrupted run left of it."""

@@ -1,5 +1,6 @@
 """Training: recipes, repeatability, resuming, and what is refused."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -264,3 +265,34 @@ def test_files_that_were_changed_after_their_commit_are_refused(tmp_path):
     file.write_bytes(file.read_bytes() + b"more")
     with pytest.raises(DamagedDataset, match="not what was committed"):
         train(None, shown, out=tmp_path / "q", config=replace(TINY, recipe="real-only"))
+
+
+def test_one_folder_is_trained_by_one_process_at_a_time(tmp_path):
+    data = point(tmp_path / "real")
+    refused = []
+
+    def hear(point, steps):
+        if not refused:  # before the first checkpoint: whoever is refused must not clear anything away
+            with pytest.raises(LearnError, match=r"is being trained by process \d+") as caught:
+                train(real=data, out=tmp_path / "p", config=REAL, resume=True)
+            refused.append(caught)
+
+    made = train(real=data, out=tmp_path / "p", config=REAL, hear=hear)
+    assert refused and load_policy(tmp_path / "p").id == made.id
+    assert sorted(path.name for path in (tmp_path / "p").iterdir()) == ["policy.json", "weights.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"history": (-0.5, 0)}, "whole numbers"),
+        ({"history": (0, -5)}, "must end with now"),
+        ({"cameras": (3,)}, "cameras are names"),
+        ({"adapt_weight": math.nan}, "adapt_weight not negative"),
+        ({"mix": math.nan}, "share of simulated data"),
+        ({"learning_rate": math.inf}, "positive number"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(wrong, said):
+    with pytest.raises(WrongUse, match=said):
+        TrainConfig(**wrong)

@@ -6,17 +6,16 @@ After a withdrawal the pseudonym is taken out of the record, which otherwise sta
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from twinloop.dataset.commit import disk_errors, write_atomically
+from twinloop.dataset.commit import disk_errors, hold, write_atomically
 from twinloop.dataset.lines import append_lines, format_lines, read_lines
 from twinloop.errors import ConsentError, UnknownName, WrongUse
 
@@ -132,21 +131,15 @@ def forget_pseudonym(workspace: Path, identity: str) -> None:
             write_atomically(workspace / RECORDS, format_lines([asdict(line) for line in kept]))
 
 
-@contextmanager
-def changing(workspace: Path) -> Iterator[None]:
+def changing(workspace: Path) -> AbstractContextManager[None]:
     """Hold the consents of a workspace against anybody else who would change them."""
-    path = workspace / LOCK
-    with disk_errors(workspace):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        opened = path.open("a")
-    with opened as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConsentError(
-                f"the consents of {workspace} are being changed by another process", remedy="wait for it"
-            ) from error
-        yield
+    return hold(
+        workspace,
+        LOCK,
+        lambda holder: ConsentError(
+            f"the consents of {workspace} are being changed by {holder}", remedy="wait for it"
+        ),
+    )
 
 
 def _consent(**values: Any) -> Consent:

@@ -14,14 +14,14 @@ import shutil
 import signal
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 
 from twinloop.dataset.layout import SIDE, escapes
-from twinloop.errors import DamagedDataset, DiskError, LockedDataset
+from twinloop.errors import DamagedDataset, DiskError, LockedDataset, TwinloopError
 
 STAGING = f"{SIDE}/staging"
 JOURNAL = f"{SIDE}/journal.json"
@@ -134,12 +134,12 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def writing(root: Path) -> Iterator[None]:
-    """Hold the data set's writer lock; a second writer is refused at once, saying who holds it.
+def hold(root: Path, name: str, busy: Callable[[str], TwinloopError]) -> Iterator[None]:
+    """Hold the lock file `name` below `root`; whoever comes second is refused at once with `busy`, given who holds it.
 
     The operating system drops the lock when the process ends, however it ends.
     """
-    path = root / LOCK
+    path = root / name
     with disk_errors(root):
         path.parent.mkdir(parents=True, exist_ok=True)
         opened = path.open("a+")
@@ -149,11 +149,7 @@ def writing(root: Path) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise LockedDataset(
-                f"{root} is being written by {holder}",
-                remedy="wait for it, or write to another folder and join them with `twinloop data merge`",
-            ) from error
+            raise busy(file.read().strip() or "another process") from error
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
@@ -161,6 +157,18 @@ def writing(root: Path) -> Iterator[None]:
             yield
         finally:
             file.truncate(0)
+
+
+def writing(root: Path) -> AbstractContextManager[None]:
+    """Hold the data set's writer lock; a second writer is refused at once, saying who holds it."""
+    return hold(
+        root,
+        LOCK,
+        lambda holder: LockedDataset(
+            f"{root} is being written by {holder}",
+            remedy="wait for it, or write to another folder and join them with `twinloop data merge`",
+        ),
+    )
 
 
 def is_being_written(root: Path) -> bool:

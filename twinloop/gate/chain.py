@@ -7,17 +7,16 @@ them: note the head elsewhere (`twinloop registry verify` prints it) and compare
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from twinloop.dataset.commit import disk_errors
+from twinloop.dataset.commit import hold
 from twinloop.dataset.lines import append_lines
 from twinloop.errors import GateError, TamperedRecord
 
@@ -126,19 +125,13 @@ def read_chain(path: Path, anchor: Head | None = None) -> list[Entry]:
     return entries
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> AbstractContextManager[None]:
     """Hold the record while it is read and written; a second writer is refused at once."""
-    lock = path.with_name(f".{path.name}.lock")
-    with disk_errors(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        opened = lock.open("a+")
-    with opened as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise GateError(f"{path} is being written by another process", remedy="try again") from error
-        yield
+    return hold(
+        path.parent,
+        f".{path.name}.lock",
+        lambda holder: GateError(f"{path} is being written by {holder}", remedy="try again"),
+    )
 
 
 def _digest(body: Mapping[str, Any]) -> str:

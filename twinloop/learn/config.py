@@ -100,6 +100,11 @@ class TrainConfig:
             raise WrongUse("the mix is a share of simulated data", got=self.mix, expected="above 0, below 1")
         if not 0.0 <= self.lend < 1.0:
             raise WrongUse("lend is a share of simulated data", got=self.lend, expected="0 or more, below 1")
+        if not all(type(step) is int for step in self.history):
+            raise WrongUse("the history counts control steps", got=self.history, expected="whole numbers")
+        for name in ("observations", "cameras"):
+            if not all(isinstance(word, str) for word in getattr(self, name)):
+                raise WrongUse(f"{name} are names", got=getattr(self, name))
         if not self.history or max(self.history) != 0 or list(self.history) != sorted(set(self.history)):
             raise WrongUse(
                 "the history must end with now, which is 0", got=self.history, expected="for example (-5, 0)"
@@ -140,7 +145,7 @@ class TrainConfig:
                 raise WrongUse(f"{name} is about simulated pictures", got="recipe real-only")
         if len(set(self.cameras)) < len(self.cameras):
             raise WrongUse("a camera is named twice", got=", ".join(self.cameras))
-        if self.picture_side < 8 or self.picture_features < 1 or self.adapt_weight < 0.0:
+        if self.picture_side < 8 or self.picture_features < 1 or not 0.0 <= self.adapt_weight < math.inf:
             raise WrongUse(
                 "picture_side is at least 8, picture_features at least 1 and adapt_weight not negative",
                 got=(self.picture_side, self.picture_features, self.adapt_weight),

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from twinloop.dataset.commit import write_atomically
+from twinloop.dataset.commit import hold, write_atomically
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.dataset.sides import refuse_swapped
 from twinloop.errors import LearnError, WrongUse
@@ -380,15 +380,23 @@ def _prepare(folder: Path, run: dict[str, Any], resume: bool) -> Path:
 
 @contextmanager
 def _begun(checkpoint: Path) -> Iterator[None]:
-    """Training that fails before its first checkpoint leaves nothing behind that would stand in the way of the next."""
-    try:
-        yield
-    except Exception:
-        if not checkpoint.exists():
-            shutil.rmtree(checkpoint.parent, ignore_errors=True)
-            with suppress(OSError):
-                checkpoint.parent.parent.rmdir()
-        raise
+    """One training at a time; one that fails before its first checkpoint leaves nothing behind that would stand in the way."""
+    place = checkpoint.parent
+
+    def busy(holder: str) -> LearnError:
+        return LearnError(
+            f"{place.parent} is being trained by {holder}", remedy="wait for it, or choose another folder"
+        )
+
+    with hold(place, "lock", busy):
+        try:
+            yield
+        except Exception:
+            if not checkpoint.exists():
+                shutil.rmtree(place, ignore_errors=True)
+                with suppress(OSError):
+                    place.parent.rmdir()
+            raise
 
 
 def _entry(samples: Samples) -> dict[str, Any]:
