@@ -160,3 +160,9 @@ def test_the_climb_finds_the_lowest_error_with_at_most_five_of_seven_shares(best
     while len(found) < 5 and (share := next_share(SEVEN, found)) is not None:
         found[share] = Probe(share, 5, abs(SEVEN.index(share) - SEVEN.index(best)) + 0.01 * share, None)
     assert best_share(found) == best
+
+
+def test_a_training_too_short_to_compare_anything_says_so(data, tmp_path):
+    with pytest.raises(WrongUse, match=r"got 3 updates; expected at least 5[\s\S]*validate_every=1"):
+        choose_mix(*data, config=replace(CO, steps=3), folder=tmp_path / "search")
+    assert not (tmp_path / "search").exists()

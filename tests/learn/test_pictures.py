@@ -1,6 +1,8 @@
 """Policies that look: what cannot be known without a picture is learned from it, and pictures are taken only when needed."""
 
 import json
+import os
+import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -343,3 +345,27 @@ def test_adaptation_without_pictures_or_reality_is_refused(signposts, tmp_path):
     with pytest.raises(WrongUse, match="no use for the real data"):
         train(signposts, signposts, out=tmp_path / "p", config=sim)
     assert not (tmp_path / "p").exists()
+
+
+def test_pictures_of_any_size_are_averaged_by_overlap():
+    rng = np.random.default_rng(4)
+    for height, width, side in ((12, 8, 4), (10, 7, 4), (9, 9, 3)):
+        frames = rng.integers(0, 256, (2, height, width, 3), np.uint8)
+        rows, columns = averaging(height, side).astype(float), averaging(width, side).astype(float)
+        exact = np.einsum("sh,nhwc,tw->nstc", rows, frames.astype(float), columns)
+        assert np.abs(shrink(frames, side) - exact).max() <= 0.5 + 1e-3
+
+
+def test_what_a_killed_process_left_of_a_cache_is_cleared_away(tmp_path):
+    data = point(tmp_path / "real", robot=Signpost(), cameras=("front",))
+    whole = np.array(cached_frames(data, "front", 8))
+    folder = next((data.root / ".cache/twinloop").glob("*front-8.npy")).parent
+    made = next(folder.glob("*front-8.npy"))
+    made.unlink()
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left, under_way = (folder / f".{made.name}.{number}" for number in (gone.pid, os.getppid()))
+    left.touch()
+    under_way.touch()
+    assert np.array_equal(cached_frames(data, "front", 8), whole)
+    assert not left.exists() and under_way.exists()

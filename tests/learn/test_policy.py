@@ -71,7 +71,7 @@ def test_damaged_and_foreign_policies_are_refused_with_the_reason(folder, tmp_pa
         made = tmp_path / "copy"
         shutil.rmtree(made, ignore_errors=True)
         shutil.copytree(folder, made)
-        rewrite(made, change)
+        rewrite(made, lambda w: (w.pop("check"), change(w)))  # as from before there was a check sum
         return made
 
     with pytest.raises(LearnError, match=r"normalisation of .* does not fit it: observation_mean"):
@@ -84,11 +84,38 @@ def test_damaged_and_foreign_policies_are_refused_with_the_reason(folder, tmp_pa
         load_policy(copy_with(lambda w: w.pop("interface")))
     with pytest.raises(NewerFormat):
         load_policy(copy_with(lambda w: w.update(format=99)))
+    for change in (
+        lambda w: w.pop("id"),
+        lambda w: w.update(twin=None),
+        lambda w: w["twin"].pop("version"),
+        lambda w: w.update(datasets=[{}]),
+        lambda w: w["results"].update(curve=[{}]),
+        lambda w: w["network"].update(width=-1),
+        lambda w: w["network"].update(width="64"),
+        lambda w: w["network"].update(depth=2.5),
+    ):
+        with pytest.raises(LearnError, match=r"cannot be read|does not fit"):
+            load_policy(copy_with(change))
     whole = copy_with(lambda w: None)
     weights = (whole / "weights.safetensors").read_bytes()
     (whole / "weights.safetensors").write_bytes(weights[: len(weights) // 2])
     with pytest.raises(LearnError, match=r"weights\.safetensors cannot be read"):
         load_policy(whole)
+
+
+def test_every_change_of_the_words_is_noticed(folder, tmp_path):
+    for number, change in enumerate(
+        (
+            lambda w: w.update(domains=["sim", "real"]),
+            lambda w: w["datasets"][0].update(name="another"),
+            lambda w: w["results"].update(validation=0.0),
+        )
+    ):
+        made = tmp_path / str(number)
+        shutil.copytree(folder, made)
+        rewrite(made, change)
+        with pytest.raises(LearnError, match=r"policy\.json was changed since it was written"):
+            load_policy(made)
 
 
 def test_a_policy_can_be_carried_out_for_late_hardware(tiny_policy):

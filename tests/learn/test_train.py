@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.learn.conftest import TINY, Standin, point
+from twinloop.cli.train import make_config
 from twinloop.consent.records import add_consent
 from twinloop.consent.withdraw import withdraw_consent
 from twinloop.dataset.labels import add_labels
@@ -18,6 +19,9 @@ from twinloop.learn.config import TrainConfig
 from twinloop.learn.policy import load_policy
 from twinloop.learn.samples import Batch
 from twinloop.learn.train import train
+from twinloop.quality.check import check_dataset
+from twinloop.quality.require import override
+from twinloop.quality.settings import Settings
 from twinloop.testing.robots import FakeRobot
 from twinloop.workspace import init_workspace
 
@@ -296,3 +300,62 @@ def test_one_folder_is_trained_by_one_process_at_a_time(tmp_path):
 def test_numbers_that_make_no_sense_are_refused(wrong, said):
     with pytest.raises(WrongUse, match=said):
         TrainConfig(**wrong)
+
+
+def test_fine_tuning_goes_on_from_all_that_the_policy_has(tmp_path):
+    sim, real = point(tmp_path / "sim"), point(tmp_path / "real", episodes=6)
+    tune = replace(TINY, recipe="pretrain-finetune", finetune="adapter", adapter_rank=4)
+    first = train(sim, real, out=tmp_path / "first", config=tune).at_pace(5)
+    first.save(tmp_path / "paced")
+    start = tmp_path / "paced"
+    again = train(real=real, start=start, out=tmp_path / "again", config=TrainConfig(recipe="pretrain-finetune", finetune_steps=5, validate_every=5))  # fmt: skip
+    names = {name for name in again.network.state_dict() if ".adapter." in name}
+    assert again.network.shape == first.network.shape and names and again.execution == first.execution
+    assert again.story.twin == first.story.twin
+    for wrong, said in (({"adapter_rank": 8}, "an adapter already"), ({"width": 99}, "another width")):
+        with pytest.raises(WrongUse, match=said):
+            train(real=real, start=start, out=tmp_path / "no", config=replace(tune, **wrong))
+    assert not (tmp_path / "no").exists()
+
+
+def test_what_fails_before_the_first_step_stands_in_nobodys_way(tmp_path):
+    real = point(tmp_path / "real")
+    for wrong in ({"width": 10_000_000}, {"chunk": 100_000_000, "execute": 3}):
+        with pytest.raises(LearnError, match=r"too little memory .* width"):
+            train(real=real, out=tmp_path / "p", config=replace(REAL, **wrong))
+        assert not (tmp_path / "p").exists()
+    train(real=real, out=tmp_path / "p", config=REAL)
+
+
+def test_an_observation_that_nobody_made_is_refused(tmp_path):
+    real = point(tmp_path / "real")
+    with pytest.raises(UnknownName, match=r"observation\.stat"):
+        train(
+            real=real,
+            out=tmp_path / "p",
+            config=replace(REAL, observations=("observation.state", "observation.stat")),
+        )
+
+
+def test_readings_beyond_all_measure_are_refused(tmp_path):
+    def spoil(values):
+        spoiled = values.copy()
+        spoiled[3] = 1e30
+        return spoiled
+
+    data = changed(point(tmp_path / "real"), tmp_path / "spoiled", **{"observation.state": spoil})
+    report = check_dataset(data, Settings(purpose="train"))
+    for code in {finding.code for finding in report.blocking}:
+        override(report, data, code, "ann", "it was like that")
+    with pytest.raises(LearnError, match=r"too large to learn from; got up to 1e\+30"):
+        train(real=data, out=tmp_path / "p", config=REAL)
+    assert not (tmp_path / "p").exists()
+
+
+def test_options_are_read_as_a_person_writes_them():
+    assert make_config({}, ["learning_rate=1e-3", "mix=.5", "history=[-3, 0]"]) == TrainConfig(
+        learning_rate=1e-3, mix=0.5, history=(-3, 0)
+    )
+    for wrong in ("minutes=abc", "minutes=[1]", "learning_rate=fast", "observations=[1]", "steps=1e3"):
+        with pytest.raises(WrongUse):
+            make_config({}, [wrong])

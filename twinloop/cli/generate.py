@@ -45,7 +45,10 @@ def generate(
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same episodes.")] = None,
     expert: Annotated[str | None, typer.Option(help="Who acts; default: the task's own expert.")] = None,
     expert_noise: Annotated[
-        float, typer.Option(help="Disturb the expert, so that the data shows recoveries: 0 to 1.")
+        float,
+        typer.Option(
+            help="Disturb the expert, so that the data shows recoveries: 0 none, 0.5 some, 2.5 by centimetres."
+        ),
     ] = 0.0,
     expert_sees_truth: Annotated[
         bool,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,7 +62,10 @@ def train(
         typer.Option(help="restyle: a folder of photographs instead of the real data's pictures."),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed and data give the same policy.")] = 0,
-    steps: Annotated[int | None, typer.Option(help="Weight updates; default: the config's.")] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Weight updates, and a quarter as many to fine-tune; default: the config's."),
+    ] = None,
     minutes: Annotated[float | None, typer.Option(help="End after this time at the latest.")] = None,
     option: Annotated[
         list[str] | None,
@@ -89,7 +93,7 @@ def train(
 
     words: dict[str, Any] = {
         "recipe": recipe, "mix": _share(mix, recipe), "finetune": finetune, "head": head, "seed": seed, "minutes": minutes,
-        "cameras": tuple(cameras.split(",")) if cameras else (), "adapt": adapt, "restyle": restyle,
+        "cameras": tuple(name for name in cameras.split(",") if name) if cameras else (), "adapt": adapt, "restyle": restyle,
     }  # fmt: skip
     if steps is not None:
         words["steps"] = steps
@@ -183,8 +187,9 @@ def make_config(words: dict[str, Any], options: list[str]) -> TrainConfig:
         want = defaults[name]
         if isinstance(want, tuple) and isinstance(value, list):
             value = tuple(value)
-        if isinstance(want, float) and isinstance(value, int):
-            value = float(value)
+        if isinstance(want, float) and isinstance(value, int | str):
+            with suppress(ValueError):  # YAML takes 1e-3 for a word
+                value = float(value)
         if want is not None and type(value) is not type(want):
             raise WrongUse(f"{name} cannot be this", got=text, expected=f"such as {want}")
         words[name] = value

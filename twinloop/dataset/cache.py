@@ -44,6 +44,7 @@ def cached_frames(dataset: Dataset, camera: str, side: int | None = None) -> Arr
     path = _folder(dataset).with_name(f"{_version(dataset)}-{camera}{size}.npy")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
+        _clear_abandoned(path)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             array = np.lib.format.open_memmap(
@@ -59,6 +60,17 @@ def cached_frames(dataset: Dataset, camera: str, side: int | None = None) -> Arr
         finally:
             temporary.unlink(missing_ok=True)
     return np.asarray(np.load(path, mmap_mode="r"))
+
+
+def _clear_abandoned(path: Path) -> None:
+    """Delete what processes that were killed left half made of this file."""
+    for left in path.parent.glob(f".{path.name}.*"):
+        try:
+            os.kill(int(left.suffix[1:]), 0)
+        except ProcessLookupError:
+            left.unlink(missing_ok=True)
+        except (ValueError, PermissionError):  # not ours, or somebody else's and alive
+            continue
 
 
 def drop_cache(dataset: Dataset) -> None:

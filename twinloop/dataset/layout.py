@@ -114,7 +114,11 @@ def load_info(root: Path) -> dict[str, Any]:
                 f"{root} does not exist", remedy="check the path; `twinloop data ls FOLDER` lists data sets"
             )
         if not path.is_file():
-            raise NoDataset(f"{root} is not a data set", expected=f"a folder with {INFO}")
+            raise NoDataset(
+                f"{root} is not a data set",
+                expected=f"a folder with {INFO}",
+                remedy="`twinloop data ls FOLDER` lists data sets; logs of other kinds enter by `twinloop ingest`",
+            )
         content = path.read_bytes()
     except OSError as error:
         raise NoDataset(f"{root} cannot be opened ({error.strerror or error})") from error

@@ -17,6 +17,8 @@ Restyle = Literal["none", "fourier", "histogram"]
 STATE_OBSERVATIONS = ("observation.state", "observation.velocity", "observation.environment_state")
 """What a policy sees by default, where a data set has it: joints, and object and target as perceived."""
 
+MOST_SEED = 2**63 - 1
+
 OWN_OBSERVATIONS = ("observation.state", "observation.velocity")
 """The same for a policy with cameras: where the object is, it must see for itself."""
 
@@ -128,10 +130,13 @@ class TrainConfig:
                 raise WrongUse(f"{name} is a positive number", got=getattr(self, name))
         if not 0.0 <= self.weight_decay < math.inf:
             raise WrongUse("weight_decay is not negative", got=self.weight_decay)
-        if self.minutes is not None and not 0.0 < self.minutes < math.inf:
-            raise WrongUse("training takes time", got=f"{self.minutes:g} minutes", expected="minutes above 0")
-        if self.seed < 0:
-            raise WrongUse("a seed is a whole number from 0 on", got=self.seed)
+        minutes = self.minutes
+        if minutes is not None and not (isinstance(minutes, int | float) and 0.0 < minutes < math.inf):
+            raise WrongUse("training takes time", got=f"{minutes} minutes", expected="minutes above 0")
+        if not 0 <= self.seed <= MOST_SEED:
+            raise WrongUse(
+                "a seed is a whole number from 0 on", got=self.seed, expected=f"at most {MOST_SEED}"
+            )
         self._require_sight()
 
     def _require_sight(self) -> None:

@@ -97,6 +97,13 @@ def choose_mix(
     """
     if config.recipe != "co-train":
         raise WrongUse("only co-training has a mix to choose", got=config.recipe, expected="co-train")
+    if config.steps < config.validate_every:
+        raise WrongUse(
+            "shares are compared where training validates, and this one ends before",
+            got=f"{config.steps} updates",
+            expected=f"at least {config.validate_every}",
+            remedy=f"more --steps, or --set validate_every={max(1, config.steps // 3)}",
+        )
     if len(set(shares)) < 2 or not all(0.0 < share < 1.0 for share in shares):
         raise WrongUse("a search needs at least two shares between 0 and 1", got=list(shares))
     root, order = Path(folder), sorted(set(shares))

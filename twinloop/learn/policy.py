@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -201,6 +201,7 @@ class Policy:
             "execution": asdict(self.execution),
             "domains": list(self.domains),
         }
+        words["check"] = _check_sum(words)
         write_atomically(root / WORDS, (json.dumps(words, indent=1) + "\n").encode())
         return root
 
@@ -216,20 +217,25 @@ def load_policy(folder: str | Path) -> Policy:
             raise NewerFormat(
                 f"{root} was written by a newer Twinloop", remedy="pip install --upgrade twinloop"
             )
+        if words.get("check", _check_sum(words)) != _check_sum(words):
+            raise LearnError(f"{root / WORDS} was changed since it was written", remedy="train it again")
+        known = str(words["id"])
         interface = interface_from_json(words["interface"])
         normalisation = normalisation_from_json(words["normalisation"])
         shape = Shape(**words["network"] | {"sight": sight_from_json(words["network"].get("sight"))})
         execution = Execution(**words["execution"] | {"history": tuple(words["execution"]["history"])})
         told = {part.name: words[part.name] for part in fields(Story)}
         story = Story(**told | {"datasets": tuple(told["datasets"])})
+        for part, keys in _said(story):
+            _ = [part[key] for key in keys]
         domains = tuple(words["domains"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LearnError(f"{root / WORDS} cannot be read ({error})", remedy="train it again") from error
     _require_consistent(root, interface, normalisation, shape)
-    network = PolicyNetwork(shape, normalisation)
     try:
+        network = PolicyNetwork(shape, normalisation)
         network.load_state_dict(tensor_files.load((root / WEIGHTS).read_bytes()))
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise LearnError(
             f"{root / WEIGHTS} does not fit the network that {WORDS} describes: one of them was changed, or an earlier "
             "version built that network in another way",
@@ -238,8 +244,8 @@ def load_policy(folder: str | Path) -> Policy:
     except (OSError, ValueError, SafetensorError) as error:
         raise LearnError(f"{root / WEIGHTS} cannot be read ({error})", remedy="train it again") from error
     policy = Policy(network, interface, normalisation, execution, domains, story)
-    if policy.id != words["id"]:
-        raise LearnError(f"{root} was changed since it was trained", got=policy.id, expected=words["id"])
+    if policy.id != known:
+        raise LearnError(f"{root} was changed since it was trained", got=policy.id, expected=known)
     return policy
 
 
@@ -264,6 +270,21 @@ def _require_consistent(root: Path, interface: Interface, scale: Normalisation, 
                 expected=expected,
                 remedy="train it again",
             )
+
+
+def _said(story: Story) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...]]]:
+    """Parts of a story with what each of them must say."""
+    yield story.twin, ("name", "version")
+    for entry in story.datasets:
+        yield entry, ("id", "role", "name", "used", "version")
+    for point in story.results.get("curve", ()):
+        yield point, ("stage", "step", "validation")
+
+
+def _check_sum(words: Mapping[str, Any]) -> str:
+    """Follows from all that `policy.json` says but itself; files from before there was one have none."""
+    rest = {name: part for name, part in words.items() if name != "check"}
+    return hashlib.blake2b(json.dumps(rest, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def _shape_words(shape: Shape) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import platform
+import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -20,7 +21,7 @@ import numpy as np
 from twinloop.dataset.commit import hold, write_atomically
 from twinloop.dataset.reader import Dataset, open_dataset
 from twinloop.dataset.sides import refuse_swapped
-from twinloop.errors import LearnError, WrongUse
+from twinloop.errors import LearnError, UnknownName, WrongUse
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.device import AUTO, describe_device, find_device
 from twinloop.learn.encoder import Sight
@@ -35,6 +36,7 @@ from twinloop.learn.tracking import tracked
 from twinloop.version import __version__
 
 SCALING_ROWS = 20_000
+MOST_THREADS = 1024
 UNFINISHED = ".training"
 """Folder in the policy's own that holds the checkpoint until training is done."""
 
@@ -78,31 +80,26 @@ def train(
     if started is not None:
         config = _like(config, started)
     sight = _sight(interface, config)
-    samples = make_samples(sources, interface, config, photos)
-    normalisation = started.normalisation if started else _scaling(samples, interface, config)
+    with _enough_memory(config, where):
+        samples = make_samples(sources, interface, config, photos)
+        normalisation = started.normalisation if started else _scaling(samples, interface, config)
     for found in samples.values():
         require_same_scale(found, normalisation, interface)
     run = _run_words(config, samples, photos, started)
     checkpoint = _prepare(folder, run, resume)
     torch.set_num_threads(threads)
     torch.manual_seed(config.seed)
-    network = _network(interface, sight, normalisation, config, started).to(where)
     began = time.monotonic()
     context = tracked(tracking, folder.name, run) if tracking else nullcontext(None)
-    with _begun(checkpoint), context as log:
-        try:
-            curve = _go(network, _stages(samples, config, started), config, checkpoint, hear, log, pause_at)
-        except torch.OutOfMemoryError as error:
-            raise LearnError(
-                f"{describe_device(where)} has too little memory for this training",
-                remedy=f"--device cpu, or a smaller batch: --set batch={max(1, config.batch // 2)}",
-            ) from error
+    with _begun(checkpoint), _enough_memory(config, where), context as log:
+        network = _network(interface, sight, normalisation, config, started).to(where)
+        curve = _go(network, _stages(samples, config, started), config, checkpoint, hear, log, pause_at)
         network.to("cpu")
         learned = [role for role, source in samples.items() if source.imitated]
         domains = tuple(dict.fromkeys((*(started.domains if started else ()), *learned)))
         execution = Execution(config.history, config.execute, config.think_steps, blend=config.blend)
         datasets = (*(started.story.datasets if started else ()), *(_entry(s) for s in samples.values()))
-        twin = _twin_of(sources.values())
+        twin = started.story.twin if started and started.story.twin["name"] else _twin_of(sources.values())
         spent = {"seconds": round(time.monotonic() - began, 1), "device": describe_device(where)}
         story = _story(folder, config, datasets, twin, curve, spent, photos)
         policy = Policy(network, interface, normalisation, execution, domains, story)
@@ -123,8 +120,8 @@ def _require_sense(folder: Path, config: TrainConfig, pause_at: int | None, thre
             got=pause_at,
             expected=f"a multiple of {config.validate_every}",
         )
-    if threads < 1:
-        raise WrongUse("training needs a thread", got=threads)
+    if not 1 <= threads <= MOST_THREADS:
+        raise WrongUse("training cannot use so many threads", got=threads, expected=f"1 to {MOST_THREADS}")
     if (folder / WORDS).exists():
         raise LearnError(f"{folder} holds a policy already", remedy="choose another folder")
 
@@ -195,11 +192,11 @@ def _open(sim: Any, real: Any, config: TrainConfig, start: Any, workspace: Path)
 
 def _interface(sources: dict[Role, Dataset], config: TrainConfig) -> Interface:
     """What all sources can show: observations that one of them lacks are not used."""
-    names = [
-        name
-        for name in config.signals
-        if all(name in {s.name for s in dataset.schema.signals} for dataset in sources.values())
-    ]
+    shown = [{s.name for s in dataset.schema.signals} for dataset in sources.values()]
+    names = [name for name in config.signals if all(name in known for known in shown)]
+    for name in config.observations:
+        if name not in names:
+            raise UnknownName("observation", name, sorted(set.intersection(*shown)))
     first = next(iter(sources.values()))
     return interface_of(first.schema, names or config.signals, str(first.root), config.cameras)
 
@@ -214,17 +211,33 @@ def _like(config: TrainConfig, started: Policy) -> TrainConfig:
             got=", ".join(config.cameras),
             expected=", ".join(cameras) or "none",
         )
+    for name in ("chunk", "width", "depth", "head"):
+        asked, mine = getattr(config, name), getattr(shape, name)
+        if asked not in (mine, getattr(TrainConfig, name)):
+            raise WrongUse(f"policy {started.name} has another {name}", got=asked, expected=mine)
+    if shape.adapter_rank and config.adapter_rank not in (shape.adapter_rank, TrainConfig.adapter_rank):
+        raise WrongUse(
+            f"policy {started.name} has an adapter already",
+            got=f"rank {config.adapter_rank}",
+            expected=shape.adapter_rank,
+        )
+    kept = {
+        name: getattr(used, name)
+        for name in ("execute", "think_steps", "blend")
+        if getattr(config, name) == getattr(TrainConfig, name)
+    }
     return replace(
         config,
         history=used.history,
         chunk=shape.chunk,
-        execute=min(config.execute, shape.chunk - config.think_steps),
         width=shape.width,
         depth=shape.depth,
         head=shape.head,
+        adapter_rank=shape.adapter_rank or config.adapter_rank,
         cameras=cameras,
         picture_side=shape.sight.side if shape.sight else config.picture_side,
         picture_features=shape.sight.features if shape.sight else config.picture_features,
+        **kept,
     )
 
 
@@ -237,7 +250,15 @@ def _scaling(samples: dict[Role, Samples], interface: Interface, config: TrainCo
         count = min(len(source.training), SCALING_ROWS)
         batches.append(source.take(np.sort(rng.choice(source.training, count, replace=False)), look=False))
     batch = joined(batches)
-    return fit_normalisation(interface, batch.observation[:, -1], batch.actions, batch.valid > 0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = fit_normalisation(interface, batch.observation[:, -1], batch.actions, batch.valid > 0)
+    if not all(np.isfinite(values).all() for values in vars(made).values()):
+        raise LearnError(
+            "the data holds numbers too large to learn from",
+            got=f"up to {max(float(np.abs(values).max()) for values in (batch.observation, batch.actions)):.2g}",
+            remedy="find them: twinloop check DATASET",
+        )
+    return made
 
 
 def _network(
@@ -248,6 +269,7 @@ def _network(
     started: Policy | None,
 ) -> PolicyNetwork:
     adapts = config.recipe == "pretrain-finetune" and config.finetune == "adapter"
+    rank = config.adapter_rank if adapts else started.network.shape.adapter_rank if started else 0
     shape = Shape(
         interface.observation_size,
         len(config.history),
@@ -257,12 +279,13 @@ def _network(
         config.depth,
         config.head,
         config.flow_steps,
-        config.adapter_rank if adapts else 0,
+        rank,
         sight,
     )
     network = PolicyNetwork(shape, normalisation)
     if started is not None:
-        network.load_state_dict(started.network.state_dict(), strict=False)
+        found = network.load_state_dict(started.network.state_dict(), strict=False)
+        assert not found.unexpected_keys and all(".adapter." in key for key in found.missing_keys)
     return network
 
 
@@ -360,6 +383,8 @@ def _prepare(folder: Path, run: dict[str, Any], resume: bool) -> Path:
     words = place / "run.json"
     if words.exists():
         if not resume:
+            with _held(place):  # while somebody is at it, nobody should be told to delete it
+                pass
             raise LearnError(
                 f"{folder} holds an unfinished training", remedy="go on with --resume, or delete it"
             )
@@ -382,13 +407,7 @@ def _prepare(folder: Path, run: dict[str, Any], resume: bool) -> Path:
 def _begun(checkpoint: Path) -> Iterator[None]:
     """One training at a time; one that fails before its first checkpoint leaves nothing behind that would stand in the way."""
     place = checkpoint.parent
-
-    def busy(holder: str) -> LearnError:
-        return LearnError(
-            f"{place.parent} is being trained by {holder}", remedy="wait for it, or choose another folder"
-        )
-
-    with hold(place, "lock", busy):
+    with _held(place):
         try:
             yield
         except Exception:
@@ -397,6 +416,33 @@ def _begun(checkpoint: Path) -> Iterator[None]:
                 with suppress(OSError):
                     place.parent.rmdir()
             raise
+
+
+def _held(place: Path) -> AbstractContextManager[None]:
+    """The lock of a training."""
+
+    def busy(holder: str) -> LearnError:
+        return LearnError(
+            f"{place.parent} is being trained by {holder}", remedy="wait for it, or choose another folder"
+        )
+
+    return hold(place, "lock", busy)
+
+
+@contextmanager
+def _enough_memory(config: TrainConfig, device: torch.device) -> Iterator[None]:
+    """A network or batch that does not fit is no bug."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not re.search("out of memory|allocate", str(error)):
+            raise
+        raise LearnError(
+            f"{describe_device(device)} has too little memory for this training",
+            got=f"width {config.width}, chunk {config.chunk}, batch {config.batch}",
+            remedy="make these smaller: --set batch=64"
+            + ("" if device.type == "cpu" else ", or take the processor: --device cpu"),
+        ) from error
 
 
 def _entry(samples: Samples) -> dict[str, Any]:
