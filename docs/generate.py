@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,7 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 def page() -> str:
     """The text of docs/commands.md."""
-    return "\n".join([HEAD, *(_section(name, command) for name, command in commands())])
+    return "\n".join([HEAD, *(_section(name, command) for name, command in commands()), _training_fields()])
 
 
 def _section(name: str, command: Any) -> str:
@@ -48,6 +50,15 @@ def _section(name: str, command: Any) -> str:
     if rows:
         lines += ["| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows), ""]
     return "\n".join(lines)
+
+
+def _training_fields() -> str:
+    """What `twinloop train --set` takes, in the words of the config itself."""
+    from twinloop.learn.config import TrainConfig
+
+    rows = [f"| `{part.name}` | `{part.default}` |" for part in fields(TrainConfig)]
+    head = ["## Fields of `twinloop train --set`", "", cleandoc(TrainConfig.__doc__ or ""), ""]
+    return "\n".join([*head, "| field | default |", "|---|---|", *rows, ""])
 
 
 def _argument_name(argument: Any) -> str:

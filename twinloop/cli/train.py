@@ -70,7 +70,7 @@ def train(
     option: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="NAME=VALUE", help="Any other field of TrainConfig; see docs/learn.md."
+            "--set", metavar="NAME=VALUE", help="Any other field of TrainConfig; docs/commands.md lists them."
         ),
     ] = None,
     tracking: Annotated[
