@@ -1,5 +1,7 @@
 """How often a policy succeeds: exact intervals, the same scenes for all, in a twin and on a robot."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -104,3 +106,20 @@ def test_a_twin_or_robot_that_does_not_fit_is_refused(tiny_policy, tmp_path):
     robot = Standin()
     with connected(robot), pytest.raises(LearnError, match="8 actions"):
         evaluate_on_robot([tiny_policy], robot, episodes=1)
+
+
+def test_what_cannot_end_well_is_refused_before_anybody_acts(panda_data, tmp_path):
+    train(panda_data, out=tmp_path / "p", config=TINY)
+    (tmp_path / "film").touch()
+    policy = str(tmp_path / "p")
+    for words, said in (
+        ([policy, policy], "a policy is named twice"),
+        ([policy, "--videos", str(tmp_path / "film")], "films are written to a folder"),
+        ([policy, "--seed", "-1"], "greater than or equal to 0"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "twinloop", "evaluate", *words], capture_output=True, text=True
+        )
+        assert done.returncode == 2 and said in " ".join(done.stderr.split()), done.stderr
+    with pytest.raises(WrongUse, match="a policy is a folder"):
+        train(panda_data, out=tmp_path / "film", config=TINY)

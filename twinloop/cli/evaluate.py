@@ -30,7 +30,7 @@ def evaluate(
         str | None, typer.Option(help="Evaluate on this robot: standin:NAME, tcp:HOST:PORT ...")
     ] = None,
     episodes: Annotated[int, typer.Option(help="How many for each policy.")] = 200,
-    seed: Annotated[int, typer.Option(help="Scenes follow from it; the same for every policy.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Scenes follow from it; the same for every policy.")] = 0,
     config: Annotated[
         Path | None,
         typer.Option(help="A generation config: what varies in the twin, besides the usual scenes."),
@@ -62,6 +62,8 @@ def evaluate(
         raise WrongUse(
             "what varies on a robot is not ours to say", got=f"--config {config}", remedy="leave it out"
         )
+    if videos is not None and videos.exists() and not videos.is_dir():
+        raise WrongUse("films are written to a folder", got=f"the file {videos}")
     loaded = _told_apart([load_late(path, latency_ms) for path in policies])
     with ExitStack() as stack:
         kept = out
@@ -97,7 +99,9 @@ def evaluate(
 
 def _told_apart(policies: list[Policy]) -> list[Policy]:
     """Policies of one name get their ids into their names: results, folders and films go by it."""
-    names = [policy.name for policy in policies]
+    names, ids = [policy.name for policy in policies], [policy.id for policy in policies]
+    if len(set(ids)) < len(ids):
+        raise WrongUse("a policy is named twice", got=", ".join(names))
     return [
         policy.named(f"{policy.name}-{policy.id[:6]}") if names.count(policy.name) > 1 else policy
         for policy in policies

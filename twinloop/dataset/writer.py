@@ -52,7 +52,7 @@ def make_dataset(
         if root.exists() and not _is_free(root):
             remedy = "choose another folder, or delete this one"
             if (root / layout.MANIFEST).exists() or (root / JOURNAL).exists():
-                remedy = "use append_to(path) to add episodes, or choose another folder"
+                remedy = "choose another folder; in Python, append_to(path) adds episodes to this one"
             raise DatasetError(f"{root} already exists and is not empty", remedy=remedy)
         root.mkdir(parents=True, exist_ok=True)
         sync(root.parent)
