@@ -121,7 +121,7 @@ def _require_sense(folder: Path, config: TrainConfig, pause_at: int | None, thre
             expected=f"a multiple of {config.validate_every}",
         )
     if not 1 <= threads <= MOST_THREADS:
-        raise WrongUse("training cannot use so many threads", got=threads, expected=f"1 to {MOST_THREADS}")
+        raise WrongUse("training needs a thread, or a few", got=threads, expected=f"1 to {MOST_THREADS}")
     if folder.exists() and not folder.is_dir():
         raise WrongUse("a policy is a folder", got=f"the file {folder}", remedy="choose another --out")
     if (folder / WORDS).exists():
