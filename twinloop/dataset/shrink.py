@@ -20,7 +20,7 @@ def shrink(frames: Array, side: int) -> Array:
     height, width = frames.shape[-3:-1]
     if (height, width) == (side, side):
         return frames
-    # No matrix products: threads that help with so small ones cost a hundred times what they bring on a busy machine.
+    # No matrix products: on a busy machine the threads that help with so small ones cost far more than they bring.
     if height % side == 0 and width % side == 0:
         down, across = height // side, width // side
         blocks = frames.reshape(*frames.shape[:-3], side, down, side, across, 3)
