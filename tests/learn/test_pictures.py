@@ -1,8 +1,6 @@
 """Policies that look: what cannot be known without a picture is learned from it, and pictures are taken only when needed."""
 
 import json
-import os
-import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -356,16 +354,13 @@ def test_pictures_of_any_size_are_averaged_by_overlap():
         assert np.abs(shrink(frames, side) - exact).max() <= 0.5 + 1e-3
 
 
-def test_what_a_killed_process_left_of_a_cache_is_cleared_away(tmp_path):
+def test_decoding_is_announced_once(tmp_path):
     data = point(tmp_path / "real", robot=Signpost(), cameras=("front",))
-    whole = np.array(cached_frames(data, "front", 8))
-    folder = next((data.root / ".cache/twinloop").glob("*front-8.npy")).parent
-    made = next(folder.glob("*front-8.npy"))
-    made.unlink()
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    left, under_way = (folder / f".{made.name}.{number}" for number in (gone.pid, os.getppid()))
-    left.touch()
-    under_way.touch()
-    assert np.array_equal(cached_frames(data, "front", 8), whole)
-    assert not left.exists() and under_way.exists()
+    config = replace(TINY, recipe="real-only", cameras=("front",), picture_side=8)
+    for out, wanted in (
+        ("first", [f"{data.root}: decoding {data.num_frames} pictures of front, this once"]),
+        ("second", []),
+    ):
+        said = []
+        train(real=data, out=tmp_path / out, config=config, tell=said.append)
+        assert said == wanted

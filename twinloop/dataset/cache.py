@@ -1,7 +1,8 @@
 """A memory-mapped copy of a data set's rows for training: built on first use, thrown away when the data set changes.
 
 It lies in `.cache/twinloop/<version>/` inside the data set (or in the user's cache folder where that cannot be written),
-one `.npy` file per signal with all rows of all episodes in order, so that any row is one memory access away.
+one `.npy` file per signal with all rows of all episodes in order, so that any row is one memory access away. Of several
+processes that want it at once, one makes it and the others wait.
 """
 
 from __future__ import annotations
@@ -9,27 +10,34 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twinloop.dataset.columns import from_arrow
+from twinloop.dataset.commit import disk_errors, in_turn
 from twinloop.dataset.reader import Dataset
 from twinloop.dataset.shrink import shrink
 from twinloop.episode import Array, Signal
 from twinloop.errors import DamagedDataset
 
 FOLDER = ".cache/twinloop"
+LOCK = "lock"
+PARTIAL = ".partial"
 
 
 def cached_rows(dataset: Dataset) -> Mapping[str, Array]:
     """Every signal of the data set as a read-only memory-mapped array (rows, *shape)."""
     folder = _folder(dataset)
     if not folder.exists():
-        _build(dataset, folder)
+        with _alone(folder.parent):
+            if not folder.exists():
+                _build(dataset, folder)
     return {s.name: np.load(folder / f"{s.name}.npy", mmap_mode="r") for s in dataset.schema.signals}
 
 
@@ -40,37 +48,61 @@ def cached_frames(dataset: Dataset, camera: str, side: int | None = None) -> Arr
     """
     spec = dataset.schema.camera(camera)
     height, width = (side, side) if side else (spec.height, spec.width)
-    size = f"-{side}" if side else ""
-    path = _folder(dataset).with_name(f"{_version(dataset)}-{camera}{size}.npy")
+    path = _frames_path(dataset, camera, side)
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _clear_abandoned(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            array = np.lib.format.open_memmap(
-                temporary, "w+", np.dtype(np.uint8), (dataset.num_frames, height, width, 3)
-            )
-            row = 0
-            for number in dataset.numbers:
-                for frame in dataset.episode(number).frames[camera]:
-                    array[row] = shrink(frame, side) if side else frame
-                    row += 1
-            array.flush()
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with _alone(path.parent):
+            if not path.exists():
+                _decode(dataset, camera, path, (height, width), side)
     return np.asarray(np.load(path, mmap_mode="r"))
 
 
-def _clear_abandoned(path: Path) -> None:
-    """Delete what processes that were killed left half made of this file."""
-    for left in path.parent.glob(f".{path.name}.*"):
+def has_frames(dataset: Dataset, camera: str, side: int | None = None) -> bool:
+    """Whether `cached_frames` has them already."""
+    return _frames_path(dataset, camera, side).exists()
+
+
+def _frames_path(dataset: Dataset, camera: str, side: int | None) -> Path:
+    size = f"-{side}" if side else ""
+    return _folder(dataset).with_name(f"{_version(dataset)}-{camera}{size}.npy")
+
+
+def _decode(dataset: Dataset, camera: str, path: Path, size: tuple[int, int], side: int | None) -> None:
+    temporary = path.with_name(f"{path.name}{PARTIAL}")
+    array = _room(temporary, np.dtype(np.uint8), (dataset.num_frames, *size, 3))
+    row = 0
+    for number in dataset.numbers:
+        for frame in dataset.episode(number).frames[camera]:
+            array[row] = shrink(frame, side) if side else frame
+            row += 1
+    array.flush()
+    temporary.replace(path)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While this process alone makes copies in `folder`; others wait. What is left half made, now or by one that was killed, goes."""
+    with in_turn(folder / LOCK), disk_errors(folder):
+        _clear(folder.glob(f"*{PARTIAL}"))
         try:
-            os.kill(int(left.suffix[1:]), 0)
-        except ProcessLookupError:
-            left.unlink(missing_ok=True)
-        except (ValueError, PermissionError):  # not ours, or somebody else's and alive
-            continue
+            yield
+        finally:
+            _clear(folder.glob(f"*{PARTIAL}"))
+
+
+def _room(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """A file to write an array to, with its room on the disk taken: a full disk kills whoever writes to a mapped file."""
+    array = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
+
+
+def _clear(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def drop_cache(dataset: Dataset) -> None:
@@ -79,38 +111,28 @@ def drop_cache(dataset: Dataset) -> None:
 
 
 def _build(dataset: Dataset, folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for old in folder.parent.iterdir():
-        shutil.rmtree(old) if old.is_dir() else old.unlink()
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
-    temporary.mkdir(exist_ok=True)
-    try:
-        arrays = {
-            s.name: np.lib.format.open_memmap(
-                temporary / f"{s.name}.npy", "w+", np.dtype(s.dtype), (dataset.num_frames, *s.shape)
-            )
-            for s in dataset.schema.signals
-        }
-        row = 0
-        for piece in _pieces(dataset):
-            size = len(next(iter(piece.values())))
-            for name, values in piece.items():
-                arrays[name][row : row + size] = values
-            row += size
-        if row != dataset.num_frames:
-            raise DamagedDataset(
-                f"{dataset.root} has the wrong number of rows", got=row, expected=dataset.num_frames
-            )
-        for array in arrays.values():
-            array.flush()
-        arrays.clear()
-        try:
-            temporary.rename(folder)
-        except OSError:
-            if not folder.exists():
-                raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    """All rows of the present version; those of earlier ones go."""
+    _clear(old for old in folder.parent.iterdir() if not old.name.startswith((folder.name, LOCK)))
+    temporary = folder.with_name(f"{folder.name}{PARTIAL}")
+    temporary.mkdir()
+    arrays = {
+        s.name: _room(temporary / f"{s.name}.npy", np.dtype(s.dtype), (dataset.num_frames, *s.shape))
+        for s in dataset.schema.signals
+    }
+    row = 0
+    for piece in _pieces(dataset):
+        size = len(next(iter(piece.values())))
+        for name, values in piece.items():
+            arrays[name][row : row + size] = values
+        row += size
+    if row != dataset.num_frames:
+        raise DamagedDataset(
+            f"{dataset.root} has the wrong number of rows", got=row, expected=dataset.num_frames
+        )
+    for array in arrays.values():
+        array.flush()
+    arrays.clear()
+    temporary.rename(folder)
 
 
 def _pieces(dataset: Dataset) -> Iterator[dict[str, Array]]:

@@ -159,6 +159,18 @@ def hold(root: Path, name: str, busy: Callable[[str], TwinloopError]) -> Iterato
             file.truncate(0)
 
 
+@contextmanager
+def in_turn(path: Path) -> Iterator[None]:
+    """Hold the lock file `path` once nobody else does. The operating system drops it when the process ends, however it ends."""
+    with disk_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("a")
+    with opened as file:
+        with disk_errors(path.parent):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def writing(root: Path) -> AbstractContextManager[None]:
     """Hold the data set's writer lock; a second writer is refused at once, saying who holds it."""
     return hold(
