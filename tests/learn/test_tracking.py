@@ -1,11 +1,15 @@
 """Training runs in MLflow's SQLite store."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
 from tests.learn.conftest import TINY, point
 from twinloop.errors import LearnError
+from twinloop.learn import tracking
 from twinloop.learn.tracking import local_tracking, mlflow_client
 from twinloop.learn.train import train
 
@@ -46,3 +50,57 @@ def test_a_database_that_is_none_is_told(tmp_path):
     (tmp_path / "mlflow.db").write_text("not a database, however long this text may be")
     with pytest.raises(LearnError, match=r"the registry: no MLflow at sqlite:(.|\n)*not a database"):
         mlflow_client(local_tracking(tmp_path), "the registry")
+
+
+def test_runs_that_begin_at_once_make_one_database(tmp_path):
+    """Real processes, told to go when each of them has loaded MLflow, which takes longest."""
+    program = """
+import sys
+import mlflow.tracking
+from twinloop.learn.tracking import tracked
+print("ready", flush=True)
+sys.stdin.readline()
+with tracked(sys.argv[1], sys.argv[2], {"config": {}, "datasets": []}):
+    pass
+"""
+    uri = local_tracking(tmp_path)
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", program, uri, name],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for name in ("a", "b", "c")
+    ]  # fmt: skip
+    for run in runs:
+        assert run.stdout.readline() == "ready\n"
+    for run in runs:
+        run.stdin.write("go\n")
+        run.stdin.flush()
+    said = [run.communicate() for run in runs]
+    assert [run.returncode for run in runs] == [0, 0, 0], said
+    client = mlflow_client(uri, "looking")
+    found = client.search_runs([client.get_experiment_by_name("twinloop").experiment_id])
+    assert sorted(run.info.run_name for run in found) == ["a", "b", "c"]
+    assert {run.info.status for run in found} == {"FINISHED"}
+
+
+def test_a_database_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    def full(self, target):
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tracking.Path, "replace", full)
+        with pytest.raises(LearnError, match=r"the registry: no MLflow at .*No space left on device"):
+            mlflow_client(local_tracking(tmp_path), "the registry")
+    assert [path.name for path in tmp_path.iterdir()] == [".mlflow.db.lock"]
+    mlflow_client(local_tracking(tmp_path), "the registry")
+
+
+def test_a_policy_that_cannot_be_logged_is_kept_and_the_reason_told(tmp_path):
+    data, folder = point(tmp_path / "data"), tmp_path / "p"
+    (tmp_path / "mlruns").write_text("a file where MLflow keeps its artifacts")
+    with pytest.raises(LearnError, match=r"is trained and whole, but could not be logged \("):
+        train(
+            real=data, out=folder, config=replace(TINY, recipe="real-only"), tracking=local_tracking(tmp_path)
+        )
+    assert sorted(path.name for path in folder.iterdir()) == ["policy.json", "weights.safetensors"]
