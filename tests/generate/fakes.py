@@ -48,6 +48,7 @@ def fake_rollout(
     die_marker: str = "",
     raise_at: int = -1,
     leave_out: int = -1,
+    stills: Sequence[float] | None = None,
 ) -> Iterator[Episode]:
     for number in numbers:
         time.sleep(pause_s)

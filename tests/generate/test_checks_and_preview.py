@@ -9,7 +9,15 @@ from twinloop.dataset.video import count_frames
 from twinloop.errors import WrongUse
 from twinloop.generate.convergence import check_time_step, with_time_step
 from twinloop.generate.preview import write_preview
+from twinloop.generate.rollout import rollout
 from twinloop.generate.run import generate, make_job, run
+
+WIDE = {
+    "randomization": {
+        "visual": {"light_intensity": [0.3, 1.8], "shot_noise": [0.01, 0.04], "motion_blur_s": [0.004, 0.01]},
+        "latency": {"observation_delay_s": [0.02, 0.06]},
+    }
+}
 
 
 def test_a_preview_is_a_sheet_and_a_video(tmp_path):
@@ -45,3 +53,15 @@ def test_half_the_time_step_is_compared_with_the_whole_one(tmp_path):
 def test_episodes_of_another_engine_cannot_be_refined(tmp_path):
     with pytest.raises(WrongUse, match="no episodes of this engine"):
         check_time_step(run(fake_work(), 4, tmp_path / "fake", workers=1))
+
+
+def test_a_still_is_the_picture_that_a_whole_film_has_there():
+    twin = tl.load_twin("franka_pick_place")
+    job = make_job(twin, tl.load_randomization(WIDE, twin), cameras=("wrist",), max_steps=12)
+    whole, still = (list(rollout(job, 3, range(2), stills=stills)) for stills in (None, (0.5, 1.0)))
+    for one, other, row in zip(whole, still, (6, 11), strict=True):
+        assert len(one) == len(other) == 12
+        np.testing.assert_array_equal(one["observation.state"], other["observation.state"])
+        for shown in other.frames["wrist"]:
+            np.testing.assert_array_equal(shown, one.frames["wrist"][row])
+        assert not np.array_equal(one.frames["wrist"][0], one.frames["wrist"][row])

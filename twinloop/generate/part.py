@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from twinloop.dataset.layout import INFO
 from twinloop.dataset.manifest import load_manifest
@@ -18,7 +19,21 @@ from twinloop.generate.chunks import named
 from twinloop.generate.job import Job
 from twinloop.generate.rollout import rollout
 
-Rollout = Callable[[Job, int, Sequence[int], int], Iterator[Episode]]
+
+class Rollout(Protocol):
+    """What simulates; see `twinloop.generate.rollout.rollout`."""
+
+    def __call__(
+        self,
+        job: Job,
+        seed: int,
+        numbers: Sequence[int],
+        threads: int = 1,
+        *,
+        stills: Sequence[float] | None = None,
+    ) -> Iterator[Episode]:
+        """One episode for each number."""
+        ...
 
 
 @dataclass(frozen=True)

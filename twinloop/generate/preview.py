@@ -16,6 +16,8 @@ EPISODES = 12
 COLUMNS = 4
 VIDEO_EPISODES = 4
 VIDEO_S = 8.0
+MOMENTS = tuple((position % COLUMNS + 1) / COLUMNS for position in range(EPISODES))
+"""How far into each episode its picture on the sheet is: all phases of the motion side by side."""
 
 
 def write_preview(work: Work, out: str | Path, *, threads: int = 1) -> tuple[Path, Path]:
@@ -28,7 +30,12 @@ def write_preview(work: Work, out: str | Path, *, threads: int = 1) -> tuple[Pat
     if not work.schema.cameras:
         raise WrongUse("a preview needs a camera", remedy="--cameras NAME or --cameras all")
     sheet = Path(out).with_suffix(".png")
-    episodes = list(work.roll(work.job, work.seed, range(EPISODES), threads))
+    episodes = [
+        *work.roll(work.job, work.seed, range(VIDEO_EPISODES), threads),
+        *work.roll(
+            work.job, work.seed, range(VIDEO_EPISODES, EPISODES), threads, stills=MOMENTS[VIDEO_EPISODES:]
+        ),
+    ]
     sheet.parent.mkdir(parents=True, exist_ok=True)
     _save_picture(contact_sheet(episodes, describe_draws(work.job.twin, episodes)), sheet)
     return sheet, _write_video(episodes[:VIDEO_EPISODES], sheet.with_suffix(".mp4"))
@@ -38,7 +45,7 @@ def contact_sheet(episodes: list[Episode], captions: list[list[str]]) -> Array:
     """One tile per episode, cameras side by side over a caption: (height, width, 3) uint8."""
     tiles = []
     for position, (episode, lines) in enumerate(zip(episodes, captions, strict=True)):
-        row = round((len(episode) - 1) * (position % COLUMNS + 1) / COLUMNS)
+        row = round((len(episode) - 1) * MOMENTS[position])
         picture = _side_by_side([episode.frames[c.name][row] for c in episode.schema.cameras])
         tiles.append(np.concatenate([picture, paint_caption(lines, picture.shape[1])]))
     return _grid(tiles, COLUMNS)

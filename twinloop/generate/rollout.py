@@ -43,12 +43,17 @@ def episode_schema(job: Job) -> Schema:
     return make_schema(make_cell(job.twin), job.cameras)
 
 
-def rollout(job: Job, seed: int, numbers: Sequence[int], threads: int = 1) -> Iterator[Episode]:
-    """One episode for each number, in order; the result does not depend on which others are asked for."""
+def rollout(
+    job: Job, seed: int, numbers: Sequence[int], threads: int = 1, *, stills: Sequence[float] | None = None
+) -> Iterator[Episode]:
+    """One episode for each number, in order; the result does not depend on which others are asked for.
+
+    With `stills`, one picture of each episode and camera is drawn, so far into it (0 to 1), and stands for all the others.
+    """
     numbers = [int(number) for number in numbers]
     drawn = draw_many(job.randomization, seed, numbers) if job.randomization is not None else {}
     seeds = [episode_seed(seed, number) for number in numbers]
-    return rollout_drawn(job, seeds, drawn, threads)
+    return rollout_drawn(job, seeds, drawn, threads, stills=stills)
 
 
 def rollout_drawn(
@@ -57,6 +62,8 @@ def rollout_drawn(
     drawn: Mapping[str, Any],
     threads: int = 1,
     make_expert: Callable[[Setup], Expert] | None = None,
+    *,
+    stills: Sequence[float] | None = None,
 ) -> Iterator[Episode]:
     """One episode for each seed, with the values already drawn: arrays (len(seeds),) by parameter name.
 
@@ -71,7 +78,7 @@ def rollout_drawn(
     if not len(seeds):
         return iter(())
     expert = make_expert or find_expert(job.expert)
-    return _Run(job, np.asarray(seeds, dtype=np.int64), drawn, threads, expert).episodes()
+    return _Run(job, np.asarray(seeds, dtype=np.int64), drawn, threads, expert, stills).episodes()
 
 
 class _Run:
@@ -84,8 +91,9 @@ class _Run:
         drawn: Mapping[str, Any],
         threads: int,
         make_expert: Callable[[Setup], Expert],
+        stills: Sequence[float] | None = None,
     ) -> None:
-        self._job, self._seeds = job, seeds
+        self._job, self._seeds, self._stills = job, seeds, stills
         self._drawn = {name: np.asarray(values) for name, values in drawn.items()}
         cell = self._cell = make_cell(job.twin)
         self._task: Task = make_task(job.task, job.twin)
@@ -214,7 +222,7 @@ class _Run:
         if self._painter is not None and self._job.cameras:
             states = self._states[environment, :length]
             mocap = self._engine.mocap[environment]
-            painted = self._painter.paint(provenance.draw, int(self._seeds[index]), states, mocap)
+            painted = self._paint(self._painter, index, provenance.draw, states, mocap)
             frames = {name: painted[name] for name in self._job.cameras}
         episode = self._recorder.episode(
             environment,
@@ -226,6 +234,16 @@ class _Run:
             frames=frames,
         )
         return index, episode
+
+    def _paint(
+        self, painter: Painter, index: int, draw: Mapping[str, Any], states: Array, mocap: Array
+    ) -> dict[str, Array]:
+        seed, length = int(self._seeds[index]), len(states)
+        if self._stills is None:
+            return painter.paint(draw, seed, states, mocap)
+        row = round((length - 1) * self._stills[index])
+        still = painter.paint_newest(draw, seed, states[: row + 1], mocap)
+        return {name: np.broadcast_to(picture, (length, *picture.shape)) for name, picture in still.items()}
 
     def _provenance(self, index: int, environment: int) -> Provenance:
         job = self._job
