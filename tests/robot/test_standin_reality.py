@@ -1,12 +1,15 @@
 """Reality files: every key documented, every mistake named."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("pybullet", reason="needs Bullet: pip install 'twinloop[bullet]'")
 
+from twinloop.cli import app
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.robot.standin.effects import BLOCKS, list_effects
 from twinloop.robot.standin.reality import list_realities, load_reality, parse_reality
@@ -32,6 +35,13 @@ def test_five_realities_are_shipped_beside_the_ideal_one_and_documented():
     for name in list_realities():
         assert load_reality(name).description
         assert f"`{name}`" in PAGE.read_text()
+
+
+def test_the_shipped_ones_are_listed():
+    listed = CliRunner().invoke(app, ["standin", "--list", "--json"])
+    about = {one["name"]: one["description"] for one in json.loads(listed.stdout)}
+    assert about == {name: load_reality(name).description for name in list_realities()}
+    assert "mostly latency and sensing" in CliRunner().invoke(app, ["standin", "--list"]).stdout
 
 
 def test_an_empty_file_is_a_robot_without_effects():

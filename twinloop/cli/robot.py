@@ -36,12 +36,24 @@ def standin(
     lockstep: Annotated[
         bool, typer.Option("--lockstep/--realtime", help="Time passes with each command, or by the clock.")
     ] = False,
+    list_shipped: Annotated[
+        bool, typer.Option("--list", help="Print the shipped ones, and what each is about.")
+    ] = False,
     list_effects: Annotated[
         bool, typer.Option("--list-effects", help="Print every key of a reality file with unit and range.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Serve a stand-in for reality: the twin's cell in another engine, with effects the twin does not model."""
+    if list_shipped:
+        from twinloop.robot.standin.reality import list_realities, load_reality
+
+        about = {name: load_reality(name).description for name in list_realities()}
+        if json:
+            console.print_json([{"name": name, "description": text} for name, text in about.items()])
+        else:
+            console.print_table(("reality", "what it is about"), list(about.items()))
+        return
     if list_effects:
         from twinloop.robot.standin.effects import list_effects as listed
 
