@@ -43,8 +43,35 @@ def test_train_evaluate_show_and_export(twinloop, panda_data, tmp_path, monkeypa
     assert films == [path.name for path in (tmp_path / "films").iterdir()] and films[0].startswith("p-0-")
     code, out, _ = twinloop("policy", "export", "p", "--out", "p.onnx", "--json")
     assert code == 0 and (tmp_path / "p.onnx").stat().st_size == json.loads(out)["bytes"]
+    code, _, err = twinloop("policy", "export", "p", "--out", "films")
+    assert code == 2 and "--out films/policy.onnx" in err
     code, _, err = twinloop("train", *SMALL, "--sim", panda_data.root, "--out", "p", "--tracking", "off")
     assert code == 1 and "holds a policy already" in err
+
+
+def test_data_that_seems_to_be_on_the_wrong_side_is_pointed_out(twinloop, panda_data, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    point(tmp_path / "recorded", episodes=8)
+    for side, data, words in (
+        ("real", panda_data.root, "is simulated throughout; it counts as real"),
+        ("sim", "recorded", "was recorded on a robot; it counts as simulated"),
+    ):
+        recipe = (
+            "--recipe",
+            f"{side}-only",
+            f"--{side}",
+            data,
+            "--tracking",
+            "off",
+            "--out",
+            f"{side}-policy",
+        )
+        code, out, err = twinloop("train", *SMALL, *recipe)
+        assert code == 0 and f"--{side} {data} {words}" in err and words not in out
+    code, _, err = twinloop(
+        "train", *SMALL, "--recipe", "real-only", "--real", "recorded", "--out", "q", "--tracking", "off"
+    )
+    assert code == 0 and not err
 
 
 def test_wrong_words_are_answered_with_the_right_ones(twinloop, tmp_path, monkeypatch):  # noqa: F811

@@ -116,7 +116,7 @@ def train(
         if mix == "auto":
             policy = _train_auto(sim, real, start, twin, common, quiet=json)
         else:
-            policy = run(sim, real, start=policy_path(start) if start else None, **common)
+            policy = run(sim, real, start=policy_path(start) if start else None, tell=_tell, **common)
     results = policy.story.results
     if json:
         console.print_json({"out": str(target), "id": policy.id, "recipe": recipe, **results})
@@ -130,6 +130,10 @@ def train(
     for entry in policy.story.datasets:
         if waited := waited_words(entry):
             console.out.print(f"{entry['role']} data {entry['name']}{waited}", markup=False)
+
+
+def _tell(line: str) -> None:
+    console.err.print(line, markup=False)
 
 
 def _share(mix: str, recipe: str) -> float:

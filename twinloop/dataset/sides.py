@@ -7,12 +7,15 @@ from twinloop.dataset.reader import Dataset
 from twinloop.errors import WrongUse
 
 
+def sources_of(dataset: Dataset) -> set[str]:
+    """Where its episodes come from, as far as they say."""
+    rows = query([dataset], "select distinct source from episodes where source is not null")
+    return {row["source"] for row in rows.to_pylist()}
+
+
 def refuse_swapped(real: Dataset, sim: Dataset) -> None:
     """Refuse simulated episodes given as real ones together with recorded ones given as simulated."""
-    mine, theirs = (
-        {row["source"] for row in query([one], "select distinct source from episodes").to_pylist()}
-        for one in (real, sim)
-    )
+    mine, theirs = sources_of(real), sources_of(sim)
     if mine == {"sim"} and theirs and "sim" not in theirs:
         raise WrongUse(
             "real and simulated episodes are swapped",

@@ -6,7 +6,7 @@ import json
 import warnings
 from pathlib import Path
 
-from twinloop.errors import MissingExtra
+from twinloop.errors import MissingExtra, WrongUse
 from twinloop.learn.network import torch
 from twinloop.learn.policy import Policy
 
@@ -22,6 +22,10 @@ def export_onnx(policy: Policy, path: str | Path) -> Path:
     except ImportError as error:  # pragma: no cover - the tests install it
         raise MissingExtra("exporting to ONNX", "onnx", "learn") from error
     target = Path(path)
+    if target.is_dir():
+        raise WrongUse(
+            "an ONNX policy is a file", got=f"the folder {target}", remedy=f"--out {target}/policy.onnx"
+        )
     shape = policy.network.shape
     example: tuple[torch.Tensor, ...] = (
         torch.zeros(2, shape.history, shape.observation),

@@ -8,7 +8,7 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from twinloop.dataset.cache import has_frames
 from twinloop.dataset.commit import hold, write_atomically
 from twinloop.dataset.reader import Dataset, open_dataset
-from twinloop.dataset.sides import refuse_swapped
+from twinloop.dataset.sides import refuse_swapped, sources_of
 from twinloop.errors import LearnError, UnknownName, WrongUse
 from twinloop.learn.config import TrainConfig
 from twinloop.learn.device import AUTO, describe_device, find_device
@@ -56,6 +57,7 @@ def train(
     resume: bool = False,
     pause_at: int | None = None,
     hear: Hear = lambda point, steps: None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> Policy:
     """Train a policy and write it to `out`.
 
@@ -66,6 +68,7 @@ def train(
     `resume` goes on from the last checkpoint of the same run. `workspace` is where consents are looked up.
     With `pause_at` the first stage stops after so many updates, a multiple of `validate_every`: the policy as it is then
     is given back, and only a checkpoint is written, from which `resume` goes on as if nothing had been.
+    `hear` gets every validation; `tell` what a person should know before the first.
     """
     config = config or TrainConfig()
     folder = Path(out)
@@ -80,6 +83,8 @@ def train(
     if started is not None:
         config = _like(config, started)
     sight = _sight(interface, config)
+    for line in (*_doubts(sources), *_chores(sources, interface, config)):
+        tell(line)
     with _enough_memory(config, where):
         samples = make_samples(sources, interface, config, photos)
         normalisation = started.normalisation if started else _scaling(samples, interface, config)
@@ -106,9 +111,9 @@ def train(
         if pause_at is not None and curve[-1].step == pause_at:
             return policy
         policy.save(folder)
+        shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
         if log is not None:
             log.finish(policy, folder)
-    shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
     return policy
 
 
@@ -190,6 +195,24 @@ def _open(sim: Any, real: Any, config: TrainConfig, start: Any, workspace: Path)
     for dataset in sources.values():
         require_trainable(dataset, workspace)
     return sources
+
+
+def _doubts(sources: dict[Role, Dataset]) -> Iterator[str]:
+    """Data sets that may be on the wrong side."""
+    for role, dataset in sources.items():
+        found = sources_of(dataset)
+        if role == "real" and found == {"sim"}:
+            yield f"--real {dataset.root} is simulated throughout; it counts as real all the same"
+        if role == "sim" and found and "sim" not in found:
+            yield f"--sim {dataset.root} was recorded on a robot; it counts as simulated all the same"
+
+
+def _chores(sources: dict[Role, Dataset], interface: Interface, config: TrainConfig) -> Iterator[str]:
+    """What takes a while before training begins."""
+    for dataset in sources.values():
+        for camera in interface.cameras:
+            if not has_frames(dataset, camera.name, config.picture_side):
+                yield f"{dataset.root}: decoding {dataset.num_frames} pictures of {camera.name}, this once"
 
 
 def _interface(sources: dict[Role, Dataset], config: TrainConfig) -> Interface:
