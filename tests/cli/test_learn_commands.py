@@ -144,6 +144,8 @@ def test_a_pace_is_found_in_a_twin(twinloop, tiny_policy, tmp_path, monkeypatch)
     assert load_policy(tmp_path / "paced").id == tiny_policy.id
     code, _, err = twinloop("policy", "pace", "p", "--out", "paced")
     assert code == 2 and "paced exists already" in err
+    code, _, err = twinloop("policy", "pace", "p", "--out", "p/policy.json/below")
+    assert code == 1 and "cannot be written (Not a directory)" in err
     code, out, _ = twinloop("policy", "pace", "p", "--out", "other", "--episodes", 5, "--json")
     assert code == 0 and [pace["execute"] for pace in json.loads(out)["paces"]] == [3, 5, 2, 4]
 

@@ -123,6 +123,7 @@ def pace(
     json: Json = False,
 ) -> None:
     """Find out in a twin how much of each chunk a policy should carry out before the next; matters on late hardware."""
+    from twinloop.dataset.commit import disk_errors
     from twinloop.generate.processes import usable_cores
     from twinloop.learn.pace import find_pace
     from twinloop.learn.policy import load_policy
@@ -131,6 +132,9 @@ def pace(
     loaded = load_policy(policy_path(policy))
     if out.exists():
         raise WrongUse(f"{out} exists already", remedy="choose another folder")
+    with disk_errors(out):  # asked before minutes are spent on what cannot be written
+        out.mkdir(parents=True)
+        out.rmdir()
     cell = twin_for(loaded, twin)
     varied = load_randomization(config, cell) if config else None
     with console.progress_bar("trying") as progress:
