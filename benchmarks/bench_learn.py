@@ -48,6 +48,9 @@ RECORDED_FROM = 200
 
 IN_TWIN, LEAST_IN_TWIN, LEAST_LOSS, LEAST_GAIN = 200, 0.95, 0.30, 0.30
 LATENCY_MS = 2.0
+FEW = 50
+"""Up to so many demonstrations mixing should pay; with more it may."""
+
 MIXED = ("pretrain-finetune", "co-train")
 
 BEFORE_THE_ROBOT = ("simulate", "pretrain")
@@ -288,7 +291,7 @@ def targets(found: dict[Any, list[Any]], cost: Any, size: Size) -> tuple[Target,
         ),
     ]
     for reality in size.realities:
-        for count in size.demonstrations:
+        for count in (c for c in size.demonstrations if c <= FEW):
             alone = share(found, ("real-only", count, reality))
             mixed = [share(found, (recipe, count, reality)) for recipe in MIXED]
             known = [value for value in mixed if value is not None]
