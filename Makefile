@@ -11,7 +11,7 @@ demo: setup
 	$(BIN)/twinloop demo --out demo-output
 
 test: check browser
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-slow: setup .venv-lerobot
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
