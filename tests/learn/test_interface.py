@@ -1,6 +1,7 @@
 """What a policy sees and does, and how numbers are scaled."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 
@@ -39,6 +40,12 @@ def test_an_interface_survives_json_and_names_the_first_difference():
     assert again == INTERFACE and INTERFACE.difference(again) is None
     other = interface_of(SCHEMA, ("observation.state",), "here")
     assert "observation.environment_state" in str(INTERFACE.difference(other))
+
+
+def test_a_robot_that_nobody_named_may_be_any_but_another_name_is_another_robot():
+    unnamed, leg = (replace(INTERFACE, robot_type=name) for name in ("unknown", "leg"))
+    assert INTERFACE.difference(unnamed) is None and unnamed.difference(INTERFACE) is None
+    assert INTERFACE.difference(leg) == "robot_type: got 'leg', expected 'arm'"
 
 
 def test_scaling_recovers_known_means_and_spreads_and_what_is_relative_to_what():

@@ -10,7 +10,7 @@ import torch
 from tests.learn.conftest import TINY, Standin, photograph, point
 from twinloop.dataset.cache import cached_frames
 from twinloop.dataset.reader import open_dataset
-from twinloop.dataset.shrink import averaging, shrink
+from twinloop.dataset.shrink import averaging, cut, cut_size, shrink
 from twinloop.engines.render import open_context
 from twinloop.episode import Camera, Outcome
 from twinloop.errors import LearnError, TwinloopError, UnknownName, WrongUse
@@ -50,13 +50,14 @@ PALE, FAINT = (0.2, 150.0), (0.05, 150.0)
 class Signpost(Standin):
     """Both joints must go to where a bright bar stands in the picture: to the left -0.5, to the right 0.5.
 
-    `light` and `floor` are what the camera makes of brightness; `pictures` counts how many were taken.
+    `light` and `floor` are what the camera makes of brightness; `pictures` counts how many were taken. A wide camera sees
+    `beside` pixels more on either side, all bright.
     """
 
-    def __init__(self, light=1.0, floor=0.0, size=16, camera="front"):
+    def __init__(self, light=1.0, floor=0.0, size=16, camera="front", beside=0):
         super().__init__()
-        self._look = (light, floor)
-        self._camera = Camera(camera, size, size)
+        self._look, self._beside = (light, floor), beside
+        self._camera = Camera(camera, size, size + 2 * beside)
         self._right, self.pictures = False, 0
 
     @property
@@ -76,7 +77,8 @@ class Signpost(Standin):
         size, (light, floor) = self._camera.height, self._look
         picture = np.full((size, size, 3), 40.0)
         middle = size * 3 // 4 if self._right else size // 4
-        picture[:, middle - 2 : middle + 2] = 220.0
+        picture[:, middle - size // 8 : middle + size // 8] = 220.0
+        picture = np.pad(picture, ((0, 0), (self._beside, self._beside), (0, 0)), constant_values=220.0)
         self.pictures += len(cameras)
         frames = {name: np.clip(light * picture + floor, 0, 255).astype(np.uint8) for name in cameras}
         return Observation(seen.time_s, seen.signals, frames)
@@ -227,8 +229,8 @@ def test_in_a_twin_what_it_does_follows_from_what_it_sees(tiny_policy, tmp_path)
 def test_a_twin_without_its_camera_is_refused(tiny_policy):
     with pytest.raises(LearnError, match=r"has no camera side; available: front, wrist"):
         evaluate_in_twin(with_camera(tiny_policy, Camera("side", 128, 128)), "franka_pick_place", episodes=1)
-    with pytest.raises(LearnError, match=r"camera front; got pictures of 128 x 128; expected 64 x 64"):
-        evaluate_in_twin(with_camera(tiny_policy, Camera("front", 64, 64)), "franka_pick_place", episodes=1)
+    with pytest.raises(LearnError, match=r"too small for the policy; got 128 x 128, .* expected 16 x 16"):
+        evaluate_in_twin(with_camera(tiny_policy, Camera("front", 16, 256)), "franka_pick_place", episodes=1)
 
 
 def test_tracked_objects_are_seen_only_when_asked_for():
@@ -302,15 +304,57 @@ def test_cameras_that_are_not_there_are_refused(signposts, seeing, tmp_path):
     mixed = replace(LOOKS, recipe="co-train")
     with pytest.raises(LearnError, match=r"blind has no camera front; got no cameras at all"):
         train(signposts, blind, out=tmp_path / "p", config=mixed)
-    large = demonstrate(tmp_path / "large", Signpost(size=32), episodes=6)
-    with pytest.raises(LearnError, match=r"height of observation.images.front: got 32, expected 16"):
-        train(signposts, large, out=tmp_path / "p", config=mixed)
+    small = demonstrate(tmp_path / "small", Signpost(size=8), episodes=6)
+    with pytest.raises(
+        LearnError, match=r"small are too small for the policy; got 8 x 8, .* expected 16 x 16"
+    ):
+        train(signposts, small, out=tmp_path / "p", config=mixed)
     with pytest.raises(WrongUse, match=r"smaller than picture_side; got 16 x 16"):
         train(real=signposts, out=tmp_path / "p", config=replace(LOOKS, picture_side=64))
-    for robot, why in ((Signpost(camera="side"), "has no camera front"), (Signpost(size=32), "32 x 32")):
+    for robot, why in ((Signpost(camera="side"), "has no camera front"), (Signpost(size=8), "got 8 x 8")):
         with connected(robot), pytest.raises(LearnError, match=why):
             evaluate_on_robot([seeing], robot, episodes=1)
     assert not (tmp_path / "p").exists()
+
+
+def test_of_a_larger_and_wider_camera_the_middle_is_seen(signposts, seeing, tmp_path):
+    wide = Signpost(size=48, beside=24)
+    assert succeeds(seeing, wide) == 1.0  # as good as if the robot had the camera that it learned with
+    data = demonstrate(tmp_path / "wide", wide, episodes=6)
+    assert (cached_frames(data, "front", 16, (16, 16))[0, :, 0] < 60).all()
+    assert (cached_frames(data, "front", 16)[0, :, 0] > 200).all()  # uncut, and kept apart
+    said = []
+    mixed = replace(LOOKS, recipe="co-train", steps=100)
+    policy = train(signposts, data, out=tmp_path / "p", config=mixed, tell=said.append)
+    assert [line for line in said if "96 x 48" in line and "the 48 x 48 in the middle" in line]
+    assert succeeds(policy) == 1.0
+    assert error(policy, data) < 2 * error(policy, signposts) + 0.05
+
+
+def test_pictures_are_cut_to_the_proportions_they_are_asked_for():
+    for size, shape, expected in (
+        ((480, 640), (128, 128), (480, 480)),
+        ((640, 480), (128, 128), (480, 480)),
+        ((128, 128), (480, 640), (96, 128)),
+        ((96, 128), (480, 640), (96, 128)),
+        ((1, 9), (9, 1), (1, 1)),
+    ):
+        assert cut_size(size, shape) == expected
+        frame = np.arange(size[0] * size[1]).reshape(*size, 1)
+        piece = cut(frame, shape)
+        assert piece.shape[:2] == expected
+        top, left = (size[0] - expected[0]) // 2, (size[1] - expected[1]) // 2
+        assert piece[0, 0, 0] == top * size[1] + left
+
+
+def test_pictures_of_a_wrong_size_are_refused_by_a_policy(seeing):
+    history = np.zeros((1, seeing.network.shape.history, seeing.interface.observation_size), np.float32)
+    with pytest.raises(
+        WrongUse, match=r"(?s)sees other pictures.*\(n, 1, 16, 16, 3\).*policy.pictures\(frames\)"
+    ):
+        seeing.predict(history, np.zeros((1, 1, 48, 96, 3), np.uint8))
+    made = seeing.pictures({"front": np.zeros((48, 96, 3), np.uint8)})
+    assert seeing.predict(history, made[None]).shape[0] == 1
 
 
 def test_a_policy_that_looks_is_fine_tuned_with_its_cameras(signposts, seeing, tmp_path):

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from twinloop.dataset.columns import from_arrow
 from twinloop.dataset.commit import disk_errors, in_turn
 from twinloop.dataset.reader import Dataset
-from twinloop.dataset.shrink import shrink
+from twinloop.dataset.shrink import cut, cut_size, shrink
 from twinloop.episode import Array, Signal
 from twinloop.errors import DamagedDataset
 
@@ -41,38 +41,52 @@ def cached_rows(dataset: Dataset) -> Mapping[str, Array]:
     return {s.name: np.load(folder / f"{s.name}.npy", mmap_mode="r") for s in dataset.schema.signals}
 
 
-def cached_frames(dataset: Dataset, camera: str, side: int | None = None) -> Array:
+def cached_frames(
+    dataset: Dataset, camera: str, side: int | None = None, shape: tuple[int, int] | None = None
+) -> Array:
     """Every frame of one camera decoded, (rows, height, width, 3) uint8, memory-mapped: fast, and as large as it sounds.
 
-    With `side`, frames are averaged down to `side` x `side` pixels once.
+    With `side`, frames are averaged down to `side` x `side` pixels once, before that cut to the proportions of `shape`.
     """
     spec = dataset.schema.camera(camera)
-    height, width = (side, side) if side else (spec.height, spec.width)
-    path = _frames_path(dataset, camera, side)
+    size = (side, side) if side else (spec.height, spec.width)
+    path = _frames_path(dataset, camera, side, shape)
     if not path.exists():
         with _alone(path.parent):
             if not path.exists():
-                _decode(dataset, camera, path, (height, width), side)
+                _decode(dataset, camera, path, size, side, shape)
     return np.asarray(np.load(path, mmap_mode="r"))
 
 
-def has_frames(dataset: Dataset, camera: str, side: int | None = None) -> bool:
+def has_frames(
+    dataset: Dataset, camera: str, side: int | None = None, shape: tuple[int, int] | None = None
+) -> bool:
     """Whether `cached_frames` has them already."""
-    return _frames_path(dataset, camera, side).exists()
+    return _frames_path(dataset, camera, side, shape).exists()
 
 
-def _frames_path(dataset: Dataset, camera: str, side: int | None) -> Path:
-    size = f"-{side}" if side else ""
+def _frames_path(dataset: Dataset, camera: str, side: int | None, shape: tuple[int, int] | None) -> Path:
+    spec = dataset.schema.camera(camera)
+    whole = (spec.height, spec.width)
+    piece = cut_size(whole, shape) if shape else whole
+    size = (f"-{side}" if side else "") + ("" if piece == whole else f"-of-{piece[0]}x{piece[1]}")
     return _folder(dataset).with_name(f"{_version(dataset)}-{camera}{size}.npy")
 
 
-def _decode(dataset: Dataset, camera: str, path: Path, size: tuple[int, int], side: int | None) -> None:
+def _decode(
+    dataset: Dataset,
+    camera: str,
+    path: Path,
+    size: tuple[int, int],
+    side: int | None,
+    shape: tuple[int, int] | None,
+) -> None:
     temporary = path.with_name(f"{path.name}{PARTIAL}")
     array = _room(temporary, np.dtype(np.uint8), (dataset.num_frames, *size, 3))
     row = 0
     for number in dataset.numbers:
         for frame in dataset.episode(number).frames[camera]:
-            array[row] = shrink(frame, side) if side else frame
+            array[row] = shrink(cut(frame, shape) if shape else frame, side) if side else frame
             row += 1
     array.flush()
     temporary.replace(path)

@@ -1,4 +1,4 @@
-"""Pictures made smaller by averaging, whatever the ratio of the sizes."""
+"""Pictures made smaller: cut to another shape about the middle, and averaged down whatever the ratio of the sizes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,22 @@ def averaging(size: int, side: int) -> Array:
     pixel = np.arange(size)
     overlap = np.minimum(edges[1:, None], pixel + 1.0) - np.maximum(edges[:-1, None], pixel)
     return np.asarray(np.maximum(overlap, 0.0) * (side / size), np.float32)
+
+
+def cut_size(size: tuple[int, int], shape: tuple[int, int]) -> tuple[int, int]:
+    """Height and width of the largest piece of a picture of `size` that has the proportions of `shape`."""
+    (tall, wide), (height, width) = size, shape
+    if tall * width > wide * height:
+        return max(1, round(wide * height / width)), wide
+    return tall, max(1, round(tall * width / height))
+
+
+def cut(frames: Array, shape: tuple[int, int]) -> Array:
+    """The middle of frames (..., height, width, 3), as large as it can be with the proportions of `shape`: a view."""
+    tall, wide = frames.shape[-3:-1]
+    height, width = cut_size((tall, wide), shape)
+    top, left = (tall - height) // 2, (wide - width) // 2
+    return frames[..., top : top + height, left : left + width, :]
 
 
 def shrink(frames: Array, side: int) -> Array:

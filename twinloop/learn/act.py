@@ -12,16 +12,15 @@ hardware that is as late as a chunk is long the arm swings to and fro between th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.episode import Actor, Camera
+from twinloop.episode import Actor
 from twinloop.errors import LearnError
 from twinloop.experts import Reading, Setup
-from twinloop.learn.interface import Interface, chosen_cameras
+from twinloop.learn.interface import Interface, require_cameras
 from twinloop.learn.policy import Policy
 from twinloop.robot.protocol import Description, Observation
 
@@ -106,7 +105,7 @@ class PolicyExpert:
         cell = setup.cell
         require_fits(policy, policy.interface.action.size, len(cell.actuators), f"twin {cell.twin.name}")
         self._runner = Runner(policy, setup.count, real=real)
-        self._interface = policy.interface
+        self._policy = policy
         self._targeted = cell.target_mocap is not None
         self._low, self._high = cell.control_low, cell.control_high
         self.cameras = tuple(camera.name for camera in policy.interface.cameras)
@@ -121,8 +120,8 @@ class PolicyExpert:
 
     def act(self, reading: Reading, step: Array) -> Array:
         """The present action of each environment's chunk."""
-        seen = self._interface.vector(signals_of_reading(reading, self._targeted))
-        pictures = self._interface.pictures(reading.frames) if self.cameras else None
+        seen = self._policy.interface.vector(signals_of_reading(reading, self._targeted))
+        pictures = self._policy.pictures(reading.frames) if self.cameras else None
         return np.clip(self._runner.act(seen, pictures), self._low, self._high)
 
 
@@ -135,7 +134,7 @@ class PolicyController:
         require_robot(policy, description)
         self.cameras = tuple(camera.name for camera in policy.interface.cameras)
         self.actor_id = f"{policy.name}@{policy.id}"
-        self._interface = policy.interface
+        self._policy = policy
         self._runner = Runner(policy, 1, real=True)
 
     def restart(self, observation: Observation, seed: int) -> None:
@@ -150,8 +149,9 @@ class PolicyController:
         """The present action of the chunk."""
         pictures = None
         if self.cameras and self.looks():
-            pictures = self._interface.pictures(observation.frames)[None]
-        return np.asarray(self._runner.act(self._interface.vector(observation.signals)[None], pictures)[0])
+            pictures = self._policy.pictures(observation.frames)[None]
+        seen = self._policy.interface.vector(observation.signals)[None]
+        return np.asarray(self._runner.act(seen, pictures)[0])
 
 
 def signals_of_reading(reading: Reading, targeted: bool) -> dict[str, Array]:
@@ -189,26 +189,15 @@ def require_robot(policy: Policy, description: Description) -> None:
             got=", ".join(declared),
             expected=", ".join(missing),
         )
+    require_cameras(
+        policy.interface.cameras, description.cameras, policy.picture_side, f"robot {description.serial}"
+    )
     found = Interface(
         tuple(declared[s.name] for s in policy.interface.observations),
         description.action,
         description.rate_hz,
         policy.interface.robot_type,
-        require_cameras(policy, description.cameras, f"robot {description.serial}"),
+        policy.interface.cameras,
     )
     if difference := policy.interface.difference(found):
         raise LearnError(f"policy {policy.name} does not fit robot {description.serial}: {difference}")
-
-
-def require_cameras(policy: Policy, declared: Sequence[Camera], where: str) -> tuple[Camera, ...]:
-    """The cameras that a policy looks through; refuses where they are missing or give pictures of another size."""
-    wanted = policy.interface.cameras
-    found = chosen_cameras(declared, [camera.name for camera in wanted], where)
-    for mine, theirs in zip(wanted, found, strict=True):
-        if mine != theirs:
-            raise LearnError(
-                f"policy {policy.name} does not fit {where}: camera {mine.name}",
-                got=f"pictures of {theirs.width} x {theirs.height}",
-                expected=f"{mine.width} x {mine.height}",
-            )
-    return found

@@ -26,7 +26,8 @@ from twinloop.experts import Setup
 from twinloop.generate.artefacts import KIND as ARTEFACT
 from twinloop.generate.job import Job, episode_seed
 from twinloop.generate.rollout import episode_schema, rollout_drawn
-from twinloop.learn.act import PolicyController, PolicyExpert, require_cameras
+from twinloop.learn.act import PolicyController, PolicyExpert
+from twinloop.learn.interface import require_cameras
 from twinloop.learn.policy import Policy
 from twinloop.randomize import Randomization, draw_many
 from twinloop.randomize.scenes import usual_scenes
@@ -315,7 +316,8 @@ def _require_schema(policy: Policy, job: Job) -> None:
                 got="nothing" if found is None else f"{found.size} numbers",
                 expected=f"{signal.size} numbers",
             )
-    require_cameras(policy, job.twin.cameras, f"twin {job.twin.name}")
+    where = f"twin {job.twin.name}"
+    require_cameras(policy.interface.cameras, job.twin.cameras, policy.picture_side, where)
     if job.twin.control_hz != policy.interface.rate_hz:
         raise LearnError(
             f"policy {policy.name} does not fit twin {job.twin.name}: its control rate",

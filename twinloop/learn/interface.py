@@ -8,16 +8,20 @@ may be predicted relative to that reading: then an offset of the encoder, which 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.dataset.shrink import cut_size
 from twinloop.episode import Camera, Schema, Signal
 from twinloop.errors import LearnError
 
 Array = NDArray[Any]
+
+UNNAMED = "unknown"
+"""The type of a robot that nobody named."""
 
 SMALLEST_READING = 0.02
 """Metres, radians or plain numbers. What hardly varies in the data is not blown up to unit variance: the height of a table
@@ -37,7 +41,7 @@ class Interface:
     observations: tuple[Signal, ...]
     action: Signal
     rate_hz: float
-    robot_type: str = "unknown"
+    robot_type: str = UNNAMED
     cameras: tuple[Camera, ...] = ()
 
     @property
@@ -64,14 +68,11 @@ class Interface:
             [np.asarray(signals[s.name], np.float32) for s in self.observations], axis=-1, dtype=np.float32
         )
 
-    def pictures(self, frames: Mapping[str, Array]) -> Array:
-        """Pictures (..., cameras, height, width, 3) from an array (..., height, width, 3) per camera."""
-        return np.stack([frames[camera.name] for camera in self.cameras], axis=-4)
-
     def difference(self, other: Interface) -> str | None:
-        """The first way in which `other` does not fit this one, in words."""
-        mine, theirs = self._schema(), other._schema()
-        return mine.difference(theirs)
+        """The first way in which `other` does not fit this one, in words. Where nobody named the type of robot, it may be any."""
+        if UNNAMED in (self.robot_type, other.robot_type):
+            other = replace(other, robot_type=self.robot_type)
+        return self._schema().difference(other._schema())
 
     def _schema(self) -> Schema:
         return Schema((*self.observations, self.action), self.rate_hz, self.cameras, self.robot_type)
@@ -108,12 +109,33 @@ def interface_of(
     for signal in (*chosen, known["action"]):
         if len(signal.shape) != 1:
             raise LearnError(f"{where}: {signal.name} is no vector", got=signal.shape, expected="one axis")
-    looks = chosen_cameras(schema.cameras, cameras, where)
+    looks = _chosen_cameras(schema.cameras, cameras, where)
+    if len({(camera.height, camera.width) for camera in looks}) > 1:
+        raise LearnError(
+            f"the cameras of {where} give pictures of different sizes",
+            got=", ".join(f"{c.name} {c.width} x {c.height}" for c in looks),
+            expected="one size for all cameras of a policy",
+        )
     return Interface(chosen, known["action"], schema.rate_hz, schema.robot_type, looks)
 
 
-def chosen_cameras(declared: Sequence[Camera], names: Sequence[str], where: str) -> tuple[Camera, ...]:
-    """The cameras of these names; refuses names that are not there, and pictures of different sizes."""
+def require_cameras(wanted: Sequence[Camera], declared: Sequence[Camera], side: int, where: str) -> None:
+    """Refuse where a camera that a policy looks through is missing, or its pictures too small: those of another size than it
+    learned from will do as long as the piece of the same proportions has `side` pixels each way.
+    """
+    found = _chosen_cameras(declared, [camera.name for camera in wanted], where)
+    for mine, theirs in zip(wanted, found, strict=True):
+        piece = cut_size((theirs.height, theirs.width), (mine.height, mine.width))
+        if min(piece) < side:
+            raise LearnError(
+                f"pictures of {mine.name} of {where} are too small for the policy",
+                got=f"{theirs.width} x {theirs.height}, of which it would see {piece[1]} x {piece[0]}",
+                expected=f"{side} x {side} or more",
+            )
+
+
+def _chosen_cameras(declared: Sequence[Camera], names: Sequence[str], where: str) -> tuple[Camera, ...]:
+    """The cameras of these names; refuses names that are not there."""
     known = {camera.name: camera for camera in declared}
     for name in names:
         if name not in known:
@@ -123,14 +145,7 @@ def chosen_cameras(declared: Sequence[Camera], names: Sequence[str], where: str)
                 available=tuple(known),
                 remedy="choose one that is there, or make data with it: generate --cameras, record --camera",
             )
-    chosen = tuple(known[name] for name in names)
-    if len({(camera.height, camera.width) for camera in chosen}) > 1:
-        raise LearnError(
-            f"the cameras of {where} give pictures of different sizes",
-            got=", ".join(f"{c.name} {c.width} x {c.height}" for c in chosen),
-            expected="one size for all cameras of a policy",
-        )
-    return chosen
+    return tuple(known[name] for name in names)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,11 +16,13 @@ Array = NDArray[Any]
 
 
 class Pictures:
-    """The pictures of some cameras of a data set, by row."""
+    """The pictures of some cameras of a data set, by row; where its own are of another shape, their middle."""
 
     def __init__(self, dataset: Dataset, cameras: Sequence[Camera], side: int) -> None:
         self._side = side
-        self._frames = [cached_frames(dataset, camera.name, side) for camera in cameras]
+        self._frames = [
+            cached_frames(dataset, camera.name, side, (camera.height, camera.width)) for camera in cameras
+        ]
 
     def take(self, rows: Array) -> Array:
         """(rows, cameras, side, side, 3) uint8."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.dataset.commit import write_atomically
+from twinloop.dataset.shrink import cut, shrink
 from twinloop.errors import LearnError, MissingExtra, NewerFormat, WrongUse
 from twinloop.learn.encoder import sight_from_json
 from twinloop.learn.interface import Interface, Normalisation, interface_from_json, normalisation_from_json
@@ -115,6 +116,24 @@ class Policy:
             digest.update(name.encode() + weights.detach().cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
+    @property
+    def picture_side(self) -> int:
+        """Pixels a side of what its network sees of a picture; 0 without cameras."""
+        sight = self.network.shape.sight
+        return sight.side if sight else 0
+
+    def pictures(self, frames: Mapping[str, Array]) -> Array:
+        """What `predict` takes, (..., cameras, height, width, 3), from frames (..., height, width, 3) uint8 by camera.
+
+        Of frames of another size than it learned from, the middle with the same proportions, averaged down as in training.
+        """
+        sizes = {camera.name: (camera.height, camera.width) for camera in self.interface.cameras}
+        seen = [frames[name] for name in sizes]
+        if any(frame.shape[-3:-1] != size for frame, size in zip(seen, sizes.values(), strict=True)):
+            side = self.picture_side
+            seen = [shrink(cut(frame, size), side) for frame, size in zip(seen, sizes.values(), strict=True)]
+        return np.stack(seen, axis=-4)
+
     def for_latency(self, latency_s: float) -> Policy:
         """The same policy, carried out for hardware with this delay from observation to command and back."""
         steps = round(latency_s * self.interface.rate_hz) if math.isfinite(latency_s) else -1
@@ -173,6 +192,8 @@ class Policy:
                 f"policy {self.name} {'sees pictures' if pictures is None else 'sees no pictures'}",
                 expected=", ".join(camera.name for camera in self.interface.cameras) or "observations alone",
             )
+        if pictures is not None:
+            self._require_size(pictures)
         with torch.inference_mode(), one_thread():
             made = self.network(
                 torch.from_numpy(np.ascontiguousarray(observation, np.float32)),
@@ -183,6 +204,20 @@ class Policy:
                 None if pictures is None else torch.from_numpy(np.ascontiguousarray(pictures)),
             )
         return np.asarray(made.numpy())
+
+    def _require_size(self, pictures: Array) -> None:
+        """Refuse pictures that the encoder cannot take."""
+        first, side = self.interface.cameras[0], self.picture_side
+        sizes = [
+            (len(self.interface.cameras), *size, 3) for size in ((first.height, first.width), (side, side))
+        ]
+        if pictures.shape[1:] not in sizes:
+            raise WrongUse(
+                f"policy {self.name} sees other pictures",
+                got=pictures.shape,
+                expected=f"(n, {', '.join(map(str, sizes[0]))})",
+                remedy="policy.pictures(frames) makes them of what cameras give",
+            )
 
     def save(self, folder: str | Path) -> Path:
         """Write the files; `policy.json` comes last, so that a folder that has it is whole."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from twinloop.consent.require import require_consent
 from twinloop.dataset.reader import Dataset
 from twinloop.errors import DamagedDataset, LearnError
-from twinloop.learn.interface import Interface, Normalisation, interface_of
+from twinloop.learn.interface import Interface, Normalisation, interface_of, require_cameras
 from twinloop.learn.samples import Samples, known_outcomes
 from twinloop.quality.require import require_usable
 
@@ -51,11 +52,12 @@ def _simulated(dataset: Dataset) -> bool:
     return side is not None and set(side.column("source").to_pylist()) == {"sim"}
 
 
-def require_same_interface(dataset: Dataset, interface: Interface) -> None:
-    """Refuse data whose observations, actions or rate are not what the policy is made for."""
+def require_same_interface(dataset: Dataset, interface: Interface, side: int) -> None:
+    """Refuse data whose observations, actions or rate are not what the policy is made for, or whose pictures do not have
+    `side` pixels each way for it."""
     names = [signal.name for signal in interface.observations]
-    cameras = [camera.name for camera in interface.cameras]
-    found = interface_of(dataset.schema, names, str(dataset.root), cameras)
+    require_cameras(interface.cameras, dataset.schema.cameras, side, str(dataset.root))
+    found = replace(interface_of(dataset.schema, names, str(dataset.root)), cameras=interface.cameras)
     if found.action.size != interface.action.size:
         raise LearnError(
             f"{dataset.root} has another action than the policy",

@@ -21,6 +21,7 @@ import numpy as np
 from twinloop.dataset.cache import has_frames
 from twinloop.dataset.commit import hold, write_atomically
 from twinloop.dataset.reader import Dataset, open_dataset
+from twinloop.dataset.shrink import cut_size
 from twinloop.dataset.sides import refuse_swapped, sources_of
 from twinloop.errors import LearnError, UnknownName, WrongUse
 from twinloop.learn.config import TrainConfig
@@ -78,12 +79,12 @@ def train(
     sources = _open(sim, real, config, start, Path(workspace))
     started = load_policy(start) if start is not None else None
     interface = started.interface if started else _interface(sources, config)
-    for dataset in sources.values():
-        require_same_interface(dataset, interface)
     if started is not None:
         config = _like(config, started)
     sight = _sight(interface, config)
-    for line in (*_doubts(sources), *_chores(sources, interface, config)):
+    for dataset in sources.values():
+        require_same_interface(dataset, interface, config.picture_side)
+    for line in (*_doubts(sources, interface), *_chores(sources, interface, config)):
         tell(line)
     with _enough_memory(config, where):
         samples = make_samples(sources, interface, config, photos)
@@ -197,21 +198,29 @@ def _open(sim: Any, real: Any, config: TrainConfig, start: Any, workspace: Path)
     return sources
 
 
-def _doubts(sources: dict[Role, Dataset]) -> Iterator[str]:
-    """Data sets that may be on the wrong side."""
+def _doubts(sources: dict[Role, Dataset], interface: Interface) -> Iterator[str]:
+    """Data sets that may be on the wrong side, and pictures that are seen in part."""
     for role, dataset in sources.items():
         found = sources_of(dataset)
         if role == "real" and found == {"sim"}:
             yield f"--real {dataset.root} is simulated throughout; it counts as real all the same"
         if role == "sim" and found and "sim" not in found:
             yield f"--sim {dataset.root} was recorded on a robot; it counts as simulated all the same"
+        for camera in interface.cameras:
+            theirs = dataset.schema.camera(camera.name)
+            height, width = cut_size((theirs.height, theirs.width), (camera.height, camera.width))
+            if (height, width) != (theirs.height, theirs.width):
+                yield (
+                    f"{dataset.root}: {camera.name} gives {theirs.width} x {theirs.height}, the policy sees pictures shaped "
+                    f"like {camera.width} x {camera.height}: of these the {width} x {height} in the middle"
+                )
 
 
 def _chores(sources: dict[Role, Dataset], interface: Interface, config: TrainConfig) -> Iterator[str]:
     """What takes a while before training begins."""
     for dataset in sources.values():
         for camera in interface.cameras:
-            if not has_frames(dataset, camera.name, config.picture_side):
+            if not has_frames(dataset, camera.name, config.picture_side, (camera.height, camera.width)):
                 yield f"{dataset.root}: decoding {dataset.num_frames} pictures of {camera.name}, this once"
 
 
