@@ -22,7 +22,7 @@ def demo(
     json: Json = False,
 ) -> None:
     """Take a policy from nothing to promoted on a stand-in for a robot: simulate, train, try, identify, diagnose, plan,
-    record, train again, gate, promote, monitor. About ten minutes on two cores; killed, it goes on where it was.
+    record, train again, gate, promote, monitor. About seven minutes on two quiet cores; killed, it goes on where it was.
     """
     from twinloop.demo import run_demo
 

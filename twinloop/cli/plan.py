@@ -26,11 +26,15 @@ def plan(
     context: typer.Context,
     diagnosis: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.json", help="What `twinloop diagnose` wrote: points lost by dimension."),
+        typer.Option(
+            metavar="FOLDER|FILE.json", help="What `twinloop diagnose` wrote: points lost by dimension."
+        ),
     ] = None,
     coverage: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.json", help="What `twinloop coverage --out` wrote: regions not covered."),
+        typer.Option(
+            metavar="FOLDER|FILE.json", help="What `twinloop coverage --out` wrote: regions not covered."
+        ),
     ] = None,
     identification: Annotated[
         Path | None,

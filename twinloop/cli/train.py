@@ -76,7 +76,9 @@ def train(
     tracking: Annotated[
         str | None,
         typer.Option(
-            metavar="URI|off", envvar=TRACKING, help="MLflow; default: mlflow.db beside the policy's folder."
+            metavar="URI|off",
+            envvar=TRACKING,
+            help="MLflow; default: mlflow.db in the workspace, or beside the policy.",
         ),
     ] = None,
     threads: Annotated[int, typer.Option(help="Processor threads.")] = 1,
