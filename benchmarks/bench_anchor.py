@@ -17,18 +17,18 @@ from pathlib import Path
 
 from benchmarks.cells import NOMINAL, TWIN, Cells, in_twin, on_standin, shown
 from benchmarks.report import Section, Settings, Table, Target
-from twinloop.dataset.reader import open_dataset
-from twinloop.generate.run import generate
-from twinloop.identify.anchor import anchor
-from twinloop.identify.result import Identification, load_identification, save_identification
-from twinloop.identify.run import identify
-from twinloop.learn.config import TrainConfig
-from twinloop.learn.train import train
-from twinloop.randomize import Randomization, default_randomization, load_randomization
-from twinloop.robot import connected, open_robot
-from twinloop.robot.controllers import ExpertController
-from twinloop.robot.record import Plan, record
-from twinloop.twin import Twin, load_twin
+from twinloop.datasets.reader import open_dataset
+from twinloop.generation.run import generate
+from twinloop.identification.anchor import anchor
+from twinloop.identification.result import Identification, load_identification, save_identification
+from twinloop.identification.run import identify
+from twinloop.learning.config import TrainConfig
+from twinloop.learning.train import train
+from twinloop.randomization import Randomization, default_randomization, load_randomization
+from twinloop.robots import connected, open_robot
+from twinloop.robots.controllers import ExpertController
+from twinloop.robots.record import Plan, record
+from twinloop.twins import Twin, load_twin
 
 REALITIES = tuple(os.environ.get("TWINLOOP_ANCHOR_REALITIES", "mild,worn,remote,workshop,severe").split(","))
 TRIALS = int(os.environ.get("TWINLOOP_ANCHOR_TRIALS", "100"))
@@ -106,7 +106,7 @@ def identified(cells: Cells, reality: str, small: bool) -> Identification | None
                 name = ("multisine", "waypoints")[number % 2]
                 acting = ExpertController(twin, name, EXCITED_S)
                 plan = Plan(1, EXCITED_S, task="Excite.", first=EXCITED_FROM + number)
-                record(robot, acting, out, plan, attendant=robot)
+                record(robot, acting, out, plan, supervisor=robot)
 
     def fit(out: Path) -> None:
         real = list(open_dataset(cells.root / f"excited-{reality}"))

@@ -1,7 +1,7 @@
 """Generation with one camera beside the raw renderer: frames per second of processor time, on the same scene.
 
 Ours steps the physics, draws with textures, lights and camera poses that vary, passes every frame through lens, shutter and
-sensor, encodes video and writes a data set. The raw renderer is MuJoCo's own (mjv_updateScene, mjr_render, mjr_readPixels)
+sensor, encodes video and writes a dataset. The raw renderer is MuJoCo's own (mjv_updateScene, mjr_render, mjr_readPixels)
 drawing the states of the same episodes at the same size, without shadows and reflections like ours, and throwing the
 frames away.
 """
@@ -20,19 +20,19 @@ import numpy as np
 
 from benchmarks import raw_engine
 from benchmarks.report import Section, Settings, Table, Target, spread
-from twinloop.dataset.writer import make_dataset
+from twinloop.datasets.writer import make_dataset
 from twinloop.engines.render import open_context
 from twinloop.errors import TwinloopError
-from twinloop.generate.chunks import CAMERA_CHUNK_EPISODES
-from twinloop.generate.rollout import episode_schema, rollout
-from twinloop.generate.run import make_job
+from twinloop.generation.chunks import CAMERA_CHUNK_EPISODES
+from twinloop.generation.rollout import episode_schema, rollout
+from twinloop.generation.run import make_job
 from twinloop.imperfect import camera, noise
 from twinloop.imperfect.camera import CameraEffects, Sensor
 from twinloop.imperfect.flare import Flare
 from twinloop.imperfect.lens import Lens
 from twinloop.imperfect.shutter import Shutter
-from twinloop.randomize import load_randomization
-from twinloop.twin import load_twin
+from twinloop.randomization import load_randomization
+from twinloop.twins import load_twin
 
 TWIN = "franka_pick_place"
 SEED = 1
@@ -123,8 +123,8 @@ def run(settings: Settings) -> Section:
         tuple(targets),
         (
             f"Scene: {TWIN}, {CAMERA_CHUNK_EPISODES} episodes of {steps} frames, from the first physics step to the finished "
-            "data set with its video.",
-            "The front camera stands still, so shutter effects do nothing to its pictures. The wrist camera always moves; it "
+            "dataset with its video.",
+            "The front camera stands still, so shutter effects do nothing to its images. The wrist camera always moves; it "
             "sees fewer shapes, so that drawing is cheaper and everything else weighs more.",
         ),
         loads=tuple(loads),
@@ -150,7 +150,7 @@ def measure(settings: Settings, case: Case, steps: int) -> Measured:
     states = raw_engine.step(job, SEED, actions, keep_states=True).states
     assert states is not None
     shown = states[:: max(1, len(states) // 800)]
-    raw_s = raw_engine.draw_pictures(twin, case.camera, shown)
+    raw_s = raw_engine.draw_images(twin, case.camera, shown)
     return Measured(sum(map(len, actions)) / ours_s, len(shown) / raw_s)
 
 
@@ -169,7 +169,7 @@ def effects_table(frames: int, repeats: int) -> Table:
         "everything": CameraEffects(lens, shutter, Flare(strength=0.2), sensor),
     }
     rng = np.random.default_rng(SEED)
-    pictures = rng.integers(0, 256, (frames, SIDE, SIDE, 3), dtype=np.uint8)
+    images = rng.integers(0, 256, (frames, SIDE, SIDE, 3), dtype=np.uint8)
     velocity = rng.normal(0.0, 200.0, (frames, 2))
     seeds = np.full(frames, SEED)
     rows = []
@@ -179,8 +179,8 @@ def effects_table(frames: int, repeats: int) -> Table:
             began = time.process_time()
             normal = noise.frame_noise(seeds, "camera", np.arange(frames), (SIDE, SIDE, 3))
             tables = camera.make_tables(effects, 1, SIDE, SIDE)
-            camera.capture(tables, pictures, velocity, normal)
+            camera.capture(tables, images, velocity, normal)
             spent.append(1e6 * (time.process_time() - began) / frames)
         rows.append((name, spread(spent)))
-    title = f"Camera effects, {SIDE} x {SIDE}, one at a time, with pictures moving at 200 px/s"
+    title = f"Camera effects, {SIDE} x {SIDE}, one at a time, with images moving at 200 px/s"
     return Table(title, ("effect", "µs a frame"), tuple(rows))

@@ -17,11 +17,11 @@ from tests.browser import CHROMIUM, Browser
 from tests.coverage.test_page import many_points
 from twinloop.coverage.run import cover
 from twinloop.coverage.side import Points, Side, read_sides
-from twinloop.dataset.reader import open_dataset
-from twinloop.generate.run import generate
-from twinloop.randomize import load_randomization
+from twinloop.datasets.reader import open_dataset
+from twinloop.generation.run import generate
+from twinloop.randomization import load_randomization
 from twinloop.report.coverage_page import write_coverage_page
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 CONFIG = {
     "randomization": {

@@ -21,18 +21,18 @@ import yaml
 
 from benchmarks.cells import NOMINAL, TWIN, Cells
 from benchmarks.report import Section, Settings, Table, Target
-from twinloop.dataset.reader import open_dataset
-from twinloop.diagnose.run import diagnose
-from twinloop.generate.run import generate
-from twinloop.learn.config import TrainConfig
-from twinloop.learn.evaluate import evaluate_on_robot
-from twinloop.learn.policy import load_policy
-from twinloop.learn.train import train
-from twinloop.randomize import load_randomization
-from twinloop.robot import connected, open_robot
-from twinloop.robot.controllers import OperatorController
-from twinloop.robot.record import Plan, record
-from twinloop.twin import load_twin
+from twinloop.datasets.reader import open_dataset
+from twinloop.diagnosis.run import diagnose
+from twinloop.generation.run import generate
+from twinloop.learning.config import TrainConfig
+from twinloop.learning.evaluate import evaluate_on_robot
+from twinloop.learning.policy import load_policy
+from twinloop.learning.train import train
+from twinloop.randomization import load_randomization
+from twinloop.robots import connected, open_robot
+from twinloop.robots.controllers import OperatorController
+from twinloop.robots.record import Plan, record
+from twinloop.twins import load_twin
 
 EFFECTS: dict[str, list[dict[str, tuple[float, float]]]] = {
     "latency": [
@@ -206,7 +206,7 @@ def recordings(cells: Cells, policy: Path, number: int, size: Size) -> tuple[Pat
         robot = open_robot(address)
         with connected(robot):
             plan = Plan(size.demonstrations - before, 12.0, first=DEMONSTRATED_FROM + before)
-            record(robot, OperatorController(robot, "operator-1"), out, plan, attendant=robot)
+            record(robot, OperatorController(robot, "operator-1"), out, plan, supervisor=robot)
 
     runs = cells.folder(f"runs-{number}", run_policy)
     demonstrations = runs and cells.folder(f"demonstrations-{number}", demonstrate)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.report import Section, Settings, Table, Target
-from twinloop.gate.betting import PAIRED, SINGLE, log_wealth, log_wealth_both, raw_outcomes
-from twinloop.gate.control import controlled_outcomes
+from twinloop.promotion.betting import PAIRED, SINGLE, log_e_value, log_e_value_both, raw_outcomes
+from twinloop.promotion.control import controlled_outcomes
 
 Array = NDArray[Any]
 
@@ -90,7 +90,7 @@ def stopping_times(
     times, correlations = [], []
     for begin in range(0, size.campaigns, CHUNK):
         made, correlation = outcomes(truth, simulation, strength, (CHUNK, size.longest), seed + begin)
-        hit = log_wealth(made, 0.0) >= np.log(1.0 / ALPHA)
+        hit = log_e_value(made, 0.0) >= np.log(1.0 / ALPHA)
         times.append(np.where(hit.any(axis=1), hit.argmax(axis=1) + 1, size.longest + 1))
         correlations.append(correlation)
     return np.concatenate(times), float(np.mean(correlations))
@@ -132,11 +132,11 @@ def false_promotions(size: Size) -> list[tuple[str, float]]:
         ever = []
         for begin in range(0, size.campaigns, CHUNK):
             made, _ = outcomes(truth, simulation, strength, (CHUNK, size.trials), 1_000_000 * seed + begin)
-            ever.append((log_wealth(made, 0.0) >= np.log(1.0 / ALPHA)).any(axis=1))
+            ever.append((log_e_value(made, 0.0) >= np.log(1.0 / ALPHA)).any(axis=1))
         found.append((name, float(np.mean(ever))))
     rng = np.random.default_rng(99)
     single = raw_outcomes(rng.random((size.campaigns, size.trials)) < 0.8, SINGLE)
-    hit = log_wealth(single, 0.8) >= np.log(1.0 / ALPHA)
+    hit = log_e_value(single, 0.8) >= np.log(1.0 / ALPHA)
     found.append(("alone, 80 % against a threshold of 80 %", float(hit.any(axis=1).mean())))
     return found
 
@@ -150,7 +150,7 @@ def from_lists(size: Size, strength: float, scenes: int, trials: int) -> float:
         mean, variance = simulated.mean(axis=1, keepdims=True), simulated.var(axis=1, keepdims=True)
         tried, beside = (np.take_along_axis(values, chosen, axis=1) for values in (real, simulated))
         made, _ = controlled_outcomes(tried, beside, mean, variance, PAIRED)
-        ever.append((log_wealth(made, 0.0) >= np.log(1.0 / ALPHA)).any(axis=1))
+        ever.append((log_e_value(made, 0.0) >= np.log(1.0 / ALPHA)).any(axis=1))
     return float(np.mean(ever))
 
 
@@ -200,7 +200,7 @@ def coverage(size: Size) -> list[tuple[str, float, float]]:
             made, correlation = outcomes(
                 truth, simulation, strength, shape, 200_000_000 + 1_000_000 * seed + begin
             )
-            missed.append((log_wealth_both(made, truth.mean) >= np.log(1.0 / ALPHA)).any(axis=1))
+            missed.append((log_e_value_both(made, truth.mean) >= np.log(1.0 / ALPHA)).any(axis=1))
             correlations.append(correlation)
         found.append((name, float(np.mean(correlations)), 1.0 - float(np.mean(missed))))
     return found

@@ -1,7 +1,7 @@
 """Generation beside the raw engine: the same scenes, draws and actions, stepped by `mujoco.batch` and nothing else.
 
 Ours randomizes, passes commands and readings through imperfect hardware, decides phases and success, flags artefacts and
-writes a data set; the raw engine only steps. Processor time is compared, so that other work on the machine does not
+writes a dataset; the raw engine only steps. Processor time is compared, so that other work on the machine does not
 enter; with two threads, the clock is shown too. Both sides run in turn.
 """
 
@@ -20,15 +20,15 @@ import numpy as np
 from benchmarks import raw_engine
 from benchmarks.report import Section, Settings, Table, Target, spread
 from benchmarks.scene import cpu_seconds
-from twinloop.dataset.writer import make_dataset
+from twinloop.datasets.writer import make_dataset
 from twinloop.episode import Episode
-from twinloop.generate.chunks import CHUNK_EPISODES
-from twinloop.generate.job import Job
-from twinloop.generate.rollout import episode_schema, rollout
-from twinloop.generate.run import make_job, make_work
-from twinloop.generate.run import run as generate_chunks
-from twinloop.randomize import load_randomization
-from twinloop.twin import load_twin
+from twinloop.generation.chunks import CHUNK_EPISODES
+from twinloop.generation.job import Job
+from twinloop.generation.rollout import episode_schema, rollout
+from twinloop.generation.run import make_job, make_work
+from twinloop.generation.run import run as generate_chunks
+from twinloop.randomization import load_randomization
+from twinloop.twins import load_twin
 
 TWIN = "franka_pick_place"
 SEED = 1
@@ -129,7 +129,7 @@ def run(settings: Settings) -> Section:
         (
             f"Scene: {TWIN}, {episodes} episodes with draws of mass, friction, place, delay and encoder noise.",
             f"With two threads: ours is `generate` with two worker processes and the {CHUNK_EPISODES}-episode chunks of a large "
-            "run, from the call to the finished data set, starting the processes included; the raw engine is one batch with "
+            "run, from the call to the finished dataset, starting the processes included; the raw engine is one batch with "
             "two threads.",
         ),
         loads=tuple(loads),

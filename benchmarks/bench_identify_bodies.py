@@ -23,14 +23,14 @@ from benchmarks import sysid_peer, tosses
 from benchmarks.kept import answers, made_on
 from benchmarks.report import ROOT, Section, Settings, Table, Target
 from twinloop.episode import Episode
-from twinloop.identify.predict import Predictor
-from twinloop.identify.recording import find_channels, read_recording
-from twinloop.identify.run import identify
-from twinloop.identify.windows import cut
+from twinloop.identification.predict import Predictor
+from twinloop.identification.recording import find_channels, read_recording
+from twinloop.identification.run import identify
+from twinloop.identification.windows import cut
 from twinloop.logs.ingest import ingest
 from twinloop.logs.log_map import parse_map
 from twinloop.tasks import make_cell
-from twinloop.twin import Twin, load_twin
+from twinloop.twins import Twin, load_twin
 
 Array = NDArray[Any]
 Values = Mapping[str, float]

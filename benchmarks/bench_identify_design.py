@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import Section, Settings, Table, Target, spread
-from tests.identify.worlds import record
+from tests.identification.worlds import record
 from twinloop.experts import Motion
-from twinloop.identify.change import watch
-from twinloop.identify.design import Design, design_excitation
-from twinloop.identify.drift import Drift, follow, watch_drift
-from twinloop.identify.predict import Window
-from twinloop.identify.problem import Noise, Problem
-from twinloop.identify.run import Prepared, prepare
-from twinloop.identify.scale import Scale
-from twinloop.identify.solve import solve
-from twinloop.twin import Parameter, Twin, load_twin
+from twinloop.identification.change import watch
+from twinloop.identification.design import Design, design_excitation
+from twinloop.identification.drift import Drift, follow, watch_drift
+from twinloop.identification.predict import Window
+from twinloop.identification.problem import Noise, Problem
+from twinloop.identification.run import Prepared, prepare
+from twinloop.identification.scale import Scale
+from twinloop.identification.solve import solve
+from twinloop.twins import Parameter, Twin, load_twin
 
 Array = NDArray[Any]
 

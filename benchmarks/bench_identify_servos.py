@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from benchmarks.report import ROOT, Section, Settings, Table, Target
 from tests.quality import recordings
 from twinloop.episode import Episode
-from twinloop.identify.predict import Predictor, Window
-from twinloop.identify.recording import find_channels, read_recording
-from twinloop.identify.run import prepare
-from twinloop.identify.scale import values_at
-from twinloop.identify.solve import solve
-from twinloop.identify.windows import split_episodes
+from twinloop.identification.predict import Predictor, Window
+from twinloop.identification.recording import find_channels, read_recording
+from twinloop.identification.run import prepare
+from twinloop.identification.scale import values_at
+from twinloop.identification.solve import solve
+from twinloop.identification.windows import split_episodes
 from twinloop.logs.ingest import ingest
 from twinloop.logs.log_map import load_map
 from twinloop.tasks import make_cell
-from twinloop.twin import Twin, load_twin
+from twinloop.twins import Twin, load_twin
 
 Array = NDArray[Any]
 Priors = Mapping[str, tuple[float, float]]

@@ -12,9 +12,9 @@ import numpy as np
 
 from benchmarks.kept import answers, made_on
 from benchmarks.report import Section, Settings, Table, Target
-from twinloop.identify.run import RefusedData, identify
+from twinloop.identification.run import RefusedData, identify
 from twinloop.testing.known_truth import record_known
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 NAME = "identify_truth"
 QUANTUM = 0.001534

@@ -88,7 +88,7 @@ def run(settings: Settings) -> Section:
                 growth < MEMORY_GROWTH_MB,
             ),
         ),
-        ("The pictures are noise, so that every frame is as large as a detailed one of a real camera.",),
+        ("The images are noise, so that every frame is as large as a detailed one of a real camera.",),
     )
 
 

@@ -1,6 +1,6 @@
 """Policies by recipe: success in their own twin and on the shipped stand-ins, and what one action costs.
 
-No cell (a data set, a policy, a block of trials) is made twice, so that a long table can be built in several sittings: `--only
+No cell (a dataset, a policy, a block of trials) is made twice, so that a long table can be built in several sittings: `--only
 learn` goes on where it stopped, the first seed before the others. `TWINLOOP_LEARN_MINUTES` ends a sitting early,
 `TWINLOOP_LEARN_REALITIES`, `_DEMONSTRATIONS` and `_SEEDS` (lists with commas) say what it makes; what is still missing is shown as
 such. All robots here are stand-ins; none of these numbers is about a real one.
@@ -25,23 +25,23 @@ from benchmarks.bench_anchor import randomization_of
 from benchmarks.bench_loop import QUICK as QUICK_LOOP
 from benchmarks.cells import TWIN, Cells, in_twin, open_cells, portion, shown, tried
 from benchmarks.report import Section, Settings, Table, Target
-from twinloop.dataset.reader import open_dataset
-from twinloop.dataset.writer import make_dataset
+from twinloop.datasets.reader import open_dataset
+from twinloop.datasets.writer import make_dataset
 from twinloop.demo import SMALL
-from twinloop.generate.run import generate
-from twinloop.learn.config import TrainConfig
-from twinloop.learn.policy import load_policy
-from twinloop.learn.train import train
+from twinloop.generation.run import generate
+from twinloop.learning.config import TrainConfig
+from twinloop.learning.policy import load_policy
+from twinloop.learning.train import train
 from twinloop.loop import run_loop
 from twinloop.quality.check import check_dataset
 from twinloop.quality.require import override
 from twinloop.quality.settings import Settings as QualitySettings
-from twinloop.robot import connected, open_robot
-from twinloop.robot.controllers import OperatorController
-from twinloop.robot.record import Plan, record
+from twinloop.robots import connected, open_robot
+from twinloop.robots.controllers import OperatorController
+from twinloop.robots.record import Plan, record
 from twinloop.stages import Stages
 from twinloop.steps.folders import DATA
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 RECORDED_FROM = 200
 """Demonstrations are of other scenes than evaluations, which begin with 0; close by, because some realities drift."""
@@ -200,7 +200,7 @@ def demonstrations(cells: Cells, reality: str, count: int) -> Path | None:
         robot = open_robot(f"standin:{reality}")
         with connected(robot):
             plan = Plan(most - before, 12.0, task="Pick and place.", first=RECORDED_FROM + before)
-            record(robot, OperatorController(robot, "operator-1"), attempts, plan, attendant=robot)
+            record(robot, OperatorController(robot, "operator-1"), attempts, plan, supervisor=robot)
 
     def take(out: Path) -> None:
         most = count + max(1, count // 8)

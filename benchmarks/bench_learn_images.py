@@ -24,22 +24,22 @@ import yaml
 
 from benchmarks.cells import Cells, counted, open_cells, portion, shown, tried
 from benchmarks.report import Section, Settings, Table, Target
-from twinloop.dataset.reader import open_dataset
-from twinloop.dataset.writer import make_dataset
-from twinloop.diagnose.run import diagnose
-from twinloop.generate.run import generate
-from twinloop.learn.config import TrainConfig
-from twinloop.learn.evaluate import evaluate_in_twin, evaluate_on_robot
-from twinloop.learn.policy import load_policy
-from twinloop.learn.train import train
+from twinloop.datasets.reader import open_dataset
+from twinloop.datasets.writer import make_dataset
+from twinloop.diagnosis.run import diagnose
+from twinloop.generation.run import generate
+from twinloop.learning.config import TrainConfig
+from twinloop.learning.evaluate import evaluate_in_twin, evaluate_on_robot
+from twinloop.learning.policy import load_policy
+from twinloop.learning.train import train
 from twinloop.quality.check import check_dataset
 from twinloop.quality.require import override
 from twinloop.quality.settings import Settings as QualitySettings
-from twinloop.randomize import load_randomization
-from twinloop.robot import connected, open_robot
-from twinloop.robot.controllers import OperatorController
-from twinloop.robot.record import Plan, record
-from twinloop.twin import load_twin
+from twinloop.randomization import load_randomization
+from twinloop.robots import connected, open_robot
+from twinloop.robots.controllers import OperatorController
+from twinloop.robots.record import Plan, record
+from twinloop.twins import load_twin
 
 TWIN, CAMERA = "franka_pick_place", "wrist"
 SCENES = {
@@ -86,7 +86,7 @@ RECORDED_FROM, DIAGNOSED_FROM = 1000, 2000
 """Demonstrations and runs to diagnose are of other scenes than evaluations, which begin with 0."""
 
 EXPERT_NOISE = 2.5
-"""Bumps of some centimetres: at first the object is a few pixels at the edge of the picture, and whoever sets out wrongly must
+"""Bumps of some centimetres: at first the object is a few pixels at the edge of the image, and whoever sets out wrongly must
 have been shown how to come back."""
 
 LATENCY_MS = 15.0
@@ -118,22 +118,22 @@ class Way:
     config: tuple[tuple[str, Any], ...] = ()
 
 
-AS_DRAWN, CO_TRAIN = ("vary_pictures", False), (("recipe", "co-train"), ("mix", 0.5))
+AS_DRAWN, CO_TRAIN = ("vary_images", False), (("recipe", "co-train"), ("mix", 0.5))
 WAYS = (
     Way("sim-only", "nominal", None, (AS_DRAWN,)),
-    Way("visual randomization, varied pictures", "looks"),
+    Way("visual randomization, varied images", "looks"),
     Way("50 demonstrations", "nominal", "demonstrations", (AS_DRAWN, *CO_TRAIN)),
     Way("adapt coral", "nominal", "demonstrations", (AS_DRAWN, ("adapt", "coral"))),
-    Way("varied pictures", "nominal"),
+    Way("varied images", "nominal"),
     Way("visual randomization", "looks", None, (AS_DRAWN,)),
-    Way("randomization, varied pictures, 50 demonstrations", "looks", "demonstrations", CO_TRAIN),
+    Way("randomization, varied images, 50 demonstrations", "looks", "demonstrations", CO_TRAIN),
     Way("restyle fourier", "nominal", "demonstrations", (AS_DRAWN, ("restyle", "fourier"))),
     Way("restyle histogram", "nominal", "demonstrations", (AS_DRAWN, ("restyle", "histogram"))),
     Way("adapt ot", "nominal", "demonstrations", (AS_DRAWN, ("adapt", "ot"))),
     Way("adapt adversarial", "nominal", "demonstrations", (AS_DRAWN, ("adapt", "adversarial"))),
     Way("adapt coral, failed runs", "nominal", "failed runs", (AS_DRAWN, ("adapt", "coral"))),
     Way("restyle fourier, failed runs", "nominal", "failed runs", (AS_DRAWN, ("restyle", "fourier"))),
-    Way("varied pictures, adapt coral", "nominal", "demonstrations", (("adapt", "coral"),)),
+    Way("varied images, adapt coral", "nominal", "demonstrations", (("adapt", "coral"),)),
     Way("50 demonstrations alone", "nominal", "demonstrations", (("recipe", "real-only"),)),
     Way("state, no camera", "nominal", None, (("cameras", ()),)),
 )
@@ -203,8 +203,8 @@ def run(settings: Settings) -> Section:
         (*targets(found, cost), *diagnosis_targets(told[reality][0], told[plain][0])),
         (
             f"{size.sim_episodes} simulated episodes, {size.demonstrations} demonstrations of the stand-in's operator, "
-            f"{size.config.steps} steps of batch {size.config.batch}, pictures of {CAMERA} averaged down to "
-            f"{size.config.picture_side} pixels a side. Adaptation sees the pictures of the demonstrations, not their "
+            f"{size.config.steps} steps of batch {size.config.batch}, images of {CAMERA} averaged down to "
+            f"{size.config.image_side} pixels a side. Adaptation sees the images of the demonstrations, not their "
             f"actions; of failed runs, those of {size.diagnosed} runs of sim-only. The state policy is told where the object is: what it loses is not visual.",
             "The drop is the success of sim-only in its own twin minus the success of a way on the stand-in. Every training seed "
             "meets other scenes, every way the same.",
@@ -230,7 +230,7 @@ def make_sim(out: Path, look: str, size: Size) -> None:
 
 
 def demonstrations(cells: Cells, size: Size, reality: Path) -> Path | None:
-    """Successful demonstrations with pictures; findings about quality are answered for."""
+    """Successful demonstrations with images; findings about quality are answered for."""
     spare = size.demonstrations + max(1, size.demonstrations // 12)
 
     def demonstrate(out: Path) -> None:
@@ -244,7 +244,7 @@ def demonstrations(cells: Cells, size: Size, reality: Path) -> Path | None:
                 cameras=(CAMERA,),
                 first=RECORDED_FROM + before,
             )
-            record(robot, OperatorController(robot, "operator-1"), out, plan, attendant=robot)
+            record(robot, OperatorController(robot, "operator-1"), out, plan, supervisor=robot)
 
     def take(out: Path) -> None:
         source = open_dataset(cells.root / "recorded")
@@ -265,7 +265,7 @@ def failed_runs(cells: Cells, size: Size, reality: Path) -> Path | None:
 
 
 def recorded_runs(cells: Cells, path: Path, reality: Path, runs: int) -> Path | None:
-    """Runs of a policy on the stand-in, pictures included."""
+    """Runs of a policy on the stand-in, images included."""
 
     def make(out: Path) -> None:
         shutil.rmtree(out, ignore_errors=True)
@@ -280,7 +280,7 @@ def recorded_runs(cells: Cells, path: Path, reality: Path, runs: int) -> Path | 
 
 
 def answer_for(recorded: Path) -> None:
-    """A stand-in's pictures are meant to look as bad as quality checks say they do."""
+    """A stand-in's images are meant to look as bad as quality checks say they do."""
     dataset = open_dataset(recorded)
     report = check_dataset(dataset, QualitySettings(purpose="train"))
     for code in sorted({finding.code for finding in report.blocking}):
@@ -320,7 +320,7 @@ def in_twin(path: Path, numbers: range) -> dict[str, Any]:
 def explained(
     cells: Cells, name: str, policy: Callable[[], Path | None], reality: Path, runs: int
 ) -> dict[str, Any] | None:
-    """What `diagnose` says of recorded runs of a policy, pictures included."""
+    """What `diagnose` says of recorded runs of a policy, images included."""
 
     def say() -> dict[str, Any] | None:
         path = policy()
@@ -336,15 +336,15 @@ def explained(
 
 
 def action_cost_ms(path: Path) -> dict[str, float]:
-    """Processor time of one prediction at batch 1, one 128 x 128 picture included: median and 99th percentile."""
+    """Processor time of one prediction at batch 1, one 128 x 128 image included: median and 99th percentile."""
     loaded = load_policy(path)
     seen = np.zeros((1, loaded.network.shape.history, loaded.interface.observation_size), np.float32)
     rng = np.random.default_rng(0)
     took = []
     for _ in range(300):
-        picture = rng.integers(0, 256, (1, 1, 128, 128, 3)).astype(np.uint8)
+        image = rng.integers(0, 256, (1, 1, 128, 128, 3)).astype(np.uint8)
         began = time.process_time()
-        loaded.predict(seen, picture)
+        loaded.predict(seen, image)
         took.append(1e3 * (time.process_time() - began))
     kept = took[50:]
     return {"median": statistics.median(kept), "p99": float(np.quantile(kept, 0.99))}

@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.report import ROOT, Section, Settings, Table, Target
-from twinloop.dataset.reader import open_dataset
+from twinloop.datasets.reader import open_dataset
 
 CONFIG = """\
 scene: {robot: franka_panda, task: pick_and_place}

@@ -22,14 +22,14 @@ import yaml
 from benchmarks.cells import Cells, open_cells, shown, tried
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.demo import SMALL, TWIN
-from twinloop.generate.run import generate
-from twinloop.learn.config import TrainConfig
-from twinloop.learn.train import train
+from twinloop.generation.run import generate
+from twinloop.learning.config import TrainConfig
+from twinloop.learning.train import train
 from twinloop.loop import FIRST, SECOND, LoopConfig, run_loop, training_scenes
-from twinloop.randomize import default_randomization
+from twinloop.randomization import default_randomization
 from twinloop.stages import Done
 from twinloop.steps.folders import USABLE
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 REALITIES = ("severe", "remote", "workshop", "drawn-1", "drawn-2", "worn", "mild")
 SCENES, BLOCK = (range(80), range(40), range(80)), 40

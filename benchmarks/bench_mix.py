@@ -25,14 +25,14 @@ from benchmarks.bench_anchor import identified
 from benchmarks.bench_learn import Size, demonstrations, simulated
 from benchmarks.cells import NOMINAL, TWIN, Cells, on_standin, shown
 from benchmarks.report import Section, Settings, Table, Target
-from twinloop.generate.run import generate
-from twinloop.learn.config import TrainConfig
-from twinloop.learn.evaluate import evaluate_in_twin
-from twinloop.learn.mix import SHARES, choose_mix, load_choice
-from twinloop.learn.policy import load_policy
-from twinloop.learn.train import train
-from twinloop.randomize import load_randomization
-from twinloop.twin import Twin, load_twin
+from twinloop.generation.run import generate
+from twinloop.learning.config import TrainConfig
+from twinloop.learning.evaluate import evaluate_in_twin
+from twinloop.learning.mix import SHARES, choose_mix, load_choice
+from twinloop.learning.policy import load_policy
+from twinloop.learning.train import train
+from twinloop.randomization import load_randomization
+from twinloop.twins import Twin, load_twin
 
 REALITY = os.environ.get("TWINLOOP_MIX_REALITY", "twin")
 TRIALS = int(os.environ.get("TWINLOOP_MIX_TRIALS", "200"))
@@ -129,7 +129,7 @@ def scored(cells: Cells, path: Path, twin: Twin) -> dict[str, Any]:
     """What a search without a robot could know of a whole policy."""
     name = f"{path.name}@calibrated-{twin.content_hash[:8]}-{IN_TWIN}"
     success = cells.numbers(name, lambda: inside(path, twin, IN_TWIN, 78)["success"])
-    return {"twin": success, "real_error": load_policy(path).story.results["validation"]}
+    return {"twin": success, "real_error": load_policy(path).training_record.results["validation"]}
 
 
 def auto(

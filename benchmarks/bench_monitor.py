@@ -19,18 +19,18 @@ import numpy as np
 import yaml
 
 from benchmarks.report import Section, Settings, Table, Target
-from twinloop.dataset.commit import write_atomically
-from twinloop.dataset.reader import open_dataset
+from twinloop.datasets.commit import write_atomically
+from twinloop.datasets.reader import open_dataset
 from twinloop.episode import Episode
-from twinloop.monitor.features import Group, episode_features, usual_frames
-from twinloop.monitor.shifts import find_shifts, kind_of
-from twinloop.monitor.success import first_alarm
-from twinloop.robot import Attendant, connected, open_robot
-from twinloop.robot.controllers import ExpertController
-from twinloop.robot.record import Plan, record
-from twinloop.twin import load_twin
+from twinloop.monitoring.features import Group, episode_features, usual_frames
+from twinloop.monitoring.shifts import find_shifts, kind_of
+from twinloop.monitoring.success import first_alarm
+from twinloop.robots import TrialSupervisor, connected, open_robot
+from twinloop.robots.controllers import ExpertController
+from twinloop.robots.record import Plan, record
+from twinloop.twins import load_twin
 
-BASE = Path(__file__).parents[1] / "twinloop/robot/realities/mild.yaml"
+BASE = Path(__file__).parents[1] / "twinloop/robots/realities/mild.yaml"
 CAMERA, SECONDS = "front", 2.5
 CHANGES: dict[str, tuple[Group, dict[str, Any]]] = {
     "dry friction 0.005 -> 0.03 of the force limit": (
@@ -157,14 +157,14 @@ def recorded(reality: Path, change: dict[str, Any], numbers: range) -> list[Epis
     robot = open_robot(f"standin:{reality}")
     made = []
     with connected(robot), tempfile.TemporaryDirectory() as folder:
-        assert isinstance(robot, Attendant)
+        assert isinstance(robot, TrialSupervisor)
         twin = load_twin(robot.description.twin)
         for number in numbers:
             robot.prepare(number)
             frame = robot.observe((CAMERA,)).frames[CAMERA]
             controller = ExpertController(twin, twin.task, SECONDS)
             plan = Plan(1, SECONDS, first=number, judged=False)
-            record(robot, controller, Path(folder) / str(number), plan, attendant=robot)
+            record(robot, controller, Path(folder) / str(number), plan, supervisor=robot)
             episode = open_dataset(Path(folder) / str(number)).episode(0)
             still = np.broadcast_to(frame, (len(episode), *frame.shape))
             schema = replace(episode.schema, cameras=robot.description.schema((CAMERA,)).cameras)

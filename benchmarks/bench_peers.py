@@ -2,7 +2,7 @@
 
 Every side does its own closest task with its own randomization, scripted expert and fastest form: ours one worker per
 core; gymnasium-robotics an AsyncVectorEnv of the width that is fastest here; robosuite one process per core. They run in
-turn. All three use MuJoCo with a physics step of 2 ms. Ours is timed from the call to the finished data set; the peers
+turn. All three use MuJoCo with a physics step of 2 ms. Ours is timed from the call to the finished dataset; the peers
 only from when their environments stand ready.
 """
 
@@ -22,10 +22,10 @@ from benchmarks.peers.gymnasium_robotics import PEER as GYMNASIUM
 from benchmarks.peers.robosuite import PEER as ROBOSUITE
 from benchmarks.report import Section, Settings, Table, Target, ratio, spread
 from benchmarks.scene import cpu_seconds
-from twinloop.generate.chunks import CHUNK_EPISODES
-from twinloop.generate.processes import usable_cores
-from twinloop.generate.run import make_work
-from twinloop.generate.run import run as generate_chunks
+from twinloop.generation.chunks import CHUNK_EPISODES
+from twinloop.generation.processes import usable_cores
+from twinloop.generation.run import make_work
+from twinloop.generation.run import run as generate_chunks
 
 PROMISES = {GYMNASIUM: 10.0, ROBOSUITE: 25.0}
 WIDTHS = (2, 4, 8)

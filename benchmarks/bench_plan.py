@@ -26,25 +26,25 @@ import yaml
 from benchmarks.bench_learn import RECORDED_FROM
 from benchmarks.cells import TWIN, Cells
 from benchmarks.report import Section, Settings, Table, Target
-from twinloop.coverage.run import coverage
-from twinloop.dataset.query import query
-from twinloop.dataset.reader import open_dataset
-from twinloop.dataset.writer import make_dataset
+from twinloop.coverage.run import measure_coverage
+from twinloop.datasets.query import query
+from twinloop.datasets.reader import open_dataset
+from twinloop.datasets.writer import make_dataset
 from twinloop.episode import Episode
-from twinloop.generate.run import generate
-from twinloop.learn.config import TrainConfig
-from twinloop.learn.evaluate import evaluate_on_robot
-from twinloop.learn.policy import load_policy
-from twinloop.learn.train import train
-from twinloop.plan.run import plan
+from twinloop.generation.run import generate
+from twinloop.learning.config import TrainConfig
+from twinloop.learning.evaluate import evaluate_on_robot
+from twinloop.learning.policy import load_policy
+from twinloop.learning.train import train
+from twinloop.planning.run import plan
 from twinloop.quality.check import check_dataset
 from twinloop.quality.require import override
 from twinloop.quality.settings import Settings as QualitySettings
-from twinloop.randomize import load_randomization
-from twinloop.robot import connected, open_robot
-from twinloop.robot.controllers import OperatorController
-from twinloop.robot.record import Plan, record
-from twinloop.twin import load_twin
+from twinloop.randomization import load_randomization
+from twinloop.robots import connected, open_robot
+from twinloop.robots.controllers import OperatorController
+from twinloop.robots.record import Plan, record
+from twinloop.twins import load_twin
 
 SIMULATED = {
     "environment": {
@@ -219,7 +219,7 @@ def demonstrate(out: Path, reality: Path, size: Size) -> None:
     robot = open_robot(f"standin:{reality}")
     with connected(robot):
         words = Plan(size.demonstrations, 12.0, task="Pick and place.", first=RECORDED_FROM)
-        record(robot, OperatorController(robot, "operator-1"), out, words, attendant=robot)
+        record(robot, OperatorController(robot, "operator-1"), out, words, supervisor=robot)
 
 
 def attempt(out: Path, policy: Path, reality: Path, size: Size) -> None:
@@ -252,7 +252,7 @@ def share_of(runs: Path) -> float:
 def choose(folder: Path, runs: Path, sim: Path, pool: Path) -> dict[str, list[int]]:
     """The order in which either arm takes the pool's demonstrations: the plan's items first, or as they come."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "coverage.json").write_text(json.dumps(coverage(runs, sim).as_json()))
+    (folder / "coverage.json").write_text(json.dumps(measure_coverage(runs, sim).as_json()))
     made = plan(coverage=folder / "coverage.json")
     (folder / "plan.json").write_text(json.dumps(made.as_json()))
     dataset = open_dataset(pool)

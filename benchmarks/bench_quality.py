@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.report import Section, Settings, Table, Target
 from tests.quality import recordings
 from tests.quality.faults import FAULTS, Fault, delayed
-from twinloop.dataset.reader import open_dataset
+from twinloop.datasets.reader import open_dataset
 from twinloop.episode import Camera, Episode
 from twinloop.quality import settings as quality_settings
 from twinloop.quality.check import check_episode
@@ -97,7 +97,7 @@ def load(every: int) -> Recordings:
 
 
 def demonstrations() -> Iterator[tuple[str, Episode]]:
-    """Teleoperated demonstrations with a head camera, pictures at a quarter of their size."""
+    """Teleoperated demonstrations with a head camera, images at a quarter of their size."""
     dataset = open_dataset(recordings.REAL / "g1_demos")
     for number in dataset.numbers:
         episode = dataset.episode(number)

@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 
 from benchmarks.report import Section, Settings, Table, Target
-from twinloop.dataset.reader import open_dataset
-from twinloop.robot import connected, open_robot
-from twinloop.robot.controllers import ExpertController
-from twinloop.robot.record import Plan, record
-from twinloop.robot.standin.reality import list_realities
+from twinloop.datasets.reader import open_dataset
+from twinloop.robots import connected, open_robot
+from twinloop.robots.controllers import ExpertController
+from twinloop.robots.record import Plan, record
+from twinloop.robots.standin.reality import list_realities
 from twinloop.tasks import make_task
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 from twinloop.version import __version__
 
 TWIN = "franka_pick_place"
@@ -82,7 +82,7 @@ def record_expert(reality: str, out: Path, wanted: int) -> None:
     robot = open_robot(f"standin:{reality}")
     with connected(robot):
         plan = Plan(episodes=wanted - there, longest_s=longest_s, first=there)
-        record(robot, ExpertController(twin, twin.task, longest_s), out, plan, attendant=robot)
+        record(robot, ExpertController(twin, twin.task, longest_s), out, plan, supervisor=robot)
 
 
 def interval(done: int, count: int) -> tuple[float, float]:

@@ -58,9 +58,9 @@ def run(settings: Settings) -> Section:
         bench.memory(),
     ]
     notes = [
-        "Data: 14-d state and 7-d action, float32, at 30 Hz; pictures are benchmarks/scene.py. Making the data is not timed. "
+        "Data: 14-d state and 7-d action, float32, at 30 Hz; images are benchmarks/scene.py. Making the data is not timed. "
         "Ours takes an episode as arrays (make_episode and add), LeRobot frame by frame (add_frame and save_episode); "
-        "finishing the data set is in the time of both.",
+        "finishing the dataset is in the time of both.",
         f"LeRobot is stopped {plan.peer_limit_s} s into a run; where it was, the number of episodes it reached is given.",
         "Ours computes the same statistics, and checks, content ids, provenance and checksums besides.",
         "Files are in the system's cache when they are read; nothing is kept from one process to the next.",
@@ -69,7 +69,7 @@ def run(settings: Settings) -> Section:
         notes.insert(0, f"{missing}. Only our own numbers are given.")
     return Section(
         "store",
-        "Store: data sets on disk, beside LeRobot 0.4.4",
+        "Store: datasets on disk, beside LeRobot 0.4.4",
         tuple(tables),
         tuple(bench.targets),
         tuple(notes),
@@ -144,7 +144,7 @@ class _Bench:
         rows, ratios = [], []
         for (name, measured), path in zip(results.items(), paths, strict=False):
             rates = _all(measured, "frames_per_s")
-            picture = self._theirs("picture", path, "--frames", VIDEO) if self._with_peer else {}
+            image = self._theirs("image", path, "--frames", VIDEO) if self._with_peer else {}
             factor = ratio(ours, rates)
             ratios += [factor] if name != "Twinloop" else []
             rows.append(
@@ -156,7 +156,7 @@ class _Bench:
                     f"{ratio(_all(results['Twinloop'], cpu), _all(measured, cpu)):.1f}x"
                     if name != "Twinloop"
                     else "",
-                    *(_number(picture, key) for key in ("psnr_db", "mean_absolute_error", "bytes_per_frame")),
+                    *(_number(image, key) for key in ("psnr_db", "mean_absolute_error", "bytes_per_frame")),
                 )
             )
         self._promise("128x128 video write at least 5x LeRobot, its fastest variant too", ratios, 5)
@@ -170,7 +170,9 @@ class _Bench:
             "mean error of 255",
             "bytes/frame",
         )
-        title = f"Write, 128x128 video, {self._plan.video_episodes} x {VIDEO} (pictures decoded by LeRobot for all)"
+        title = (
+            f"Write, 128x128 video, {self._plan.video_episodes} x {VIDEO} (images decoded by LeRobot for all)"
+        )
         return Table(title, columns, tuple(rows))
 
     def grow_video(self) -> Table:
@@ -248,7 +250,7 @@ class _Bench:
                 median(seconds) <= 1.0,
             ),
             Target(
-                "opening a data set does not read its frames",
+                "opening a dataset does not read its frames",
                 f"opened in {1e3 * median(opening):.1f} ms with its data folder moved away",
                 first["episodes"] == self._plan.many,
             ),
@@ -286,9 +288,9 @@ class _Bench:
         return Table("Peak memory of the process (without mapped files)", columns, tuple(rows))
 
     def _large(self) -> tuple[Path, Measurement]:
-        """The data set of many episodes, written again only when the code that writes it has changed."""
+        """The dataset of many episodes, written again only when the code that writes it has changed."""
         path, note = self._path("ours", "large"), self._work / "large.json"
-        sources = [*sorted((ROOT / "twinloop/dataset").glob("*.py")), ROOT / "twinloop/episode.py"]
+        sources = [*sorted((ROOT / "twinloop/datasets").glob("*.py")), ROOT / "twinloop/episode.py"]
         digest = hashlib.blake2b(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
         if note.exists() and path.exists():
             known = json.loads(note.read_text())

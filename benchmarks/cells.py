@@ -1,6 +1,6 @@
-"""Cells of a long table: data sets, policies and trials by name, kept and not made again, so that a table grows over sittings.
+"""Cells of a long table: datasets, policies and trials by name, kept and not made again, so that a table grows over sittings.
 
-Data sets and policies stay in benchmarks/work. How trials went is entered in benchmarks/measured, which belongs to the repository,
+Datasets and policies stay in benchmarks/work. How trials went is entered in benchmarks/measured, which belongs to the repository,
 with the commit it was measured on: a later sitting adds to it on any machine, and makes a policy again only to try it further.
 """
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import ROOT, Settings, commit
-from twinloop.dataset.commit import write_atomically
-from twinloop.learn.evaluate import Evaluation, evaluate_in_twin, evaluate_on_robot, exact_interval
-from twinloop.learn.policy import load_policy
-from twinloop.randomize import load_randomization
-from twinloop.robot import connected, open_robot
-from twinloop.twin import load_twin
+from twinloop.datasets.commit import write_atomically
+from twinloop.learning.evaluate import Evaluation, evaluate_in_twin, evaluate_on_robot, exact_interval
+from twinloop.learning.policy import load_policy
+from twinloop.randomization import load_randomization
+from twinloop.robots import connected, open_robot
+from twinloop.twins import load_twin
 
 TWIN = "franka_pick_place"
 NOMINAL = {

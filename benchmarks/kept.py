@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
 from benchmarks.report import Settings, commit
-from twinloop.dataset.commit import write_atomically
+from twinloop.datasets.commit import write_atomically
 
 
 def answers(

@@ -9,7 +9,7 @@ import json
 import sys
 import time
 
-from twinloop.generate.run import GenerationProgress, generate
+from twinloop.generation.run import GenerationProgress, generate
 
 
 def main() -> None:

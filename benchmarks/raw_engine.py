@@ -11,9 +11,9 @@ import mujoco.batch
 import numpy as np
 
 from twinloop.engines.render import open_context
-from twinloop.generate.job import Job
-from twinloop.randomize import draw_many
-from twinloop.twin import BatchWriter, Twin, initial_state
+from twinloop.generation.job import Job
+from twinloop.randomization import draw_many
+from twinloop.twins import BatchWriter, Twin, initial_state
 
 WARM_UP = 20
 
@@ -59,7 +59,7 @@ def step(
     return Stepped(steps * twin.substeps, seconds, cpu_s, np.concatenate(states) if keep_states else None)
 
 
-def draw_pictures(twin: Twin, camera: str, states: np.ndarray) -> float:
+def draw_images(twin: Twin, camera: str, states: np.ndarray) -> float:
     """Processor seconds that MuJoCo's renderer takes to draw these states; shadows and reflections off, as ours."""
     declared = next(c for c in twin.cameras if c.name == camera)
     model = twin.make_model()

@@ -65,7 +65,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to run: `quick` is a short run that shows the shape and no more; `work` is for data sets, kept between runs."""
+    """How to run: `quick` is a short run that shows the shape and no more; `work` is for datasets, kept between runs."""
 
     quick: bool
     work: Path

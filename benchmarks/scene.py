@@ -1,6 +1,6 @@
 """A deterministic synthetic robot: smooth motions, and a camera that sees moving shapes with mild sensor noise.
 
-numpy only, so that both sides of a comparison record exactly the same pictures.
+numpy only, so that both sides of a comparison record exactly the same images.
 ``scene_frame(episode, t)`` depends on nothing but its arguments.
 """
 
@@ -32,7 +32,7 @@ def _noise(height: int, width: int, sigma: float) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _episode(episode: int, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Background picture and the shapes' parameters of one episode."""
+    """Background image and the shapes' parameters of one episode."""
     rng = np.random.default_rng([7, episode])
     x, y = _grid(height, width)
     angle = rng.uniform(0.0, 2.0 * np.pi)
@@ -46,7 +46,7 @@ def _episode(episode: int, height: int, width: int) -> tuple[np.ndarray, np.ndar
 def scene_frame(
     episode: int, t: int, height: int = SIDE, width: int = SIDE, noise: float = 2.0
 ) -> np.ndarray:
-    """The camera picture of frame ``t`` of an episode: uint8, (height, width, 3), RGB."""
+    """The camera image of frame ``t`` of an episode: uint8, (height, width, 3), RGB."""
     x, y = _grid(height, width)
     background, shapes = _episode(int(episode), height, width)
     image = background.copy()
@@ -84,8 +84,8 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
-def picture_error(decoded: Sequence[np.ndarray], raw: Sequence[np.ndarray]) -> dict[str, float]:
-    """PSNR (dB) and mean absolute error (levels of 255) of decoded pictures, over all pixels of all of them."""
+def image_error(decoded: Sequence[np.ndarray], raw: Sequence[np.ndarray]) -> dict[str, float]:
+    """PSNR (dB) and mean absolute error (levels of 255) of decoded images, over all pixels of all of them."""
     squared, absolute = [], []
     for shown, true in zip(decoded, raw, strict=True):
         difference = shown.astype(np.float64) - true

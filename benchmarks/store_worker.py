@@ -26,10 +26,10 @@ from pathlib import Path  # noqa: E402
 import numpy as np  # noqa: E402
 
 from benchmarks.scene import ACTION_SIZE, RATE_HZ, SIDE, STATE_SIZE, cpu_seconds, scene_frame, scene_rows  # noqa: E402
-from twinloop.dataset.query import query  # noqa: E402
-from twinloop.dataset.reader import open_dataset  # noqa: E402
-from twinloop.dataset.video import VideoSettings  # noqa: E402
-from twinloop.dataset.writer import make_dataset  # noqa: E402
+from twinloop.datasets.query import query  # noqa: E402
+from twinloop.datasets.reader import open_dataset  # noqa: E402
+from twinloop.datasets.video import VideoSettings  # noqa: E402
+from twinloop.datasets.writer import make_dataset  # noqa: E402
 from twinloop.episode import Camera, Provenance, Schema, Signal, make_episode  # noqa: E402
 
 SIGNALS = (
@@ -76,7 +76,7 @@ class AnonymousMemory:
 
 
 def make_provenance(episode: int) -> Provenance:
-    """A simulated origin that differs from episode to episode, as a generated data set has it."""
+    """A simulated origin that differs from episode to episode, as a generated dataset has it."""
     rng = np.random.default_rng(episode)
     return Provenance(
         source="sim" if episode % 10 else "real",
@@ -181,7 +181,7 @@ def run_query(arguments: argparse.Namespace) -> dict:
 
 
 def open_without_data(arguments: argparse.Namespace) -> dict:
-    """Open the data set while its rows are somewhere else: it cannot have read them."""
+    """Open the dataset while its rows are somewhere else: it cannot have read them."""
     data, hidden = arguments.dataset / "data", arguments.dataset / "hidden"
     data.rename(hidden)
     try:
@@ -226,7 +226,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("mode", choices=list(MODES))
-    parser.add_argument("dataset", type=Path, help="data set folder; `write` replaces it")
+    parser.add_argument("dataset", type=Path, help="dataset folder; `write` replaces it")
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--frames", type=int, default=200, help="frames per episode")
     parser.add_argument("--samples", type=int, default=20_000, help="random reads")

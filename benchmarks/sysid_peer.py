@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from benchmarks.peers import mujoco_sysid
 from benchmarks.report import Table, Target
 from twinloop.episode import Episode
-from twinloop.identify.predict import held_integral
-from twinloop.identify.recording import find_channels, read_recording
-from twinloop.identify.run import identify
-from twinloop.identify.windows import cut, split_episodes
+from twinloop.identification.predict import held_integral
+from twinloop.identification.recording import find_channels, read_recording
+from twinloop.identification.run import identify
+from twinloop.identification.windows import cut, split_episodes
 from twinloop.tasks import make_cell
-from twinloop.twin import Twin, load_twin
+from twinloop.twins import Twin, load_twin
 
 Array = NDArray[Any]
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from benchmarks.report import Table, Target
 from twinloop.episode import Episode
-from twinloop.identify.predict import Predictor, Window
-from twinloop.identify.recording import find_channels, read_recording, rotation_between
-from twinloop.identify.run import identify
+from twinloop.identification.predict import Predictor, Window
+from twinloop.identification.recording import find_channels, read_recording, rotation_between
+from twinloop.identification.run import identify
 from twinloop.tasks import make_cell
-from twinloop.twin import Twin, load_twin
+from twinloop.twins import Twin, load_twin
 
 Array = NDArray[Any]
 

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/twins.md: MUJOCO_GL=egl python docs/draw_twins.py"""
+"""Draws the images of docs/twins.md: MUJOCO_GL=egl python docs/draw_twins.py"""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import mujoco
 import numpy as np
 from PIL import Image
 
-from twinloop.randomize import draw, load_randomization
-from twinloop.twin import apply_picture, initial_state, list_twins, load_twin
+from twinloop.randomization import draw, load_randomization
+from twinloop.twins import apply_appearance, initial_state, list_twins, load_twin
 
 HERE = Path(__file__).parent / "images/twins"
 LOOK = {
@@ -18,7 +18,7 @@ LOOK = {
 }
 
 
-def picture(name, camera, values, height, width):
+def image(name, camera, values, height, width):
     """One frame of a twin at the start of an episode with these values."""
     twin = load_twin(name)
     model = twin.make_model(
@@ -29,7 +29,7 @@ def picture(name, camera, values, height, width):
     data.qpos[:], data.ctrl[:], data.mocap_pos[:] = start.qpos[0], start.ctrl[0], start.mocap_pos[0]
     for joint, position in LOOK.get(name, {}).items():
         data.joint(joint).qpos[0] = position
-    apply_picture(twin, model, values)
+    apply_appearance(twin, model, values)
     mujoco.mj_forward(model, data)
     with mujoco.Renderer(model, height, width) as renderer:
         renderer.update_scene(data, camera)
@@ -44,7 +44,7 @@ def save(pixels, name):
 def main():
     """Draw every built-in twin, and eight randomized scenes."""
     for twin in list_twins():
-        save(picture(twin.name, "front", {}, 300, 400), twin.name)
+        save(image(twin.name, "front", {}, 300, 400), twin.name)
     varied = load_randomization(
         {
             "twin": "franka_pick_place",
@@ -62,7 +62,7 @@ def main():
             },
         }
     )  # fmt: skip
-    frames = [picture("franka_pick_place", "front", draw(varied, 4, e), 150, 200) for e in range(8)]
+    frames = [image("franka_pick_place", "front", draw(varied, 4, e), 150, 200) for e in range(8)]
     save(np.concatenate([np.concatenate(frames[i : i + 4], axis=1) for i in (0, 4)]), "randomized")
 
 

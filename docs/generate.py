@@ -54,7 +54,7 @@ def _section(name: str, command: Any) -> str:
 
 def _training_fields() -> str:
     """What `twinloop train --set` takes, in the words of the config itself."""
-    from twinloop.learn.config import TrainConfig
+    from twinloop.learning.config import TrainConfig
 
     rows = [f"| `{part.name}` | `{part.default}` |" for part in fields(TrainConfig)]
     head = ["## Fields of `twinloop train --set`", "", cleandoc(TrainConfig.__doc__ or ""), ""]

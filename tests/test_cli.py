@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.dataset.examples import STATE_ONLY, WITH_CAMERA, toy_episode
-from twinloop.dataset.reader import open_dataset
-from twinloop.dataset.writer import make_dataset
+from tests.datasets.examples import STATE_ONLY, WITH_CAMERA, toy_episode
+from twinloop.datasets.reader import open_dataset
+from twinloop.datasets.writer import make_dataset
 from twinloop.testing import assert_same_episode
 
 TWINLOOP = Path(sys.executable).with_name("twinloop")
@@ -28,7 +28,7 @@ def twinloop_json(*words, cwd, code=0):
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory):
-    """Two small data sets; tests only read them."""
+    """Two small datasets; tests only read them."""
     folder = tmp_path_factory.mktemp("shelf")
     for name, schema, seeds in (("sim", WITH_CAMERA, range(6)), ("field", WITH_CAMERA, range(6, 9))):
         with make_dataset(folder / name, schema) as writer:
@@ -206,6 +206,6 @@ def test_errors_are_json_too_when_json_is_asked_for(tmp_path):
     error = twinloop_json("data", "info", "nowhere", cwd=tmp_path, code=2)
     assert error == {
         "error": "nowhere does not exist.",
-        "remedy": "check the path; `twinloop data ls FOLDER` lists data sets",
+        "remedy": "check the path; `twinloop data ls FOLDER` lists datasets",
         "exit_code": 2,
     }

@@ -17,7 +17,7 @@ from twinloop.errors import GateError, UnknownName
 from twinloop.loop import ASKED_FOR, SECOND, STAGES, LoopConfig, read_loop_status, run_loop
 from twinloop.stages import Listener, Stages
 from twinloop.steps.verdicts import take_over
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 TINY = LoopConfig(
     sim_episodes=12,
@@ -124,7 +124,7 @@ import json, sys
 from tests.test_loop import TINY
 from twinloop.loop import run_loop
 from twinloop.stages import Listener
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 class Loud(Listener):
     def begun(self, name):

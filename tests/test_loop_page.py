@@ -1,4 +1,4 @@
-"""Pictures of the loop's report that are drawn by hand."""
+"""Images of the loop's report that are drawn by hand."""
 
 import re
 
@@ -28,7 +28,7 @@ SHARP = {
 KNOWN = {"name": "scale", "unit": "1", "nominal": 1.0, "value": 1.0, "low": 1.0, "high": 1.0, "status": "identifiable"}  # fmt: skip
 
 
-def test_every_estimate_has_a_scale_of_its_own_and_stays_on_the_picture():
+def test_every_estimate_has_a_scale_of_its_own_and_stays_on_the_image():
     """A value of zero on a nominal of zero once set the scale of all: the others lay on one line, labelled 1e14 %."""
     drawn = draw_estimates([EDGE, SHARP, KNOWN])
     circles = [float(x) for x in re.findall(r"<circle class=after cx='([\d.]+)'", drawn)]

@@ -11,7 +11,7 @@ import pytest
 from twinloop.errors import WorkspaceError
 from twinloop.stages import Stages
 from twinloop.steps import Station
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 
 class Counted:
@@ -72,7 +72,7 @@ import sys, time
 from pathlib import Path
 from twinloop.stages import Stages
 from twinloop.steps import Station
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 def make(folder, progress, n):
     for number in range(5):

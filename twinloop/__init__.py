@@ -12,16 +12,16 @@ from twinloop.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from twinloop.coverage.result import Coverage as Coverage
-    from twinloop.coverage.run import coverage as coverage
-    from twinloop.dataset.query import query as query
-    from twinloop.dataset.reader import Dataset as Dataset
-    from twinloop.dataset.reader import open_dataset as open_dataset
-    from twinloop.dataset.rewrite import merge as merge
-    from twinloop.dataset.rewrite import split as split
-    from twinloop.dataset.writer import append_to as append_to
-    from twinloop.dataset.writer import make_dataset as make_dataset
-    from twinloop.diagnose.result import Diagnosis as Diagnosis
-    from twinloop.diagnose.run import diagnose as diagnose
+    from twinloop.coverage.run import measure_coverage as measure_coverage
+    from twinloop.datasets.query import query as query
+    from twinloop.datasets.reader import Dataset as Dataset
+    from twinloop.datasets.reader import open_dataset as open_dataset
+    from twinloop.datasets.rewrite import merge as merge
+    from twinloop.datasets.rewrite import split as split
+    from twinloop.datasets.writer import append_to as append_to
+    from twinloop.datasets.writer import make_dataset as make_dataset
+    from twinloop.diagnosis.result import Diagnosis as Diagnosis
+    from twinloop.diagnosis.run import diagnose as diagnose
     from twinloop.episode import Camera as Camera
     from twinloop.episode import Episode as Episode
     from twinloop.episode import Event as Event
@@ -33,48 +33,48 @@ if TYPE_CHECKING:
     from twinloop.gap.ranking import rank_policies as rank_policies
     from twinloop.gap.result import Gap as Gap
     from twinloop.gap.run import measure_gap as measure_gap
-    from twinloop.gate.registry import PolicyRegistry as PolicyRegistry
-    from twinloop.gate.run import gate as gate
-    from twinloop.gate.verdict import Verdict as Verdict
-    from twinloop.generate.film import record_video as record_video
-    from twinloop.generate.open_loop import replay_actions as replay_actions
-    from twinloop.generate.replay import replay as replay
-    from twinloop.generate.run import generate as generate
-    from twinloop.identify.design import design_excitation as design_excitation
-    from twinloop.identify.drift import watch_drift as watch_drift
-    from twinloop.identify.result import Identification as Identification
-    from twinloop.identify.run import identify as identify
-    from twinloop.learn.config import TrainConfig as TrainConfig
-    from twinloop.learn.evaluate import Evaluation as Evaluation
-    from twinloop.learn.evaluate import evaluate_in_twin as evaluate_in_twin
-    from twinloop.learn.evaluate import evaluate_on_robot as evaluate_on_robot
-    from twinloop.learn.mix import choose_mix as choose_mix
-    from twinloop.learn.policy import Policy as Policy
-    from twinloop.learn.policy import load_policy as load_policy
-    from twinloop.learn.train import train as train
+    from twinloop.generation.film import record_video as record_video
+    from twinloop.generation.open_loop import replay_actions as replay_actions
+    from twinloop.generation.replay import replay as replay
+    from twinloop.generation.run import generate as generate
+    from twinloop.identification.design import design_excitation as design_excitation
+    from twinloop.identification.drift import watch_drift as watch_drift
+    from twinloop.identification.result import Identification as Identification
+    from twinloop.identification.run import identify as identify
+    from twinloop.learning.config import TrainConfig as TrainConfig
+    from twinloop.learning.evaluate import Evaluation as Evaluation
+    from twinloop.learning.evaluate import evaluate_in_twin as evaluate_in_twin
+    from twinloop.learning.evaluate import evaluate_on_robot as evaluate_on_robot
+    from twinloop.learning.mix import choose_mix as choose_mix
+    from twinloop.learning.policy import Policy as Policy
+    from twinloop.learning.policy import load_policy as load_policy
+    from twinloop.learning.train import train as train
     from twinloop.logs.ingest import ingest as ingest
     from twinloop.logs.log_map import load_map as load_map
     from twinloop.logs.propose import propose_map as propose_map
-    from twinloop.monitor.run import monitor as monitor
-    from twinloop.plan.items import Plan as Plan
-    from twinloop.plan.run import plan as plan
-    from twinloop.randomize import Randomization as Randomization
-    from twinloop.randomize import default_randomization as default_randomization
-    from twinloop.randomize import load_randomization as load_randomization
-    from twinloop.twin import Parameter as Parameter
-    from twinloop.twin import Twin as Twin
-    from twinloop.twin import load_twin as load_twin
-    from twinloop.twin import make_twin_from_model as make_twin_from_model
+    from twinloop.monitoring.run import monitor as monitor
+    from twinloop.planning.items import Plan as Plan
+    from twinloop.planning.run import plan as plan
+    from twinloop.promotion.registry import PolicyRegistry as PolicyRegistry
+    from twinloop.promotion.run import gate as gate
+    from twinloop.promotion.verdict import Verdict as Verdict
+    from twinloop.randomization import Randomization as Randomization
+    from twinloop.randomization import default_randomization as default_randomization
+    from twinloop.randomization import load_randomization as load_randomization
+    from twinloop.twins import Parameter as Parameter
+    from twinloop.twins import Twin as Twin
+    from twinloop.twins import load_twin as load_twin
+    from twinloop.twins import make_twin_from_model as make_twin_from_model
 
 _NAMES = {
     "twinloop.coverage.result": ["Coverage"],
-    "twinloop.coverage.run": ["coverage"],
-    "twinloop.dataset.query": ["query"],
-    "twinloop.dataset.reader": ["Dataset", "open_dataset"],
-    "twinloop.dataset.rewrite": ["merge", "split"],
-    "twinloop.dataset.writer": ["append_to", "make_dataset"],
-    "twinloop.diagnose.result": ["Diagnosis"],
-    "twinloop.diagnose.run": ["diagnose"],
+    "twinloop.coverage.run": ["measure_coverage"],
+    "twinloop.datasets.query": ["query"],
+    "twinloop.datasets.reader": ["Dataset", "open_dataset"],
+    "twinloop.datasets.rewrite": ["merge", "split"],
+    "twinloop.datasets.writer": ["append_to", "make_dataset"],
+    "twinloop.diagnosis.result": ["Diagnosis"],
+    "twinloop.diagnosis.run": ["diagnose"],
     "twinloop.episode": [
         "Camera",
         "Episode",
@@ -88,30 +88,30 @@ _NAMES = {
     "twinloop.gap.ranking": ["rank_policies"],
     "twinloop.gap.result": ["Gap"],
     "twinloop.gap.run": ["measure_gap"],
-    "twinloop.gate.registry": ["PolicyRegistry"],
-    "twinloop.gate.run": ["gate"],
-    "twinloop.gate.verdict": ["Verdict"],
-    "twinloop.generate.film": ["record_video"],
-    "twinloop.generate.open_loop": ["replay_actions"],
-    "twinloop.generate.replay": ["replay"],
-    "twinloop.generate.run": ["generate"],
-    "twinloop.identify.design": ["design_excitation"],
-    "twinloop.identify.drift": ["watch_drift"],
-    "twinloop.identify.result": ["Identification"],
-    "twinloop.identify.run": ["identify"],
-    "twinloop.learn.config": ["TrainConfig"],
-    "twinloop.learn.evaluate": ["Evaluation", "evaluate_in_twin", "evaluate_on_robot"],
-    "twinloop.learn.mix": ["choose_mix"],
-    "twinloop.learn.policy": ["Policy", "load_policy"],
-    "twinloop.learn.train": ["train"],
+    "twinloop.promotion.registry": ["PolicyRegistry"],
+    "twinloop.promotion.run": ["gate"],
+    "twinloop.promotion.verdict": ["Verdict"],
+    "twinloop.generation.film": ["record_video"],
+    "twinloop.generation.open_loop": ["replay_actions"],
+    "twinloop.generation.replay": ["replay"],
+    "twinloop.generation.run": ["generate"],
+    "twinloop.identification.design": ["design_excitation"],
+    "twinloop.identification.drift": ["watch_drift"],
+    "twinloop.identification.result": ["Identification"],
+    "twinloop.identification.run": ["identify"],
+    "twinloop.learning.config": ["TrainConfig"],
+    "twinloop.learning.evaluate": ["Evaluation", "evaluate_in_twin", "evaluate_on_robot"],
+    "twinloop.learning.mix": ["choose_mix"],
+    "twinloop.learning.policy": ["Policy", "load_policy"],
+    "twinloop.learning.train": ["train"],
     "twinloop.logs.ingest": ["ingest"],
     "twinloop.logs.log_map": ["load_map"],
     "twinloop.logs.propose": ["propose_map"],
-    "twinloop.plan.items": ["Plan"],
-    "twinloop.plan.run": ["plan"],
-    "twinloop.monitor.run": ["monitor"],
-    "twinloop.randomize": ["Randomization", "default_randomization", "load_randomization"],
-    "twinloop.twin": ["Parameter", "Twin", "load_twin", "make_twin_from_model"],
+    "twinloop.planning.items": ["Plan"],
+    "twinloop.planning.run": ["plan"],
+    "twinloop.monitoring.run": ["monitor"],
+    "twinloop.randomization": ["Randomization", "default_randomization", "load_randomization"],
+    "twinloop.twins": ["Parameter", "Twin", "load_twin", "make_twin_from_model"],
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from twinloop.loop import LoopConfig, run_loop
 from twinloop.stages import Done, Listener
 from twinloop.steps import reach
-from twinloop.twin import Twin, load_twin
+from twinloop.twins import Twin, load_twin
 from twinloop.workspace import MARKER, find_workspace, init_workspace
 
 TWIN, REALITY = "franka_pick_place", "remote"

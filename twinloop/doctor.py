@@ -31,7 +31,7 @@ PARTS = (
     ("mujoco", "mujoco", None, "simulation"),
     ("av", "av", None, "video"),
     ("duckdb", "duckdb", None, "queries"),
-    ("pyarrow", "pyarrow", None, "data sets"),
+    ("pyarrow", "pyarrow", None, "datasets"),
     ("pybullet", "pybullet", "bullet", "the stand-in for reality"),
     ("torch", "torch", "learn", "training"),
     ("h5py", "h5py", "logs", "HDF5 logs and export"),
@@ -120,6 +120,6 @@ def _training_device() -> Finding:
         return Finding(
             "training device", "missing", "torch is not installed", "pip install 'twinloop[learn]'"
         )
-    from twinloop.learn.device import describe_device, find_device
+    from twinloop.learning.device import describe_device, find_device
 
     return Finding("training device", "ok", describe_device(find_device()))

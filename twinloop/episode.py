@@ -129,7 +129,7 @@ class Camera:
 
 @dataclass(frozen=True)
 class Schema:
-    """What every episode of a data set declares: its signals, cameras and nominal rate."""
+    """What every episode of a dataset declares: its signals, cameras and nominal rate."""
 
     signals: tuple[Signal, ...]
     rate_hz: float
@@ -398,7 +398,7 @@ def content_id(
 ) -> str:
     """A 128-bit name that follows from what the episode says and where it came from.
 
-    Frames and outcome are left out: pictures may be streamed, and a label may be corrected without the episode
+    Frames and outcome are left out: images may be streamed, and a label may be corrected without the episode
     becoming another one.
     """
     digest = hashlib.blake2b(digest_size=16)

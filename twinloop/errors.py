@@ -92,17 +92,17 @@ class InvalidRandomization(WrongUse):
 
 
 class DatasetError(TwinloopError):
-    """A data set on disk that cannot be used as asked."""
+    """A dataset on disk that cannot be used as asked."""
 
 
 class NoDataset(DatasetError):
-    """The path holds no data set: the caller's mistake, so the command line exits with 2."""
+    """The path holds no dataset: the caller's mistake, so the command line exits with 2."""
 
     exit_code = 2
 
 
 class DamagedDataset(DatasetError):
-    """A file of the data set is missing, truncated or contradicts the others."""
+    """A file of the dataset is missing, truncated or contradicts the others."""
 
 
 class NewerFormat(DatasetError):
@@ -110,7 +110,7 @@ class NewerFormat(DatasetError):
 
 
 class LockedDataset(DatasetError):
-    """Another process is writing this data set."""
+    """Another process is writing this dataset."""
 
 
 class DiskError(DatasetError):

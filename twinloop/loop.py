@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 
 from twinloop import steps
-from twinloop.dataset.commit import write_atomically
+from twinloop.datasets.commit import write_atomically
 from twinloop.errors import UnknownName
-from twinloop.gate.rules import Rules
-from twinloop.learn.config import TrainConfig
-from twinloop.randomize import Randomization, load_randomization
+from twinloop.learning.config import TrainConfig
+from twinloop.promotion.rules import Rules
+from twinloop.randomization import Randomization, load_randomization
 from twinloop.stages import Done, FarEnough, Listener, Stages
-from twinloop.twin import Twin
+from twinloop.twins import Twin
 
 STAGES = {
     "simulate": "a first policy needs simulated data",
@@ -244,7 +244,7 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
     else:
         config = TrainConfig(recipe="co-train", seed=seed, steps=c.finetune_steps)
         second = learn("finetune", steps.learn, config=config, real=demonstrated)
-    rules = Rules(most_trials=c.gate_trials)
+    rules = Rules(max_trials=c.gate_trials)
     # Whoever is champion has to be beaten, and in the first round a first policy that mostly fails on the robot. Little can be
     # gained on one that mostly works, and to show that little takes many trials: there the second has to pass the bar.
     failed = first if tried.found["robot"]["success"] < MOSTLY_FAILS else None

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from twinloop.dataset.commit import hold, write_atomically
+from twinloop.datasets.commit import hold, write_atomically
 from twinloop.errors import WorkspaceError
 from twinloop.version import __version__
 

@@ -1,4 +1,4 @@
-"""A user's folder: twins, data sets, policies and reports of one robot cell, and where it stands in the loop."""
+"""A user's folder: twins, datasets, policies and reports of one robot cell, and where it stands in the loop."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import yaml
 
-from twinloop.dataset.commit import write_atomically
-from twinloop.dataset.layout import INFO
-from twinloop.dataset.query import query
-from twinloop.dataset.reader import open_dataset
+from twinloop.datasets.commit import write_atomically
+from twinloop.datasets.layout import INFO
+from twinloop.datasets.query import query
+from twinloop.datasets.reader import open_dataset
 from twinloop.errors import NewerFormat, TwinloopError, WorkspaceError
-from twinloop.randomize import Uniform, default_randomization
-from twinloop.twin import Twin, load_twin, save_twin
+from twinloop.randomization import Uniform, default_randomization
+from twinloop.twins import Twin, load_twin, save_twin
 
 MARKER = "twinloop.yaml"
 FOLDERS = ("twins", "data", "policies", "reports")
@@ -37,13 +37,13 @@ class Workspace:
 
     @property
     def data(self) -> Path:
-        """Where data sets are."""
+        """Where datasets are."""
         return self.root / "data"
 
 
 @dataclass(frozen=True)
 class DatasetSummary:
-    """One line about a data set; `problem` says why it cannot be read."""
+    """One line about a dataset; `problem` says why it cannot be read."""
 
     name: str
     path: str
@@ -117,7 +117,7 @@ def find_workspace(start: str | Path = ".") -> Workspace:
 
 
 def list_datasets(folder: str | Path) -> list[DatasetSummary]:
-    """Every data set at or below `folder`; one that cannot be read is listed with its problem."""
+    """Every dataset at or below `folder`; one that cannot be read is listed with its problem."""
     root = Path(folder)
     if not root.exists():
         raise WorkspaceError(f"{root} does not exist")
@@ -142,7 +142,7 @@ def read_status(workspace: Workspace) -> Status:
             workspace.name, datasets, step, f"nobody has said which episodes of {unknown[0].name} succeeded"
         )
     return Status(
-        workspace.name, datasets, "collect more, or train", "all data sets are readable and labelled"
+        workspace.name, datasets, "collect more, or train", "all datasets are readable and labelled"
     )
 
 

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/imperfect.md: `python docs/plots/imperfect.py` from the project's folder."""
+"""Draw the images of docs/imperfect.md: `python docs/plots/imperfect.py` from the project's folder."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def save(name: str, figure: Any, colours: int | None = 64) -> None:
     figure.savefig(buffer, dpi=100)
     plt.close(figure)
     buffer.seek(0)
-    picture = Image.open(buffer).convert("RGB")
+    image = Image.open(buffer).convert("RGB")
     if colours is not None:
-        picture = picture.quantize(colours, dither=Image.Dither.NONE)
-    picture.save(OUT / f"{name}.png", optimize=True)
+        image = image.quantize(colours, dither=Image.Dither.NONE)
+    image.save(OUT / f"{name}.png", optimize=True)
 
 
 def figure(columns: int = 1, size: tuple[float, float] = WIDE, **options: Any) -> tuple[Any, Any]:
@@ -239,29 +239,29 @@ def draw_temperature() -> None:
 def scene(size: int = 128) -> Array:
     """A table with a chequered mat and three boxes: (1, size, size, 3) uint8."""
     rows, columns = np.mgrid[:size, :size] / size
-    picture = np.empty((size, size, 3))
-    picture[:] = (0.62, 0.66, 0.70)
+    image = np.empty((size, size, 3))
+    image[:] = (0.62, 0.66, 0.70)
     table = rows > 0.3
-    picture[table] = (0.55, 0.44, 0.33)
+    image[table] = (0.55, 0.44, 0.33)
     depth_ = 1.0 / np.maximum(rows - 0.1, 0.05)
     mat = table & (np.abs((columns - 0.5) * depth_) < 0.62) & (rows > 0.38)
     squares = (np.floor((columns - 0.5) * depth_ * 6) + np.floor(depth_ * 6)) % 2
-    picture[mat] = np.where(squares[mat, None] > 0, 0.85, 0.25)
+    image[mat] = np.where(squares[mat, None] > 0, 0.85, 0.25)
     for left, top, side, colour in (
         (0.18, 0.42, 0.16, (0.80, 0.20, 0.18)),
         (0.58, 0.36, 0.13, (0.20, 0.50, 0.80)),
         (0.48, 0.62, 0.20, (0.25, 0.65, 0.30)),
     ):
         box = (columns > left) & (columns < left + side) & (rows > top) & (rows < top + side)
-        picture[box] = colour
+        image[box] = colour
         lid = box & (rows < top + side * 0.3)
-        picture[lid] = np.minimum(np.array(colour) * 1.35, 1.0)
-    return (picture * 255).astype(np.uint8)[None]
+        image[lid] = np.minimum(np.array(colour) * 1.35, 1.0)
+    return (image * 255).astype(np.uint8)[None]
 
 
-def show(axes: Any, picture: Array, title: str, **options: Any) -> None:
-    """One picture without ticks."""
-    axes.imshow(picture, interpolation="nearest", **options)
+def show(axes: Any, image: Array, title: str, **options: Any) -> None:
+    """One image without ticks."""
+    axes.imshow(image, interpolation="nearest", **options)
     axes.set_title(title, fontsize=8)
     axes.set_axis_off()
 

@@ -6,9 +6,9 @@ import sys
 import pytest
 import yaml
 
-from tests.twin.test_user_model import MJCF, URDF, write_stl
+from tests.twins.test_user_model import MJCF, URDF, write_stl
 from twinloop.cli import main
-from twinloop.dataset.reader import open_dataset
+from twinloop.datasets.reader import open_dataset
 from twinloop.workspace import find_workspace, first_config
 
 
@@ -79,8 +79,8 @@ def test_wrong_words_are_refused_with_the_right_ones(twinloop, tmp_path):
 
 
 def test_every_built_in_twin_gets_a_first_config_that_loads(tmp_path):
-    from twinloop.randomize import load_generate_config, load_randomization
-    from twinloop.twin import list_twins
+    from twinloop.randomization import load_generate_config, load_randomization
+    from twinloop.twins import list_twins
 
     for twin in list_twins():
         config = load_generate_config(yaml.safe_load(first_config(twin, twin.name)))

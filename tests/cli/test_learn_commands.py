@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_generate_commands import twinloop  # noqa: F401
-from tests.learn.conftest import panda_data, point, tiny_policy  # noqa: F401
+from tests.learning.conftest import panda_data, point, tiny_policy  # noqa: F401
 from twinloop.cli.train import train
-from twinloop.dataset.reader import open_dataset
-from twinloop.learn.config import TrainConfig
-from twinloop.learn.policy import load_policy
-from twinloop.robot.protocol import ROBOTS
+from twinloop.datasets.reader import open_dataset
+from twinloop.learning.config import TrainConfig
+from twinloop.learning.policy import load_policy
+from twinloop.robots.protocol import ROBOTS
 
 SMALL = (
     "--steps",
@@ -109,7 +109,10 @@ def test_the_mix_is_found_as_typed(twinloop, tmp_path, monkeypatch):  # noqa: F8
     words = ("--sim", "sim", "--real", "real", "--recipe", "co-train", "--mix", "auto", "--tracking", "off")
     code, out, err = twinloop("train", *SMALL, *words, "--out", "[/p]")
     assert code == 0 and "chose" in out and "wrote [/p]: co-train" in out, err
-    assert load_policy(tmp_path / "[/p]").story.recipe == "co-train" and (tmp_path / "[/p]/mix.json").exists()
+    assert (
+        load_policy(tmp_path / "[/p]").training_record.recipe == "co-train"
+        and (tmp_path / "[/p]/mix.json").exists()
+    )
 
 
 def test_training_that_fails_at_once_does_not_stand_in_the_way_of_the_next(twinloop, tmp_path, monkeypatch):  # noqa: F811
@@ -147,7 +150,7 @@ def test_a_pace_is_found_in_a_twin(twinloop, tiny_policy, tmp_path, monkeypatch)
     code, _, err = twinloop("policy", "pace", "p", "--out", "p/policy.json/below")
     assert code == 1 and "cannot be written (Not a directory)" in err
     code, out, _ = twinloop("policy", "pace", "p", "--out", "other", "--episodes", 5, "--json")
-    assert code == 0 and [pace["execute"] for pace in json.loads(out)["paces"]] == [3, 5, 2, 4]
+    assert code == 0 and [pace["n_action_steps"] for pace in json.loads(out)["paces"]] == [3, 5, 2, 4]
 
 
 @pytest.mark.parametrize("look", [(), ("wrist",)])

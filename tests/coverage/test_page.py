@@ -9,10 +9,10 @@ import pytest
 from tests.browser import CHROMIUM, Browser
 from tests.coverage import worlds
 from twinloop.coverage.result import Coverage
-from twinloop.coverage.run import cover, coverage
+from twinloop.coverage.run import cover, measure_coverage
 from twinloop.coverage.side import Points, Side
-from twinloop.dataset.query import query
-from twinloop.dataset.reader import open_dataset
+from twinloop.datasets.query import query
+from twinloop.datasets.reader import open_dataset
 from twinloop.report.coverage_page import write_coverage_page
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
@@ -20,13 +20,13 @@ needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is inst
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory):
-    """A map with a camera and one region of failures, and the real data set it is about."""
+    """A map with a camera and one region of failures, and the real dataset it is about."""
     folder = tmp_path_factory.mktemp("map")
     real, sim = worlds.scenes(40, 1), worlds.scenes(80, 2)
     worlds.write(folder / "real", real, 0, source="real", camera=True, fails=lambda s: s[0] > 0.54)
     worlds.write(folder / "sim", sim[sim[:, 0] < 0.54], 1000, source="sim", camera=True)
     opened = open_dataset(folder / "real"), open_dataset(folder / "sim")
-    result = coverage(*opened, points=600)
+    result = measure_coverage(*opened, points=600)
     write_coverage_page(result, folder / "map.html", opened)
     return folder, real, result
 
@@ -109,7 +109,7 @@ def test_a_lasso_becomes_a_query_and_a_plan_item(shelf):
     assert {row["episode_index"] for row in rows} == truth
     assert json.loads(saved) == item
     (folder / "item.json").write_text(saved)
-    from twinloop.plan.run import plan
+    from twinloop.planning.run import plan
 
     [made] = plan(items=[folder / "item.json"]).items
     assert made.kind == "demonstrations" and "object.x at the start, m" in made.settings[0]

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tests.coverage import worlds
-from twinloop.coverage.run import cover, coverage
+from twinloop.coverage.run import cover, measure_coverage
 from twinloop.coverage.side import Points, Side
 from twinloop.coverage.variables import Variable
-from twinloop.dataset.query import query
-from twinloop.dataset.reader import open_dataset
+from twinloop.datasets.query import query
+from twinloop.datasets.reader import open_dataset
 from twinloop.errors import WrongUse
 
 CASES = {
@@ -90,14 +90,14 @@ def test_failures_and_queries_follow_regions(tmp_path):
     real, sim = worlds.scenes(60, 1), worlds.scenes(150, 2)
     worlds.write(tmp_path / "real", real, 0, source="real", fails=far)
     worlds.write(tmp_path / "sim", sim[sim[:, 0] < 0.54], 1000, source="sim")
-    result = coverage(tmp_path / "real", tmp_path / "sim")
+    result = measure_coverage(tmp_path / "real", tmp_path / "sim")
     [region] = result.regions
     assert region.outcomes.worse and region.outcomes.failed_inside == (real[:, 0] > 0.54).sum()
     assert region.outcomes.reasons == {"missed": region.outcomes.failed_inside}
     asked = query([open_dataset(tmp_path / "real")], region.query).to_pylist()
     assert {row["episode_index"] for row in asked} == set(region.episodes)
     assert result.as_json()["regions"][0]["outcomes"]["worse"] is True
-    assert coverage(tmp_path / "real", tmp_path / "sim").as_json() == result.as_json()
+    assert measure_coverage(tmp_path / "real", tmp_path / "sim").as_json() == result.as_json()
 
 
 def test_what_no_two_variables_show_is_found_by_likeness():
@@ -122,7 +122,7 @@ def test_what_no_two_variables_show_is_found_by_likeness():
     assert cover(hollow("real", 100, 0, 3), hollow("sim", 600, 0, 4)).share <= 0.05
 
 
-def test_a_picture_unlike_any_simulated_one_is_found(tmp_path):
+def test_a_image_unlike_any_simulated_one_is_found(tmp_path):
     """A violet cloth lies on the table, in every third episode."""
     scenes = worlds.scenes(30, 1)
     with worlds.make_dataset(tmp_path / "real", worlds.SEEN) as writer:
@@ -134,7 +134,7 @@ def test_a_picture_unlike_any_simulated_one_is_found(tmp_path):
                 made = worlds.replace(made, frames={"top": frames})
             writer.add(made)
     worlds.write(tmp_path / "sim", worlds.scenes(60, 2), 1000, source="sim", camera=True)
-    result = coverage(tmp_path / "real", tmp_path / "sim", points=600)
+    result = measure_coverage(tmp_path / "real", tmp_path / "sim", points=600)
     found = {n for region in result.regions for n in region.episodes}
     strange = set(range(0, 30, 3))
     assert len(found & strange) >= 9 and len(found - strange) <= 2, [r.name for r in result.regions]
@@ -144,7 +144,7 @@ def test_a_dark_room_is_seen_by_the_camera(tmp_path):
     real, sim = worlds.scenes(40, 1), worlds.scenes(80, 2)
     worlds.write(tmp_path / "real", real, 0, source="real", camera=True)
     worlds.write(tmp_path / "sim", sim[sim[:, 3] > 0.55], 1000, source="sim", camera=True)
-    result = coverage(tmp_path / "real", tmp_path / "sim", points=400)
+    result = measure_coverage(tmp_path / "real", tmp_path / "sim", points=400)
     names = [region.name for region in result.regions]
     assert any(name.startswith(("top light at the start below", "top light below")) for name in names), names
     dark = {n for n in range(40) if real[n, 3] < 0.55}
@@ -161,7 +161,7 @@ def test_words_that_simulation_does_not_know_are_regions(tmp_path):
             task = "reach" if n % 3 else "reach with the left hand"
             writer.add(worlds.episode(scene, n, source="real", task=task))
     worlds.write(tmp_path / "sim", worlds.scenes(60, 2), 1000, source="sim")
-    [region] = coverage(tmp_path / "real", tmp_path / "sim").regions
+    [region] = measure_coverage(tmp_path / "real", tmp_path / "sim").regions
     assert region.name == "task is 'reach with the left hand'" and len(region.episodes) == 10
 
 
@@ -170,7 +170,7 @@ def test_tasks_that_are_named_apart_are_told_and_are_no_region(tmp_path):
         for n, scene in enumerate(worlds.scenes(30, 1)):
             writer.add(worlds.episode(scene, n, source="real", task="Reach for it, please."))
     worlds.write(tmp_path / "sim", worlds.scenes(60, 2), 1000, source="sim")
-    result = coverage(tmp_path / "real", tmp_path / "sim")
+    result = measure_coverage(tmp_path / "real", tmp_path / "sim")
     assert result.regions == ()
     assert any("no word in common ('Reach for it, please.', 'reach')" in line for line in result.missing)
 
@@ -187,7 +187,7 @@ def test_a_variable_that_simulation_holds_still_counts_only_beyond_what_matters(
 
 def test_units_may_be_said_once_or_for_every_element(tmp_path):
     from twinloop.coverage.side import read_sides
-    from twinloop.dataset.writer import make_dataset
+    from twinloop.datasets.writer import make_dataset
     from twinloop.episode import Schema, Signal, make_episode
 
     for name, units in (("once", ("rad",)), ("each", ("rad", "rad")), ("wrong", ("deg",))):
@@ -204,18 +204,18 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
     worlds.write(tmp_path / "real", worlds.scenes(5, 1), 0, source="real")
     worlds.write(tmp_path / "few", worlds.scenes(5, 2), 0, source="sim")
     with pytest.raises(WrongUse, match="too few simulated episodes"):
-        coverage(tmp_path / "real", tmp_path / "few")
+        measure_coverage(tmp_path / "real", tmp_path / "few")
     with pytest.raises(WrongUse, match="are swapped"):
-        coverage(tmp_path / "few", tmp_path / "real")
+        measure_coverage(tmp_path / "few", tmp_path / "real")
     with pytest.raises(WrongUse, match=r"no signal of .* is called 'effort'"):
-        coverage(tmp_path / "real", tmp_path / "few", signals=["effort"])
-    from tests.dataset.examples import toy_episode
-    from twinloop.dataset.writer import make_dataset
+        measure_coverage(tmp_path / "real", tmp_path / "few", signals=["effort"])
+    from tests.datasets.examples import toy_episode
+    from twinloop.datasets.writer import make_dataset
 
     with make_dataset(tmp_path / "other", toy_episode(0).schema) as writer:
         writer.add(toy_episode(0))
     with pytest.raises(WrongUse, match="share no signal"):
-        coverage(tmp_path / "real", tmp_path / "other")
+        measure_coverage(tmp_path / "real", tmp_path / "other")
 
 
 def beyond(real, fails):

@@ -9,7 +9,7 @@ import numpy as np
 
 from twinloop.coverage.side import Points, Side
 from twinloop.coverage.variables import make_columns, start_of
-from twinloop.dataset.writer import make_dataset
+from twinloop.datasets.writer import make_dataset
 from twinloop.episode import Camera, Episode, Provenance, Schema, Signal, make_episode
 
 SIGNALS = (
@@ -64,7 +64,7 @@ def episode(
 
 
 def write(path: Path, many: np.ndarray, first: int, *, source: str, camera: bool = False, fails=None) -> Path:
-    """A data set of these scenes; `fails(scene)` says which fail."""
+    """A dataset of these scenes; `fails(scene)` says which fail."""
     with make_dataset(path, SEEN if camera else SCHEMA) as writer:
         for number, scene in enumerate(many):
             failed = bool(fails and fails(scene))

@@ -8,7 +8,7 @@ import pytest
 from twinloop.engines.drive import Drive
 from twinloop.engines.mujoco_batch import MujocoBatch
 from twinloop.tasks import make_cell, make_task
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 WEIGHT_NM = 0.49 * 9.81 * 0.10
 IDEAL = {"motor_friction_nm": 0.0, "motor_damping_nms_rad": 0.0, "motor_back_emf_nms_rad": 0.0}

@@ -8,7 +8,7 @@ import pytest
 from twinloop.engines.hardware import Hardware
 from twinloop.engines.mujoco_batch import MujocoBatch
 from twinloop.tasks import make_cell, make_task
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 
 def make(values, count=1, twin_name="franka_pick_place"):

@@ -5,7 +5,7 @@ import pytest
 
 from twinloop.engines.mujoco_batch import MujocoBatch
 from twinloop.tasks import make_cell, make_task
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 
 @pytest.fixture(scope="module")

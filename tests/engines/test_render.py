@@ -1,4 +1,4 @@
-"""Pictures of episodes: the right size, varied by the draw, the same again for the same episode."""
+"""Images of episodes: the right size, varied by the draw, the same again for the same episode."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,10 @@ import pytest
 from twinloop.engines.render import open_context
 from twinloop.errors import TwinloopError
 from twinloop.experts import find_expert
-from twinloop.generate.job import Job
-from twinloop.generate.rollout import rollout, rollout_drawn
-from twinloop.randomize import draw_many, load_randomization
-from twinloop.twin import load_twin
+from twinloop.generation.job import Job
+from twinloop.generation.rollout import rollout, rollout_drawn
+from twinloop.randomization import draw_many, load_randomization
+from twinloop.twins import load_twin
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,10 +31,10 @@ LOOK = {"texture_pool": 50, "lighting_intensity": [0.3, 1.8], "camera_jitter_deg
 
 
 def test_frames_have_the_declared_size_and_show_something():
-    (pictures,) = frames(None, [0])
-    assert pictures["front"].shape == pictures["wrist"].shape == (6, 128, 128, 3)
-    assert pictures["front"].dtype == np.uint8
-    assert pictures["front"][0].std() > 20
+    (images,) = frames(None, [0])
+    assert images["front"].shape == images["wrist"].shape == (6, 128, 128, 3)
+    assert images["front"].dtype == np.uint8
+    assert images["front"][0].std() > 20
 
 
 def test_every_episode_has_its_own_look_and_the_same_look_in_any_batch():
@@ -106,6 +106,6 @@ def test_whoever_looks_while_acting_sees_what_is_recorded(late_s):
     episodes = list(rollout_drawn(job, [4, 5], draw_many(varied, 1, [0, 1]), make_expert=make))
     (watcher,) = made
     assert [step for step, _ in watcher.seen] == [0, 2, 4, 6, 8]
-    for step, picture in watcher.seen[2:]:
-        assert np.array_equal(picture, episodes[0].frames["wrist"][step])
+    for step, image in watcher.seen[2:]:
+        assert np.array_equal(image, episodes[0].frames["wrist"][step])
     assert episodes[0].frames["wrist"][3].std() > 5

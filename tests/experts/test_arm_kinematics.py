@@ -6,7 +6,7 @@ import pytest
 
 from twinloop.experts.kinematics import Arm, step_towards
 from twinloop.tasks import make_cell
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 
 @pytest.mark.parametrize("name", ["franka_pick_place", "so101_pick_place", "servo_pendulum"])

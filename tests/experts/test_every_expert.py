@@ -9,7 +9,7 @@ from twinloop.experts.protocol import Setup
 from twinloop.tasks import make_cell
 from twinloop.testing.fakes import StillExpert
 from twinloop.testing.plugins import check_expert
-from twinloop.twin import list_twins, load_twin
+from twinloop.twins import list_twins, load_twin
 
 EXCITATIONS = ("chirp", "multisine", "prbs", "waypoints")
 

@@ -7,7 +7,7 @@ import twinloop as tl
 from twinloop.errors import TwinloopError, WrongUse
 from twinloop.experts import Motion, Setup, find_expert, load_motion, save_motion
 from twinloop.experts.played import fit_motion, full_name, recorded_name
-from twinloop.robot.controllers import ExpertController
+from twinloop.robots.controllers import ExpertController
 from twinloop.tasks import make_cell
 
 

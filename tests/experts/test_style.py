@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from twinloop.experts.kinematics import Arm
-from twinloop.generate.job import Job
-from twinloop.generate.rollout import rollout_drawn
+from twinloop.generation.job import Job
+from twinloop.generation.rollout import rollout_drawn
 from twinloop.tasks import make_cell
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 
 def demonstrations(values, name="franka_pick_place"):

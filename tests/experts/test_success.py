@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from twinloop.generate.job import Job
-from twinloop.generate.rollout import rollout
-from twinloop.randomize import default_randomization, load_randomization, make_randomization
-from twinloop.twin import list_twins, load_twin
+from twinloop.generation.job import Job
+from twinloop.generation.rollout import rollout
+from twinloop.randomization import default_randomization, load_randomization, make_randomization
+from twinloop.twins import list_twins, load_twin
 
 ARMS = ("franka_pick_place", "franka_push", "so101_pick_place")
 DEFAULT_PLACES = (

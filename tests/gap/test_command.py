@@ -3,9 +3,9 @@
 import json
 
 from tests.cli.test_generate_commands import twinloop  # noqa: F401
-from tests.learn.conftest import TINY, panda_data  # noqa: F401
-from twinloop.learn.evaluate import evaluate_in_twin
-from twinloop.learn.train import train
+from tests.learning.conftest import TINY, panda_data  # noqa: F401
+from twinloop.learning.evaluate import evaluate_in_twin
+from twinloop.learning.train import train
 
 from .worlds import record_arm
 

@@ -29,9 +29,9 @@ def outcome(success, light=1.0, site="lab", phase="approach", seed=0, **provenan
 def test_one_object_that_the_twin_gets_wrong_shows_as_an_object(tmp_path):
     """Five episodes with a worn joint, labelled as another object, among five good ones; sites are mixed."""
     data = record_arm(tmp_path / "real", {"action_delay_s": 0.02}, count=5, seconds=4.0)
-    from twinloop.dataset.writer import append_to
+    from twinloop.datasets.writer import append_to
     from twinloop.testing.known_truth import record_known
-    from twinloop.twin import load_twin
+    from twinloop.twins import load_twin
 
     with append_to(tmp_path / "real", schema=data.schema) as writer:
         for seed in range(5):

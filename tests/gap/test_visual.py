@@ -1,4 +1,4 @@
-"""Pictures: qualities that are put in come out, and the two-sample test sees a difference only where there is one."""
+"""Images: qualities that are put in come out, and the two-sample test sees a difference only where there is one."""
 
 import numpy as np
 import pytest
@@ -9,21 +9,21 @@ from twinloop.gap.conditions import conditions_of
 from twinloop.gap.evidence import Evidence, Options, Simulated
 from twinloop.gap.features import QUALITIES, describe, qualities, shrink
 from twinloop.gap.visual import episode_kernel, kernel_distance, permutation_test, visual
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 SCHEMA = Schema((Signal("observation.state", (1,), ("rad",)),), 10.0, (Camera("front", 48, 64),))
 
 
 def scene(rng, gain=1.0, warmth=1.0, blur=0.0, noise=0.0):
     """A smooth table with a few blocks, somewhere else in every episode, seen by a camera."""
-    picture = np.full((48, 64, 3), (120.0, 110.0, 100.0)) + np.linspace(0, 30, 64)[None, :, None]
+    image = np.full((48, 64, 3), (120.0, 110.0, 100.0)) + np.linspace(0, 30, 64)[None, :, None]
     for _ in range(4):
         top, left = rng.integers(0, 36), rng.integers(0, 52)
-        picture[top : top + 12, left : left + 12] = rng.uniform(40, 180, 3)
-    picture = gain * picture * np.array([warmth, 1.0, 1.0 / warmth])
+        image[top : top + 12, left : left + 12] = rng.uniform(40, 180, 3)
+    image = gain * image * np.array([warmth, 1.0, 1.0 / warmth])
     if blur:
-        picture = ndimage.gaussian_filter(picture, (blur, blur, 0))
-    return np.clip(picture + noise * rng.standard_normal(picture.shape), 0, 255).astype(np.uint8)
+        image = ndimage.gaussian_filter(image, (blur, blur, 0))
+    return np.clip(image + noise * rng.standard_normal(image.shape), 0, 255).astype(np.uint8)
 
 
 def episodes(count, seed, **camera):
@@ -85,7 +85,7 @@ def test_the_test_is_wrong_as_rarely_as_it_says():
     assert abs(np.mean(distances)) < 3 * np.std(distances) / np.sqrt(60)
 
 
-def test_sizes_of_pictures_do_not_matter_much():
+def test_sizes_of_images_do_not_matter_much():
     rng = np.random.default_rng(5)
     small = scene(rng)
     large = small.repeat(4, axis=0).repeat(4, axis=1)

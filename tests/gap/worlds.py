@@ -1,12 +1,12 @@
-"""Data sets whose truth is known: a twin with one value changed plays the robot."""
+"""Datasets whose truth is known: a twin with one value changed plays the robot."""
 
-from twinloop.dataset.reader import open_dataset
-from twinloop.dataset.writer import make_dataset
+from twinloop.datasets.reader import open_dataset
+from twinloop.datasets.writer import make_dataset
 from twinloop.gap.evidence import Options
-from twinloop.generate.run import generate
-from twinloop.randomize import load_randomization
+from twinloop.generation.run import generate
+from twinloop.randomization import load_randomization
 from twinloop.testing.known_truth import record_known
-from twinloop.twin import load_twin
+from twinloop.twins import load_twin
 
 OPTIONS = Options(resamples=500, generated=6, threads=1)
 

@@ -113,8 +113,8 @@ def run_drift(seeds):
     return np.stack(outputs, axis=1)
 
 
-def pictures(seeds, shape):
-    return np.abs(np.stack(noise.frame_noise(seeds, "picture", 0, shape)))
+def images(seeds, shape):
+    return np.abs(np.stack(noise.frame_noise(seeds, "image", 0, shape)))
 
 
 def run_depth(seeds):
@@ -125,7 +125,7 @@ def run_depth(seeds):
         edge_dropout=of_each(seeds, 0, 1),
         reflective_dropout=of_each(seeds, 0, 1),
     )
-    scene = pictures(seeds, (13, 17))
+    scene = images(seeds, (13, 17))
     return depth.apply(params, scene, depth.draw_noise(seeds, 0, 13, 17), np.minimum(scene, 1.0))
 
 
@@ -139,7 +139,7 @@ def run_camera(seeds):
             of_each(seeds, 0.5, 2), 1.0, white_balance, of_each(seeds, 0.5, 1), of_each(seeds, 100, 9e3), 5.0
         ),
     )
-    frames = (pictures(seeds, (13, 17, 3)) * 60).clip(0, 255).astype(np.uint8)
+    frames = (images(seeds, (13, 17, 3)) * 60).clip(0, 255).astype(np.uint8)
     tables = camera.make_tables(effects, len(seeds), 13, 17)
     velocity = 200.0 * signal(seeds, "velocity")[0][:, :2]
     return camera.capture(tables, frames, velocity, noise.frame_noise(seeds, "camera", 0, (13, 17, 3)))

@@ -27,7 +27,7 @@ def random_frames(count, height=24, width=32):
     return np.random.default_rng(0).integers(0, 256, (count, height, width, 3), dtype=np.uint8)
 
 
-def test_a_camera_without_effects_records_the_picture_unchanged():
+def test_a_camera_without_effects_records_the_image_unchanged():
     frames = random_frames(2)
     np.testing.assert_array_equal(captured(CameraEffects(), frames), frames)
     scaled = frames.astype(np.float32) / 255
@@ -74,7 +74,7 @@ def test_a_known_grid_point_lands_where_the_lens_formula_puts_it():
     assert (light * rows).sum() / light.sum() == pytest.approx(y * focal + (height - 1) / 2, abs=0.1)
 
 
-def test_a_wider_source_picture_leaves_no_repeated_border():
+def test_a_wider_source_image_leaves_no_repeated_border():
     scale = lens.needed_source_scale(BARREL, 48, 64)
     assert 1.0 < scale < 1.5
     wide = Lens(**{**vars(BARREL), "source_scale": scale * 1.0001})
@@ -84,8 +84,8 @@ def test_a_wider_source_picture_leaves_no_repeated_border():
     assert np.abs(focal * y).max() <= 47 / 2
 
 
-def test_a_distortion_that_folds_the_picture_is_refused():
-    with pytest.raises(WrongUse, match=r"folds the picture .* got k1=-3"):
+def test_a_distortion_that_folds_the_image_is_refused():
+    with pytest.raises(WrongUse, match=r"folds the image .* got k1=-3"):
         lens.make_remap(Lens(k1=-3.0, field_of_view_rad=1.2), 32, 32)
 
 
@@ -99,10 +99,10 @@ def test_vignetting_follows_the_fourth_power_of_the_cosine():
 
 
 def test_motion_blur_turns_an_edge_into_a_ramp_as_wide_as_the_motion():
-    picture = np.zeros((8, 64, 3), dtype=np.float32)
-    picture[:, 32:] = 1.0
+    image = np.zeros((8, 64, 3), dtype=np.float32)
+    image[:, 32:] = 1.0
     for length in (4.0, 7.5, -4.0):
-        profile = shutter.blur(picture, length, 0.0)[4, :, 0]
+        profile = shutter.blur(image, length, 0.0)[4, :, 0]
         np.testing.assert_allclose(np.diff(profile).max(), 1 / abs(length), rtol=0.1)
         centre = 63.5 - profile.sum()
         deviation = np.sqrt((np.diff(profile) * (np.arange(63) + 0.5 - centre) ** 2).sum())
@@ -112,10 +112,10 @@ def test_motion_blur_turns_an_edge_into_a_ramp_as_wide_as_the_motion():
 
 
 def test_motion_blur_keeps_the_light_and_is_the_same_in_both_directions():
-    picture = np.zeros((40, 40, 3), dtype=np.float32)
-    picture[20, 20] = 1.0
-    across, down = shutter.blur(picture, 6.3, 0.0), shutter.blur(picture, 0.0, 6.3)
-    diagonal = shutter.blur(picture, 5.0, -3.0)[..., 0]
+    image = np.zeros((40, 40, 3), dtype=np.float32)
+    image[20, 20] = 1.0
+    across, down = shutter.blur(image, 6.3, 0.0), shutter.blur(image, 0.0, 6.3)
+    diagonal = shutter.blur(image, 5.0, -3.0)[..., 0]
     assert diagonal.sum() == pytest.approx(1.0, abs=1e-5)
     np.testing.assert_allclose(across, down.transpose(1, 0, 2), atol=1e-6)
     rows, columns = np.nonzero(diagonal > 0.01)
@@ -123,7 +123,7 @@ def test_motion_blur_keeps_the_light_and_is_the_same_in_both_directions():
 
 
 def edge_positions(planes):
-    """Where each row of a picture (height, width) turns from black to white, to a fraction of a pixel."""
+    """Where each row of an image (height, width) turns from black to white, to a fraction of a pixel."""
     return planes.shape[1] - planes.sum(axis=1)
 
 
@@ -137,9 +137,9 @@ def test_a_rolling_shutter_skews_a_moving_edge_by_speed_times_line_time():
     np.testing.assert_allclose(skew, speed_px_s * line_time_s, atol=1e-3)
 
 
-def test_a_rolling_shutter_stretches_a_picture_that_moves_down():
-    picture = np.broadcast_to(np.arange(50, dtype=np.float32)[:, None, None], (50, 10, 3)).copy()
-    rolled = shutter.roll(picture, 0.0, 0.2)
+def test_a_rolling_shutter_stretches_a_image_that_moves_down():
+    image = np.broadcast_to(np.arange(50, dtype=np.float32)[:, None, None], (50, 10, 3)).copy()
+    rolled = shutter.roll(image, 0.0, 0.2)
     np.testing.assert_allclose(rolled[:, 0, 0], np.arange(50) * 0.8, atol=1e-4)
 
 
@@ -148,7 +148,7 @@ def test_a_global_shutter_does_not_skew():
     np.testing.assert_array_equal(captured(CameraEffects(), frames, np.array([[500.0, 300.0]])), frames)
 
 
-def test_turning_and_moving_a_camera_moves_the_picture_the_other_way():
+def test_turning_and_moving_a_camera_moves_the_image_the_other_way():
     turning = np.array([[0.0, 0.5, 0.0], [0.5, 0.0, 0.0], [0.0, 0.0, 0.0]])
     moving = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.2, -0.1, 0.0]])
     velocity = shutter.image_velocity_px_s(100.0, turning, moving, 2.0)
@@ -169,7 +169,7 @@ def test_shot_noise_variance_is_proportional_to_the_signal_and_read_noise_is_its
     assert floor == pytest.approx((read / full_well) ** 2, rel=0.5)
 
 
-def test_a_dark_picture_amplified_is_noisier_than_one_exposed_longer():
+def test_a_dark_image_amplified_is_noisier_than_one_exposed_longer():
     frames = np.full((2, 100, 100, 3), 0.6, dtype=np.float32)
     normal = noise.frame_noise([1, 2], "camera", 0, (100, 100, 3))
     sensor = Sensor(

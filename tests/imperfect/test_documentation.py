@@ -1,4 +1,4 @@
-"""docs/imperfect.md shows pictures that exist."""
+"""docs/imperfect.md shows images that exist."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGE = (DOCS / "imperfect.md").read_text()
 
 
-def test_every_picture_is_shown_and_small():
+def test_every_image_is_shown_and_small():
     shown = {DOCS / name for name in re.findall(r"\]\((images/[^)]+)\)", PAGE)}
     assert shown == set((DOCS / "images/imperfect").glob("*.png"))
     assert max(path.stat().st_size for path in shown) < 60_000

@@ -27,7 +27,7 @@ def stamps_ns(time_s):
     return START_NS + np.round(time_s * 1e9).astype(np.int64)
 
 
-def pictures(count, height=48, width=64):
+def images(count, height=48, width=64):
     """A square that moves: frame k is told by where it is."""
     frames = np.full((count, height, width, 3), 40, np.uint8)
     for k in range(count):
@@ -48,9 +48,9 @@ def h264_packets(frames, keyframe_every=10):
     context.options = {"g": str(keyframe_every), "bf": "0", "preset": "ultrafast", "tune": "zerolatency"}
     packets = []
     for k, frame in enumerate(frames):
-        picture = av.VideoFrame.from_ndarray(frame, format="rgb24")
-        picture.pts = k
-        packets += [bytes(packet) for packet in context.encode(picture)]
+        image = av.VideoFrame.from_ndarray(frame, format="rgb24")
+        image.pts = k
+        packets += [bytes(packet) for packet in context.encode(image)]
     packets += [bytes(packet) for packet in context.encode(None)]
     assert len(packets) == len(frames)
     return packets
@@ -63,8 +63,8 @@ def jpeg(frame):
     context.height, context.width = frame.shape[:2]
     context.pix_fmt = "yuvj420p"
     context.time_base = Fraction(1, 30)
-    picture = av.VideoFrame.from_ndarray(frame, format="rgb24").reformat(format="yuvj420p")
-    return b"".join(bytes(p) for p in [*context.encode(picture), *context.encode(None)])
+    image = av.VideoFrame.from_ndarray(frame, format="rgb24").reformat(format="yuvj420p")
+    return b"".join(bytes(p) for p in [*context.encode(image), *context.encode(None)])
 
 
 def write_csv(path, rows=60, seed=0):
@@ -113,7 +113,7 @@ def write_hdf5(path, rows=60, episodes=2):
             group["obs/joint_pos"] = position
             group["obs/joint_pos"].attrs["units"] = "rad"
             group["actions"] = command
-            group["obs/front_image"] = pictures(rows)
+            group["obs/front_image"] = images(rows)
     return path
 
 
@@ -128,7 +128,7 @@ def write_mcap_json(path, rows=60, seed=0, compression="zstd"):
         state = writer.register_channel("/joints", "json", schema)
         action = writer.register_channel("/command", "json", schema)
         camera = writer.register_channel("/camera", "json", schema)
-        frames = pictures(rows)
+        frames = images(rows)
         for k, stamp in enumerate(stamps_ns(time_s)):
             body = {"name": list(JOINTS), "position": position[k].tolist(), "ok": True, "note": "x"}
             writer.add_message(state, int(stamp), json.dumps(body).encode(), int(stamp))
@@ -172,7 +172,7 @@ def write_mcap_protobuf(path, rows=60, camera_every=1, seed=0, packets=None, com
 
     time_s, position, _ = motion(rows, seed)
     descriptor, made = video_message()
-    packets = packets or h264_packets(pictures(-(-rows // camera_every)))
+    packets = packets or h264_packets(images(-(-rows // camera_every)))
     with path.open("wb") as file:
         writer = Writer(file, compression=CompressionType[compression.upper()])
         writer.start()
@@ -192,7 +192,7 @@ def write_mcap_protobuf(path, rows=60, camera_every=1, seed=0, packets=None, com
 
 
 def write_rosbag2(path, storage="sqlite3", rows=60, seed=0):
-    """Joint states, poses and JPEG pictures as ROS 2 messages."""
+    """Joint states, poses and JPEG images as ROS 2 messages."""
     from rosbags.rosbag2 import StoragePlugin, Writer
     from rosbags.typesys import Stores, get_typestore
 
@@ -204,7 +204,7 @@ def write_rosbag2(path, storage="sqlite3", rows=60, seed=0):
     joint_state, pose = kinds["sensor_msgs/msg/JointState"], kinds["geometry_msgs/msg/PoseStamped"]
     point, quaternion = kinds["geometry_msgs/msg/Point"], kinds["geometry_msgs/msg/Quaternion"]
     image = kinds["sensor_msgs/msg/CompressedImage"]
-    frames = pictures(rows)
+    frames = images(rows)
     with Writer(Path(path), version=9, storage_plugin=plugin) as writer:
         topics = {}
         for topic, kind in (("/joint_states", joint_state), ("/pose", pose), ("/camera/compressed", image)):
@@ -219,11 +219,11 @@ def write_rosbag2(path, storage="sqlite3", rows=60, seed=0):
                     point(*position[k]), quaternion(0.0, 0.0, float(np.sin(k / 100)), float(np.cos(k / 100)))
                 ),
             )
-            picture = image(head, "jpeg", np.frombuffer(jpeg(frames[k]), np.uint8))
+            image = image(head, "jpeg", np.frombuffer(jpeg(frames[k]), np.uint8))
             for topic, message in (
                 ("/joint_states", state),
                 ("/pose", body),
-                ("/camera/compressed", picture),
+                ("/camera/compressed", image),
             ):
                 data = store.serialize_cdr(message, message.__msgtype__)
                 writer.write(topics[topic], stamp + 2_000_000, data)

@@ -47,7 +47,7 @@ def test_robomimic_hdf5_has_one_episode_per_demo_and_its_camera(tmp_path):
         _, position, command = examples.motion(seed=number)
         assert np.array_equal(episode["observation.state"], position)
         assert np.array_equal(episode["action"], command)
-        error = np.abs(episode.frames["front"][:].astype(int) - examples.pictures(60).astype(int)).mean()
+        error = np.abs(episode.frames["front"][:].astype(int) - examples.images(60).astype(int)).mean()
         assert error < 6
     assert "re-encoded" in done.cameras["front"]
 
@@ -69,11 +69,11 @@ def test_mcap_with_json(tmp_path, compression):
     assert episode.schema.signal("action").elements == ("x", "y", "z")
     assert np.array_equal(load_originals(done.dataset, 0)["action"].values, command)
     assert "re-encoded: jpeg" in done.cameras["front"]
-    assert np.abs(episode.frames["front"][7].astype(int) - examples.pictures(8)[7].astype(int)).mean() < 8
+    assert np.abs(episode.frames["front"][7].astype(int) - examples.images(8)[7].astype(int)).mean() < 8
 
 
 def test_mcap_with_protobuf_passes_h264_through(tmp_path):
-    packets = examples.h264_packets(examples.pictures(60))
+    packets = examples.h264_packets(examples.images(60))
     examples.write_mcap_protobuf(tmp_path / "a.mcap", packets=packets)
     text = (
         "rows: {like: camera front}\nclock: null\nsignals:\n"
@@ -84,11 +84,11 @@ def test_mcap_with_protobuf_passes_h264_through(tmp_path):
     assert done.cameras == {"front": "passed through without re-encoding"}
     episode = done.dataset.episode(0)
     assert len(episode) == 60
-    frames = examples.pictures(60)
+    frames = examples.images(60)
     for row in (0, 13, 59):
         assert np.abs(episode.frames["front"][row].astype(int) - frames[row].astype(int)).mean() < 8
     stored = next((done.dataset.root / "videos").rglob("*.mp4")).read_bytes()
-    assert packets[5][4:] in stored, "the encoded picture itself is in the file"
+    assert packets[5][4:] in stored, "the encoded image itself is in the file"
 
 
 def test_a_slower_camera_is_re_encoded_on_the_rows_and_said_so(tmp_path):
@@ -101,7 +101,7 @@ def test_a_slower_camera_is_re_encoded_on_the_rows_and_said_so(tmp_path):
     assert "not one to one" in done.cameras["front"]
     episode = done.dataset.episode(0)
     assert np.array_equal(episode["observation.state"], examples.motion()[1][: len(episode)])
-    frames = examples.pictures(30)
+    frames = examples.images(30)
     for row in (2, 31, 57):
         assert (
             np.abs(episode.frames["front"][row].astype(int) - frames[(row - 1) // 2].astype(int)).mean() < 8
@@ -142,7 +142,7 @@ def test_a_log_is_cut_at_pauses_with_its_video(tmp_path):
         camera = writer.register_channel("/camera", "protobuf", schema)
         schema = writer.register_schema("robot.Joints", "protobuf", descriptor)
         joints = writer.register_channel("/joints", "protobuf", schema)
-        packets = examples.h264_packets(examples.pictures(60), keyframe_every=20)
+        packets = examples.h264_packets(examples.images(60), keyframe_every=20)
         for k in range(60):
             stamp = examples.START_NS + k * 20_000_000 + (k // 20) * 10_000_000_000
             body = made["Joints"](position=[k, 0, 0])
@@ -158,7 +158,7 @@ def test_a_log_is_cut_at_pauses_with_its_video(tmp_path):
     assert [len(episode) for episode in done.dataset] == [20, 20, 20]
     assert done.cameras == {"front": "passed through without re-encoding"}
     assert [int(episode["observation.state"][0, 0]) for episode in done.dataset] == [0, 20, 40]
-    frames = examples.pictures(60)
+    frames = examples.images(60)
     shown = done.dataset.episode(2).frames["front"][4]
     assert np.abs(shown.astype(int) - frames[44].astype(int)).mean() < 8
 
@@ -170,19 +170,19 @@ def test_a_video_file_beside_a_log_is_taken_in(tmp_path):
     with av.open(str(tmp_path / "run.mp4"), "w") as out:
         stream = out.add_stream("libx264", rate=50, options={"bf": "0"})
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
-        for frame in examples.pictures(60):
+        for frame in examples.images(60):
             out.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
         out.mux(stream.encode(None))
     text = "clock: t\nsignals: {observation.state: {from: q, unit: rad}}\ncameras: {front: {file: '{stem}.mp4'}}\n"
     done = run(tmp_path / "run.npz", tmp_path, text)
     assert done.cameras == {"front": "passed through without re-encoding"}
     assert (
-        np.abs(done.dataset.episode(0).frames["front"][30].astype(int) - examples.pictures(31)[30]).mean() < 8
+        np.abs(done.dataset.episode(0).frames["front"][30].astype(int) - examples.images(31)[30]).mean() < 8
     )
 
 
 def test_an_episode_that_starts_between_keyframes_starts_at_the_next_one(tmp_path):
-    packets = examples.h264_packets(examples.pictures(60), keyframe_every=20)
+    packets = examples.h264_packets(examples.images(60), keyframe_every=20)
     examples.write_mcap_protobuf(tmp_path / "a.mcap", packets=packets)
     text = (
         "episodes: {by: gaps, gap_s: 1, longest_s: 0.59}\n"
@@ -192,8 +192,8 @@ def test_an_episode_that_starts_between_keyframes_starts_at_the_next_one(tmp_pat
     done = run(tmp_path / "a.mcap", tmp_path, text)
     first, second = done.dataset
     assert (len(first), len(second)) == (30, 20)
-    assert "10 pictures of camera front before its first keyframe were left out" in done.notes[0]
+    assert "10 images of camera front before its first keyframe were left out" in done.notes[0]
     _, position, _ = examples.motion()
     assert np.array_equal(second["observation.state"], position[40:])
-    assert np.abs(second.frames["front"][3].astype(int) - examples.pictures(60)[43].astype(int)).mean() < 8
+    assert np.abs(second.frames["front"][3].astype(int) - examples.images(60)[43].astype(int)).mean() < 8
     assert done.cameras == {"front": "passed through without re-encoding"}

@@ -23,7 +23,7 @@ from twinloop.logs.log_map import load_map, parse_map
 from twinloop.logs.originals import load_reports
 from twinloop.logs.propose import propose_map
 from twinloop.logs.units import LOG_UNITS, conversion, stored_unit
-from twinloop.twin.load import load_twin
+from twinloop.twins.load import load_twin
 
 GOOD = """
 rate_hz: 50

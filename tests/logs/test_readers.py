@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.dataset.examples import STATE_ONLY, toy_episode
+from tests.datasets.examples import STATE_ONLY, toy_episode
 from tests.logs import examples
-from twinloop.dataset.writer import make_dataset
+from twinloop.datasets.writer import make_dataset
 from twinloop.errors import DamagedLog, TwinloopError
 from twinloop.logs.ingest import ingest
 from twinloop.logs.log_map import parse_map

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from twinloop.dataset.verify import verify
+from twinloop.datasets.verify import verify
 from twinloop.logs.ingest import ingest
 from twinloop.logs.log_map import load_map
 
@@ -166,8 +166,8 @@ def test_quanser_states_without_an_action_are_cut(real):
     assert len(real("quanser_cartpole").dataset) == 15
 
 
-def test_g1_video_passes_through_and_shows_the_same_pictures(real):
-    from twinloop.dataset.reader import open_dataset
+def test_g1_video_passes_through_and_shows_the_same_images(real):
+    from twinloop.datasets.reader import open_dataset
 
     done = real("g1_demos")
     source = open_dataset(REAL / "g1_demos")

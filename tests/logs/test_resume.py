@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.logs import examples
-from twinloop.dataset import room
-from twinloop.dataset.verify import verify
+from twinloop.datasets import room
+from twinloop.datasets.verify import verify
 from twinloop.errors import DatasetError, DiskError
 from twinloop.logs import ingest as module
 from twinloop.logs.ingest import ingest
@@ -29,7 +29,7 @@ signals:
 
 CHILD = """
 import os, signal, sys
-from twinloop.dataset import writer
+from twinloop.datasets import writer
 from twinloop.logs import ingest as module
 from twinloop.logs.log_map import parse_map
 
@@ -122,7 +122,7 @@ def test_a_killed_ingest_resumes_without_repeats_or_gaps(tmp_path, logs, where, 
     if again.returncode:
         last = ingest(logs, tmp_path / "out", parse_map(MAP), resume=True)
     else:
-        from twinloop.dataset.reader import open_dataset
+        from twinloop.datasets.reader import open_dataset
 
         last = None
     dataset = last.dataset if last else open_dataset(tmp_path / "out")

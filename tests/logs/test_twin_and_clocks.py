@@ -7,14 +7,14 @@ import pytest
 
 from tests.logs import examples
 from twinloop.consent.removal import remove_episodes
-from twinloop.dataset.rewrite import merge, split
-from twinloop.dataset.verify import verify
+from twinloop.datasets.rewrite import merge, split
+from twinloop.datasets.verify import verify
 from twinloop.errors import MapError
 from twinloop.logs.ingest import ingest
 from twinloop.logs.log_map import parse_map
 from twinloop.logs.originals import load_originals, load_reports
 from twinloop.quality.check import check_episode
-from twinloop.twin.load import load_twin
+from twinloop.twins.load import load_twin
 
 HEAD = "rate_hz: 50\nprovenance: {source: real}\nclock: t\n"
 
@@ -213,7 +213,7 @@ def test_originals_and_reports_travel_through_merge_split_and_withdrawal(tmp_pat
         if log != merged.episode(2).events[0].detail
     }
     remove_episodes(merged.root, [gone])
-    from twinloop.dataset.reader import open_dataset
+    from twinloop.datasets.reader import open_dataset
 
     assert originals_by_log(open_dataset(merged.root)) == kept
     for path in merged.root.rglob("*.parquet"):

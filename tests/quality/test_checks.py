@@ -191,7 +191,7 @@ def test_a_simulated_episode_is_not_blocked_by_what_tells_of_broken_hardware():
 
 
 def test_an_episode_shorter_than_the_longest_lag_can_be_checked():
-    from tests.dataset.examples import toy_episode
+    from tests.datasets.examples import toy_episode
 
     for seed in range(4):
         check_episode(toy_episode(seed, rows=20 + seed))

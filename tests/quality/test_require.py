@@ -12,10 +12,10 @@ import pytest
 
 from tests.quality.examples import ARM, arm_episode
 from tests.quality.faults import rebuilt
-from twinloop.dataset.overrides import load_overrides
-from twinloop.dataset.reader import open_dataset
-from twinloop.dataset.rewrite import merge
-from twinloop.dataset.writer import append_to, make_dataset
+from twinloop.datasets.overrides import load_overrides
+from twinloop.datasets.reader import open_dataset
+from twinloop.datasets.rewrite import merge
+from twinloop.datasets.writer import append_to, make_dataset
 from twinloop.errors import QualityError, WrongUse
 from twinloop.quality import require
 from twinloop.quality.check import check_dataset

@@ -7,7 +7,7 @@ from twinloop.errors import WrongUse
 from twinloop.tasks import TASKS, make_cell, make_task
 from twinloop.testing.fakes import WaitTask
 from twinloop.testing.plugins import check_task
-from twinloop.twin import list_twins, load_twin
+from twinloop.twins import list_twins, load_twin
 
 
 @pytest.mark.parametrize("twin", list_twins(), ids=lambda twin: twin.name)

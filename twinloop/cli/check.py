@@ -1,4 +1,4 @@
-"""`twinloop check`: what is wrong with a data set, where, and whether it blocks."""
+"""`twinloop check`: what is wrong with a dataset, where, and whether it blocks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from twinloop.cli.console import Json
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.generate.convergence import Convergence
+    from twinloop.generation.convergence import Convergence
     from twinloop.quality.finding import QualityReport
 
 
 def check(
-    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A data set's folder.")],
+    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A dataset's folder.")],
     episodes: Annotated[
         str | None, typer.Option(help="Only these episodes: numbers and ranges, for example 0-9,17.")
     ] = None,
@@ -32,7 +32,7 @@ def check(
     frames: Annotated[bool, typer.Option(help="Look at camera frames too, which takes longest.")] = True,
     page: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Also write a page with a picture of each finding."),
+        typer.Option("--html", metavar="FILE", help="Also write a page with an image of each finding."),
     ] = None,
     override: Annotated[
         str | None, typer.Option(metavar="CODE", help="Use the data in spite of what CODE blocks.")
@@ -49,7 +49,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Check recorded data: lost samples, dead channels, lag, wrong units ... Exits with 1 when something blocks."""
-    from twinloop.dataset.reader import open_dataset
+    from twinloop.datasets.reader import open_dataset
     from twinloop.quality.check import check_dataset
     from twinloop.quality.require import override as answer_for
     from twinloop.quality.settings import RATES_HZ, Purpose, Settings
@@ -76,7 +76,7 @@ def check(
         write_quality_page(report, opened, page, settings)
     convergence = None
     if time_step:
-        from twinloop.generate.convergence import check_time_step
+        from twinloop.generation.convergence import check_time_step
 
         convergence = check_time_step(dataset, count=time_step)
     if json:

@@ -89,14 +89,14 @@ def list_(workspace: Folder = Path(), json: Json = False) -> None:
 
 @app.command()
 def check(
-    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A data set's folder.")],
+    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A dataset's folder.")],
     use: Annotated[str, typer.Option(help="For what: record, train, evaluate, share or publish.")] = "train",
     workspace: Folder = Path(),
     json: Json = False,
 ) -> None:
     """Say which episodes may not be used, and why. Exits with 1 if there are any."""
     from twinloop.consent.require import check_consent
-    from twinloop.dataset.reader import open_dataset
+    from twinloop.datasets.reader import open_dataset
     from twinloop.workspace import find_workspace
 
     opened = open_dataset(dataset)
@@ -121,7 +121,7 @@ def withdraw(
     workspace: Folder = Path(),
     json: Json = False,
 ) -> None:
-    """Take the person's episodes out of every data set of the workspace, rows and video, and list policies that saw them."""
+    """Take the person's episodes out of every dataset of the workspace, rows and video, and list policies that saw them."""
     from twinloop.consent.withdraw import withdraw_consent
     from twinloop.workspace import find_workspace
 

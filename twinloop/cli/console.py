@@ -95,7 +95,7 @@ def count(number: int, noun: str) -> str:
 
 
 def episode_name(text: str) -> tuple[str, int]:
-    """The data set and the number in DATASET#NUMBER."""
+    """The dataset and the number in DATASET#NUMBER."""
     folder, _, number = text.rpartition("#")
     if not folder or not number.lstrip("-").isdigit():
         raise WrongUse("which episode?", got=text, expected="DATASET#NUMBER, for example sim-v1#12")

@@ -44,9 +44,9 @@ def coverage(
     Regions are ranges of named signals, draws and what cameras saw that hold real episodes and hardly any simulated ones,
     beyond what simulated episodes held out in turn would show by chance.
     """
-    from twinloop.coverage.run import coverage as run
-    from twinloop.dataset.commit import write_atomically
-    from twinloop.dataset.reader import open_dataset
+    from twinloop.coverage.run import measure_coverage as run
+    from twinloop.datasets.commit import write_atomically
+    from twinloop.datasets.reader import open_dataset
 
     opened = open_dataset(real), open_dataset(sim)
     wanted = [name.strip() for name in signals.split(",")] if signals else None

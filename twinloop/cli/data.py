@@ -16,15 +16,15 @@ from twinloop.cli.console import Json
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.dataset.repair import Repair
+    from twinloop.datasets.repair import Repair
 
 app = typer.Typer(
-    help="Look into data sets, query, check, join, divide, label and export them.", no_args_is_help=True
+    help="Look into datasets, query, check, join, divide, label and export them.", no_args_is_help=True
 )
 
 app.add_typer(consent.app, name="consent")
 
-Source = Annotated[Path, typer.Argument(metavar="DATASET", help="A data set's folder.")]
+Source = Annotated[Path, typer.Argument(metavar="DATASET", help="A dataset's folder.")]
 
 
 @app.command("ls")
@@ -32,17 +32,17 @@ def list_(
     folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path(),
     json: Json = False,
 ) -> None:
-    """List the data sets at or below a folder."""
+    """List the datasets at or below a folder."""
     from twinloop.workspace import list_datasets
 
     found = list_datasets(folder)
     if json:
         console.print_json([asdict(summary) for summary in found])
     elif not found:
-        console.out.print(f"no data set in {folder}")
+        console.out.print(f"no dataset in {folder}")
     else:
         console.print_table(
-            ("data set", "episodes", "frames", "hours", "source", "success", "problem"),
+            ("dataset", "episodes", "frames", "hours", "source", "success", "problem"),
             [
                 (
                     s.name,
@@ -60,8 +60,8 @@ def list_(
 
 @app.command()
 def info(dataset: Source, json: Json = False) -> None:
-    """Describe a data set: counts by source, hours, success, sizes, signals with units, history."""
-    from twinloop.dataset.describe import describe
+    """Describe a dataset: counts by source, hours, success, sizes, signals with units, history."""
+    from twinloop.datasets.describe import describe
 
     what = describe(dataset)
     if json:
@@ -116,24 +116,24 @@ def info(dataset: Source, json: Json = False) -> None:
 @app.command()
 def query(
     words: Annotated[
-        list[str], typer.Argument(metavar="DATASET... SQL", help="One or more data sets, then one SELECT.")
+        list[str], typer.Argument(metavar="DATASET... SQL", help="One or more datasets, then one SELECT.")
     ],
     json: Json = False,
     csv_: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
     limit: Annotated[int, typer.Option(help="Print at most this many rows as a table; 0 prints all.")] = 100,
 ) -> None:
-    """Ask in SQL: tables episodes, frames and transitions, across one or several data sets."""
-    from twinloop.dataset.query import query as ask
+    """Ask in SQL: tables episodes, frames and transitions, across one or several datasets."""
+    from twinloop.datasets.query import query as ask
 
     if len(words) < 2:
         raise WrongUse(
-            "a query needs a data set and a SELECT",
+            "a query needs a dataset and a SELECT",
             got=" ".join(words),
             remedy='twinloop data query DATASET "select ..."',
         )
     if Path(words[-1]).is_dir() or words[0].lower().lstrip().startswith(("select ", "with ")):
         raise WrongUse(
-            "the data sets come first and the SELECT last",
+            "the datasets come first and the SELECT last",
             got=" ".join(words)[:120],
             remedy=f'twinloop data query {words[-1]} "{words[0]}"' if len(words) == 2 else None,
         )
@@ -163,8 +163,8 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check files, checksums, counts and video; name every broken file. Exits with 1 if something is broken."""
-    from twinloop.dataset.repair import repair as mend
-    from twinloop.dataset.verify import verify as examine
+    from twinloop.datasets.repair import repair as mend
+    from twinloop.datasets.verify import verify as examine
 
     if repair:
         with console.progress_bar("repairing") as progress:
@@ -198,9 +198,9 @@ def verify(
 @app.command()
 def merge(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="DATASET...", help="The data sets to join, in this order.")
+        list[Path], typer.Argument(metavar="DATASET...", help="The datasets to join, in this order.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="The new data set.")],
+    out: Annotated[Path, typer.Option("--out", help="The new dataset.")],
     skip_unusable: Annotated[
         bool,
         typer.Option(
@@ -209,8 +209,8 @@ def merge(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Join data sets into a new one; every episode keeps its id and origin, no frame is decoded."""
-    from twinloop.dataset.rewrite import merge as join
+    """Join datasets into a new one; every episode keeps its id and origin, no frame is decoded."""
+    from twinloop.datasets.rewrite import merge as join
 
     with console.progress_bar("merging") as progress:
         done = join(sources, out, skip_unusable=skip_unusable, progress=progress)
@@ -227,7 +227,7 @@ def merge(
 @app.command()
 def split(
     dataset: Source,
-    out: Annotated[Path, typer.Option("--out", help="The folder that will hold one data set per part.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder that will hold one dataset per part.")],
     parts: Annotated[str, typer.Option(help="Names and shares.")] = "train=0.8,val=0.1,test=0.1",
     seed: Annotated[int, typer.Option(help="The same seed gives the same split.")] = 0,
     stratify: Annotated[
@@ -235,8 +235,8 @@ def split(
     ] = "task,success,source",
     json: Json = False,
 ) -> None:
-    """Divide a data set by episode: stratified, and never a child in one part and its parent in another."""
-    from twinloop.dataset.rewrite import split as divide
+    """Divide a dataset by episode: stratified, and never a child in one part and its parent in another."""
+    from twinloop.datasets.rewrite import split as divide
 
     shares = _shares(parts)
     columns = [name for name in stratify.split(",") if name]
@@ -265,8 +265,8 @@ def export(
     ] = "transitions",
     json: Json = False,
 ) -> None:
-    """Write a data set in another format, with ids and provenance."""
-    from twinloop.dataset.export import export as write
+    """Write a dataset in another format, with ids and provenance."""
+    from twinloop.datasets.export import export as write
 
     with console.progress_bar("exporting") as progress:
         path = write(dataset, out, kind, progress=progress)
@@ -297,9 +297,9 @@ def label(
     json: Json = False,
 ) -> None:
     """Say how episodes ended; who said it and when is kept, and nothing said before is overwritten."""
-    from twinloop.dataset.labels import Value, add_labels
-    from twinloop.dataset.query import query as ask
-    from twinloop.dataset.reader import open_dataset
+    from twinloop.datasets.labels import Value, add_labels
+    from twinloop.datasets.query import query as ask
+    from twinloop.datasets.reader import open_dataset
 
     if history:
         _print_history(dataset, episodes, json)
@@ -347,8 +347,8 @@ def show(
     json: Json = False,
 ) -> None:
     """Draw one episode: signals over time, events, a contact sheet of frames; as PNG or one HTML page."""
-    from twinloop.dataset.reader import open_dataset
-    from twinloop.report.episode_picture import draw_episode
+    from twinloop.datasets.reader import open_dataset
+    from twinloop.report.episode_plot import draw_episode
 
     folder, number = console.episode_name(episode)
     target = out or Path(f"episode-{number}.png")
@@ -359,9 +359,9 @@ def show(
 
 def _print_history(dataset: Path, episodes: Sequence[int] | None, json: bool) -> None:
     """Every label ever given to these episodes, or to all, oldest first."""
-    from twinloop.dataset.labels import load_labels
-    from twinloop.dataset.query import query as ask
-    from twinloop.dataset.reader import open_dataset
+    from twinloop.datasets.labels import load_labels
+    from twinloop.datasets.query import query as ask
+    from twinloop.datasets.reader import open_dataset
 
     opened = open_dataset(dataset)
     rows = ask([opened], "select episode_id, episode_index from episodes").to_pylist()

@@ -10,12 +10,12 @@ import typer
 from twinloop.cli import console
 
 if TYPE_CHECKING:
-    from twinloop.diagnose.result import Diagnosis
+    from twinloop.diagnosis.result import Diagnosis
 
 
 def diagnose(
     policy: Annotated[Path, typer.Option("--policy", help="Folder of the policy that was run.")],
-    real: Annotated[Path, typer.Option("--real", help="Data set of its real runs, judged.")],
+    real: Annotated[Path, typer.Option("--real", help="Dataset of its real runs, judged.")],
     twin: Annotated[str, typer.Option("--twin", help="The robot's twin: a name or a folder.")],
     excitation: Annotated[
         list[Path] | None,
@@ -33,9 +33,9 @@ def diagnose(
     json: console.Json = False,
 ) -> None:
     """Say how many success points each gap dimension costs a policy on the robot, and how much is unknown."""
-    from twinloop.dataset.reader import open_dataset
-    from twinloop.diagnose.run import diagnose as explain
-    from twinloop.learn.policy import load_policy
+    from twinloop.datasets.reader import open_dataset
+    from twinloop.diagnosis.run import diagnose as explain
+    from twinloop.learning.policy import load_policy
     from twinloop.report.diagnose_page import write_diagnosis
 
     folder = out or Path(f"diagnosis-{real.name}")

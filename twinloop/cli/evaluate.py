@@ -15,9 +15,9 @@ from twinloop.cli.policy import load_late, twin_for
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.learn.evaluate import Evaluation
-    from twinloop.learn.policy import Policy
-    from twinloop.robot.protocol import Description
+    from twinloop.learning.evaluate import Evaluation
+    from twinloop.learning.policy import Policy
+    from twinloop.robots.protocol import Description
 
 
 def evaluate(
@@ -43,7 +43,7 @@ def evaluate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Keep the episodes as a data set, or as one for each of several policies."),
+        typer.Option(help="Keep the episodes as a dataset, or as one for each of several policies."),
     ] = None,
     videos: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Films of each policy's first failures, as WebM.")
@@ -54,7 +54,7 @@ def evaluate(
 
     On a robot, several policies take turns in every scene.
     """
-    from twinloop.learn.evaluate import compare
+    from twinloop.learning.evaluate import compare
 
     if twin is not None and robot is not None:
         raise WrongUse("where?", expected="--twin or --robot, one of them")
@@ -117,9 +117,9 @@ def _in_twin(
     out: Path | None,
     progress: Any,
 ) -> list[Evaluation]:
-    from twinloop.generate.processes import usable_cores
-    from twinloop.learn.evaluate import evaluate_in_twin
-    from twinloop.randomize import load_randomization
+    from twinloop.generation.processes import usable_cores
+    from twinloop.learning.evaluate import evaluate_in_twin
+    from twinloop.randomization import load_randomization
 
     cell = twin_for(policies[0], twin)
     randomization = load_randomization(config, cell) if config else None
@@ -149,13 +149,13 @@ def _on_robot(
     progress: Any,
 ) -> list[Evaluation]:
     from twinloop.cli.robot import Person
-    from twinloop.learn.evaluate import evaluate_on_robot
-    from twinloop.robot import open_robot
-    from twinloop.robot.protocol import Attendant, connected
+    from twinloop.learning.evaluate import evaluate_on_robot
+    from twinloop.robots import open_robot
+    from twinloop.robots.protocol import TrialSupervisor, connected
 
     opened = open_robot(robot)
     with connected(opened):
-        attendant = opened if isinstance(opened, Attendant) else Person()
+        supervisor = opened if isinstance(opened, TrialSupervisor) else Person()
         return evaluate_on_robot(
             policies,
             opened,
@@ -163,26 +163,26 @@ def _on_robot(
             first=seed,
             out=out,
             cameras=_cameras(policies, opened.description, filmed) if out is not None else (),
-            attendant=attendant,
+            supervisor=supervisor,
             progress=progress,
         )
 
 
 def _cameras(policies: list[Policy], robot: Description, filmed: bool) -> tuple[str, ...]:
-    """Whose pictures are kept: of the cameras that the policies see, and one for the films."""
+    """Whose images are kept: of the cameras that the policies see, and one for the films."""
     seen = [camera.name for policy in policies for camera in policy.interface.cameras]
     return tuple(dict.fromkeys((*seen, *(camera.name for camera in robot.cameras[: int(filmed)]))))
 
 
 def _film(policies: list[Policy], kept: Path, twin: str | None, folder: Path) -> list[Path]:
     """Films of failures: of the robot's camera where it has one, else drawn in the twin."""
-    from twinloop.dataset.reader import open_dataset
-    from twinloop.generate.film import film_failures
-    from twinloop.twin import load_twin
+    from twinloop.datasets.reader import open_dataset
+    from twinloop.generation.film import film_failures
+    from twinloop.twins import load_twin
 
     made = []
     for policy in policies:
-        name = twin or policy.story.twin["name"]
+        name = twin or policy.training_record.twin["name"]
         drawn_in = load_twin(name) if name is not None else None
         dataset = open_dataset(kept / policy.name if len(policies) > 1 else kept)
         made += film_failures(dataset, folder, twin=drawn_in, title=policy.name)

@@ -12,8 +12,8 @@ from twinloop.cli.console import Json
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.identify.design import Design
-    from twinloop.identify.drift import Drift
+    from twinloop.identification.design import Design
+    from twinloop.identification.drift import Drift
 
 Parameters = Annotated[
     str, typer.Option(metavar="NAME,...", help="Parameters of the twin; `twinloop twin show` lists them.")
@@ -53,10 +53,10 @@ def excite(
     `twinloop record --motion FILE`, or in the twin with `twinloop generate --expert motion:FILE`.
     """
     from twinloop.experts import save_motion
-    from twinloop.identify.design import design_excitation
-    from twinloop.identify.limits import make_limits
+    from twinloop.identification.design import design_excitation
+    from twinloop.identification.limits import make_limits
     from twinloop.tasks import make_cell
-    from twinloop.twin import load_twin
+    from twinloop.twins import load_twin
 
     if out is not None and out.suffix not in (".npz", ".csv"):
         raise WrongUse("a motion is a .npz or a .csv file", got=str(out))
@@ -89,7 +89,7 @@ def excite(
     if out is not None:
         save_motion(design.motion, out)
     if plot is not None:
-        from twinloop.report.motion_picture import draw_motion
+        from twinloop.report.motion_plot import draw_motion
 
         draw_motion(design, plot)
     if json:
@@ -114,9 +114,9 @@ def drift(
 
     Ask for parameters of the robot and of the scene together: each takes only the change that is its own.
     """
-    from twinloop.dataset.reader import open_dataset
-    from twinloop.identify.drift import watch_drift
-    from twinloop.twin import load_twin
+    from twinloop.datasets.reader import open_dataset
+    from twinloop.identification.drift import watch_drift
+    from twinloop.twins import load_twin
 
     opened = open_dataset(dataset)
     episodes = [opened.episode(number) for number in opened.numbers]
@@ -130,7 +130,7 @@ def drift(
         threads=threads,
     )
     if plot is not None:
-        from twinloop.report.drift_picture import draw_drift
+        from twinloop.report.drift_plot import draw_drift
 
         draw_drift(result, plot)
     if json:

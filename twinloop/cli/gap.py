@@ -50,7 +50,7 @@ def gap(
         ),
     ] = None,
     episodes: Annotated[
-        int, typer.Option(min=1, help="At most this many of each data set, spread evenly.")
+        int, typer.Option(min=1, help="At most this many of each dataset, spread evenly.")
     ] = 100,
     generated: Annotated[int, typer.Option(min=3, help="Episodes to generate where no --sim is given.")] = 8,
     trials: Annotated[int, typer.Option(min=1, help="Episodes in the twin for --policy.")] = 100,
@@ -68,7 +68,7 @@ def gap(
 
     Differences are simulation minus reality. What cannot be measured says what it needs; it is never a zero.
     """
-    from twinloop.dataset.reader import open_dataset
+    from twinloop.datasets.reader import open_dataset
     from twinloop.gap.conditions import load_conditions
     from twinloop.gap.evidence import Options
     from twinloop.gap.run import measure_gap

@@ -13,11 +13,11 @@ from twinloop.cli.places import workspace_here
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.gate.evidence import Evidence, PairedTrial
-    from twinloop.gate.run import Situation
-    from twinloop.gate.verdict import Verdict
-    from twinloop.learn.policy import Policy
-    from twinloop.twin import Twin
+    from twinloop.learning.policy import Policy
+    from twinloop.promotion.evidence import Evidence, PairedTrial
+    from twinloop.promotion.run import Situation
+    from twinloop.promotion.verdict import Verdict
+    from twinloop.twins import Twin
     from twinloop.workspace import Workspace
 
 REPORT = "report.html"
@@ -51,13 +51,15 @@ def gate(
     ] = None,
     threshold: Annotated[float, typer.Option(help="Without a champion: success to exceed.")] = 0.8,
     better_by: Annotated[float, typer.Option(help="With a champion: gain to exceed, as a share.")] = 0.0,
-    worth: Annotated[float, typer.Option(help="A gain worth having; evidence against it refuses.")] = 0.05,
+    min_effect: Annotated[
+        float, typer.Option(help="A gain worth having; evidence against it refuses.")
+    ] = 0.05,
     slice_margin: Annotated[float, typer.Option(help="No slice may be worse by more than this share.")] = 0.1,
     alpha: Annotated[
         float, typer.Option(help="Chance of promoting wrongly, however often one looks.")
     ] = 0.05,
-    most: Annotated[int, typer.Option(help="Real trials (pairs) that may be spent.")] = 100,
-    artefact_share: Annotated[
+    max_trials: Annotated[int, typer.Option(help="Real trials (pairs) that may be spent.")] = 100,
+    max_artefact_fraction: Annotated[
         float, typer.Option(help="Simulated trials with artefacts that are allowed.")
     ] = 0.02,
     scenes: Annotated[int, typer.Option(help="Scenes that are simulated.")] = 400,
@@ -96,14 +98,23 @@ def gate(
     at most. Scenes are simulated all, and real trials drawn from them count for more the better simulation foresees them.
     """
     from twinloop.cli.policy import load_late
-    from twinloop.gate.rules import Rules
-    from twinloop.gate.run import EVIDENCE, VERDICT, Watchers
-    from twinloop.gate.run import gate as run
-    from twinloop.generate.processes import usable_cores
-    from twinloop.randomize import load_randomization
+    from twinloop.generation.processes import usable_cores
+    from twinloop.promotion.rules import Rules
+    from twinloop.promotion.run import EVIDENCE, VERDICT, Watchers
+    from twinloop.promotion.run import gate as run
+    from twinloop.randomization import load_randomization
     from twinloop.report.gate_page import write_gate_page
 
-    rules = Rules(alpha, better_by, threshold, worth, slice_margin, most, artefact_share, simulation_only)
+    rules = Rules(
+        alpha,
+        better_by,
+        threshold,
+        min_effect,
+        slice_margin,
+        max_trials,
+        max_artefact_fraction,
+        simulation_only,
+    )
     workspace = workspace_here()
     loaded = load_late(candidate, latency_ms)
     other = load_late(champion, latency_ms) if champion else None
@@ -132,7 +143,7 @@ def gate(
             "watchers": watchers,
         }
         verdict = _on_robot(run, loaded, cell, robot, words) if robot else run(loaded, cell, **words)
-    from twinloop.gate.evidence import load_evidence
+    from twinloop.promotion.evidence import load_evidence
 
     page = write_gate_page(verdict, load_evidence(folder / EVIDENCE), folder / REPORT)
     if json:
@@ -146,13 +157,13 @@ def gate(
 
 def _on_robot(run: Any, candidate: Policy, cell: Twin, url: str, words: dict[str, Any]) -> Verdict:
     from twinloop.cli.robot import Person
-    from twinloop.robot import open_robot
-    from twinloop.robot.protocol import Attendant, connected
+    from twinloop.robots import open_robot
+    from twinloop.robots.protocol import TrialSupervisor, connected
 
     opened = open_robot(url)
     with connected(opened):
-        beside = opened if isinstance(opened, Attendant) else Person()
-        verdict: Verdict = run(candidate, cell, robot=opened, attendant=beside, **words)
+        beside = opened if isinstance(opened, TrialSupervisor) else Person()
+        verdict: Verdict = run(candidate, cell, robot=opened, supervisor=beside, **words)
         return verdict
 
 
@@ -169,9 +180,9 @@ def _twin(
     from dataclasses import asdict
     from datetime import datetime
 
-    from twinloop.gate.run import Situation
-    from twinloop.monitor.alerts import FOLDER, load_alerts
-    from twinloop.twin import load_twin
+    from twinloop.monitoring.alerts import FOLDER, load_alerts
+    from twinloop.promotion.run import Situation
+    from twinloop.twins import load_twin
     from twinloop.workspace import twin_history
 
     place = named
@@ -179,7 +190,7 @@ def _twin(
     if place is None and workspace is not None and workspace.twin is not None:
         place = str(workspace.root / workspace.twin)
         since = datetime.fromisoformat(twin_history(workspace)[-1].at)
-    place = place or policy.story.twin["name"]
+    place = place or policy.training_record.twin["name"]
     if place is None:
         raise WrongUse("which twin?", remedy="--twin NAME|FOLDER")
     report = None
@@ -204,8 +215,8 @@ def _evidence(
     real: Path | None,
     robot: str | None,
 ) -> Evidence | None:
-    from twinloop.gate.evidence import evidence_of, load_evidence
-    from twinloop.gate.run import contender
+    from twinloop.promotion.evidence import evidence_of, load_evidence
+    from twinloop.promotion.run import contender
 
     if earlier is not None:
         if simulated or real:
@@ -234,9 +245,9 @@ def _trial(number: int, trial: PairedTrial, verdict: Verdict) -> None:
     words = "succeeded" if trial.candidate else "failed"
     if trial.champion is not None:
         words += f", champion {'succeeded' if trial.champion else 'failed'}"
-    wealth = math.exp(verdict.statistics.log_wealth[-1])
+    e_value = math.exp(verdict.statistics.log_e_value[-1])
     console.err.print(
-        f"trial {number}: scene {trial.scene}, candidate {words}; wealth {wealth:.2f}", markup=False
+        f"trial {number}: scene {trial.scene}, candidate {words}; e-value {e_value:.2f}", markup=False
     )
 
 

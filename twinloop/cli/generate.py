@@ -19,9 +19,9 @@ from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
     from twinloop.episode import Episode
-    from twinloop.generate.replay import SignalError
-    from twinloop.generate.run import GenerationProgress
-    from twinloop.randomize import GenerateConfig
+    from twinloop.generation.replay import SignalError
+    from twinloop.generation.run import GenerationProgress
+    from twinloop.randomization import GenerateConfig
 
 Config = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="A YAML file: the cell, what varies, how many episodes.")
@@ -32,7 +32,7 @@ def generate(
     config: Config,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="The new data set; default: in data/ of the config's workspace."),
+        typer.Option("--out", help="The new dataset; default: in data/ of the config's workspace."),
     ] = None,
     episodes: Annotated[int | None, typer.Option(help="How many; default: what the config says.")] = None,
     cameras: Annotated[
@@ -69,10 +69,10 @@ def generate(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make a data set of simulated episodes; the same seed gives the same one on any number of workers."""
-    from twinloop.dataset.room import in_words
-    from twinloop.generate.run import generate as make
-    from twinloop.randomize import load_config_twin, load_generate_config
+    """Make a dataset of simulated episodes; the same seed gives the same one on any number of workers."""
+    from twinloop.datasets.room import in_words
+    from twinloop.generation.run import generate as make
+    from twinloop.randomization import load_config_twin, load_generate_config
 
     read = load_generate_config(config)
     if explain:
@@ -140,9 +140,9 @@ def replay(
 
     Exits with 1 if a repeated episode is not the same.
     """
-    from twinloop.dataset.reader import open_dataset
-    from twinloop.generate.replay import replay as make_again
-    from twinloop.twin import load_twin
+    from twinloop.datasets.reader import open_dataset
+    from twinloop.generation.replay import replay as make_again
+    from twinloop.twins import load_twin
 
     folder, number = console.episode_name(episode)
     dataset = open_dataset(folder)
@@ -178,8 +178,8 @@ def replay(
 
 
 def _send_actions(episode: Episode, name: str, json: bool, twin: str) -> None:
-    from twinloop.generate.open_loop import replay_actions
-    from twinloop.twin import load_twin
+    from twinloop.generation.open_loop import replay_actions
+    from twinloop.twins import load_twin
 
     result = replay_actions(episode, load_twin(twin))
     if json:
@@ -197,7 +197,7 @@ def _print_errors(errors: tuple[SignalError, ...]) -> None:
 
 
 def _explain(config: GenerateConfig, json: bool) -> None:
-    from twinloop.randomize import explain, load_config_twin, load_randomization
+    from twinloop.randomization import explain, load_config_twin, load_randomization
 
     twin = load_config_twin(config)
     rows = explain(load_randomization(config, twin))
@@ -228,9 +228,9 @@ def _preview(
     expert_sees_truth: bool,
     json: bool,
 ) -> None:
-    from twinloop.generate.preview import write_preview
-    from twinloop.generate.processes import usable_cores
-    from twinloop.generate.run import make_work
+    from twinloop.generation.preview import write_preview
+    from twinloop.generation.processes import usable_cores
+    from twinloop.generation.run import make_work
 
     work, _ = make_work(
         config,
@@ -275,7 +275,7 @@ def _next_dataset(config: Path, name: str, resume: bool) -> Path:
 @contextlib.contextmanager
 def generation_bar(out: Path) -> Iterator[Callable[[GenerationProgress], None]]:
     """A bar on standard error: episodes, rate, success so far, time left, size on disk; only if somebody watches."""
-    from twinloop.dataset.room import in_words
+    from twinloop.datasets.room import in_words
 
     bar = Progress(
         TextColumn("generating"),

@@ -16,11 +16,11 @@ from twinloop.cli.places import twin_of, workspace_here
 from twinloop.errors import UnknownName, WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.dataset.reader import Dataset
-    from twinloop.identify.choose import Choice
-    from twinloop.identify.result import Identification
-    from twinloop.randomize import Randomization
-    from twinloop.twin import Twin
+    from twinloop.datasets.reader import Dataset
+    from twinloop.identification.choose import Choice
+    from twinloop.identification.result import Identification
+    from twinloop.randomization import Randomization
+    from twinloop.twins import Twin
     from twinloop.workspace import Workspace
 
 
@@ -79,7 +79,7 @@ def identify(
             metavar="FILE.yaml", help="Also write the uncertainty as a config that `generate` takes."
         ),
     ] = None,
-    beside: Annotated[
+    other_parameters: Annotated[
         str,
         typer.Option(
             metavar="default|scenes|none|FILE.yaml",
@@ -98,9 +98,9 @@ def identify(
 
     Exits with 1 when the data are refused or the new version is rejected; a rejected one is kept with its report.
     """
-    from twinloop.dataset.reader import open_dataset
-    from twinloop.identify.replays import replay_held_out
-    from twinloop.identify.result import save_identification
+    from twinloop.datasets.reader import open_dataset
+    from twinloop.identification.replays import replay_held_out
+    from twinloop.identification.result import save_identification
     from twinloop.quality.require import require_usable
     from twinloop.report.identify_page import write_identify_page
 
@@ -120,7 +120,7 @@ def identify(
         "threads": threads,
         "force": force,
     }
-    others = _beside(beside, base)
+    others = _other_parameters(other_parameters, base)
     folder = out or _next_folder(base, workspace)
     if folder.exists():
         raise WrongUse(f"{folder} exists already", remedy="choose another --out")
@@ -161,9 +161,9 @@ def identify(
 def _fit(
     base: Twin, dataset: Dataset, parameters: str | None, models: dict[str, list[str]], how: dict[str, Any]
 ) -> tuple[Identification, Choice | None]:
-    from twinloop.identify.choose import choose_model
-    from twinloop.identify.run import default_parameters
-    from twinloop.identify.run import identify as fit
+    from twinloop.identification.choose import choose_model
+    from twinloop.identification.run import default_parameters
+    from twinloop.identification.run import identify as fit
 
     if models and parameters:
         raise WrongUse("--parameters and --model exclude each other")
@@ -221,11 +221,11 @@ def _expanded(twin: Twin, patterns: str | Sequence[str]) -> list[str]:
     return names
 
 
-def _beside(text: str, base: Twin) -> Callable[[Twin], Randomization | None]:
+def _other_parameters(text: str, base: Twin) -> Callable[[Twin], Randomization | None]:
     """How the rest varies around a twin; a config is read before anything is fitted, so that a mistake in it costs nothing."""
     from dataclasses import replace
 
-    from twinloop.randomize import default_randomization, load_randomization
+    from twinloop.randomization import default_randomization, load_randomization
 
     if text == "none":
         return lambda twin: None
@@ -240,7 +240,9 @@ def _beside(text: str, base: Twin) -> Callable[[Twin], Randomization | None]:
 
         return scenes
     if not Path(text).is_file():
-        raise WrongUse(f"--beside {text}: no such file", expected="default, scenes, none, or a config's file")
+        raise WrongUse(
+            f"--other-parameters {text}: no such file", expected="default, scenes, none, or a config's file"
+        )
     load_randomization(text, base)
     return lambda twin: load_randomization(text, twin)
 
@@ -252,8 +254,8 @@ def _write_randomization(
 
     import yaml
 
-    from twinloop.dataset.commit import write_atomically
-    from twinloop.identify.anchor import anchor
+    from twinloop.datasets.commit import write_atomically
+    from twinloop.identification.anchor import anchor
 
     anchored = anchor(result, target.stem, beside)
     place = os.path.relpath(folder.resolve(), target.resolve().parent)

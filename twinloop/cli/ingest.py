@@ -1,4 +1,4 @@
-"""`twinloop ingest`: real recordings in other people's formats become a data set."""
+"""`twinloop ingest`: real recordings in other people's formats become a dataset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ingest(
         str,
         typer.Argument(metavar="SOURCE", help="A log, a folder of logs, or a pattern such as 'runs/*.mcap'."),
     ],
-    out: Annotated[Path | None, typer.Option("--out", help="The new data set.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="The new dataset.")] = None,
     map_: Annotated[
         Path | None,
         typer.Option("--map", help="What the channels mean: a YAML file. With --propose: where to write it."),
@@ -55,7 +55,7 @@ def ingest(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Turn logs (LeRobot, MCAP, rosbag2, HDF5, CSV, NPZ, JSON) into a data set, as a map says. Nothing is guessed."""
+    """Turn logs (LeRobot, MCAP, rosbag2, HDF5, CSV, NPZ, JSON) into a dataset, as a map says. Nothing is guessed."""
     if propose:
         _propose(source, map_, twin, json)
         return
@@ -65,10 +65,10 @@ def ingest(
             remedy=f"twinloop ingest {source} --propose --map MAP.yaml, read and correct it, then --map MAP.yaml",
         )
     if out is None:
-        raise WrongUse("ingest needs a name for the new data set", remedy="--out DATASET")
+        raise WrongUse("ingest needs a name for the new dataset", remedy="--out DATASET")
     from twinloop.logs.ingest import ingest as take_in
     from twinloop.logs.log_map import load_map
-    from twinloop.twin.load import load_twin
+    from twinloop.twins.load import load_twin
 
     log_map = load_map(map_)
     with console.progress_bar("ingesting", size=True) as progress:

@@ -18,7 +18,7 @@ from twinloop.errors import WrongUse
 from twinloop.stages import Done, Listener
 
 if TYPE_CHECKING:
-    from twinloop.twin import Twin
+    from twinloop.twins import Twin
 
 
 def loop(
@@ -176,7 +176,7 @@ def _largest(found: Mapping[str, Any]) -> str:
 def _lost(cost: Mapping[str, float] | None) -> str:
     if cost is None:
         return ""
-    from twinloop.diagnose.result import Share
+    from twinloop.diagnosis.result import Share
 
     return Share(**cost).points
 

@@ -13,8 +13,8 @@ from twinloop.cli.console import Json
 from twinloop.errors import NoDataset, WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.dataset.reader import Dataset
-    from twinloop.monitor.run import Report
+    from twinloop.datasets.reader import Dataset
+    from twinloop.monitoring.run import Report
 
 WEBHOOK = "TWINLOOP_WEBHOOK"
 
@@ -66,12 +66,12 @@ def monitor(
     Tells an aged actuator from a changed scene and a changed camera, and names the next step. With --once, exits with 1
     when something is to be done. Alerts are kept, and the gate heeds them.
     """
-    from twinloop.dataset.reader import open_dataset
-    from twinloop.monitor.alerts import deliver, keep_new, require_webhook
-    from twinloop.monitor.failures import collect_failures
-    from twinloop.monitor.run import dealt_with, require_baseline
-    from twinloop.monitor.run import monitor as run
-    from twinloop.twin import load_twin
+    from twinloop.datasets.reader import open_dataset
+    from twinloop.monitoring.alerts import deliver, keep_new, require_webhook
+    from twinloop.monitoring.failures import collect_failures
+    from twinloop.monitoring.run import dealt_with, require_baseline
+    from twinloop.monitoring.run import monitor as run
+    from twinloop.twins import load_twin
 
     if every <= 0:
         raise WrongUse("looking takes time", got=every, expected="seconds above 0")
@@ -82,7 +82,7 @@ def monitor(
         raise WrongUse(
             "failures are kept apart from what is watched and what is usual",
             got=f"--failures {failures}",
-            remedy="--failures with a data set of its own",
+            remedy="--failures with a dataset of its own",
         )
     names = [name.strip() for name in parameters.split(",") if name.strip()]
     if names and twin is None:
@@ -130,14 +130,14 @@ def monitor(
 def _lacks(dataset: Path, opened: Dataset | None, fewest: int) -> str:
     """What there is to wait for; nothing if there are episodes enough."""
     if opened is None:
-        return f"waiting for {dataset}: there is no data set yet"
+        return f"waiting for {dataset}: there is no dataset yet"
     if len(opened) < fewest:
         return f"waiting for more episodes: {len(opened)} of {fewest}"
     return ""
 
 
 def _state(dataset: Path) -> Path:
-    from twinloop.monitor.alerts import FOLDER
+    from twinloop.monitoring.alerts import FOLDER
     from twinloop.workspace import find_workspace
 
     try:

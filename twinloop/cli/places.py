@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from twinloop.errors import WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.twin import Twin
+    from twinloop.twins import Twin
     from twinloop.workspace import Workspace
 
 
@@ -23,7 +23,7 @@ def workspace_here() -> Workspace | None:
 
 def twin_of(named: str | None, workspace: Workspace | None) -> Twin:
     """The twin that was named, or the workspace's current one."""
-    from twinloop.twin import load_twin
+    from twinloop.twins import load_twin
 
     if named is not None:
         return load_twin(named)

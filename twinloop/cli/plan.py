@@ -11,7 +11,7 @@ from twinloop.cli import console
 from twinloop.cli.console import Json
 
 if TYPE_CHECKING:
-    from twinloop.plan.items import Plan
+    from twinloop.planning.items import Plan
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -64,12 +64,12 @@ def plan(
     """
     if context.invoked_subcommand is not None:
         return
-    from twinloop.plan.costs import costs_text, load_costs
-    from twinloop.plan.run import plan as run
+    from twinloop.planning.costs import costs_text, load_costs
+    from twinloop.planning.run import plan as run
 
     if default_costs:
         if json:
-            from twinloop.plan.costs import Costs
+            from twinloop.planning.costs import Costs
 
             console.print_json(Costs().model_dump(mode="json"))
         else:
@@ -86,7 +86,7 @@ def plan(
     if out is not None:
         import json as text
 
-        from twinloop.dataset.commit import write_atomically
+        from twinloop.datasets.commit import write_atomically
 
         write_atomically(out, text.dumps(made.as_json(), indent=1).encode())
     if sheet is not None:
@@ -103,8 +103,8 @@ def plan(
 @app.command()
 def status(plan: PlanFile, data: Data = None, json: Json = False) -> None:
     """Count what has been recorded since the plan was made, item by item."""
-    from twinloop.plan.items import load_plan
-    from twinloop.plan.progress import plan_status
+    from twinloop.planning.items import load_plan
+    from twinloop.planning.progress import plan_status
 
     done = plan_status(load_plan(plan), data or [])
     if json:
@@ -133,8 +133,8 @@ def review(
     json: Json = False,
 ) -> None:
     """Compare what the plan promised with what came, and say what that means for the next one."""
-    from twinloop.plan.items import load_plan
-    from twinloop.plan.progress import plan_review
+    from twinloop.planning.items import load_plan
+    from twinloop.planning.progress import plan_review
 
     found = plan_review(load_plan(plan), before, after, data or [], done_items=item or ())
     if json:

@@ -13,8 +13,8 @@ from twinloop.cli.console import Json
 from twinloop.errors import WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.learn.policy import Policy
-    from twinloop.twin import Twin
+    from twinloop.learning.policy import Policy
+    from twinloop.twins import Twin
 
 app = typer.Typer(help="Look at policies and export them.", no_args_is_help=True)
 
@@ -25,7 +25,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Say what a policy sees and does, what it was trained on and how training went."""
-    from twinloop.learn.policy import WORDS, load_policy
+    from twinloop.learning.policy import WORDS, load_policy
 
     path = policy_path(policy)
     found = load_policy(path)
@@ -34,36 +34,36 @@ def show(
 
         console.print_json(text.loads((path / WORDS).read_text()))
         return
-    story, shape, late = found.story, found.network.shape, found.execution.latency_steps
+    training_record, shape, late = found.training_record, found.network.shape, found.execution.latency_steps
     count = sum(weights.numel() for weights in found.network.parameters())
     sees = ", ".join(f"{signal.name} ({signal.size})" for signal in found.interface.observations)
     looks = ", ".join(f"{c.name} ({c.width} x {c.height})" for c in found.interface.cameras)
     lines = {
-        "policy": f"{found.name} ({found.id}), {story.recipe}, {story.created_at}",
+        "policy": f"{found.name} ({found.id}), {training_record.recipe}, {training_record.created_at}",
         "sees": f"{sees} at steps {', '.join(map(str, found.execution.history))}",
         **({"looks": f"through {looks}"} if looks else {}),
         "does": f"{found.interface.action.size} targets at {found.interface.rate_hz:g} Hz, {shape.chunk} at once, "
-        f"{found.execution.execute} before the next"
+        f"{found.execution.n_action_steps} before the next"
         + (f", for {1e3 * late / found.interface.rate_hz:g} ms of delay" if late else ""),
         "network": f"{shape.head}, {count:,} weights",
-        "twin": f"{story.twin['name']} ({story.twin['version']})",
+        "twin": f"{training_record.twin['name']} ({training_record.twin['version']})",
     }
-    for entry in story.datasets:
+    for entry in training_record.datasets:
         lines[f"{entry['role']} data"] = (
             f"{entry['name']}, {entry['used']} episodes, version {entry['version']}" + waited_words(entry)
         )
-    if story.results.get("curve"):
-        last = story.results["curve"][-1]
+    if training_record.results.get("curve"):
+        last = training_record.results["curve"][-1]
         lines["training"] = (
-            f"{last['step']} steps of {last['stage']} in {story.results['seconds']:.0f} s on {story.results.get('device', 'cpu')}, "
-            f"validation error {story.results['validation']:.4f} (scaled)"
+            f"{last['step']} steps of {last['stage']} in {training_record.results['seconds']:.0f} s on {training_record.results.get('device', 'cpu')}, "
+            f"validation error {training_record.results['validation']:.4f} (scaled)"
         )
     for name, line in lines.items():
         console.out.print(f"{name:<10} {line}", markup=False)
 
 
 def waited_words(entry: Mapping[str, Any]) -> str:
-    """What is said of the waits in a data set that a policy learned from; nothing where there are none to speak of."""
+    """What is said of the waits in a dataset that a policy learned from; nothing where there are none to speak of."""
     waited = entry.get("waited", 0.0)
     return f"; waits left out, {100 * waited:.0f} % of it" if waited >= 0.005 else ""
 
@@ -77,13 +77,13 @@ def curves(
     json: Json = False,
 ) -> None:
     """Draw learning curves: how the errors on training and held-out data fell, and which weights were kept."""
-    from twinloop.learn.policy import load_policy
-    from twinloop.report.curve_picture import draw_learning
+    from twinloop.learning.policy import load_policy
+    from twinloop.report.curve_plot import draw_learning
 
     found = [load_policy(policy_path(policy)) for policy in policies]
     path = draw_learning(found, out)
     if json:
-        words = {policy.name: policy.story.results["curve"] for policy in found}
+        words = {policy.name: policy.training_record.results["curve"] for policy in found}
         console.print_json({"out": str(path), "curves": words})
     else:
         console.out.print(f"wrote {path}")
@@ -96,8 +96,8 @@ def export(
     json: Json = False,
 ) -> None:
     """Write a policy as ONNX, from raw readings to raw commands, with everything about it in the file's metadata."""
-    from twinloop.learn.export import export_onnx
-    from twinloop.learn.policy import load_policy
+    from twinloop.learning.export import export_onnx
+    from twinloop.learning.policy import load_policy
 
     path = export_onnx(load_policy(policy_path(policy)), out)
     if json:
@@ -123,11 +123,11 @@ def pace(
     json: Json = False,
 ) -> None:
     """Find out in a twin how much of each chunk a policy should carry out before the next; matters on late hardware."""
-    from twinloop.dataset.commit import disk_errors
-    from twinloop.generate.processes import usable_cores
-    from twinloop.learn.pace import find_pace
-    from twinloop.learn.policy import load_policy
-    from twinloop.randomize import load_randomization
+    from twinloop.datasets.commit import disk_errors
+    from twinloop.generation.processes import usable_cores
+    from twinloop.learning.pace import find_pace
+    from twinloop.learning.policy import load_policy
+    from twinloop.randomization import load_randomization
 
     loaded = load_policy(policy_path(policy))
     if out.exists():
@@ -143,19 +143,26 @@ def pace(
         )
     found.save(out)
     if json:
-        tried = found.story.results["paces"]
-        words = {"out": str(out), "id": found.id, "execute": found.execution.execute, "paces": tried}
+        tried = found.training_record.results["paces"]
+        words = {
+            "out": str(out),
+            "id": found.id,
+            "n_action_steps": found.execution.n_action_steps,
+            "paces": tried,
+        }
         console.print_json(words)
         return
     for one in paces:
-        kept = "  <- kept" if one.execute == found.execution.execute else ""
-        console.out.print(f"{one.execute} of {loaded.chunk} actions: {one.successes} of {one.episodes}{kept}")
+        kept = "  <- kept" if one.n_action_steps == found.execution.n_action_steps else ""
+        console.out.print(
+            f"{one.n_action_steps} of {loaded.chunk} actions: {one.successes} of {one.episodes}{kept}"
+        )
     console.out.print(f"wrote {out}")
 
 
 def load_late(path: Path, latency_ms: float | None) -> Policy:
     """A policy by folder or name, carried out for this delay where one is given, else as it was saved."""
-    from twinloop.learn.policy import load_policy
+    from twinloop.learning.policy import load_policy
 
     loaded = load_policy(policy_path(path))
     return loaded if latency_ms is None else loaded.for_latency(1e-3 * latency_ms)
@@ -175,9 +182,9 @@ def policy_path(path: Path) -> Path:
 
 def twin_for(policy: Policy, twin: str | None) -> Twin:
     """The twin that was named, or the policy's own."""
-    from twinloop.twin import load_twin
+    from twinloop.twins import load_twin
 
-    name = twin or policy.story.twin["name"]
+    name = twin or policy.training_record.twin["name"]
     if name is None:
         raise WrongUse("the policy does not say which twin it is for", remedy="--twin NAME")
     return load_twin(name)

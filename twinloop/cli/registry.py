@@ -13,8 +13,8 @@ from twinloop.cli.train import TRACKING
 from twinloop.errors import WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.gate.chain import Entry
-    from twinloop.gate.registry import PolicyRegistry
+    from twinloop.promotion.chain import Entry
+    from twinloop.promotion.registry import PolicyRegistry
 
 app = typer.Typer(
     help="Look at the registry, verify its record, and judge a staged release.", no_args_is_help=True
@@ -148,8 +148,8 @@ def release(
         typer.Argument(metavar="DATASET", help="Deployed episodes; at stage shadow, the .shadow.jsonl file."),
     ],
     stage: Annotated[str, typer.Option(help="shadow, canary or full.")],
-    least: Annotated[
-        float | None, typer.Option(help="Share of good episodes asked for; default: the stage's own.")
+    min_success_rate: Annotated[
+        float | None, typer.Option(help="Success rate to exceed; default: the stage's own.")
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="On stop: withdraw or roll back, recorded. Needs --by.")
@@ -162,14 +162,16 @@ def release(
     """Judge the policy at a stage of release: advance, stop, or go on. May be asked after every episode; exits with 1 on stop."""
     from dataclasses import replace
 
-    from twinloop.dataset.reader import open_dataset
+    from twinloop.datasets.reader import open_dataset
     from twinloop.errors import UnknownName
-    from twinloop.gate.registry import ALIAS_OF
-    from twinloop.gate.release import RULES, episodes_of, judge_stage, load_shadow
+    from twinloop.promotion.registry import ALIAS_OF
+    from twinloop.promotion.release import RULES, episodes_of, judge_stage, load_shadow
 
     if stage not in RULES:
         raise UnknownName("stage", stage, RULES)
-    rule = RULES[stage] if least is None else replace(RULES[stage], least=least)
+    rule = (
+        RULES[stage] if min_success_rate is None else replace(RULES[stage], min_success_rate=min_success_rate)
+    )
     registry = open_registry(workspace, tracking)
     held = registry.policy(ALIAS_OF[stage])
     good = load_shadow(source, held.id) if stage == "shadow" else episodes_of(open_dataset(source), held.id)
@@ -198,9 +200,9 @@ def open_registry(
     workspace: Path | None = None, tracking: str | None = None, new: bool = False
 ) -> PolicyRegistry:
     """The registry; unless it may be `new`, one that is there. What is not there is not made by looking for it."""
-    from twinloop.gate.chain import FOLDER, RECORD
-    from twinloop.gate.registry import PolicyRegistry
-    from twinloop.learn.tracking import DATABASE
+    from twinloop.learning.tracking import DATABASE
+    from twinloop.promotion.chain import FOLDER, RECORD
+    from twinloop.promotion.registry import PolicyRegistry
     from twinloop.workspace import find_workspace
 
     root = workspace

@@ -15,8 +15,8 @@ from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
     from twinloop.episode import Outcome
-    from twinloop.robot.controllers import Controller
-    from twinloop.robot.protocol import Attendant, Description, Robot
+    from twinloop.robots.controllers import Controller
+    from twinloop.robots.protocol import Description, Robot, TrialSupervisor
 
 
 def standin(
@@ -46,7 +46,7 @@ def standin(
 ) -> None:
     """Serve a stand-in for reality: the twin's cell in another engine, with effects the twin does not model."""
     if list_shipped:
-        from twinloop.robot.standin.reality import list_realities, load_reality
+        from twinloop.robots.standin.reality import list_realities, load_reality
 
         about = {name: load_reality(name).description for name in list_realities()}
         if json:
@@ -55,7 +55,7 @@ def standin(
             console.print_table(("reality", "what it is about"), list(about.items()))
         return
     if list_effects:
-        from twinloop.robot.standin.effects import list_effects as listed
+        from twinloop.robots.standin.effects import list_effects as listed
 
         rows = listed()
         if json:
@@ -75,8 +75,8 @@ def standin(
                 ],
             )
         return
-    from twinloop.robot.standin.reality import list_realities
-    from twinloop.robot.standin.run import serve_reality
+    from twinloop.robots.standin.reality import list_realities
+    from twinloop.robots.standin.run import serve_reality
 
     if not reality:
         raise WrongUse(
@@ -99,7 +99,7 @@ def record(
     robot: Annotated[
         str, typer.Option(help="standin:NAME, unix:PATH, tcp:HOST:PORT, or a plug-in's scheme.")
     ],
-    out: Annotated[Path, typer.Option(help="The data set; one that is there is appended to.")],
+    out: Annotated[Path, typer.Option(help="The dataset; one that is there is appended to.")],
     episodes: Annotated[int, typer.Option(help="How many episodes.")] = 10,
     expert: Annotated[
         str | None,
@@ -144,10 +144,10 @@ def record(
     json: Json = False,
 ) -> None:
     """Record episodes from a robot: an expert, a signal, a person or a policy acts, and somebody says how it went."""
-    from twinloop.robot import open_robot
-    from twinloop.robot.protocol import Attendant, connected
-    from twinloop.robot.record import Plan
-    from twinloop.robot.record import record as run
+    from twinloop.robots import open_robot
+    from twinloop.robots.protocol import TrialSupervisor, connected
+    from twinloop.robots.record import Plan
+    from twinloop.robots.record import record as run
 
     if sum(choice is not None for choice in (expert, excite, motion, operator, policy)) != 1:
         raise WrongUse(
@@ -164,17 +164,17 @@ def record(
     opened = open_robot(robot)
     with connected(opened), console.progress_bar("recording") as progress:
         description = opened.description
-        attendant = opened if isinstance(opened, Attendant) else Person()
+        supervisor = opened if isinstance(opened, TrialSupervisor) else Person()
         found, words, longest_s = _task(description, twin)
         longest_s = seconds or exciting_s or longest_s
         if policy is not None:
             controller = _policy(policy, description)
             if shadow is not None:
-                from twinloop.gate.release import ShadowController
+                from twinloop.promotion.release import ShadowController
 
                 controller = ShadowController(controller, _policy(shadow, description), description)
         else:
-            controller = _controller(found, attendant, expert, excite, operator, longest_s)
+            controller = _controller(found, supervisor, expert, excite, operator, longest_s)
         plan = Plan(
             episodes=episodes,
             longest_s=longest_s,
@@ -192,12 +192,12 @@ def record(
             controller,
             out,
             plan,
-            attendant=attendant,
+            supervisor=supervisor,
             progress=progress,
             tell=lambda line: console.err.print(line, markup=False),
         )
     if shadow is not None:
-        from twinloop.gate.release import ShadowController, save_shadow
+        from twinloop.promotion.release import ShadowController, save_shadow
 
         assert isinstance(controller, ShadowController)
         save_shadow(controller.finish(), out.with_name(f"{out.name}.shadow.jsonl"))
@@ -246,7 +246,7 @@ class Person:
 def _task(description: Description, twin: str | None) -> tuple[Any, str, float]:
     """The robot's twin, its task in words, and how long an episode may take."""
     from twinloop.tasks import make_task
-    from twinloop.twin import load_twin
+    from twinloop.twins import load_twin
 
     name = twin or description.twin
     if name is None:
@@ -264,9 +264,9 @@ def _policy(policy: Path, description: Description) -> Controller:
     from twinloop.cli.policy import policy_path
     from twinloop.cli.registry import open_registry
     from twinloop.cli.train import TRACKING
-    from twinloop.gate.registry import NOBODY
-    from twinloop.learn.act import PolicyController
-    from twinloop.learn.policy import load_policy
+    from twinloop.learning.act import PolicyController
+    from twinloop.learning.policy import load_policy
+    from twinloop.promotion.registry import NOBODY
 
     place = policy_path(policy)
     if str(policy) in NOBODY and not place.exists():
@@ -277,18 +277,18 @@ def _policy(policy: Path, description: Description) -> Controller:
 
 def _controller(
     twin: Any,
-    attendant: Attendant | Robot,
+    supervisor: TrialSupervisor | Robot,
     expert: str | None,
     excite: str | None,
     operator: str | None,
     longest_s: float,
 ) -> Controller:
-    from twinloop.robot.controllers import ExpertController, OperatorController
-    from twinloop.robot.protocol import Attendant as Whoever
+    from twinloop.robots.controllers import ExpertController, OperatorController
+    from twinloop.robots.protocol import TrialSupervisor as Whoever
 
     if operator is not None:
-        assert isinstance(attendant, Whoever)
-        return OperatorController(attendant, operator)
+        assert isinstance(supervisor, Whoever)
+        return OperatorController(supervisor, operator)
     if excite is not None:
         return ExpertController(twin, excite, longest_s)
     return ExpertController(twin, twin.task if expert in (None, "task") else str(expert), longest_s)

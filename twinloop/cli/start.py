@@ -24,8 +24,8 @@ def init(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make a workspace: one folder for the twins, data sets, policies and reports of a robot cell."""
-    from twinloop.twin import load_twin, make_twin_from_model
+    """Make a workspace: one folder for the twins, datasets, policies and reports of a robot cell."""
+    from twinloop.twins import load_twin, make_twin_from_model
     from twinloop.workspace import init_workspace
 
     if twin is not None and model is not None:
@@ -86,7 +86,7 @@ def status(
     console.out.print(f"workspace {state.workspace}")
     if state.datasets:
         console.print_table(
-            ("data set", "episodes", "hours", "source", "success"),
+            ("dataset", "episodes", "hours", "source", "success"),
             [
                 (
                     d.name,
@@ -109,7 +109,7 @@ def status(
 
 def _in_use(root: Path) -> dict[str, str]:
     """Which policy is champion, challenger and shadow by the registry's record, or what is wrong with that."""
-    from twinloop.gate.chain import FOLDER, RECORD, read_chain
+    from twinloop.promotion.chain import FOLDER, RECORD, read_chain
 
     try:
         entries = read_chain(root / FOLDER / RECORD)

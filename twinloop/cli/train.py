@@ -15,15 +15,15 @@ from twinloop.cli.policy import policy_path, waited_words
 from twinloop.errors import UnknownName, WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.learn.config import TrainConfig
-    from twinloop.learn.policy import Policy
+    from twinloop.learning.config import TrainConfig
+    from twinloop.learning.policy import Policy
 
 TRACKING = "TWINLOOP_TRACKING"
 
 
 def train(
-    sim: Annotated[Path | None, typer.Option(help="Simulated data set.")] = None,
-    real: Annotated[Path | None, typer.Option(help="Real data set, or one of a stand-in.")] = None,
+    sim: Annotated[Path | None, typer.Option(help="Simulated dataset.")] = None,
+    real: Annotated[Path | None, typer.Option(help="Real dataset, or one of a stand-in.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="The policy's new folder; default: in the workspace's policies/.")
     ] = None,
@@ -49,17 +49,17 @@ def train(
     head: Annotated[str, typer.Option(help="regression, transformer or flow.")] = "regression",
     cameras: Annotated[
         str | None,
-        typer.Option(help="It sees these cameras, as a,b, and no tracked object; default: no pictures."),
+        typer.Option(help="It sees these cameras, as a,b, and no tracked object; default: no images."),
     ] = None,
     adapt: Annotated[
-        str, typer.Option(help="See simulated and real pictures alike: coral, ot or adversarial.")
+        str, typer.Option(help="See simulated and real images alike: coral, ot or adversarial.")
     ] = "none",
     restyle: Annotated[
-        str, typer.Option(help="Give simulated pictures a real look: fourier or histogram.")
+        str, typer.Option(help="Give simulated images a real look: fourier or histogram.")
     ] = "none",
     photos: Annotated[
         Path | None,
-        typer.Option(help="restyle: a folder of photographs instead of the real data's pictures."),
+        typer.Option(help="restyle: a folder of photographs instead of the real data's images."),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed and data give the same policy.")] = 0,
     steps: Annotated[
@@ -89,9 +89,9 @@ def train(
     json: Json = False,
 ) -> None:
     """Train a policy by imitation: on simulated data, on real data, first one then the other, or on both at once."""
-    from twinloop.learn.fit import Point
-    from twinloop.learn.tracking import local_tracking
-    from twinloop.learn.train import train as run
+    from twinloop.learning.fit import Point
+    from twinloop.learning.tracking import local_tracking
+    from twinloop.learning.train import train as run
 
     words: dict[str, Any] = {
         "recipe": recipe, "mix": _share(mix, recipe), "finetune": finetune, "head": head, "seed": seed, "minutes": minutes,
@@ -119,7 +119,7 @@ def train(
             policy = _train_auto(sim, real, start, twin, common, quiet=json)
         else:
             policy = run(sim, real, start=policy_path(start) if start else None, tell=_tell, **common)
-    results = policy.story.results
+    results = policy.training_record.results
     if json:
         console.print_json({"out": str(target), "id": policy.id, "recipe": recipe, **results})
         return
@@ -129,7 +129,7 @@ def train(
         f"validation error {results['validation']:.4f} (scaled)",
         markup=False,
     )
-    for entry in policy.story.datasets:
+    for entry in policy.training_record.datasets:
         if waited := waited_words(entry):
             console.out.print(f"{entry['role']} data {entry['name']}{waited}", markup=False)
 
@@ -140,7 +140,7 @@ def _tell(line: str) -> None:
 
 def _share(mix: str, recipe: str) -> float:
     """The share that an option names; the config's default where it is still to be found."""
-    from twinloop.learn.config import TrainConfig
+    from twinloop.learning.config import TrainConfig
 
     if mix == "auto":
         if recipe != "co-train":
@@ -160,8 +160,8 @@ def _train_auto(
     common: dict[str, Any],
     quiet: bool,
 ) -> Policy:
-    from twinloop.learn.mix import train_auto
-    from twinloop.twin import load_twin
+    from twinloop.learning.mix import train_auto
+    from twinloop.twins import load_twin
 
     if sim is None or real is None or start is not None:
         raise WrongUse("--mix auto co-trains", expected="--sim DATASET and --real DATASET, and no --from")
@@ -177,7 +177,7 @@ def make_config(words: dict[str, Any], options: list[str]) -> TrainConfig:
     """The config that options describe; values are read as YAML."""
     import yaml
 
-    from twinloop.learn.config import TrainConfig
+    from twinloop.learning.config import TrainConfig
 
     defaults = {part.name: getattr(TrainConfig(), part.name) for part in fields(TrainConfig)}
     for option in options:

@@ -17,7 +17,7 @@ app = typer.Typer(help="Look at twins: robot cells with named parameters.", no_a
 @app.command("ls")
 def list_(json: Json = False) -> None:
     """List the built-in twins and those of plug-ins."""
-    from twinloop.twin import list_twins
+    from twinloop.twins import list_twins
 
     twins = list_twins()
     if json:
@@ -59,7 +59,7 @@ def show(
 ) -> None:
     """Show a twin: its rates and cameras, and every parameter with nominal value, bounds, unit and dimension."""
     from twinloop.errors import UnknownName
-    from twinloop.twin import DIMENSIONS, load_twin
+    from twinloop.twins import DIMENSIONS, load_twin
 
     if dimension is not None and dimension not in DIMENSIONS:
         raise UnknownName("gap dimension", dimension, DIMENSIONS)
@@ -138,7 +138,7 @@ def compare(
     json: Json = False,
 ) -> None:
     """Show the parameters in which two versions of a twin differ."""
-    from twinloop.twin import compare_twins, load_twin
+    from twinloop.twins import compare_twins, load_twin
 
     rows = compare_twins(load_twin(first), load_twin(second))
     if json:

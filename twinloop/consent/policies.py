@@ -1,7 +1,7 @@
 """Which policies were trained on which episodes.
 
 What is read of a policy is `policies/<name>/policy.json` with `"datasets": [{"id", "version"}]`; an entry may also
-list `"episodes"`, the ids it used. Without that list, any version of a data set counts as having held them all.
+list `"episodes"`, the ids it used. Without that list, any version of a dataset counts as having held them all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TrainedPolicy:
 
 
 def policies_trained_on(workspace: Path, removed: Sequence[tuple[str, set[str]]]) -> list[TrainedPolicy]:
-    """Policies that saw any of the episodes removed from data sets (id, episode ids); doubtful ones are listed too."""
+    """Policies that saw any of the episodes removed from datasets (id, episode ids); doubtful ones are listed too."""
     found = []
     for path in sorted((workspace / POLICIES).glob("*/policy.json")):
         name = path.parent.name
@@ -51,14 +51,14 @@ def _judge(
 
 
 def seen_of(entry: Mapping[str, Any], removed: Sequence[tuple[str, set[str]]]) -> str | None:
-    """What an entry of `datasets` saw of episodes removed from data sets, or None when nothing."""
+    """What an entry of `datasets` saw of episodes removed from datasets, or None when nothing."""
     episodes = entry.get("episodes")
     if episodes is not None:
         everything = set().union(*(ids for _, ids in removed)) if removed else set()
         seen = everything.intersection(map(str, episodes))
         return f"trained on {len(seen)} of the episodes" if seen else None
     if any(entry["id"] == dataset_id for dataset_id, _ in removed):
-        return f"trained on data set {entry['id']}, version {entry.get('version', 'unknown')}"
+        return f"trained on dataset {entry['id']}, version {entry.get('version', 'unknown')}"
     return None
 
 

@@ -15,8 +15,8 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from twinloop.dataset.commit import disk_errors, hold, write_atomically
-from twinloop.dataset.lines import append_lines, format_lines, read_lines
+from twinloop.datasets.commit import disk_errors, hold, write_atomically
+from twinloop.datasets.lines import append_lines, format_lines, read_lines
 from twinloop.errors import ConsentError, UnknownName, WrongUse
 
 FOLDER = "consents"

@@ -1,6 +1,6 @@
-"""Take episodes out of one data set: a copy without them is built beside it and swapped in by renaming.
+"""Take episodes out of one dataset: a copy without them is built beside it and swapped in by renaming.
 
-A kill before the first rename leaves the old data set; between the two renames `recover` puts the new one in place.
+A kill before the first rename leaves the old dataset; between the two renames `recover` puts the new one in place.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from pathlib import Path
 
 import numpy as np
 
-from twinloop.dataset import layout
-from twinloop.dataset.cache import drop_cache
-from twinloop.dataset.commit import disk_errors, sync, write_atomically
-from twinloop.dataset.manifest import load_manifest
-from twinloop.dataset.reader import Dataset, open_dataset
-from twinloop.dataset.rewrite import Pick, copy_episodes
+from twinloop.datasets import layout
+from twinloop.datasets.cache import drop_cache
+from twinloop.datasets.commit import disk_errors, sync, write_atomically
+from twinloop.datasets.manifest import load_manifest
+from twinloop.datasets.reader import Dataset, open_dataset
+from twinloop.datasets.rewrite import Pick, copy_episodes
 
 NEW, OLD = "twinloop-without", "twinloop-removed"
-"""Endings of the hidden folders beside a data set while it is being replaced."""
+"""Endings of the hidden folders beside a dataset while it is being replaced."""
 
 
 @dataclass(frozen=True)
 class Removal:
-    """What goes, or went, out of one data set."""
+    """What goes, or went, out of one dataset."""
 
     dataset: str
     dataset_id: str
@@ -35,7 +35,7 @@ class Removal:
 
 
 def remove_episodes(root: Path, episode_ids: Sequence[str]) -> None:
-    """Replace a data set by itself without some episodes; it keeps its identity and becomes another version."""
+    """Replace a dataset by itself without some episodes; it keeps its identity and becomes another version."""
     dataset = open_dataset(root)
     before = dataset.manifest
     assert before is not None
@@ -80,7 +80,7 @@ def recover(workspace: Path) -> list[str]:
 
 
 def numbers_of(dataset: Dataset, episode_ids: Sequence[str]) -> set[int]:
-    """The numbers these episodes have in a data set; those that are not in it are left out."""
+    """The numbers these episodes have in a dataset; those that are not in it are left out."""
     side = dataset.side_table()
     if side is None:
         return set()

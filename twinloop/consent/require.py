@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twinloop.consent.records import USES, Consent, load_consents
-from twinloop.dataset.reader import Dataset
+from twinloop.datasets.reader import Dataset
 from twinloop.errors import ConsentError, UnknownName
 
 _COLUMNS = ["episode_index", "source", "actor", "consent"]
@@ -27,7 +27,7 @@ def check_consent(dataset: Dataset, use: str, workspace: Path, today: date | Non
     """Every episode that may not be used this way.
 
     A person is involved where a real episode was acted by an operator, and wherever an episode refers to a consent,
-    simulated ones that descend from a demonstration included. Foreign data sets say nothing about people: they pass.
+    simulated ones that descend from a demonstration included. Foreign datasets say nothing about people: they pass.
     """
     if use not in USES:
         raise UnknownName("use", use, USES)

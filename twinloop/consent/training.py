@@ -10,13 +10,13 @@ from typing import Any
 from twinloop.consent.policies import seen_of
 from twinloop.consent.require import check_consent
 from twinloop.consent.withdraw import find_datasets, load_tombstones
-from twinloop.dataset.reader import Dataset, open_dataset
+from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import TwinloopError
 
 
 @dataclass(frozen=True)
 class Training:
-    """Why data may not be used to train, and the names of data sets that nobody can look at."""
+    """Why data may not be used to train, and the names of datasets that nobody can look at."""
 
     objections: tuple[str, ...]
     missing: tuple[str, ...]

@@ -1,11 +1,11 @@
-"""Withdraw a consent: take the person's episodes out of every data set of the workspace, leave a tombstone.
+"""Withdraw a consent: take the person's episodes out of every dataset of the workspace, leave a tombstone.
 
 The order makes it safe to be killed at any moment and to be run again:
 
 1. the consent is marked as withdrawn, so nothing new uses it;
 2. what is going to be removed is written down (`consents/withdrawing-ID.json`);
 3. other names of the same bytes (hard links) are deleted;
-4. per data set, a copy without the episodes takes its place (`removal.py`);
+4. per dataset, a copy without the episodes takes its place (`removal.py`);
 5. the tombstone is written, the pseudonym is taken out of the record, the note of step 2 is deleted.
 
 What derives from the episodes (their id among its parents, at any depth) goes with them.
@@ -25,17 +25,17 @@ from twinloop.consent.policies import TrainedPolicy, policies_trained_on
 from twinloop.consent.records import FOLDER, changing, consent_of, forget_pseudonym, mark_withdrawn
 from twinloop.consent.removal import Removal, files_holding, recover, remove_episodes
 from twinloop.consent.traces import mentions, other_names
-from twinloop.dataset import layout
-from twinloop.dataset.commit import LOCK, disk_errors, finish_journal, write_atomically, writing
-from twinloop.dataset.lines import append_lines, read_lines
-from twinloop.dataset.manifest import load_manifest
-from twinloop.dataset.reader import open_dataset
+from twinloop.datasets import layout
+from twinloop.datasets.commit import LOCK, disk_errors, finish_journal, write_atomically, writing
+from twinloop.datasets.lines import append_lines, read_lines
+from twinloop.datasets.manifest import load_manifest
+from twinloop.datasets.reader import open_dataset
 from twinloop.errors import WrongUse
 
 TOMBSTONES = f"{FOLDER}/tombstones.jsonl"
 
 Progress = Callable[[int, int], None]
-"""Called with (data sets done, data sets in all)."""
+"""Called with (datasets done, datasets in all)."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def load_tombstones(workspace: Path, identity: str | None = None) -> list[dict[s
 
 
 def find_datasets(workspace: Path) -> list[Path]:
-    """Every data set in the workspace, hidden folders left out."""
+    """Every dataset in the workspace, hidden folders left out."""
     roots = [path.parent.parent for path in workspace.rglob(layout.INFO)]
     return sorted(
         root for root in roots if not any(part.startswith(".") for part in root.relative_to(workspace).parts)
@@ -150,7 +150,7 @@ def _planned(workspace: Path, identity: str, roots: Sequence[Path], pseudonym: s
 
 
 def _episodes_of(roots: Sequence[Path], identity: str, pseudonym: str) -> dict[Path, list[str]]:
-    """The episodes that must go, by data set: the person's own, and all that descend from them."""
+    """The episodes that must go, by dataset: the person's own, and all that descend from them."""
     rows: list[tuple[Path, dict[str, Any]]] = []
     for root in roots:
         side = open_dataset(root).side_table()

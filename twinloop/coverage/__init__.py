@@ -1,8 +1,1 @@
-"""Where real data lies outside what simulation covers, in the words of the data.
-
-`twinloop.coverage(...)` is `twinloop.coverage.run.coverage`.
-"""
-
-from twinloop.verb import make_callable
-
-make_callable(__name__)
+"""Where real data lies outside what simulation covers, in the words of the data."""

@@ -1,7 +1,7 @@
-"""Moments as vectors: signals and pictures, each reduced to the directions in which they vary, and how far they lie apart.
+"""Moments as vectors: signals and images, each reduced to the directions in which they vary, and how far they lie apart.
 
 The map lays both out together, with the same weight. Distances to simulation are taken in each by itself, so that a strange
-picture is not lost among many joints.
+image is not lost among many joints.
 """
 
 from __future__ import annotations

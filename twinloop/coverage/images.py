@@ -1,6 +1,6 @@
-"""What a camera saw, as numbers: light, contrast, sharpness and colour that have names, and a small picture that has none.
+"""What a camera saw, as numbers: light, contrast, sharpness and colour that have names, and a small image that has none.
 
-The picture is shrunk to a few pixels: enough to tell a lamp, a table cloth or a hand in view, without a trained network.
+The image is shrunk to a few pixels: enough to tell a lamp, a table cloth or a hand in view, without a trained network.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from twinloop.episode import Episode
 Array = NDArray[Any]
 
 SIDE = 8
-"""The small picture is this many pixels high and wide."""
+"""The small image is this many pixels high and wide."""
 _LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
 NAMED = ("light", "contrast", "sharpness", "warmth")
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Named values (N, V) and picture vectors (N, D) of frames."""
+    """Named values (N, V) and image vectors (N, D) of frames."""
 
     variables: tuple[Variable, ...]
     values: Array

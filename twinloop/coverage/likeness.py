@@ -1,6 +1,6 @@
 """Real points that are unlike anything simulated, taken as a whole: what no range of one or two variables shows.
 
-Distances are those of the embedding, so a strange picture or a rare combination counts. Points beyond the threshold are joined
+Distances are those of the embedding, so a strange image or a rare combination counts. Points beyond the threshold are joined
 to clusters, and each is described by the ranges of named variables that fit it best; how well they do is said beside it.
 """
 

@@ -1,4 +1,4 @@
-"""`coverage(real, sim)`: read both, find where real data lies outside, name the regions, link them to failures."""
+"""`measure_coverage(real, sim)`: read both, find where real data lies outside, name the regions, link them to failures."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from twinloop.coverage.result import Coverage, Level, Outcomes, Region
 from twinloop.coverage.rule import Condition, Range, Rule
 from twinloop.coverage.side import Points, Progress, Side, read_sides
 from twinloop.coverage.worst import narrowed
-from twinloop.dataset.reader import Dataset, open_dataset
-from twinloop.dataset.sides import refuse_swapped
+from twinloop.datasets.reader import Dataset, open_dataset
+from twinloop.datasets.sides import refuse_swapped
 from twinloop.errors import WrongUse
 
 Array = NDArray[Any]
@@ -30,7 +30,7 @@ WHOLE = 0.8
 """A region of this share of the real data is an offset of everything; other regions are looked for inside it."""
 
 
-def coverage(
+def measure_coverage(
     real: str | Path | Dataset,
     sim: str | Path | Dataset,
     *,
@@ -207,7 +207,7 @@ def _missing(real: Side, sim: Side) -> tuple[str, ...]:
                 f"{field}: real and simulated episodes have no word in common ({mine!r}, {theirs!r})"
             )
     if real.views is None:
-        lines.append("images: no camera is in both data sets, or images were left out")
+        lines.append("images: no camera is in both datasets, or images were left out")
     if not any(success is not None for success in real.success):
         lines.append("failures: nobody has said how the real episodes ended")
     return tuple(lines)

@@ -1,4 +1,4 @@
-"""A data set as points: moments (sampled rows) and situations (how each episode began), with how it ended."""
+"""A dataset as points: moments (sampled rows) and situations (how each episode began), with how it ended."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from twinloop.coverage.variables import (
     start_of,
     units_of,
 )
-from twinloop.dataset.query import episode_rows
-from twinloop.dataset.reader import Dataset
+from twinloop.datasets.query import episode_rows
+from twinloop.datasets.reader import Dataset
 from twinloop.errors import UnknownName, WrongUse
 
 Array = NDArray[Any]
@@ -102,12 +102,12 @@ def read_sides(
     images: bool = True,
     progress: Progress = lambda done, total: None,
 ) -> tuple[Side, Side]:
-    """Both data sets as points over what they share; at most about `points` moments of each."""
+    """Both datasets as points over what they share; at most about `points` moments of each."""
     _require_names(real, sim, signals)
     names = shared_signals(real.schema, sim.schema, signals)
     if not names:
         raise WrongUse(
-            "these data sets share no signal of the same size",
+            "these datasets share no signal of the same size",
             got=", ".join(s.name for s in real.schema.signals),
             available=[s.name for s in sim.schema.signals],
         )

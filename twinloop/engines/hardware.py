@@ -29,7 +29,7 @@ from twinloop.experts.reading import Reading, rotation_columns
 from twinloop.imperfect import backlash, delay, quantize, stream
 from twinloop.imperfect.noise import draw_normal, draw_uniform
 from twinloop.tasks import Cell, Truth
-from twinloop.twin.declare import word
+from twinloop.twins.declare import word
 
 Array = NDArray[Any]
 Values = Mapping[str, Any]

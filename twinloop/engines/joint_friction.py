@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from twinloop.imperfect.friction import Friction, GearLoad, gear_level_nm
 from twinloop.tasks import Cell
-from twinloop.twin.declare import word
+from twinloop.twins.declare import word
 
 Array = NDArray[Any]
 

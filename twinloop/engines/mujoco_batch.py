@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from twinloop.engines.drive import Drive
 from twinloop.engines.joint_friction import loaded_rows
 from twinloop.tasks import Cell, Start, Touch, Truth
-from twinloop.twin import BatchWriter, Twin
+from twinloop.twins import BatchWriter, Twin
 
 Array = NDArray[Any]
 

@@ -1,4 +1,4 @@
-"""Pictures of episodes: each episode's look is set up once, then its frames are rendered in a row.
+"""Images of episodes: each episode's look is set up once, then its frames are rendered in a row.
 
 Rendering after the fact, episode by episode, spares uploading textures and lights for every frame of a mixed batch. The
 geometry is the twin's drawn one, without shadows, which without a graphics card cost fifteen times everything else.
@@ -22,7 +22,7 @@ from twinloop.imperfect.lens import Lens, focal_px
 from twinloop.imperfect.noise import frame_noise
 from twinloop.imperfect.shutter import Shutter, image_velocity_px_s
 from twinloop.tasks import Cell
-from twinloop.twin import Twin, apply_picture
+from twinloop.twins import Twin, apply_appearance
 
 Array = NDArray[Any]
 Values = Mapping[str, float | str]
@@ -32,7 +32,7 @@ _VIEW_DISTANCE_M = 0.6
 """How far away the scene is taken to be when a moving camera blurs it."""
 
 
-class Painter:
+class Renderer:
     """Renders the cameras of one cell; holds one graphics context, so keep one per process and close it."""
 
     def __init__(self, cell: Cell, cameras: Sequence[str]) -> None:
@@ -106,7 +106,7 @@ class Painter:
             return
         self._look = dict(values)
         self._twin.patch.apply_to_model(self._model, self._twin.values(values))
-        for texture in apply_picture(self._twin, self._model, values):
+        for texture in apply_appearance(self._twin, self._model, values):
             mujoco.mjr_uploadTexture(self._model, self._renderer, texture)
 
     def _render(
@@ -183,7 +183,7 @@ def _through_camera(
     distortion = number("lens_distortion")
     lens = Lens(
         k1=distortion,
-        # With k2 = k1^2 the picture folds over itself for no k1 and no field of view.
+        # With k2 = k1^2 the image folds over itself for no k1 and no field of view.
         k2=distortion * distortion,
         field_of_view_rad=field_of_view + number("camera_field_of_view_rad"),
         vignetting=number("lens_vignetting"),
@@ -204,7 +204,7 @@ def _through_camera(
     moves = effects.shutter != Shutter()
     velocity = None
     if moves:
-        velocity = _picture_velocity(twin, focal_px(lens, height), place, turn)[-len(frames) :]
+        velocity = _image_velocity(twin, focal_px(lens, height), place, turn)[-len(frames) :]
     noise = None
     if np.isfinite(electrons):
         seeds = np.full(len(frames), seed, dtype=np.int64)
@@ -212,12 +212,12 @@ def _through_camera(
     return capture(make_tables(effects, 1, height, width), frames, velocity, noise)
 
 
-def _picture_velocity(twin: Twin, focal: float, place: Array, turn: Array) -> Array:
-    """How fast the picture of a moving camera moves, (T, 2), from its poses: place (T, 3), matrix (T, 9)."""
+def _image_velocity(twin: Twin, focal: float, place: Array, turn: Array) -> Array:
+    """How fast the image of a moving camera moves, (T, 2), from its poses: place (T, 3), matrix (T, 9)."""
     if len(place) < 2:
         return np.zeros((len(place), 2))
     matrices = turn.reshape(-1, 3, 3)
-    # MuJoCo's cameras have y up and look along -z; pictures have y down and z forward.
+    # MuJoCo's cameras have y up and look along -z; images have y down and z forward.
     axes = matrices * np.array([1.0, -1.0, -1.0])
     relative = axes[:-1].transpose(0, 2, 1) @ axes[1:]
     turning = (

@@ -3,7 +3,7 @@
 Importing this package registers the built-in experts.
 """
 
-from twinloop.experts import excitation, nobody, pick_and_place, push, random_actions
+from twinloop.experts import excitation, passive, pick_and_place, push, random_actions
 from twinloop.experts.played import Motion, find_expert, load_motion, save_motion
 from twinloop.experts.protocol import EXPERTS, Expert, Looking, Setup, expert_for
 from twinloop.experts.reading import Reading
@@ -19,7 +19,7 @@ __all__ = [
     "expert_for",
     "find_expert",
     "load_motion",
-    "nobody",
+    "passive",
     "pick_and_place",
     "push",
     "random_actions",

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 class Setup:
     """What an expert is made for: a cell, N environments side by side, episodes of at most `steps` control steps.
 
-    `noise` scales injected disturbances, see `twinloop.generate.job.Job`.
+    `noise` scales injected disturbances, see `twinloop.generation.job.Job`.
     """
 
     cell: Cell
@@ -54,19 +54,19 @@ class Expert(Protocol):
 
 @runtime_checkable
 class Looking(Protocol):
-    """What an expert has besides when it looks through cameras; pictures are drawn only where and when it looks."""
+    """What an expert has besides when it looks through cameras; images are drawn only where and when it looks."""
 
     @property
     def cameras(self) -> tuple[str, ...]:
         """The cameras it looks through."""
 
     def looks(self) -> Array:
-        """Which environments (N,) the next `act` needs pictures of."""
+        """Which environments (N,) the next `act` needs images of."""
 
 
 EXPERTS: Registry[Callable[[Setup], Expert]] = Registry("expert", "experts")
 
-_USUAL = {"excite": "multisine", "toss": "nobody"}
+_USUAL = {"excite": "multisine", "toss": "passive"}
 
 
 def expert_for(task: str) -> str:

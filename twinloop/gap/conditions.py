@@ -16,7 +16,7 @@ import numpy as np
 
 from twinloop.episode import Episode
 from twinloop.errors import WrongUse
-from twinloop.twin import Twin
+from twinloop.twins import Twin
 
 Known = Mapping[str, float | str]
 PREFIX = "condition."

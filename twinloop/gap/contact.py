@@ -25,9 +25,9 @@ from twinloop.gap.noise import noise_of
 from twinloop.gap.registry import METRICS
 from twinloop.gap.replay import Readable, Replay, read_all, replay_windows, tool_places, with_object_pose
 from twinloop.gap.result import Measure, NotEvaluated, measure
-from twinloop.identify.predict import Predictor
-from twinloop.identify.recording import Channel, Recording
-from twinloop.identify.windows import cut
+from twinloop.identification.predict import Predictor
+from twinloop.identification.recording import Channel, Recording
+from twinloop.identification.windows import cut
 from twinloop.tasks import Cell
 
 Array = NDArray[Any]

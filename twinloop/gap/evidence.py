@@ -1,6 +1,6 @@
 """What the metrics look at: real episodes, the twin, its replays of their commands, and simulated episodes beside them.
 
-Everything is made when first asked for and shared. Where no simulated data set is given, a small one is generated with
+Everything is made when first asked for and shared. Where no simulated dataset is given, a small one is generated with
 the twin's nominal hardware, in the scenes that are usual for it.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.dataset.reader import Dataset
+from twinloop.datasets.reader import Dataset
 from twinloop.engines.render import open_context
 from twinloop.episode import Episode
 from twinloop.errors import TwinloopError
@@ -33,12 +33,12 @@ from twinloop.gap.replay import (
     through_own_sensor,
     through_twins_sensor,
 )
-from twinloop.generate.run import generate
-from twinloop.identify.recording import Channel, Recording
-from twinloop.randomize.scenes import usual_scenes
+from twinloop.generation.run import generate
+from twinloop.identification.recording import Channel, Recording
+from twinloop.randomization.scenes import usual_scenes
 from twinloop.tasks import make_cell
-from twinloop.twin import Twin
-from twinloop.twin.declare import is_position_servo
+from twinloop.twins import Twin
+from twinloop.twins.declare import is_position_servo
 
 Array = NDArray[Any]
 Followings = list[list[Following | None]]
@@ -51,7 +51,7 @@ JOINTS = ("observation.state",)
 
 @dataclass(frozen=True)
 class Options:
-    """How much is looked at. `episodes` is the most of each data set, spread evenly; `generated` how many are made.
+    """How much is looked at. `episodes` is the most of each dataset, spread evenly; `generated` how many are made.
 
     `trials` are the episodes in which a policy is tried in the twin.
     """
@@ -104,12 +104,12 @@ class Evidence:
 
     @property
     def has_sim(self) -> bool:
-        """Whether a simulated data set was given."""
+        """Whether a simulated dataset was given."""
         return self._given is not None
 
     @cached_property
     def sim(self) -> Simulated:
-        """The given data set, or a small generated one."""
+        """The given dataset, or a small generated one."""
         return self._given or self._generated()
 
     @cached_property
@@ -248,7 +248,7 @@ class Evidence:
         return simulated(dataset, f"{len(dataset)} generated episodes", self.options.episodes, generated=True)
 
     def _cameras(self) -> tuple[str, ...]:
-        """Cameras that both the recordings and the twin have; none where pictures cannot be drawn."""
+        """Cameras that both the recordings and the twin have; none where images cannot be drawn."""
         mine = {camera.name for camera in self.twin.cameras}
         names = tuple(camera.name for camera in self.real[0].schema.cameras if camera.name in mine)
         if not names:
@@ -256,20 +256,20 @@ class Evidence:
         try:
             open_context(16, 16).free()
         except TwinloopError as error:
-            self._tell(f"no pictures: {error.what}")
+            self._tell(f"no images: {error.what}")
             return ()
         return names
 
 
 def simulated(dataset: Dataset, name: str, most: int, *, generated: bool = False) -> Simulated:
-    """Episodes of a data set to compare with, at most `most` of them, spread evenly."""
+    """Episodes of a dataset to compare with, at most `most` of them, spread evenly."""
     episodes = tuple(dataset.episode(number) for number in spread(dataset, most))
     known = tuple(conditions_of(episode) for episode in episodes)
     return Simulated(name, dataset, episodes, known, generated)
 
 
 def spread(dataset: Dataset, most: int) -> list[int]:
-    """The numbers of at most `most` episodes, spread evenly over the data set."""
+    """The numbers of at most `most` episodes, spread evenly over the dataset."""
     numbers = dataset.numbers
     places = np.unique(np.linspace(0, len(numbers) - 1, min(most, len(numbers))).round().astype(int))
     return [numbers[place] for place in places]

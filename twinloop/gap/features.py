@@ -1,4 +1,4 @@
-"""A picture as numbers: a fixed descriptor of what is where, and the plain qualities of a camera's picture.
+"""An image as numbers: a fixed descriptor of what is where, and the plain qualities of a camera's image.
 
 The descriptor needs no weights and no downloads: brightness, colour and edges by direction in a 4 x 4 grid, and energy by
 scale. It sees layout, light and texture; it does not know what things are. A learned encoder may be given in its place.
@@ -21,7 +21,7 @@ DIRECTIONS = 8
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
 QUALITIES: dict[str, tuple[str, float, str]] = {
     "sharpness": ("1", 0.05, "edge energy at the finest scale over that at the next"),
-    "noise": ("levels", 0.5, "standard deviation from pixel to pixel where the picture is flat, of 255"),
+    "noise": ("levels", 0.5, "standard deviation from pixel to pixel where the image is flat, of 255"),
     "exposure": ("levels", 3.0, "mean brightness, of 255"),
     "contrast": ("levels", 5.0, "distance of the 5th and 95th percentiles of brightness, of 255"),
     "clipped": ("1", 0.01, "share of pixels at the dark or the bright end"),
@@ -33,7 +33,7 @@ QUALITIES: dict[str, tuple[str, float, str]] = {
 
 
 def describe(frame: Array) -> Array:
-    """The descriptor of one picture (H, W, 3) uint8: 16 x (2 moments of 3 channels + 8 directions) + 4 scales."""
+    """The descriptor of one image (H, W, 3) uint8: 16 x (2 moments of 3 channels + 8 directions) + 4 scales."""
     small = shrink(frame, SIZE).astype(np.float64) / 255.0
     light = small @ LUMINANCE
     down, across = np.gradient(ndimage.gaussian_filter(light, 1.0))
@@ -53,7 +53,7 @@ def describe(frame: Array) -> Array:
 
 
 def qualities(frame: Array) -> Array:
-    """The numbers of `QUALITIES` of one picture."""
+    """The numbers of `QUALITIES` of one image."""
     pixels = np.asarray(frame, np.float64)
     light = pixels @ LUMINANCE
     low, high = np.percentile(light, [5, 95])
@@ -75,7 +75,7 @@ def qualities(frame: Array) -> Array:
 
 
 def shrink(frame: Array, size: int) -> Array:
-    """The picture at size x size by averaging, or by repeating where it is smaller."""
+    """The image at size x size by averaging, or by repeating where it is smaller."""
     height, width = frame.shape[:2]
     rows = np.linspace(0, height, size + 1).astype(int)
     columns = np.linspace(0, width, size + 1).astype(int)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from twinloop.episode import Episode
 from twinloop.gap.follow import FEWEST_MOVING, MOVING_SHARE
 from twinloop.gap.replay import Readable
-from twinloop.identify.recording import Recording, slopes
+from twinloop.identification.recording import Recording, slopes
 from twinloop.tasks import Cell
 
 Array = NDArray[Any]

@@ -15,7 +15,7 @@ from twinloop.gap.evidence import Evidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.replay import tool_places
 from twinloop.gap.result import Measure, NotEvaluated, measure
-from twinloop.identify.recording import Recording
+from twinloop.identification.recording import Recording
 from twinloop.tasks import Cell
 
 Array = NDArray[Any]

@@ -25,7 +25,7 @@ LARGEST_AGE_MS = 5000.0
 
 @METRICS.register("latency")
 def latency(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
-    """Command to response, against the twin's replay and against the simulated data set; age of observations."""
+    """Command to response, against the twin's replay and against the simulated dataset; age of observations."""
     yield from compare_following(
         evidence,
         "latency",

@@ -13,8 +13,8 @@ from twinloop.gap.bootstrap import of_mean, of_share
 from twinloop.gap.evidence import Evidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
-from twinloop.generate.artefacts import KIND
-from twinloop.generate.convergence import Convergence, check_time_step, simulated_numbers
+from twinloop.generation.artefacts import KIND
+from twinloop.generation.convergence import Convergence, check_time_step, simulated_numbers
 
 Array = NDArray[Any]
 

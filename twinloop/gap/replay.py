@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from twinloop.engines.hardware import WALK_S
 from twinloop.episode import Episode, Signal
 from twinloop.errors import TwinloopError
-from twinloop.identify.predict import LOST, Predictor, Window
-from twinloop.identify.recording import Channel, Recording, find_channels, read_recording
-from twinloop.identify.windows import cut, find_horizon_s, sensor_noise
+from twinloop.identification.predict import LOST, Predictor, Window
+from twinloop.identification.recording import Channel, Recording, find_channels, read_recording
+from twinloop.identification.windows import cut, find_horizon_s, sensor_noise
 from twinloop.imperfect import quantize
 from twinloop.quality.view import resolution
 from twinloop.tasks import Cell

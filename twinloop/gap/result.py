@@ -10,7 +10,7 @@ from scipy import stats
 
 from twinloop.gap.bootstrap import Interval
 from twinloop.gap.success import Success
-from twinloop.twin.parameter import DIMENSIONS
+from twinloop.twins.parameter import DIMENSIONS
 
 ALL = "all"
 """The channel of a measure that is over all channels of its kind: these decide whether a dimension shows a gap."""

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from twinloop.dataset.reader import Dataset, open_dataset
+from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.episode import Episode
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.gap import actuation, contact, human, latency, numerics, sensing, slices, visual
@@ -15,8 +15,8 @@ from twinloop.gap.evidence import Evidence, Options, simulated, spread, told_of
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Gap, Measure, NotEvaluated, collect
 from twinloop.gap.success import Success, measure_success
-from twinloop.twin import Twin, load_twin
-from twinloop.twin.parameter import DIMENSIONS
+from twinloop.twins import Twin, load_twin
+from twinloop.twins.parameter import DIMENSIONS
 
 BUILT_IN = (contact, visual, sensing, slices, human, actuation, latency, numerics)
 """Modules that register metrics."""
@@ -125,8 +125,8 @@ def _success(
         return measure_success(
             real, sim.episodes if sim else (), known, sim.known if sim else (), sim.name if sim else ""
         )
-    from twinloop.learn.evaluate import evaluate_in_twin
-    from twinloop.learn.policy import load_policy
+    from twinloop.learning.evaluate import evaluate_in_twin
+    from twinloop.learning.policy import load_policy
 
     found = load_policy(Path(policy))
     acted = f"{found.name}@{found.id}"

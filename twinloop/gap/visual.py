@@ -1,4 +1,4 @@
-"""Visual: distance of pictures in a feature space with a two-sample test, and sharpness, noise, colour and exposure."""
+"""Visual: distance of images in a feature space with a two-sample test, and sharpness, noise, colour and exposure."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _camera(
             dimension="visual", name=f"feature distance, {camera}", unit="1", value=interval.value, low=interval.low,
             high=interval.high, standard_error=interval.standard_error, episodes=count, sim_episodes=len(sim[0]),
             samples=samples, against=evidence.sim.name, p_value=chance,
-            about=f"squared maximum mean discrepancy of picture descriptors; two-sample test p = {chance:.2g}",
+            about=f"squared maximum mean discrepancy of image descriptors; two-sample test p = {chance:.2g}",
         )  # fmt: skip
     for place, (name, (unit, floor, about)) in enumerate(QUALITIES.items()):
         seed = evidence.seed("quality", camera, name)

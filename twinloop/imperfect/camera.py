@@ -1,4 +1,4 @@
-"""A camera: from the perfect picture of a renderer to what a real one would have recorded.
+"""A camera: from the perfect image of a renderer to what a real one would have recorded.
 
 In the order of the light: lens distortion, defocus, motion blur, rolling shutter, exposure and vignetting, flare, shot and read
 noise, gain, colour, clipping, 8 bits. Everything between decoding and encoding happens in linear light; the display
@@ -49,7 +49,7 @@ class Sensor:
 
 @dataclass(frozen=True)
 class CameraEffects:
-    """Everything a camera does to a picture; the defaults do nothing."""
+    """Everything a camera does to an image; the defaults do nothing."""
 
     lens: Lens = field(default_factory=Lens)
     shutter: Shutter = field(default_factory=Shutter)
@@ -84,7 +84,7 @@ class CameraTables:
 def make_tables(effects: CameraEffects, environments: int, height: int, width: int) -> CameraTables:
     """Work out what does not change from frame to frame; environments with the same camera share one table."""
     if height < 2 or width < 2:
-        raise WrongUse("a picture is too small", got=(height, width), expected="at least 2 x 2 pixels")
+        raise WrongUse("an image is too small", got=(height, width), expected="at least 2 x 2 pixels")
     parts = (effects.lens, effects.shutter, effects.flare, effects.sensor)
     shared = all(np.shape(getattr(part, f.name))[:1] in ((), (1,)) for part in parts for f in fields(part))
     tables = [
@@ -139,60 +139,60 @@ def capture(
 ) -> Array:
     """What the cameras record of `frames` (N, height, width, 3), uint8 or float32 in 0 .. 1, in the same type.
 
-    `velocity_px_s` (N, 2) is how fast each picture moves, to the right and down; None is not at all. `normal` is
+    `velocity_px_s` (N, 2) is how fast each image moves, to the right and down; None is not at all. `normal` is
     standard normal, (N, height, width, 3) or one (height, width, 3) per environment: see `noise.frame_noise`.
     """
     _check_frames(tables, frames, normal)
     recorded = np.empty_like(frames)
     for i, frame in enumerate(frames):
         table = tables.tables[i if len(tables.tables) > 1 else 0]
-        picture = _decoded(frame)
+        image = _decoded(frame)
         if table.remap is not None:
-            picture = (table.remap @ picture.ravel()).reshape(picture.shape)
+            image = (table.remap @ image.ravel()).reshape(image.shape)
         if table.defocus is not None:
-            picture = defocus(table.defocus, picture)
+            image = defocus(table.defocus, image)
         if velocity_px_s is not None:
             across, down = (float(v) for v in velocity_px_s[i])
-            picture = blur(picture, across * table.exposure_s, down * table.exposure_s)
-            picture = roll(picture, across * table.line_time_s, down * table.line_time_s)
-        picture = _exposed(table, picture, None if normal is None else normal[i])
-        _encode(picture, recorded[i])
+            image = blur(image, across * table.exposure_s, down * table.exposure_s)
+            image = roll(image, across * table.line_time_s, down * table.line_time_s)
+        image = _exposed(table, image, None if normal is None else normal[i])
+        _encode(image, recorded[i])
     return recorded
 
 
 def _decoded(frame: Array) -> Array:
     """A frame as linear light."""
-    picture = frame.astype(np.float32)
+    image = frame.astype(np.float32)
     if frame.dtype != np.uint8:
-        picture *= np.float32(255.0)
-    picture *= picture
-    return picture
+        image *= np.float32(255.0)
+    image *= image
+    return image
 
 
-def _exposed(table: _Table, picture: Array, normal: Array | None) -> Array:
+def _exposed(table: _Table, image: Array, normal: Array | None) -> Array:
     """Light on the sensor turned into its signal."""
     if table.light is not None:
-        picture *= table.light
+        image *= table.light
     if table.flare is not None:
-        picture += table.flare
+        image += table.flare
     if normal is not None and table.shot_variance > 0.0:
-        deviation = picture * np.float32(table.shot_variance)
+        deviation = image * np.float32(table.shot_variance)
         deviation += np.float32(table.read_variance)
         np.sqrt(deviation, out=deviation)
         deviation *= normal
-        picture += deviation
-    return picture if table.colour is None else picture @ table.colour.T
+        image += deviation
+    return image if table.colour is None else image @ table.colour.T
 
 
-def _encode(picture: Array, frame: Array) -> None:
+def _encode(image: Array, frame: Array) -> None:
     """Linear light as the display curve, written into `frame`."""
-    np.clip(picture, 0.0, _FULL_SCALE, out=picture)
-    np.sqrt(picture, out=picture)
+    np.clip(image, 0.0, _FULL_SCALE, out=image)
+    np.sqrt(image, out=image)
     if frame.dtype == np.uint8:
-        picture += np.float32(0.5)
+        image += np.float32(0.5)
     else:
-        picture *= np.float32(1.0 / 255.0)
-    np.copyto(frame, picture, casting="unsafe")
+        image *= np.float32(1.0 / 255.0)
+    np.copyto(frame, image, casting="unsafe")
 
 
 def _check_frames(tables: CameraTables, frames: Array, normal: Sequence[Array] | Array | None) -> None:

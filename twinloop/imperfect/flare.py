@@ -1,7 +1,7 @@
-"""Lens flare: light from a lamp in or near the view that the lens scatters over the picture.
+"""Lens flare: light from a lamp in or near the view that the lens scatters over the image.
 
 A glow around the lamp, a veil over everything, and two ghosts on the line from the lamp through the centre, where
-reflections between lens surfaces land. It is added in linear light and does not depend on the picture.
+reflections between lens surfaces land. It is added in linear light and does not depend on the image.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _GHOSTS = (
 
 @dataclass(frozen=True)
 class Flare:
-    """`strength` is the glow at the lamp as a fraction of full scale; `x` and `y` run from 0 to 1 over the picture.
+    """`strength` is the glow at the lamp as a fraction of full scale; `x` and `y` run from 0 to 1 over the image.
 
-    The lamp may be outside the picture. `radius` is where the glow has halved, as a fraction of the picture's height.
+    The lamp may be outside the image. `radius` is where the glow has halved, as a fraction of the image's height.
     """
 
     strength: Value = 0.0
@@ -43,7 +43,7 @@ def make_flare(flare: Flare, height: int, width: int) -> Array | None:
     """The light one environment's flare adds: (height, width, 3) float32, or None when there is no flare."""
     if not flare.strength:
         return None
-    # Lengths are in picture heights, so that a flare is round whatever the format.
+    # Lengths are in image heights, so that a flare is round whatever the format.
     aspect = width / height
     x = (np.arange(width) + 0.5) / height - aspect / 2.0
     y = ((np.arange(height) + 0.5) / height - 0.5)[:, None]
@@ -52,7 +52,7 @@ def make_flare(flare: Flare, height: int, width: int) -> Array | None:
     light = np.repeat((1.0 / (1.0 + away) + _VEIL)[..., None], 3, axis=2)
     for along, radius, brightness, tint in _GHOSTS:
         distance = np.hypot(x - along * lamp_x, y - along * lamp_y)
-        # A ghost is an image of the aperture: a disc with an edge a hundredth of the picture wide.
+        # A ghost is an image of the aperture: a disc with an edge a hundredth of the image wide.
         disc = np.clip((radius - distance) / 0.01 + 0.5, 0.0, 1.0)
         light += disc[..., None] * brightness * np.array(tint)
     return (flare.strength * light).astype(np.float32)

@@ -1,12 +1,12 @@
 """What a lens does: Brown-Conrady distortion, defocus and vignetting, as tables made once per episode.
 
-Distortion maps a point of the ideal picture, (x, y) in units of the focal length from the centre, to
+Distortion maps a point of the ideal image, (x, y) in units of the focal length from the centre, to
 
     x (1 + k1 r^2 + k2 r^4 + k3 r^6) + 2 p1 x y + p2 (r^2 + 2 x^2),   and likewise y,
 
-the convention of OpenCV and of most calibration files. A remap table holds, for each pixel of the distorted picture,
+the convention of OpenCV and of most calibration files. A remap table holds, for each pixel of the distorted image,
 which four ideal pixels it blends; it is a sparse matrix because multiplying by one is the fastest bilinear gather
-NumPy and SciPy offer. Pixels that would lie outside the ideal picture repeat its border: render a wider one and say so
+NumPy and SciPy offer. Pixels that would lie outside the ideal image repeat its border: render a wider one and say so
 with `source_scale`, which `needed_source_scale` computes.
 """
 
@@ -30,7 +30,7 @@ class Lens:
     """One lens, or one per environment with fields (N,).
 
     `field_of_view_rad` is vertical, as in MJCF. `vignetting` 1 is the cos^4 law of a simple lens, 0 is none.
-    `blur_px` is the standard deviation of defocus, a Gaussian. `source_scale` is how much wider the given picture is than the camera's, as a ratio of tangents.
+    `blur_px` is the standard deviation of defocus, a Gaussian. `source_scale` is how much wider the given image is than the camera's, as a ratio of tangents.
     """
 
     k1: Value = 0.0
@@ -53,7 +53,7 @@ class Lens:
 
 
 def focal_px(lens: Lens, height: int) -> float:
-    """The focal length of one environment's lens in pixels of a picture `height` high."""
+    """The focal length of one environment's lens in pixels of an image `height` high."""
     return height / 2.0 / float(np.tan(float(lens.field_of_view_rad) / 2.0))
 
 
@@ -83,7 +83,7 @@ def undistort(lens: Lens, x: Array, y: Array) -> tuple[Array, Array]:
         x -= (yy * error_x - xy * error_y) / determinant
         y -= (xx * error_y - xy * error_x) / determinant
     raise WrongUse(
-        "the lens distortion folds the picture over itself within the field of view",
+        "the lens distortion folds the image over itself within the field of view",
         got=f"k1={lens.k1}, k2={lens.k2}, k3={lens.k3}, p1={lens.p1}, p2={lens.p2}",
         expected="a distortion that keeps neighbouring points in order",
         remedy="use smaller coefficients, or check field_of_view_rad",
@@ -103,7 +103,7 @@ def _jacobian(lens: Lens, x: Array, y: Array) -> tuple[Array, Array, Array]:
 
 
 def needed_source_scale(lens: Lens, height: int, width: int) -> float:
-    """The smallest `source_scale` with which one environment's lens never looks outside the given picture."""
+    """The smallest `source_scale` with which one environment's lens never looks outside the given image."""
     x, y = _pixel_grid(lens, height, width)
     # The border pixels reach farthest.
     border = np.ones((height, width), dtype=bool)
@@ -113,7 +113,7 @@ def needed_source_scale(lens: Lens, height: int, width: int) -> float:
 
 
 def make_remap(lens: Lens, height: int, width: int) -> Any:
-    """The table of one environment's lens: a sparse matrix for pictures laid out in a row, or None when nothing moves.
+    """The table of one environment's lens: a sparse matrix for images laid out in a row, or None when nothing moves.
 
     It is square, with a row and a column for each of the three colours of each pixel, in the order of (height, width, 3).
     """
@@ -150,10 +150,10 @@ def make_defocus(lens: Lens, height: int, width: int) -> tuple[Array, Array] | N
     return _gaussian(deviation_px, height), np.ascontiguousarray(_gaussian(deviation_px, width).T)
 
 
-def defocus(matrices: tuple[Array, Array], picture: Array) -> Array:
-    """A picture (height, width, colours), defocused down and across."""
+def defocus(matrices: tuple[Array, Array], image: Array) -> Array:
+    """An image (height, width, colours), defocused down and across."""
     down, across = matrices
-    rows = (down @ picture.reshape(len(picture), -1)).reshape(picture.shape)
+    rows = (down @ image.reshape(len(image), -1)).reshape(image.shape)
     return np.asarray(np.matmul(across.T, rows))
 
 
@@ -174,7 +174,7 @@ def make_vignette(lens: Lens, height: int, width: int) -> Array:
 
 
 def _pixel_grid(lens: Lens, height: int, width: int) -> tuple[Array, Array]:
-    """The centre of every pixel, in focal lengths from the centre of the picture."""
+    """The centre of every pixel, in focal lengths from the centre of the image."""
     focal = focal_px(lens, height)
     x = (np.arange(width) - (width - 1) / 2.0) / focal
     y = (np.arange(height) - (height - 1) / 2.0) / focal

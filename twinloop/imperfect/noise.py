@@ -4,7 +4,7 @@
 (N, ...) noise of step t. Each environment has its own Philox counter keyed by (seed, stream); a stream is a name such
 as "encoder" that keeps the noise of two parts apart. A longer block starts with the shorter one.
 
-Pictures need too many numbers for that: 128 x 128 x 3 normals cost more than the rest of a camera together. `frame_noise`
+Images need too many numbers for that: 128 x 128 x 3 normals cost more than the rest of a camera together. `frame_noise`
 takes slices at random offsets from a bank of a million normals instead. Within a frame the noise is exactly white, and
 the same pixel in two frames is independent unless their offsets coincide (1 in 2^20).
 """
@@ -63,9 +63,9 @@ def _draw(
 def frame_noise(
     seeds: Sequence[int] | Array, stream: str, frame: int | Array, shape: tuple[int, ...]
 ) -> list[Array]:
-    """Standard normals for one picture per environment: N arrays of `shape`, float32 and read-only.
+    """Standard normals for one image per environment: N arrays of `shape`, float32 and read-only.
 
-    `frame` counts the pictures of the episode: one number, or (N,) when the environments are not in step.
+    `frame` counts the images of the episode: one number, or (N,) when the environments are not in step.
     """
     keys = _seed_words(seeds)
     frames = np.broadcast_to(np.asarray(frame, dtype=np.uint64), keys.shape)

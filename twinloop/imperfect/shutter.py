@@ -1,7 +1,7 @@
-"""What a shutter does to a picture that moves: blur over the exposure, skew over the readout.
+"""What a shutter does to an image that moves: blur over the exposure, skew over the readout.
 
-The picture is taken to move as a whole, by `velocity_px_s` (x to the right, y down); `image_velocity_px_s` gives it for
-a moving camera. Row r is exposed from r `line_time_s` on, for `exposure_s`. A picture here is (height, width, 3) float32,
+The image is taken to move as a whole, by `velocity_px_s` (x to the right, y down); `image_velocity_px_s` gives it for
+a moving camera. Row r is exposed from r `line_time_s` on, for `exposure_s`. An image here is (height, width, 3) float32,
 in linear light.
 """
 
@@ -31,7 +31,7 @@ class Shutter:
 def image_velocity_px_s(
     focal_px: float, turning_rad_s: Array, moving_m_s: Array | None = None, distance_m: Value = 1.0
 ) -> Array:
-    """How fast the middle of the picture moves, (N, 2), when the camera turns and moves, both (N, 3).
+    """How fast the middle of the image moves, (N, 2), when the camera turns and moves, both (N, 3).
 
     Camera axes: x right, y down, z forward. `distance_m` is how far away the scene is.
     """
@@ -43,21 +43,21 @@ def image_velocity_px_s(
     return velocity
 
 
-def blur(picture: Array, across_px: float, down_px: float) -> Array:
-    """The picture averaged while it moves by (across, down) pixels, half before and half after."""
+def blur(image: Array, across_px: float, down_px: float) -> Array:
+    """The image averaged while it moves by (across, down) pixels, half before and half after."""
     weights = _blur_weights(across_px, down_px)
     if len(weights) == 1:
-        return picture
-    height, width, colours = picture.shape
+        return image
+    height, width, colours = image.shape
     reach_down = max(abs(down) for down, _ in weights)
     reach_across = max(abs(across) for _, across in weights)
-    padded = _padded(picture, reach_down, reach_across)
-    # A move by whole pixels is a shift of the padded picture laid out in a row; what wraps around lands in the padding.
+    padded = _padded(image, reach_down, reach_across)
+    # A move by whole pixels is a shift of the padded image laid out in a row; what wraps around lands in the padding.
     line, blurred = padded.ravel(), np.empty_like(padded)
     row = padded.shape[1] * colours
     start = reach_down * row + reach_across * colours
     size = line.size - 2 * start
-    total, part = blurred.ravel()[start : start + size], np.empty(size, dtype=picture.dtype)
+    total, part = blurred.ravel()[start : start + size], np.empty(size, dtype=image.dtype)
     np.multiply(line[start : start + size], weights.pop((0, 0)), out=total)
     for (down, across), weight in weights.items():
         if (down, across) > (0, 0):  # the path is symmetric: each move has an opposite one of the same weight
@@ -68,34 +68,34 @@ def blur(picture: Array, across_px: float, down_px: float) -> Array:
     return blurred[reach_down : reach_down + height, reach_across : reach_across + width]
 
 
-def roll(picture: Array, across_px: float, down_px: float) -> Array:
-    """The picture read row by row while it moves by (across, down) pixels from one row to the next."""
-    height, width, _ = picture.shape
+def roll(image: Array, across_px: float, down_px: float) -> Array:
+    """The image read row by row while it moves by (across, down) pixels from one row to the next."""
+    height, width, _ = image.shape
     rows = np.arange(height)
     if down_px:
         position = np.clip(rows * (1.0 - down_px), 0.0, height - 1.0)
         above = np.minimum(position.astype(np.int64), height - 2)
         part = (position - above).astype(np.float32)[:, None, None]
-        rolled = np.empty(picture.shape, dtype=picture.dtype)
+        rolled = np.empty(image.shape, dtype=image.dtype)
         for first, last in _runs(above - rows):
             top, bottom = int(above[first]), int(above[first]) + last - first
-            _mix(picture[top:bottom], picture[top + 1 : bottom + 1], part[first:last], rolled[first:last])
-        picture = rolled
+            _mix(image[top:bottom], image[top + 1 : bottom + 1], part[first:last], rolled[first:last])
+        image = rolled
     if across_px:
         shift = rows * across_px
         whole = np.floor(shift)
         part = (shift - whole).astype(np.float32)[:, None, None]
         moves = np.clip(whole, -width, width).astype(np.int64)
         reach = int(np.abs(moves).max()) + 1
-        padded = _padded(picture, 0, reach)
-        rolled = np.empty(picture.shape, dtype=picture.dtype)
+        padded = _padded(image, 0, reach)
+        rolled = np.empty(image.shape, dtype=image.dtype)
         for first, last in _runs(moves):
             left = reach - int(moves[first])
             near = padded[first:last, left : left + width]
             far = padded[first:last, left - 1 : left - 1 + width]
             _mix(near, far, part[first:last], rolled[first:last])
-        picture = rolled
-    return picture
+        image = rolled
+    return image
 
 
 def _mix(near: Array, far: Array, part: Array, out: Array) -> None:
@@ -112,7 +112,7 @@ def _runs(values: Array) -> list[tuple[int, int]]:
 
 
 def _blur_weights(across_px: float, down_px: float) -> dict[tuple[int, int], float]:
-    """The path of the picture as whole-pixel moves (down, across) and their weights, which sum to 1."""
+    """The path of the image as whole-pixel moves (down, across) and their weights, which sum to 1."""
     samples = 4 * int(np.ceil(max(abs(across_px), abs(down_px)))) + 1
     weights = {(0, 0): 1.0 / samples}
     for sample in range(1, samples // 2 + 1):
@@ -131,14 +131,14 @@ def _blur_weights(across_px: float, down_px: float) -> dict[tuple[int, int], flo
     return weights
 
 
-def _padded(picture: Array, down: int, across: int) -> Array:
-    """The picture with its border repeated outwards: a tenth of the time of `np.pad`."""
-    height, width, colours = picture.shape
-    padded = np.empty((height + 2 * down, width + 2 * across, colours), dtype=picture.dtype)
+def _padded(image: Array, down: int, across: int) -> Array:
+    """The image with its border repeated outwards: a tenth of the time of `np.pad`."""
+    height, width, colours = image.shape
+    padded = np.empty((height + 2 * down, width + 2 * across, colours), dtype=image.dtype)
     middle = padded[down : down + height]
-    middle[:, across : across + width] = picture
-    middle[:, :across] = picture[:, :1]
-    middle[:, across + width :] = picture[:, -1:]
+    middle[:, across : across + width] = image
+    middle[:, :across] = image[:, :1]
+    middle[:, across + width :] = image[:, -1:]
     padded[:down] = middle[:1]
     padded[down + height :] = middle[-1:]
     return padded

@@ -30,7 +30,7 @@ from twinloop.logs.reader import Channel, VideoSpan
 from twinloop.logs.sources import Log
 from twinloop.logs.stream_report import StreamReport
 from twinloop.logs.units import stored_unit
-from twinloop.twin.twin import Twin
+from twinloop.twins.twin import Twin
 from twinloop.version import __version__
 
 RATE_TOLERANCE = 0.1
@@ -82,8 +82,8 @@ class Assembler:
     def __call__(self, raw: RawEpisode, schema: Schema | None) -> Assembled:
         """The episode, which must fit `schema` where one is given."""
         loaded = {name: self._load(raw, name, signal) for name, signal in self._map.signals.items()}
-        pictures = {name: self._pictures(raw, name, camera) for name, camera in self._map.cameras.items()}
-        rows_s = self._rows(raw, loaded, pictures)
+        images = {name: self._images(raw, name, camera) for name, camera in self._map.cameras.items()}
+        rows_s = self._rows(raw, loaded, images)
         self._check_rate(raw, rows_s)
         signals: dict[str, Array] = {}
         streams, originals = [], {}
@@ -101,8 +101,8 @@ class Assembler:
             signals[name] = np.repeat(value[None], len(rows_s), axis=0)
         signals |= device_clocks(self._map, lambda name: self._raw(raw, name), rows_s)
         frames = {
-            name: plan_frames(picture, self._camera_rows(raw, name, picture, rows_s))
-            for name, picture in pictures.items()
+            name: plan_frames(image, self._camera_rows(raw, name, image, rows_s))
+            for name, image in images.items()
         }
         schema = schema or self._schema(signals, frames)
         return Assembled(
@@ -155,15 +155,15 @@ class Assembler:
             )
         return own
 
-    def _pictures(self, raw: RawEpisode, name: str, camera: CameraMap) -> PlannedFrames:
+    def _images(self, raw: RawEpisode, name: str, camera: CameraMap) -> PlannedFrames:
         if camera.file is not None:
             return video_beside(self._log.path, camera.file, self._map.rate_hz)
         assert camera.source is not None
         full = self._renamed[camera.source]
-        if full not in raw.pictures:
-            raise LogError(f"{raw.name}: camera {name!r} has no pictures in this episode")
+        if full not in raw.images:
+            raise LogError(f"{raw.name}: camera {name!r} has no images in this episode")
         channel = self._channels[full]
-        found = raw.pictures[full]
+        found = raw.images[full]
         if isinstance(found, VideoSpan):
             return PlannedFrames.from_span(found)
         clock = self._map.clock_of(camera.clock)
@@ -179,24 +179,24 @@ class Assembler:
         return PlannedFrames.from_spool(found, times, channel)
 
     def _rows(
-        self, raw: RawEpisode, loaded: Mapping[str, _Loaded], pictures: Mapping[str, PlannedFrames]
+        self, raw: RawEpisode, loaded: Mapping[str, _Loaded], images: Mapping[str, PlannedFrames]
     ) -> Array:
         spans = {}
         for name, one in loaded.items():
             held = self._map.signals[name].edges == "hold"
             start, end = float(one.stream.time_s[0]), float(one.stream.time_s[-1])
             spans[name] = (-np.inf, np.inf) if held else (start, end)
-        for name, picture in pictures.items():
-            if picture.time_s is not None:
+        for name, image in images.items():
+            if image.time_s is not None:
                 half = 0.5 / self._map.rate_hz
-                spans[f"camera {name}"] = (float(picture.time_s[0]) - half, float(picture.time_s[-1]) + half)
+                spans[f"camera {name}"] = (float(image.time_s[0]) - half, float(image.time_s[-1]) + half)
         base: Array | None = None
         if self._map.rows.rate_hz is None:
             like = self._map.row_stream
             if like in loaded:
                 base = loaded[like].stream.time_s
             else:
-                base = pictures[like.removeprefix("camera ")].time_s
+                base = images[like.removeprefix("camera ")].time_s
                 if base is None:
                     raise MapError(f"rows.like: {like} has no time stamps of its own")
         try:
@@ -242,19 +242,19 @@ class Assembler:
             )
         return rotated(vectors.astype(np.float64), quaternions.astype(np.float64)).astype(vectors.dtype)
 
-    def _camera_rows(self, raw: RawEpisode, name: str, picture: PlannedFrames, rows_s: Array) -> Array:
-        """Which picture each row shows."""
-        if picture.time_s is None:
-            if picture.available != len(rows_s):
+    def _camera_rows(self, raw: RawEpisode, name: str, image: PlannedFrames, rows_s: Array) -> Array:
+        """Which image each row shows."""
+        if image.time_s is None:
+            if image.available != len(rows_s):
                 raise LogError(
                     f"{raw.name}: the video of camera {name!r} has another length than the episode",
-                    got=f"{picture.available} frames",
+                    got=f"{image.available} frames",
                     expected=f"{len(rows_s)} rows",
                 )
             return np.arange(len(rows_s))
         if self._map.cameras[name].method == "nearest":
-            return nearest(picture.time_s, rows_s)
-        return np.clip(np.searchsorted(picture.time_s, rows_s, side="right") - 1, 0, None)
+            return nearest(image.time_s, rows_s)
+        return np.clip(np.searchsorted(image.time_s, rows_s, side="right") - 1, 0, None)
 
     def _schema(self, signals: Mapping[str, Array], frames: Mapping[str, PlannedFrames]) -> Schema:
         declared: list[Signal] = [

@@ -1,4 +1,4 @@
-"""Pictures of a log to frames of an episode: passed through without re-encoding where codec and frame grid allow."""
+"""Images of a log to frames of an episode: passed through without re-encoding where codec and frame grid allow."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from typing import Any, overload
 
 import numpy as np
 
-from twinloop.dataset.group import StoredFrames
-from twinloop.dataset.manifest import FileEntry
-from twinloop.dataset.stats import FrameSampler, Stats
-from twinloop.dataset.video import VideoEncoder, VideoFrames, VideoSettings, decode, join, video_extent
-from twinloop.dataset.writer import DatasetWriter
+from twinloop.datasets.group import StoredFrames
+from twinloop.datasets.manifest import FileEntry
+from twinloop.datasets.stats import FrameSampler, Stats
+from twinloop.datasets.video import VideoEncoder, VideoFrames, VideoSettings, decode, join, video_extent
+from twinloop.datasets.writer import DatasetWriter
 from twinloop.episode import Array, Camera, Episode
 from twinloop.errors import DamagedDataset, DamagedLog, DatasetError, LogError
 from twinloop.logs.reader import Channel, VideoSpan, reading, refuse_escape, refuse_large_piece
 from twinloop.logs.spool import Spooled
 
 STREAMS = {"h264": "h264", "h265": "hevc"}
-"""Codecs whose pictures, one after the other, are a stream that FFmpeg reads, and its name for that stream."""
+"""Codecs whose images, one after the other, are a stream that FFmpeg reads, and its name for that stream."""
 
 SINGLE = {"jpeg": "mjpeg", "png": "png"}
-"""Codecs of single pictures, and FFmpeg's name for them."""
+"""Codecs of single images, and FFmpeg's name for them."""
 
 PLAIN = {"rgb8": "rgb24", "bgr8": "bgr24", "mono8": "gray", "rgba8": "rgba", "bgra8": "bgra"}
-"""Pictures that are not encoded, and PyAV's name for the format."""
+"""Images that are not encoded, and PyAV's name for the format."""
 
 _TIME_BASE = Fraction(1, 90_000)
 
 
 @dataclass(frozen=True)
 class PlannedFrames:
-    """The frames of one camera for the rows of one episode: `index[row]` is the picture that row shows."""
+    """The frames of one camera for the rows of one episode: `index[row]` is the image that row shows."""
 
     source: Spooled | VideoSpan
     encoding: str
@@ -51,28 +51,28 @@ class PlannedFrames:
 
     @classmethod
     def from_spool(cls, spooled: Spooled, time_s: Array, channel: Channel) -> PlannedFrames:
-        """Pictures of a log; the first one is decoded for its size."""
+        """Images of a log; the first one is decoded for its size."""
         height, width = channel.shape[:2]
         planned = cls(spooled, channel.dtype, height, width, time_s, np.zeros(0, np.int64))
         if channel.dtype not in PLAIN and channel.dtype not in SINGLE and channel.dtype not in STREAMS:
             if channel.dtype != "uint8":
-                raise LogError(f"pictures of type {channel.dtype!r} cannot be read")
+                raise LogError(f"images of type {channel.dtype!r} cannot be read")
             return replace(planned, encoding="rgb8")
         if channel.dtype in PLAIN and min(channel.shape[:2]) > 0:
             return planned
-        first = next(planned.pictures(), None)
+        first = next(planned.images(), None)
         if first is None:
-            raise DamagedLog(f"channel {channel.name!r} has no picture that can be decoded")
+            raise DamagedLog(f"channel {channel.name!r} has no image that can be decoded")
         return replace(planned, height=first.shape[0], width=first.shape[1])
 
     @property
     def left_out(self) -> int:
-        """Pictures at the start that nobody could decode."""
+        """Images at the start that nobody could decode."""
         return 0 if isinstance(self.source, VideoSpan) else self.source.left_out
 
     @property
     def available(self) -> int:
-        """Pictures there are, used or not."""
+        """Images there are, used or not."""
         return self.source.count if isinstance(self.source, VideoSpan) else len(self.source)
 
     @property
@@ -90,9 +90,9 @@ class PlannedFrames:
 
     def __iter__(self) -> Iterator[Array]:
         row = 0
-        for number, picture in enumerate(self.pictures()):
+        for number, image in enumerate(self.images()):
             while row < len(self.index) and self.index[row] == number:
-                yield picture
+                yield image
                 row += 1
             if row == len(self.index):
                 return
@@ -104,17 +104,17 @@ class PlannedFrames:
     def __getitem__(self, index: int | slice) -> Array:
         rows = range(len(self.index))[index]
         wanted = [rows] if isinstance(rows, int) else list(rows)
-        found = {row: picture for row, picture in enumerate(self) if row in set(wanted)}
+        found = {row: image for row, image in enumerate(self) if row in set(wanted)}
         stacked = np.stack([found[row] for row in wanted])
         return np.asarray(stacked[0] if isinstance(rows, int) else stacked)
 
     @property
     def is_unbroken(self) -> bool:
-        """Whether the rows show consecutive pictures, each once."""
+        """Whether the rows show consecutive images, each once."""
         return bool(len(self.index)) and bool(np.all(np.diff(self.index) == 1))
 
-    def pictures(self) -> Iterator[Array]:
-        """Every picture of the source, decoded, in order."""
+    def images(self) -> Iterator[Array]:
+        """Every image of the source, decoded, in order."""
         if isinstance(self.source, VideoSpan):
             span = self.source
             yield from decode(span.path, span.first, span.count, span.rate_hz)
@@ -132,17 +132,17 @@ class PlannedFrames:
         layout = PLAIN[self.encoding]
         depth = {"gray": 1, "rgba": 4, "bgra": 4}.get(layout, 3)
         for packet in self.source.packets():
-            picture = np.frombuffer(packet, np.uint8).reshape(self.height, -1, depth)[:, : self.width]
+            image = np.frombuffer(packet, np.uint8).reshape(self.height, -1, depth)[:, : self.width]
             if layout == "gray":
-                yield np.repeat(picture, 3, axis=2)
+                yield np.repeat(image, 3, axis=2)
             else:
                 yield np.ascontiguousarray(
-                    picture[:, :, 2::-1] if layout.startswith("bgr") else picture[:, :, :3]
+                    image[:, :, 2::-1] if layout.startswith("bgr") else image[:, :, :3]
                 )
 
 
 def plan_frames(frames: PlannedFrames, index: Array) -> PlannedFrames:
-    """The same pictures, with the choice of one for each row."""
+    """The same images, with the choice of one for each row."""
     return replace(frames, index=np.asarray(index, np.int64))
 
 
@@ -163,7 +163,7 @@ def video_beside(log: Path, template: str, rate_hz: float) -> PlannedFrames:
 
 
 def settings_for(planned: Mapping[str, PlannedFrames]) -> VideoSettings:
-    """What the data set says about its videos: the codec that is passed through, where there is one."""
+    """What the dataset says about its videos: the codec that is passed through, where there is one."""
     for frames in planned.values():
         if isinstance(frames.source, VideoSpan):
             with reading(frames.source.path, "video", *_ffmpeg_errors()):
@@ -201,7 +201,7 @@ def store_frames(
 
 
 def discard_frames(planned: Mapping[str, PlannedFrames]) -> None:
-    """Delete the pictures that wait on disk."""
+    """Delete the images that wait on disk."""
     for frames in planned.values():
         if isinstance(frames.source, Spooled):
             frames.source.discard()
@@ -216,13 +216,13 @@ def _say(ways: dict[str, str], name: str, way: str) -> None:
 
 
 def _can_pass(frames: PlannedFrames, rate_hz: float) -> str | None:
-    """Why the pictures must be encoded again, or None if they need not be."""
+    """Why the images must be encoded again, or None if they need not be."""
     if not frames.is_unbroken:
-        return "rows and pictures are not one to one"
+        return "rows and images are not one to one"
     if isinstance(frames.source, VideoSpan):
         return None if frames.source.rate_hz == rate_hz else "the video has another rate than the rows"
     if frames.encoding not in STREAMS:
-        return f"{frames.encoding} pictures are not a video"
+        return f"{frames.encoding} images are not a video"
     return None
 
 
@@ -289,7 +289,7 @@ def _remux(spooled: Spooled, codec: str, first: int, count: int, target: Path, r
                     taken += number - first - count + 1
                     break
                 if taken == 0 and not packet.is_keyframe:
-                    return _abandon(target, f"the first picture ({first}) is not a keyframe")
+                    return _abandon(target, f"the first image ({first}) is not a keyframe")
                 packet.stream = stream
                 packet.time_base = _TIME_BASE
                 packet.pts = packet.dts = round(taken / rate_hz / _TIME_BASE)
@@ -297,7 +297,7 @@ def _remux(spooled: Spooled, codec: str, first: int, count: int, target: Path, r
                 out.mux(packet)
                 taken += 1
     if taken < count or (taken > count and first + count == len(spooled)):
-        return _abandon(target, "messages and pictures are not one to one")
+        return _abandon(target, "messages and images are not one to one")
     return None
 
 
@@ -315,14 +315,14 @@ def _encode(frames: PlannedFrames, target: Path, camera: Camera, rate_hz: float)
         encoder.close()
     if encoder.frames != len(frames):
         raise LogError(
-            f"camera {camera.name!r} has fewer pictures than the log says",
+            f"camera {camera.name!r} has fewer images than the log says",
             got=encoder.frames,
             expected=len(frames),
         )
 
 
 def _sampled(path: Path, count: int, camera: Camera, rate_hz: float) -> Stats:
-    """Picture statistics from a few frames, which also proves that the file can be decoded."""
+    """Image statistics from a few frames, which also proves that the file can be decoded."""
     stored = VideoFrames(path, 0, count, camera.height, camera.width, rate_hz)
     rows = np.unique(np.linspace(0, count - 1, 8).round().astype(int))
     sampler = FrameSampler(len(rows), camera.height, camera.width)
@@ -337,9 +337,9 @@ def _decoded_stream(spooled: Spooled, codec: str) -> Iterator[Array]:
     with av.open(str(spooled.path), format=codec) as container:
         stream = container.streams.video[0]
         stream.codec_context.thread_count = 1
-        refuse_large_piece(spooled.path, "a picture", stream.width * stream.height * 3)
-        for picture in container.decode(stream):
-            yield picture.to_ndarray(format="rgb24")
+        refuse_large_piece(spooled.path, "an image", stream.width * stream.height * 3)
+        for image in container.decode(stream):
+            yield image.to_ndarray(format="rgb24")
 
 
 def _decoded_singles(spooled: Spooled, codec: str) -> Iterator[Array]:
@@ -347,11 +347,11 @@ def _decoded_singles(spooled: Spooled, codec: str) -> Iterator[Array]:
 
     for packet in spooled.packets():
         context: Any = av.CodecContext.create(codec, "r")
-        pictures = context.decode(av.Packet(packet)) + context.decode(None)
-        if not pictures:
-            raise DamagedLog("a picture cannot be decoded", got=f"{len(packet)} bytes of {codec}")
-        refuse_large_piece(spooled.path, "a picture", pictures[0].width * pictures[0].height * 3)
-        yield pictures[0].to_ndarray(format="rgb24")
+        images = context.decode(av.Packet(packet)) + context.decode(None)
+        if not images:
+            raise DamagedLog("an image cannot be decoded", got=f"{len(packet)} bytes of {codec}")
+        refuse_large_piece(spooled.path, "an image", images[0].width * images[0].height * 3)
+        yield images[0].to_ndarray(format="rgb24")
 
 
 def _ffmpeg_errors() -> tuple[type[Exception], ...]:

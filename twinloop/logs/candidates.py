@@ -16,7 +16,7 @@ from twinloop.logs.reader import Channel
 from twinloop.logs.units import LOG_UNITS, family_of
 
 LARGEST_ROW = 512
-"""Numbers a row; larger arrays are pictures or point clouds, not signals."""
+"""Numbers a row; larger arrays are images or point clouds, not signals."""
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from twinloop.dataset.commit import disk_errors, write_atomically
-from twinloop.dataset.layout import INGESTS
+from twinloop.datasets.commit import disk_errors, write_atomically
+from twinloop.datasets.layout import INGESTS
 from twinloop.errors import DatasetError
 from twinloop.logs.stream_report import StreamReport
 

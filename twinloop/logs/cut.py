@@ -12,7 +12,7 @@ from twinloop.episode import Array
 from twinloop.errors import LogError
 from twinloop.logs.clocks import seconds
 from twinloop.logs.log_map import Clock, EpisodeMap
-from twinloop.logs.reader import Block, Pictures, Piece, Span, VideoSpan
+from twinloop.logs.reader import Block, Images, Piece, Span, VideoSpan
 from twinloop.logs.spool import Spool, Spooled
 
 EPISODE_BYTES = 256 << 20
@@ -33,7 +33,7 @@ class RawEpisode:
 
     name: str
     channels: Mapping[str, Raw]
-    pictures: Mapping[str, Spooled | VideoSpan]
+    images: Mapping[str, Spooled | VideoSpan]
     forced: bool = False
 
 
@@ -52,13 +52,13 @@ class _Collector:
     def add(self, pieces: Mapping[str, Piece]) -> None:
         for name, piece in pieces.items():
             if name in self.cameras and isinstance(piece, Block):
-                piece = _as_pictures(name, piece)
+                piece = _as_images(name, piece)
             if isinstance(piece, Block):
                 self.blocks.setdefault(name, []).append(piece)
                 self.bytes += piece.values.nbytes
-            elif isinstance(piece, Pictures):
+            elif isinstance(piece, Images):
                 if name not in self.spools:
-                    path = self.folder / f"{self.taken}-{len(self.spools)}.pictures"
+                    path = self.folder / f"{self.taken}-{len(self.spools)}.images"
                     self.spools[name] = Spool(path, self.cameras.get(name, ""))
                 self.spools[name].add(piece)
             else:
@@ -66,18 +66,18 @@ class _Collector:
 
     def take(self, name: str, *, forced: bool = False) -> RawEpisode:
         channels = {channel: _joined(channel, blocks) for channel, blocks in self.blocks.items()}
-        pictures: dict[str, Spooled | VideoSpan] = {n: spool.close() for n, spool in self.spools.items()}
-        pictures |= self.videos
+        images: dict[str, Spooled | VideoSpan] = {n: spool.close() for n, spool in self.spools.items()}
+        images |= self.videos
         self.blocks, self.spools, self.videos, self.bytes = {}, {}, {}, 0
         self.taken += 1
-        return RawEpisode(name, channels, pictures, forced)
+        return RawEpisode(name, channels, images, forced)
 
     @property
     def empty(self) -> bool:
         return not (self.blocks or self.spools or self.videos)
 
 
-def _as_pictures(name: str, block: Block) -> Pictures:
+def _as_images(name: str, block: Block) -> Images:
     if block.values.dtype != np.uint8 or block.values.ndim != 4 or block.values.shape[-1] != 3:
         raise LogError(
             f"channel {name!r} is not a camera",
@@ -85,7 +85,7 @@ def _as_pictures(name: str, block: Block) -> Pictures:
             expected="height x width x 3, uint8",
         )
     times = block.time_s if block.time_s is not None else np.full(len(block.values), np.nan)
-    return Pictures([picture.tobytes() for picture in block.values], times)
+    return Images([image.tobytes() for image in block.values], times)
 
 
 def _joined(channel: str, blocks: list[Block]) -> Raw:
@@ -100,7 +100,7 @@ def _joined(channel: str, blocks: list[Block]) -> Raw:
 class Boundaries:
     """How to cut: the map's choice, the channel that decides, its clock, the first rows (by: offsets).
 
-    `cameras` gives the encoding of each channel of pictures.
+    `cameras` gives the encoding of each channel of images.
     """
 
     episodes: EpisodeMap
@@ -173,10 +173,10 @@ class _Cutter:
                 raise LogError(
                     "a whole video file cannot be cut into episodes", remedy="episodes: {by: file}"
                 )
-            if isinstance(piece, Pictures):
+            if isinstance(piece, Images):
                 place = int(np.searchsorted(piece.time_s, key))
-                before[name] = Pictures(piece.packets[:place], piece.time_s[:place])
-                after[name] = Pictures(piece.packets[place:], piece.time_s[place:])
+                before[name] = Images(piece.packets[:place], piece.time_s[:place])
+                after[name] = Images(piece.packets[place:], piece.time_s[place:])
             elif piece.time_s is not None:
                 place = int(np.searchsorted(piece.time_s, key))
                 before[name] = Block(piece.values[:place], piece.time_s[:place])
@@ -243,4 +243,4 @@ class _Cutter:
 def _length(piece: Piece) -> int:
     if isinstance(piece, Block):
         return len(piece.values)
-    return len(piece.packets) if isinstance(piece, Pictures) else piece.count
+    return len(piece.packets) if isinstance(piece, Images) else piece.count

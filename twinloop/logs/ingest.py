@@ -1,8 +1,8 @@
-"""Logs to a data set: read, cut, convert, align, write. Everything done to the numbers is in the map and the report.
+"""Logs to a dataset: read, cut, convert, align, write. Everything done to the numbers is in the map and the report.
 
     reader -> spans -> `cut` raw episodes -> `assemble` one `Episode` each -> writer
 
-The data set appears under its name only when it is complete; a killed ingest goes on from its last checkpoint.
+The dataset appears under its name only when it is complete; a killed ingest goes on from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from twinloop.dataset.layout import MANIFEST
-from twinloop.dataset.reader import Dataset, open_dataset
-from twinloop.dataset.rewrite import building, is_running
-from twinloop.dataset.room import check_room
-from twinloop.dataset.writer import DatasetWriter, append_to, make_dataset
+from twinloop.datasets.layout import MANIFEST
+from twinloop.datasets.reader import Dataset, open_dataset
+from twinloop.datasets.rewrite import building, is_running
+from twinloop.datasets.room import check_room
+from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
 from twinloop.errors import InvalidEpisode, LogError
 from twinloop.logs.assemble import Assembled, Assembler
 from twinloop.logs.cameras import discard_frames, settings_for, store_frames
@@ -37,7 +37,7 @@ from twinloop.logs.sources import Log, find_logs
 from twinloop.logs.stream_report import StreamReport, summarize
 from twinloop.logs.twin_check import TwinCheck
 from twinloop.logs.wanted import Wanted, find_groups
-from twinloop.twin.twin import Twin
+from twinloop.twins.twin import Twin
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
@@ -49,12 +49,12 @@ COMMIT_EVERY_S = 30.0
 """Within a long log, episodes are made safe this often; its rest is found by reading it again, not by writing again."""
 
 TEXT_SHARE = 0.5
-"""What a text takes as a data set, on the large side; other formats are taken to need as much as they have."""
+"""What a text takes as a dataset, on the large side; other formats are taken to need as much as they have."""
 
 
 @dataclass(frozen=True)
 class Ingested:
-    """What came of it: the data set, how regular each stream was and what was done to it, what was left out.
+    """What came of it: the dataset, how regular each stream was and what was done to it, what was left out.
 
     `cameras` says for each camera how its frames got in; `skipped` gives a reason for each episode or file that did
     not; `resumed` counts the episodes that an interrupted ingest had made safe.
@@ -80,7 +80,7 @@ def ingest(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> Ingested:
-    """Turn the logs at `source` into the data set `out` as `log_map` says.
+    """Turn the logs at `source` into the dataset `out` as `log_map` says.
 
     `map_text` is kept beside the data, so that the conversion can be read again. `twin` is that of the robot that was
     recorded: joints are checked against it, and every episode names it. An episode that breaks the rules (NaN, time
@@ -152,7 +152,7 @@ class _Run:
         self.resumed = self._safe
 
     def _committed(self) -> int:
-        """Episodes of an interrupted run that are in the data set already."""
+        """Episodes of an interrupted run that are in the dataset already."""
         if not (self._root / MANIFEST).exists():
             return 0
         with append_to(self._root) as writer:
@@ -218,7 +218,7 @@ class _Run:
         for name, frames in assembled.frames.items():
             if frames.left_out:
                 self.notes.append(
-                    f"{raw.name}: {frames.left_out} pictures of camera {name} before its first keyframe were left out"
+                    f"{raw.name}: {frames.left_out} images of camera {name} before its first keyframe were left out"
                 )
 
     def _open(self, assembled: Assembled) -> tuple[DatasetWriter, Originals]:
@@ -281,7 +281,7 @@ class _Run:
 
 @contextmanager
 def _spool(root: Path) -> Iterator[Path]:
-    """A folder for pictures that wait to be written; what a killed run left goes too."""
+    """A folder for images that wait to be written; what a killed run left goes too."""
     for stale in root.parent.glob(f"{root.name.rsplit('.', 2)[0]}.*.spool"):
         if stale == root.with_suffix(".spool") or not is_running(stale.suffixes[-2][1:]):
             shutil.rmtree(stale, ignore_errors=True)

@@ -13,7 +13,7 @@ import numpy as np
 from twinloop.episode import Array
 
 if TYPE_CHECKING:
-    from twinloop.twin.twin import Twin
+    from twinloop.twins.twin import Twin
 
 ToolPoses = Callable[[Array], tuple[Array, Array]]
 """Joint positions (n, joints) to the tool's positions (n, 3) in m and quaternions (n, 4), w first."""
@@ -58,7 +58,7 @@ def plain(name: str) -> str:
 
 def load_joints(name_or_path: str | Path) -> Joints:
     """The joints of a built-in twin or of one in a folder."""
-    from twinloop.twin.load import load_twin
+    from twinloop.twins.load import load_twin
 
     return joints_of(load_twin(name_or_path))
 

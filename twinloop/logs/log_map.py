@@ -76,7 +76,7 @@ AnyClock = Annotated[Clock, BeforeValidator(_as_clock)]
 
 
 class SignalMap(_Part):
-    """One signal of the data set: stored = sign * (scale * raw, converted from `unit` to `to`) + offset.
+    """One signal of the dataset: stored = sign * (scale * raw, converted from `unit` to `to`) + offset.
 
     `from` is one channel or several that are put side by side; `columns` picks and orders their elements by number
     or name. `offset` is in the stored unit. A quaternion is stored w first, whatever its order in the log. `frame`
@@ -120,7 +120,7 @@ class ConstantMap(_Part):
 
 
 class CameraMap(_Part):
-    """A camera: a channel of pictures (`from`), or a video file beside the log (`file`, with {stem} for its name)."""
+    """A camera: a channel of images (`from`), or a video file beside the log (`file`, with {stem} for its name)."""
 
     source: str | None = Field(default=None, alias="from")
     file: str | None = None

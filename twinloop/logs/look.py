@@ -45,7 +45,7 @@ def find_layout(log: Log, channels: Mapping[str, Channel]) -> Layout:
     """What the names and lengths of a log's channels say about its episodes."""
     names = [name for name, channel in channels.items() if not channel.constant]
     if log.format == "lerobot":
-        return Layout(["episodes: {by: parts}   # as the data set declares"], "", names)
+        return Layout(["episodes: {by: parts}   # as the dataset declares"], "", names)
     best: tuple[int, int, int, list[str]] | None = None
     for depth in (1, 2, 3):
         sets: dict[str, list[str]] = {}

@@ -13,7 +13,7 @@ import numpy as np
 from twinloop.episode import Array
 from twinloop.errors import DamagedLog, UnknownName
 from twinloop.logs.flatten import as_vector, element_names, flatten
-from twinloop.logs.reader import SPAN_BYTES, Block, Channel, Pictures, Piece, Span
+from twinloop.logs.reader import SPAN_BYTES, Block, Channel, Images, Piece, Span
 
 Decoder = Callable[[bytes], Mapping[str, Any]]
 Message = tuple[str, int, bytes]
@@ -39,10 +39,10 @@ def describe_topic(topic: Topic) -> list[Channel]:
     start_s = topic.start_ns / 1e9 if topic.start_ns is not None else None
     end_s = topic.end_ns / 1e9 if topic.end_ns is not None else None
     found = []
-    picture = picture_type(topic.example)
+    image = image_type(topic.example)
     for path, value in flatten(topic.example).items():
-        if path == "data" and picture is not None:
-            dtype, shape = picture
+        if path == "data" and image is not None:
+            dtype, shape = image
             found.append(
                 Channel(f"{topic.name}.data", shape, dtype, topic.messages, start_s=start_s, end_s=end_s)
             )
@@ -69,8 +69,8 @@ def describe_topic(topic: Topic) -> list[Channel]:
     return found
 
 
-def picture_type(message: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]] | None:
-    """Encoding and size of the picture in a message of Foxglove's or ROS's image types; None if it is none."""
+def image_type(message: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]] | None:
+    """Encoding and size of the image in a message of Foxglove's or ROS's image types; None if it is none."""
     if "data" not in message:
         return None
     if isinstance(message.get("format"), str):
@@ -91,7 +91,7 @@ class _Series:
 
     name: str
     keys: tuple[str, ...]
-    picture: str | None = None
+    image: str | None = None
     values: list[Any] = field(default_factory=list)
     times_ns: list[int] = field(default_factory=list)
 
@@ -103,11 +103,11 @@ class _Series:
             value = value[key]
         if isinstance(value, Mapping):
             value = as_vector(value)
-        if self.picture is not None and isinstance(value, str):
+        if self.image is not None and isinstance(value, str):
             try:
                 return base64.b64decode(value, validate=True)
             except binascii.Error as error:
-                raise DamagedLog(f"a picture of {self.name!r} is not base64") from error
+                raise DamagedLog(f"an image of {self.name!r} is not base64") from error
         return value
 
 
@@ -156,7 +156,7 @@ def _wanted_of(topic: str, example: Mapping[str, Any], wanted: Sequence[str]) ->
         _Series(
             name,
             tuple(name[len(topic) + 1 :].split(".")),
-            known[name].dtype if known[name].has_pictures else None,
+            known[name].dtype if known[name].has_images else None,
         )
         for name in dict.fromkeys(wanted)
         if name in known
@@ -170,8 +170,8 @@ def _span(series: Mapping[str, list[_Series]]) -> Span:
             if not one.values:
                 continue
             time_s = _seconds(one.times_ns)
-            if one.picture is not None:
-                pieces[one.name] = Pictures([bytes(value) for value in one.values], time_s)
+            if one.image is not None:
+                pieces[one.name] = Images([bytes(value) for value in one.values], time_s)
             else:
                 pieces[one.name] = Block(_stacked(one), time_s)
             one.values, one.times_ns = [], []

@@ -1,6 +1,6 @@
-"""What resampling would lose: the streams as recorded, beside the data set, so that every alignment can be undone.
+"""What resampling would lose: the streams as recorded, beside the dataset, so that every alignment can be undone.
 
-Where they are is said in `twinloop.dataset.ingests`; copies of the data set take them along.
+Where they are is said in `twinloop.datasets.ingests`; copies of the dataset take them along.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from twinloop.dataset.columns import column_type, from_arrow, to_arrow
-from twinloop.dataset.commit import disk_errors
-from twinloop.dataset.ingests import ORIGINALS, enter_ingests
-from twinloop.dataset.layout import INGESTS
-from twinloop.dataset.reader import Dataset
+from twinloop.datasets.columns import column_type, from_arrow, to_arrow
+from twinloop.datasets.commit import disk_errors
+from twinloop.datasets.ingests import ORIGINALS, enter_ingests
+from twinloop.datasets.layout import INGESTS
+from twinloop.datasets.reader import Dataset
 from twinloop.episode import DTYPES, Signal
 from twinloop.errors import DamagedDataset
 from twinloop.logs.clocks import Stream
@@ -116,7 +116,7 @@ def load_originals(dataset: Dataset, episode: int) -> dict[str, Stream]:
 
 
 def load_reports(dataset: Dataset) -> dict[str, dict[str, Any]]:
-    """What each `ingest` reported, by the id of the data set it made; empty where nothing was ingested."""
+    """What each `ingest` reported, by the id of the dataset it made; empty where nothing was ingested."""
     reports = {}
     for path in sorted((dataset.root / INGESTS).glob("*/report.json")):
         try:

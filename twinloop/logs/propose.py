@@ -158,13 +158,13 @@ class _Proposal:
         return lines
 
     def cameras(self) -> list[str]:
-        """The block of cameras, where the log holds pictures."""
+        """The block of cameras, where the log holds images."""
         lines = []
         for name, channel in self._channels.items():
-            picture = len(channel.shape) == 3 and channel.shape[2] == 3 and channel.dtype == "uint8"
-            if (channel.has_pictures or picture) and name.startswith(self._start):
+            image = len(channel.shape) == 3 and channel.shape[2] == 3 and channel.dtype == "uint8"
+            if (channel.has_images or image) and name.startswith(self._start):
                 camera = re.sub(r"\W+", "_", name.removeprefix("observation.images.").strip("/")).strip("_")
-                guess = Guess("", 0.95, f"it holds pictures ({channel.dtype})")
+                guess = Guess("", 0.95, f"it holds images ({channel.dtype})")
                 lines.append(
                     f'  {camera}: {{from: "{self._prefix}{name.removeprefix(self._start)}"}}   {guess.comment}'
                 )

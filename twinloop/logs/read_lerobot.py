@@ -1,17 +1,17 @@
-"""LeRobot data sets, v2.1 and v3.0, as logs: somebody else's data gets units, provenance and our names."""
+"""LeRobot datasets, v2.1 and v3.0, as logs: somebody else's data gets units, provenance and our names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from twinloop.dataset.layout import INFO
-from twinloop.dataset.reader import open_dataset
-from twinloop.dataset.video import VideoFrames
+from twinloop.datasets.layout import INFO
+from twinloop.datasets.reader import open_dataset
+from twinloop.datasets.video import VideoFrames
 from twinloop.errors import UnknownName
 from twinloop.logs.reader import READERS, Block, Channel, Piece, Span, VideoSpan, reading
 
-KIND = "a LeRobot data set"
+KIND = "a LeRobot dataset"
 
 
 class LeRobotReader:
@@ -22,7 +22,7 @@ class LeRobotReader:
         return 1.0 if (path / INFO).is_file() else 0.0
 
     def channels(self, path: Path) -> list[Channel]:
-        """Signals and cameras of the data set."""
+        """Signals and cameras of the dataset."""
         with reading(path, KIND):
             dataset = open_dataset(path)
             rows = dataset.num_frames

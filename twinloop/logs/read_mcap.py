@@ -1,4 +1,4 @@
-"""MCAP: JSON, Protobuf and ROS 2 messages, read chunk by chunk; fields become channels, pictures stay encoded.
+"""MCAP: JSON, Protobuf and ROS 2 messages, read chunk by chunk; fields become channels, images stay encoded.
 
 Channels are called TOPIC.field: `/joint_states.position`, `/joint_states.header.stamp`. The log time of each message
 is its time stamp; `clock: /joint_states.header.stamp` in the map uses the recorder's own instead.

@@ -35,8 +35,8 @@ LARGEST_RATIO = 200
 class Channel:
     """One named series in a log.
 
-    `dtype` is a NumPy type, "text", or for encoded pictures "h264", "jpeg", "rgb8" ...; `shape` is per sample (and
-    (height, width, 3) for pictures, (0, 0, 3) when only decoding would tell). `count` is None where nobody counted.
+    `dtype` is a NumPy type, "text", or for encoded images "h264", "jpeg", "rgb8" ...; `shape` is per sample (and
+    (height, width, 3) for images, (0, 0, 3) when only decoding would tell). `count` is None where nobody counted.
     `constant` marks a single value for the whole log.
     """
 
@@ -58,13 +58,13 @@ class Channel:
         return (self.count - 1) / (self.end_s - self.start_s) if self.end_s > self.start_s else None
 
     @property
-    def has_pictures(self) -> bool:
-        """Whether the samples are encoded pictures."""
+    def has_images(self) -> bool:
+        """Whether the samples are encoded images."""
         return self.dtype in PICTURE_TYPES
 
 
 PICTURE_TYPES = frozenset("h264 h265 vp9 av1 jpeg png rgb8 bgr8 mono8 rgba8 bgra8 video".split())
-"""Encodings of pictures; "video" is a whole file of them."""
+"""Encodings of images; "video" is a whole file of them."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """Consecutive encoded pictures of one channel, as the log holds them."""
+class Images:
+    """Consecutive encoded images of one channel, as the log holds them."""
 
     packets: Sequence[bytes]
     time_s: Array
@@ -95,7 +95,7 @@ class VideoSpan:
     width: int
 
 
-Piece = Block | Pictures | VideoSpan
+Piece = Block | Images | VideoSpan
 
 
 @dataclass(frozen=True)

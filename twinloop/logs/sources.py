@@ -20,7 +20,7 @@ SURE = 0.25
 
 @dataclass(frozen=True)
 class Log:
-    """One recording: its path, the name it is known by in the data set, and who reads it."""
+    """One recording: its path, the name it is known by in the dataset, and who reads it."""
 
     path: Path
     name: str
@@ -90,7 +90,7 @@ def _reader_of(path: Path, format: str | None) -> str | None:  # noqa: A002
 
 
 def _logs_below(folder: Path, format: str | None) -> list[Path]:  # noqa: A002
-    """Files of a folder, and folders in it that are logs themselves (a bag, a data set)."""
+    """Files of a folder, and folders in it that are logs themselves (a bag, a dataset)."""
     found: list[Path] = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):

@@ -1,4 +1,4 @@
-"""Encoded pictures of one episode, kept on disk while the rest of the episode is being read."""
+"""Encoded images of one episode, kept on disk while the rest of the episode is being read."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from twinloop.dataset.commit import disk_errors
+from twinloop.datasets.commit import disk_errors
 from twinloop.episode import Array
-from twinloop.logs.reader import Pictures
+from twinloop.logs.reader import Images
 
 
 @dataclass(frozen=True)
 class Spooled:
-    """Pictures one after the other in a file of our own; picture k is bytes `offsets[k]` to `offsets[k + 1]`.
+    """Images one after the other in a file of our own; image k is bytes `offsets[k]` to `offsets[k + 1]`.
 
-    `left_out` counts pictures at the start that cannot be decoded, because the keyframe they build on came earlier.
+    `left_out` counts images at the start that cannot be decoded, because the keyframe they build on came earlier.
     """
 
     path: Path
@@ -29,7 +29,7 @@ class Spooled:
         return len(self.time_s)
 
     def packets(self, first: int = 0, count: int | None = None) -> Iterator[bytes]:
-        """The encoded pictures in order."""
+        """The encoded images in order."""
         last = len(self) if count is None else first + count
         with self.path.open("rb") as file:
             file.seek(int(self.offsets[first]))
@@ -42,7 +42,7 @@ class Spooled:
 
 
 class Spool:
-    """Appends pictures to a file, from the first keyframe on where the codec has such."""
+    """Appends images to a file, from the first keyframe on where the codec has such."""
 
     def __init__(self, path: Path, encoding: str) -> None:
         self._path = path
@@ -54,16 +54,16 @@ class Spool:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("wb")
 
-    def add(self, pictures: Pictures) -> None:
-        """Append pictures in the order of the log."""
+    def add(self, images: Images) -> None:
+        """Append images in the order of the log."""
         if not self._sizes:
-            first = _first_keyframe(pictures.packets, self._encoding)
+            first = _first_keyframe(images.packets, self._encoding)
             self._left_out += first
-            pictures = Pictures(pictures.packets[first:], pictures.time_s[first:])
+            images = Images(images.packets[first:], images.time_s[first:])
         with disk_errors(self._path.parent):
-            self._file.writelines(pictures.packets)
-        self._sizes += [len(packet) for packet in pictures.packets]
-        self._times.append(pictures.time_s)
+            self._file.writelines(images.packets)
+        self._sizes += [len(packet) for packet in images.packets]
+        self._times.append(images.time_s)
 
     def close(self) -> Spooled:
         """Finish the file."""
@@ -86,7 +86,7 @@ def _first_keyframe(packets: Sequence[bytes], encoding: str) -> int:
 
 
 _KEY_UNITS = {"h264": {5, 7}, "h265": {*range(16, 22), 32, 33}}
-"""Types of units that start a picture anew: IDR and parameter sets."""
+"""Types of units that start an image anew: IDR and parameter sets."""
 
 
 def _unit_kinds(packet: bytes, encoding: str) -> set[int]:

@@ -11,7 +11,7 @@ from twinloop.episode import Array, Episode, Signal
 from twinloop.errors import MapError
 from twinloop.logs.joints import Joints, joints_of
 from twinloop.logs.units import family_of
-from twinloop.twin.twin import Twin
+from twinloop.twins.twin import Twin
 
 POSITIONS = ("observation.state", "action")
 """Signals that hold joint positions where their units are angles or lengths."""

@@ -1,4 +1,4 @@
-"""Checks of cameras: frozen and dead pictures."""
+"""Checks of cameras: frozen and dead images."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MOTION_SHARE = 0.02
 
 @CHECKS.register("frozen_camera")
 def frozen_camera(view: View) -> Iterator[Finding]:
-    """A picture that stays the same while the robot moves."""
+    """An image that stays the same while the robot moves."""
     for name in view.episode.frames if view.settings.frames else ():
-        pictures = view.pictures(name)
-        change = pictures.change
+        images = view.images(name)
+        change = images.change
         usual = float(np.median(change[1:])) if len(change) > 1 else 0.0
         still = change <= max(view.settings.frozen_level, view.settings.frozen_share * usual)
         still[0] = False
-        still &= ~_dead(view, pictures.level)  # said by another check
+        still &= ~_dead(view, images.level)  # said by another check
         frozen = [
             (a - 1, b)
             for a, b in runs(still)
@@ -44,7 +44,7 @@ def frozen_camera(view: View) -> Iterator[Finding]:
             total_s,
             "s",
             view.settings.frozen_s,
-            f"shows the same picture for {total_s:.2f} s while the robot moves, longest from row {a} to {b - 1}",
+            f"shows the same image for {total_s:.2f} s while the robot moves, longest from row {a} to {b - 1}",
             "check the camera's cable and its driver's buffer; leave the episode out",
             (a, b - 1),
         )
@@ -52,9 +52,9 @@ def frozen_camera(view: View) -> Iterator[Finding]:
 
 @CHECKS.register("dead_camera")
 def dead_camera(view: View) -> Iterator[Finding]:
-    """A picture that is black or white all over."""
+    """An image that is black or white all over."""
     for name in view.episode.frames if view.settings.frames else ():
-        level = view.pictures(name).level
+        level = view.images(name).level
         limit = view.settings.dark_level
         dead = _dead(view, level)
         if dead.any():

@@ -1,12 +1,12 @@
-"""Run the checks: over one episode, or streaming over a whole data set."""
+"""Run the checks: over one episode, or streaming over a whole dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from twinloop.dataset.overrides import load_overrides
-from twinloop.dataset.reader import Dataset
+from twinloop.datasets.overrides import load_overrides
+from twinloop.datasets.reader import Dataset
 from twinloop.episode import Episode
 from twinloop.errors import DamagedDataset
 from twinloop.quality import cameras, outcome, response, signals, timing, units  # noqa: F401  (they register)
@@ -71,7 +71,7 @@ def check_dataset(
 
 
 def recorded_overrides(dataset: Dataset) -> tuple[Override, ...]:
-    """What people have answered for in this data set."""
+    """What people have answered for in this dataset."""
     return tuple(
         Override(line.code, tuple(line.episode_ids), line.by, line.reason, line.at)
         for line in load_overrides(dataset.root)

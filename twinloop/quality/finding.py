@@ -1,4 +1,4 @@
-"""What a check says: findings, measurements and the report over a whole data set."""
+"""What a check says: findings, measurements and the report over a whole dataset."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Override:
 
 @dataclass(frozen=True)
 class QualityReport:
-    """Every finding of a data set, and which of them somebody has answered for."""
+    """Every finding of a dataset, and which of them somebody has answered for."""
 
     dataset: str
     dataset_id: str

@@ -9,10 +9,10 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from twinloop.dataset.commit import write_atomically
-from twinloop.dataset.layout import SIDE
-from twinloop.dataset.overrides import OverrideLine, add_override
-from twinloop.dataset.reader import Dataset
+from twinloop.datasets.commit import write_atomically
+from twinloop.datasets.layout import SIDE
+from twinloop.datasets.overrides import OverrideLine, add_override
+from twinloop.datasets.reader import Dataset
 from twinloop.errors import QualityError, WrongUse
 from twinloop.quality.check import Progress, check_dataset, recorded_overrides
 from twinloop.quality.finding import Finding, Measurement, QualityReport
@@ -20,7 +20,7 @@ from twinloop.quality.registry import CHECKS
 from twinloop.quality.settings import Purpose, Settings
 
 KEPT = f"{SIDE}/quality/report.json"
-"""The last report, so that an unchanged data set is not checked twice."""
+"""The last report, so that an unchanged dataset is not checked twice."""
 
 
 def require_usable(
@@ -33,7 +33,7 @@ def require_usable(
 ) -> QualityReport:
     """The report, if nothing blocks this purpose; else `QualityError`, naming what does and how to go on.
 
-    `unused` are numbers of episodes that will not be used, so that what is wrong with them does not matter. The report of an unchanged data set under unchanged settings is read from where the last one was kept.
+    `unused` are numbers of episodes that will not be used, so that what is wrong with them does not matter. The report of an unchanged dataset under unchanged settings is read from where the last one was kept.
     """
     settings = replace(settings or Settings(), purpose=purpose)
     report = _kept(dataset, settings)
@@ -70,7 +70,7 @@ def override(report: QualityReport, dataset: Dataset, code: str, by: str, reason
 
 
 def _keep(dataset: Dataset, settings: Settings, report: QualityReport) -> None:
-    """Only for data sets of ours, which may be written; and never where a function had a say."""
+    """Only for datasets of ours, which may be written; and never where a function had a say."""
     if dataset.manifest is None or settings.success_of is not None:
         return
     content = {
@@ -82,7 +82,7 @@ def _keep(dataset: Dataset, settings: Settings, report: QualityReport) -> None:
     try:
         write_atomically(dataset.root / KEPT, (json.dumps(content) + "\n").encode())
     except OSError:
-        return  # a data set on a read-only disk is checked again next time
+        return  # a dataset on a read-only disk is checked again next time
 
 
 def _kept(dataset: Dataset, settings: Settings) -> QualityReport | None:

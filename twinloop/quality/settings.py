@@ -80,7 +80,7 @@ class Settings:
 
     # Cameras.
     frozen_s: float = 0.3
-    """A picture that does not change this long while the robot moves is frozen."""
+    """An image that does not change this long while the robot moves is frozen."""
     frozen_blocking: float = 0.2
     """Share of the moving rows."""
     frozen_share: float = 0.05
@@ -88,7 +88,7 @@ class Settings:
     frozen_level: float = 0.02
     """... or below this, of 255."""
     dark_level: float = 4.0
-    """A picture is dead when its mean is this near to black or white, of 255."""
+    """An image is dead when its mean is this near to black or white, of 255."""
 
     # Command and response.
     pairs: tuple[tuple[str, str], ...] = ()

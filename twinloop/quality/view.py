@@ -81,7 +81,7 @@ class Channel:
 
 
 @dataclass(frozen=True)
-class Pictures:
+class Images:
     """One camera over time: mean level, and mean difference to the frame before, of 255, both (T,)."""
 
     level: Array
@@ -103,7 +103,7 @@ class View:
         self.episode = episode
         self.settings = settings
         self.time_s = np.asarray(episode.time_s, np.float64)
-        self._pictures: dict[str, Pictures] = {}
+        self._images: dict[str, Images] = {}
 
     @cached_property
     def period_s(self) -> float:
@@ -165,9 +165,9 @@ class View:
                     found[pair.response.name] = lag
         return found
 
-    def pictures(self, camera: str) -> Pictures:
+    def images(self, camera: str) -> Images:
         """Level and change of every frame, in one pass over the video."""
-        if camera not in self._pictures:
+        if camera not in self._images:
             level, change = np.zeros(len(self.time_s)), np.zeros(len(self.time_s))
             before: Array | None = None
             for row, frame in enumerate(self.episode.frames[camera]):
@@ -176,8 +176,8 @@ class View:
                 level[row] = small.mean()
                 change[row] = 0.0 if before is None else np.abs(small - before).mean()
                 before = small
-            self._pictures[camera] = Pictures(level, change)
-        return self._pictures[camera]
+            self._images[camera] = Images(level, change)
+        return self._images[camera]
 
     def pair_of(self, response: Channel) -> Pair | None:
         """The pair in which this channel answers."""

@@ -1,1 +1,1 @@
-"""Results to pictures, HTML and terminal tables; computes nothing."""
+"""Results to images, HTML and terminal tables; computes nothing."""

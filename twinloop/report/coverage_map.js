@@ -195,12 +195,12 @@ function showPoint(i) {
   const ended = side.ended[level.episode[i]];
   panel.append(text("h3", `${side.role} · ${side.name}#${number}, frame ${level.frame[i]}`));
   panel.append(text("div", ended, ended.startsWith("failed") ? "badge blocking" : "badge fine"));
-  const picture = pictureOf(level.side[i], level.episode[i], level.frame[i]);
-  if (picture) {
+  const image = imageOf(level.side[i], level.episode[i], level.frame[i]);
+  if (image) {
     const image = document.createElement("img");
-    image.src = picture.source;
-    image.alt = `frame ${picture.frame} of episode ${number}`;
-    panel.append(image, text("div", `camera ${picture.camera}, frame ${picture.frame}`, "soft"));
+    image.src = image.source;
+    image.alt = `frame ${image.frame} of episode ${number}`;
+    panel.append(image, text("div", `camera ${image.camera}, frame ${image.frame}`, "soft"));
   }
   if (level.region[i] !== NONE) panel.append(text("p", `Outside: ${DATA.regions[level.region[i]].name}`));
   else if (level.side[i] === 0 && level.score[i] > 100) panel.append(text("p", `Far from simulation: ${level.score[i]} % of the threshold`));
@@ -215,9 +215,9 @@ function showPoint(i) {
   drawOverlay();
 }
 
-function pictureOf(side, episode, frame) {
+function imageOf(side, episode, frame) {
   let best = null;
-  for (const one of DATA.pictures) {
+  for (const one of DATA.images) {
     if (one.side !== side || one.episode !== episode) continue;
     if (best === null || Math.abs(one.frame - frame) < Math.abs(best.frame - frame)) best = one;
   }

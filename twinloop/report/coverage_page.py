@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from twinloop.coverage.result import Coverage, Region
 from twinloop.coverage.rule import Range
 from twinloop.coverage.side import Points, Side
-from twinloop.dataset.commit import write_atomically
-from twinloop.dataset.reader import Dataset
+from twinloop.datasets.commit import write_atomically
+from twinloop.datasets.reader import Dataset
 from twinloop.report.quality_page import STYLE
 
 Array = NDArray[Any]
@@ -46,7 +46,7 @@ color:inherit;text-decoration:none;cursor:pointer}button.on{background:var(--ink
 def write_coverage_page(
     result: Coverage, path: str | Path, datasets: tuple[Dataset, Dataset] | None = None
 ) -> Path:
-    """Write the map to one file that needs no other; with the data sets (real, sim), frames of cameras are shown too."""
+    """Write the map to one file that needs no other; with the datasets (real, sim), frames of cameras are shown too."""
     target = Path(path)
     title = f"Coverage: {result.real.name} against {result.sim.name}"
     data = json.dumps(_data(result, datasets)).replace("</", r"<\/")
@@ -150,7 +150,7 @@ def _data(result: Coverage, datasets: tuple[Dataset, Dataset] | None) -> dict[st
             _level("moment", [side.moments for side in sides], moment, score, places),
             _level("situation", situations, whole, np.zeros(len(result.real)), []),
         ],
-        "pictures": _pictures(result, datasets) if datasets else [],
+        "images": _images(result, datasets) if datasets else [],
     }
 
 
@@ -214,7 +214,7 @@ def _coded(values: Array, kind: Any) -> str:
     return base64.b64encode(np.ascontiguousarray(values.astype(kind)).tobytes()).decode()
 
 
-def _pictures(result: Coverage, datasets: tuple[Dataset, Dataset]) -> list[dict[str, Any]]:
+def _images(result: Coverage, datasets: tuple[Dataset, Dataset]) -> list[dict[str, Any]]:
     """Small frames: of regions first, then spread over both sides."""
     made: list[dict[str, Any]] = []
     for number, (side, dataset) in enumerate(zip((result.real, result.sim), datasets, strict=True)):

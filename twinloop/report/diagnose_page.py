@@ -6,8 +6,8 @@ import json
 from html import escape
 from pathlib import Path
 
-from twinloop.dataset.commit import write_atomically
-from twinloop.diagnose.result import Diagnosis, Share
+from twinloop.datasets.commit import write_atomically
+from twinloop.diagnosis.result import Diagnosis, Share
 
 WIDTH, BAR, LEFT = 720, 26, 150
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
-from twinloop.dataset.commit import write_atomically
+from twinloop.datasets.commit import write_atomically
 from twinloop.gap.result import ALL, DimensionGap, Gap, Measure
 from twinloop.gap.success import Pair, Rate
 from twinloop.report.quality_page import STYLE
@@ -26,7 +26,7 @@ def write_gap_page(found: Gap, path: str | Path) -> Path:
     what = "stand-in" if found.standin else "real"
     title = f"Gap between {found.twin} and {Path(found.real).name}"
     compared = (
-        f"compared with {found.sim} and the twin's replay" if found.sim else "no simulated data set was given"
+        f"compared with {found.sim} and the twin's replay" if found.sim else "no simulated dataset was given"
     )
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",

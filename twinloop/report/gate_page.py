@@ -1,4 +1,4 @@
-"""A gate's evidence as one HTML file: the verdict, wealth and confidence over the trials, slices and checks."""
+"""A gate's evidence as one HTML file: the verdict, e-value and confidence over the trials, slices and checks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from twinloop.dataset.commit import write_atomically
-from twinloop.gate.checks import Check
-from twinloop.gate.evidence import Evidence
-from twinloop.gate.statistics import SliceStatistic, Statistics
-from twinloop.gate.verdict import Verdict
+from twinloop.datasets.commit import write_atomically
+from twinloop.promotion.checks import Check
+from twinloop.promotion.evidence import Evidence
+from twinloop.promotion.statistics import SliceStatistic, Statistics
+from twinloop.promotion.verdict import Verdict
 from twinloop.report.identify_plots import AFTER, BEFORE, INK, _figure, _png
 from twinloop.report.quality_page import STYLE
 
@@ -32,7 +32,7 @@ def write_gate_page(verdict: Verdict, evidence: Evidence, path: str | Path) -> P
         f"<title>{_text(title)}</title><style>{STYLE}.wide{{overflow-x:auto}}figure{{margin:1rem 0}}figure img{{max-width:min(100%,860px)}}</style>",
         f"<main><h1>{_text(title)}</h1><div class=soft>{_text(_where(verdict))}</div>",
         f"<div class='verdict {_TONES[verdict.decision]}'>{_text(verdict.sentence)}</div>",
-        _picture(draw_gate(found, verdict.rules.alpha, _robot(verdict)), "Above: log10 of the wealth of bets that the bar is "
+        _image(draw_gate(found, verdict.rules.alpha, _robot(verdict)), "Above: log10 of the e-value of bets that the bar is "
         "passed; it decides at the dashed line. Below: mean outcome and what no bet has refuted, at all times together.")
         if found.trials
         else "",
@@ -46,17 +46,17 @@ def write_gate_page(verdict: Verdict, evidence: Evidence, path: str | Path) -> P
 
 
 def draw_gate(found: Statistics, alpha: float, robot: str) -> bytes:
-    """Wealth over the trials, and the confidence sequence below it."""
-    figure, (wealth, means) = _figure(2, 2.3)
+    """E-value over the trials, and the confidence sequence below it."""
+    figure, (e_value, means) = _figure(2, 2.3)
     number = np.arange(1, found.trials + 1)
     decimal = np.log(10.0)
-    wealth.plot(number, np.array(found.log_wealth) / decimal, color=AFTER, lw=1.4, label="bar is passed")
-    wealth.plot(
+    e_value.plot(number, np.array(found.log_e_value) / decimal, color=AFTER, lw=1.4, label="bar is passed")
+    e_value.plot(
         number, np.array(found.log_against) / decimal, color=BEFORE, lw=1.0, label="no gain worth having"
     )
-    wealth.axhline(np.log10(1.0 / alpha), color=INK, lw=0.9, ls="--")
-    wealth.set_ylabel("log10 of wealth", fontsize=7)
-    wealth.legend(fontsize=6, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False)
+    e_value.axhline(np.log10(1.0 / alpha), color=INK, lw=0.9, ls="--")
+    e_value.set_ylabel("log10 of e-value", fontsize=7)
+    e_value.legend(fontsize=6, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False)
     running = np.cumsum(found.outcomes) / number
     if found.lows:
         means.fill_between(number, found.lows, found.highs, color=AFTER, alpha=0.18, lw=0)
@@ -127,7 +127,7 @@ def _checks(checks: tuple[Check, ...]) -> str:
     return f"<div class=wide><table><tr><th>check<th><th></tr>{rows}</table></div>"
 
 
-def _picture(png: bytes, caption: str) -> str:
+def _image(png: bytes, caption: str) -> str:
     data = base64.b64encode(png).decode()
     return f"<figure><img alt='{_text(caption)}' src='data:image/png;base64,{data}'><figcaption class=soft>{_text(caption)}</figcaption></figure>"
 

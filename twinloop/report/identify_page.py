@@ -1,4 +1,4 @@
-"""An identification as one HTML file: the verdict, what was found and how sure, and pictures of real against twin."""
+"""An identification as one HTML file: the verdict, what was found and how sure, and images of real against twin."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from twinloop.dataset.commit import write_atomically
-from twinloop.identify.choose import Choice
-from twinloop.identify.replays import Replay
-from twinloop.identify.result import Estimate, Identification
+from twinloop.datasets.commit import write_atomically
+from twinloop.identification.choose import Choice
+from twinloop.identification.replays import Replay
+from twinloop.identification.result import Estimate, Identification
 from twinloop.report.identify_plots import draw_corner, draw_replay, draw_spectra
 from twinloop.report.quality_page import STYLE
 
@@ -38,10 +38,10 @@ def write_identify_page(
         _choice(choice),
         f"<h2>Held-out replay error</h2>{_errors(result)}",
         "".join(
-            _picture(draw_replay(r, result), f"{r.task or 'episode'} ({r.episode[:12]})") for r in replays[:4]
+            _image(draw_replay(r, result), f"{r.task or 'episode'} ({r.episode[:12]})") for r in replays[:4]
         ),
-        _picture(spectra, "What is left, by frequency") if spectra else "",
-        f"<h2>Posterior</h2>{_picture(corner, 'Posterior samples of the least certain parameters; orange is nominal')}"
+        _image(spectra, "What is left, by frequency") if spectra else "",
+        f"<h2>Posterior</h2>{_image(corner, 'Posterior samples of the least certain parameters; orange is nominal')}"
         if corner
         else "",
         "</main></html>",
@@ -112,7 +112,7 @@ def _errors(result: Identification) -> str:
     return f"<div class=wide><table>{head}{rows}</table></div>"
 
 
-def _picture(png: bytes, caption: str) -> str:
+def _image(png: bytes, caption: str) -> str:
     data = base64.b64encode(png).decode()
     return f"<figure><img alt='{_text(caption)}' src='data:image/png;base64,{data}'><figcaption class=soft>{_text(caption)}</figcaption></figure>"
 

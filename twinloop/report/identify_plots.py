@@ -1,4 +1,4 @@
-"""Pictures of an identification: replay overlays, spectra of what is left, and the posterior."""
+"""Images of an identification: replay overlays, spectra of what is left, and the posterior."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import signal
 
-from twinloop.identify.replays import Replay
-from twinloop.identify.result import Identification
+from twinloop.identification.replays import Replay
+from twinloop.identification.result import Identification
 
 INK, REAL, BEFORE, AFTER = "#33414e", "#33414e", "#e08a1e", "#1f6fb2"
 MOST_ROWS = 1500

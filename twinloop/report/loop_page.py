@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from twinloop.dataset.commit import write_atomically
-from twinloop.diagnose.result import Share
-from twinloop.generate.film import film_uri
+from twinloop.datasets.commit import write_atomically
+from twinloop.diagnosis.result import Share
+from twinloop.generation.film import film_uri
 from twinloop.report.quality_page import STYLE
 
 MORE_STYLE = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
-from twinloop.dataset.commit import write_atomically
-from twinloop.plan.items import Item, Plan
+from twinloop.datasets.commit import write_atomically
+from twinloop.planning.items import Item, Plan
 from twinloop.report.quality_page import STYLE
 
 _STYLE = """

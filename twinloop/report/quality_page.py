@@ -1,4 +1,4 @@
-"""A quality report as one HTML file: the verdict, what to do, and a picture of each kind of finding."""
+"""A quality report as one HTML file: the verdict, what to do, and an image of each kind of finding."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from twinloop.dataset.commit import write_atomically
-from twinloop.dataset.reader import Dataset
+from twinloop.datasets.commit import write_atomically
+from twinloop.datasets.reader import Dataset
 from twinloop.quality.finding import SEVERITIES, Group, QualityReport
 from twinloop.quality.settings import Settings
 from twinloop.quality.view import View
@@ -42,7 +42,7 @@ border-top:3px solid var(--tone);display:grid;grid-template-columns:minmax(0,5fr
 def write_quality_page(
     report: QualityReport, dataset: Dataset, path: str | Path, settings: Settings | None = None
 ) -> Path:
-    """Write the report to one file that needs no other; the data set is read again for the pictures."""
+    """Write the report to one file that needs no other; the dataset is read again for the images."""
     target = Path(path)
     settings = settings or Settings()
     groups = [group for group in report.groups() if group.worst.severity != "note"]
@@ -118,15 +118,17 @@ def _table(groups: Sequence[Group], *, linked: bool) -> str:
 
 
 def _lags(report: QualityReport) -> str:
-    picture = draw_lags(list(report.measurements))
-    if picture is None:
+    image = draw_lags(list(report.measurements))
+    if image is None:
         return ""
-    return f"<h2>Lag behind the command</h2><div class='card plain note'>{_image(picture, 'lag by channel')}</div>"
+    return (
+        f"<h2>Lag behind the command</h2><div class='card plain note'>{_image(image, 'lag by channel')}</div>"
+    )
 
 
 def _cards(groups: Sequence[Group], dataset: Dataset, settings: Settings) -> list[str]:
-    """One card per group; the pictures of one episode are drawn together, so that it is read once."""
-    pictures: dict[int, bytes | None] = {}
+    """One card per group; the images of one episode are drawn together, so that it is read once."""
+    images: dict[int, bytes | None] = {}
     drawn = sorted(range(min(len(groups), MOST_PICTURES)), key=lambda place: groups[place].worst.episode)
     view: tuple[int, View] | None = None
     for place in drawn:
@@ -135,23 +137,23 @@ def _cards(groups: Sequence[Group], dataset: Dataset, settings: Settings) -> lis
             continue
         if view is None or view[0] != worst.episode:
             view = (worst.episode, View(dataset.episode(worst.episode), settings))
-        pictures[place] = draw_finding(view[1], worst)
-    return [_card(place, group, pictures.get(place)) for place, group in enumerate(groups)]
+        images[place] = draw_finding(view[1], worst)
+    return [_card(place, group, images.get(place)) for place, group in enumerate(groups)]
 
 
-def _card(place: int, group: Group, picture: bytes | None) -> str:
+def _card(place: int, group: Group, image: bytes | None) -> str:
     worst = group.worst
     numbers = ", ".join(map(str, group.episodes[:MOST_NUMBERS])) + (
         f" and {len(group.episodes) - MOST_NUMBERS} more" if len(group.episodes) > MOST_NUMBERS else ""
     )
-    image = _image(picture, f"{worst.code} in {worst.channel}, episode {worst.episode}") if picture else ""
+    shown = _image(image, f"{worst.code} in {worst.channel}, episode {worst.episode}") if image else ""
     return (
-        f"<section class='card {worst.severity} {'' if picture else 'plain'}' id=f{place}><div>"
+        f"<section class='card {worst.severity} {'' if shown else 'plain'}' id=f{place}><div>"
         f"<span class=badge>{worst.severity}</span><h3>{html.escape(worst.code)}: {html.escape(worst.channel)}</h3>"
         f"<div>{html.escape(worst.message)}</div>"
         f"<div class=soft>episode{'s' * (len(group.episodes) > 1)} {numbers}; shown: {worst.episode}, "
         f"{worst.start_s:.2f} to {worst.end_s:.2f} s</div>"
-        f"<div class=remedy>{html.escape(worst.remedy)}</div></div><div>{image}</div></section>"
+        f"<div class=remedy>{html.escape(worst.remedy)}</div></div><div>{shown}</div></section>"
     )
 
 
@@ -167,5 +169,5 @@ def _overrides(report: QualityReport) -> str:
     return f"<h2>Who answers for what</h2><table>{head}{rows}</table>"
 
 
-def _image(picture: bytes, text: str) -> str:
-    return f"<img alt='{html.escape(text, quote=True)}' src='data:image/png;base64,{base64.b64encode(picture).decode()}'>"
+def _image(image: bytes, text: str) -> str:
+    return f"<img alt='{html.escape(text, quote=True)}' src='data:image/png;base64,{base64.b64encode(image).decode()}'>"

@@ -1,4 +1,4 @@
-"""Small pictures that show a finding: what the channel did, where, and beyond which limit."""
+"""Small images that show a finding: what the channel did, where, and beyond which limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_POINTS = 4000
 
 
 def draw_finding(view: View, finding: Finding) -> bytes | None:
-    """A PNG, or None where a picture says nothing."""
+    """A PNG, or None where an image says nothing."""
     draw = _DRAW.get(finding.code, _draw_channel)
     figure, axis = _figure()
     if not draw(axis, view, finding):
@@ -133,9 +133,9 @@ def _draw_frames(axis: Any, view: View, finding: Finding) -> bool:
     first, last = (int(np.searchsorted(view.time_s, t)) for t in (finding.start_s, finding.end_s))
     last = min(last, len(view.time_s) - 1)
     rows = sorted({max(first - 1, 0), first, (first + last) // 2, last, min(last + 1, len(view.time_s) - 1)})
-    pictures: list[Array] = [np.asarray(frames[row]) for row in rows]
-    gap = np.full((pictures[0].shape[0], max(2, pictures[0].shape[1] // 40), 3), 255, np.uint8)
-    axis.imshow(np.concatenate([part for picture in pictures for part in (picture, gap)][:-1], axis=1))
+    images: list[Array] = [np.asarray(frames[row]) for row in rows]
+    gap = np.full((images[0].shape[0], max(2, images[0].shape[1] // 40), 3), 255, np.uint8)
+    axis.imshow(np.concatenate([part for image in images for part in (image, gap)][:-1], axis=1))
     axis.set_title("   ".join(f"row {row}, {view.time_s[row]:.2f} s" for row in rows), fontsize=7)
     axis.axis("off")
     return True

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from twinloop.dataset.reader import Dataset
-from twinloop.learn.evaluate import exact_interval
-from twinloop.learn.policy import Policy, load_policy
-from twinloop.learn.samples import known_outcomes
+from twinloop.datasets.reader import Dataset
+from twinloop.learning.evaluate import exact_interval
+from twinloop.learning.policy import Policy, load_policy
+from twinloop.learning.samples import known_outcomes
 from twinloop.stages import Done
 
 DATA, USABLE, TWIN, RUNS, GATE, REPORT = "data", "usable", "twin", "runs", "gate", "report.html"
-"""A data set, what of it may be trained on, a calibrated twin, recordings of trials, a gate's evidence, a report."""
+"""A dataset, what of it may be trained on, a calibrated twin, recordings of trials, a gate's evidence, a report."""
 
 BELIEVED, COVERAGE, DIAGNOSIS, PLAN = "believed.json", "coverage.json", "diagnosis.json", "plan.json"
 
@@ -28,7 +28,7 @@ def policy_of(made: Done) -> Policy:
 
 
 def described(dataset: Dataset) -> Found:
-    """A data set in a few values."""
+    """A dataset in a few values."""
     known = [success for success in known_outcomes(dataset) if success is not None]
     return {
         "version": dataset.manifest.fingerprint if dataset.manifest else None,

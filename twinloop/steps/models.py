@@ -12,26 +12,26 @@ from pathlib import Path
 
 import numpy as np
 
-from twinloop.coverage.run import coverage
-from twinloop.dataset.commit import write_atomically
-from twinloop.dataset.reader import open_dataset
-from twinloop.diagnose.believed import believed
-from twinloop.diagnose.run import diagnose
+from twinloop.coverage.run import measure_coverage
+from twinloop.datasets.commit import write_atomically
+from twinloop.datasets.reader import open_dataset
+from twinloop.diagnosis.believed import believed
+from twinloop.diagnosis.run import diagnose
 from twinloop.gap.evidence import Options
 from twinloop.gap.run import measure_gap
-from twinloop.generate.run import generate
-from twinloop.identify.anchor import anchor, not_identified
-from twinloop.identify.replays import replay_held_out
-from twinloop.identify.result import Identification, load_identification, save_identification
-from twinloop.identify.run import RefusedData, identify
-from twinloop.learn.config import TrainConfig
-from twinloop.learn.pace import find_pace
-from twinloop.learn.policy import WORDS, load_policy
-from twinloop.learn.train import train
-from twinloop.plan.run import plan
-from twinloop.randomize import Randomization, default_randomization, load_randomization
-from twinloop.randomize.distribution import Constant, Distribution, Normal, Uniform
-from twinloop.randomize.randomization import make_randomization
+from twinloop.generation.run import generate
+from twinloop.identification.anchor import anchor, not_identified
+from twinloop.identification.replays import replay_held_out
+from twinloop.identification.result import Identification, load_identification, save_identification
+from twinloop.identification.run import RefusedData, identify
+from twinloop.learning.config import TrainConfig
+from twinloop.learning.pace import find_pace
+from twinloop.learning.policy import WORDS, load_policy
+from twinloop.learning.train import train
+from twinloop.planning.run import plan
+from twinloop.randomization import Randomization, default_randomization, load_randomization
+from twinloop.randomization.distribution import Constant, Distribution, Normal, Uniform
+from twinloop.randomization.randomization import make_randomization
 from twinloop.report.coverage_page import write_coverage_page
 from twinloop.report.diagnose_page import write_diagnosis
 from twinloop.report.gap_page import write_gap_page
@@ -53,7 +53,7 @@ from twinloop.steps.folders import (
     described,
     policy_of,
 )
-from twinloop.twin import Twin
+from twinloop.twins import Twin
 
 GAP_EPISODES = 20
 """Of either side, spread evenly: enough for intervals, and soon done."""
@@ -133,7 +133,7 @@ def learn(
         policy.save(out / name)
     shutil.rmtree(out / "trained", ignore_errors=True)
     policy = load_policy(out / name)
-    results = policy.story.results
+    results = policy.training_record.results
     return {
         "policy": policy.id,
         "name": name,
@@ -218,7 +218,7 @@ def measure(out: Path, progress: Progress, *, twin: Twin, runs: Done, sim: Done,
 def cover(out: Path, progress: Progress, *, real: Done, sim: Done, seed: int) -> Found:
     """Where the robot's episodes lie outside what simulation shows."""
     sides = open_dataset(real.folder / RUNS), open_dataset(sim.folder / DATA)
-    found = coverage(*sides, seed=seed, progress=progress)
+    found = measure_coverage(*sides, seed=seed, progress=progress)
     write_atomically(out / COVERAGE, json.dumps(found.as_json(), indent=1).encode())
     write_coverage_page(found, out / REPORT, sides)
     return found.as_json()

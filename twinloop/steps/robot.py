@@ -8,24 +8,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from twinloop.dataset.reader import Dataset, open_dataset
-from twinloop.dataset.writer import make_dataset
+from twinloop.datasets.reader import Dataset, open_dataset
+from twinloop.datasets.writer import make_dataset
 from twinloop.errors import RobotError, WrongUse
-from twinloop.identify.change import FEWEST
-from twinloop.learn.act import PolicyController
-from twinloop.learn.evaluate import evaluate_in_twin, evaluate_on_robot, task_longest_s
-from twinloop.learn.samples import known_outcomes
-from twinloop.monitor.run import monitor
+from twinloop.identification.change import FEWEST
+from twinloop.learning.act import PolicyController
+from twinloop.learning.evaluate import evaluate_in_twin, evaluate_on_robot, task_longest_s
+from twinloop.learning.samples import known_outcomes
+from twinloop.monitoring.run import monitor
 from twinloop.quality.check import check_dataset
 from twinloop.quality.settings import Settings as QualitySettings
-from twinloop.randomize import Randomization
-from twinloop.robot import Attendant, Robot, connected, open_robot
-from twinloop.robot.controllers import Controller, ExpertController, OperatorController
-from twinloop.robot.record import Plan as Wish
-from twinloop.robot.record import record
+from twinloop.randomization import Randomization
+from twinloop.robots import Robot, TrialSupervisor, connected, open_robot
+from twinloop.robots.controllers import Controller, ExpertController, OperatorController
+from twinloop.robots.record import Plan as Wish
+from twinloop.robots.record import record
 from twinloop.stages import Done, Progress
 from twinloop.steps.folders import DATA, RUNS, THREADS, USABLE, Found, described, policy_of, share_of
-from twinloop.twin import Twin
+from twinloop.twins import Twin
 
 SIGNALS = ("multisine", "waypoints")
 """Excitation that moves every joint all the time, and in large smooth moves."""
@@ -70,14 +70,14 @@ def try_out(
     simulated = evaluate_in_twin(
         loaded, twin, episodes=in_twin, seed=seed, randomization=scenes, threads=THREADS
     )
-    with reached(robot.url) as (arm, attendant):
+    with reached(robot.url) as (arm, supervisor):
         (measured,) = evaluate_on_robot(
             [loaded],
             arm,
             episodes=trials,
             first=first,
             out=out / RUNS,
-            attendant=attendant,
+            supervisor=supervisor,
             progress=progress,
         )
     return {"simulation": simulated.as_json(), "robot": measured.as_json()}
@@ -88,7 +88,7 @@ def excite(
 ) -> Found:
     """Excitation runs, different signals in turn."""
 
-    def acting(arm: Robot, attendant: Attendant, number: int) -> Controller:
+    def acting(arm: Robot, supervisor: TrialSupervisor, number: int) -> Controller:
         return ExpertController(twin, SIGNALS[number % len(SIGNALS)], seconds)
 
     task = "Follow the excitation signal."
@@ -109,8 +109,8 @@ def demonstrate(
 ) -> Found:
     """Demonstrations by the robot's operator, `wanted` of them attempted; those that may be trained on, earlier ones too."""
 
-    def acting(arm: Robot, attendant: Attendant, number: int) -> Controller:
-        return OperatorController(attendant, operator)
+    def acting(arm: Robot, supervisor: TrialSupervisor, number: int) -> Controller:
+        return OperatorController(supervisor, operator)
 
     places = [earlier.folder / DATA] if earlier else []
     found: Found = {"episodes": 0}
@@ -126,7 +126,7 @@ def try_until_failure(
     """Trials of a policy, until one is not said to have succeeded or so many were."""
     loaded = policy_of(policy)
 
-    def acting(arm: Robot, attendant: Attendant, number: int) -> Controller:
+    def acting(arm: Robot, supervisor: TrialSupervisor, number: int) -> Controller:
         return PolicyController(loaded, arm.description)
 
     def failed(dataset: Dataset) -> bool:
@@ -153,7 +153,7 @@ def watch(
     """Deployed episodes of the champion, looked at once: beside the gate's, or beside demonstrations where those are few."""
     loaded = policy_of(policy)
 
-    def acting(arm: Robot, attendant: Attendant, number: int) -> Controller:
+    def acting(arm: Robot, supervisor: TrialSupervisor, number: int) -> Controller:
         return PolicyController(loaded, arm.description)
 
     found = _recorded(out / DATA, progress, robot, episodes, acting, None, first, "Deployed.")
@@ -167,10 +167,10 @@ def watch(
 
 
 @contextmanager
-def reached(url: str) -> Iterator[tuple[Robot, Attendant]]:
+def reached(url: str) -> Iterator[tuple[Robot, TrialSupervisor]]:
     """A connected robot and whoever sets scenes and judges beside it."""
     arm = open_robot(url)
-    if not isinstance(arm, Attendant):
+    if not isinstance(arm, TrialSupervisor):
         raise WrongUse(
             f"nobody stands beside {url} to set scenes and judge",
             remedy="record, evaluate and gate by hand; the loop runs alone only where the robot judges itself",
@@ -184,7 +184,7 @@ def _recorded(
     progress: Progress,
     robot: Station,
     wanted: int,
-    acting: Callable[[Robot, Attendant, int], Controller],
+    acting: Callable[[Robot, TrialSupervisor, int], Controller],
     seconds: float | None,
     first: int,
     task: str,
@@ -194,14 +194,14 @@ def _recorded(
     """Record until there are as many episodes as wanted, or it is over; the scene of each follows from its number."""
     there = len(open_dataset(folder)) if folder.exists() else 0
     if there < wanted:
-        with reached(robot.url) as (arm, attendant):
+        with reached(robot.url) as (arm, supervisor):
             for number in range(there, wanted):
                 if number and over(open_dataset(folder)):
                     break
                 progress(number, wanted)
                 longest = seconds or task_longest_s(arm)
                 wish = Wish(1, longest, task=task, first=first + number, judged=judged)
-                done = record(arm, acting(arm, attendant, number), folder, wish, attendant=attendant)
+                done = record(arm, acting(arm, supervisor, number), folder, wish, supervisor=supervisor)
                 if done.reason:
                     raise RobotError(f"recording ended early: {done.reason}", remedy="run the loop again")
     return described(open_dataset(folder))

@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from twinloop.dataset.reader import open_dataset
+from twinloop.datasets.reader import open_dataset
 from twinloop.errors import GateError
-from twinloop.gate.chain import FOLDER
-from twinloop.gate.evidence import load_evidence
-from twinloop.gate.registry import PolicyRegistry
-from twinloop.gate.rules import Rules
-from twinloop.gate.run import EVIDENCE, RECORDINGS, Situation, Watchers, gate
-from twinloop.generate.film import record_video
-from twinloop.learn.policy import Policy, load_policy
-from twinloop.learn.samples import known_outcomes
-from twinloop.randomize import Randomization
+from twinloop.generation.film import record_video
+from twinloop.learning.policy import Policy, load_policy
+from twinloop.learning.samples import known_outcomes
+from twinloop.promotion.chain import FOLDER
+from twinloop.promotion.evidence import load_evidence
+from twinloop.promotion.registry import PolicyRegistry
+from twinloop.promotion.rules import Rules
+from twinloop.promotion.run import EVIDENCE, RECORDINGS, Situation, Watchers, gate
+from twinloop.randomization import Randomization
 from twinloop.report.gate_page import write_gate_page
 from twinloop.stages import Done, Progress
 from twinloop.steps.folders import GATE, REPORT, RUNS, THREADS, TWIN, Found, policy_of, share_of
 from twinloop.steps.models import measured_of, value_at
 from twinloop.steps.robot import Station, reached
-from twinloop.twin import Twin
+from twinloop.twins import Twin
 
 
 @dataclass(frozen=True)
@@ -80,14 +80,14 @@ def decide(
     loaded = policy_of(candidate)
     varied = measured_of(twin, identified, explained).variations
     middle = {v.name: value_at(v.distribution, 0.5) for v in varied if v.name not in scenes.names}
-    with reached(robot.url) as (arm, attendant):
+    with reached(robot.url) as (arm, supervisor):
         verdict = gate(
             loaded,
             twin,
             champion=champion.policy if champion else None,
             rules=rules,
             robot=arm,
-            attendant=attendant,
+            supervisor=supervisor,
             evidence=load_evidence(file) if (file := out / GATE / EVIDENCE).exists() else None,
             scenes=listed,
             first_scene=first,
@@ -97,7 +97,7 @@ def decide(
             threads=THREADS,
             out=out / GATE,
             situation=Situation(twin_folder=identified.folder / TWIN, workspace=workspace),
-            watchers=Watchers(trial=lambda number, *_: progress(number, rules.most_trials)),
+            watchers=Watchers(trial=lambda number, *_: progress(number, rules.max_trials)),
         )
     evidence = load_evidence(out / GATE / EVIDENCE)
     write_gate_page(verdict, evidence, out / REPORT)

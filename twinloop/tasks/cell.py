@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from twinloop.errors import InvalidTwin
 from twinloop.tasks.sensors import Sensors, find_sensors
-from twinloop.twin import Twin
+from twinloop.twins import Twin
 
 Array = NDArray[Any]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from twinloop.tasks.cell import Cell
 from twinloop.tasks.protocol import Start
 from twinloop.tasks.truth import Truth
-from twinloop.twin import initial_state
+from twinloop.twins import initial_state
 
 Array = NDArray[Any]
 

@@ -13,7 +13,7 @@ from twinloop.errors import WrongUse
 from twinloop.plugins import Registry
 from twinloop.tasks.cell import Cell, make_cell
 from twinloop.tasks.truth import Truth
-from twinloop.twin import Twin
+from twinloop.twins import Twin
 
 Array = NDArray[Any]
 

@@ -7,7 +7,7 @@ import numpy as np
 from twinloop.episode import Episode
 
 
-def assert_same_episode(got: Episode, expected: Episode, *, picture_error: float = 6.0) -> None:
+def assert_same_episode(got: Episode, expected: Episode, *, image_error: float = 6.0) -> None:
     """Everything equal and every number bit for bit; frames to a mean absolute error, since video is lossy."""
     assert got.id == expected.id, f"id: got {got.id}, expected {expected.id}"
     assert (difference := expected.schema.difference(got.schema)) is None, difference
@@ -26,4 +26,4 @@ def assert_same_episode(got: Episode, expected: Episode, *, picture_error: float
         assert tuple(got.frames[name].shape) == tuple(frames.shape), f"shape of camera {name}"
         for row, (a, b) in enumerate(zip(got.frames[name], frames, strict=True)):
             error = float(np.abs(a.astype(np.int16) - b.astype(np.int16)).mean())
-            assert error <= picture_error, f"camera {name}, frame {row}: mean error {error:.1f} of 255"
+            assert error <= image_error, f"camera {name}, frame {row}: mean error {error:.1f} of 255"

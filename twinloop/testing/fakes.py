@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from twinloop.episode import Actor
 from twinloop.experts import Reading, Setup
 from twinloop.tasks import Cell, Judgement, Start, Truth
-from twinloop.twin import initial_state
+from twinloop.twins import initial_state
 
 Array = NDArray[Any]
 

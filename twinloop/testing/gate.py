@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import get_args
 
-from twinloop.gate.checks import Check, GateCheck, Status, Subject
-from twinloop.gate.evidence import Contender, Evidence, PairedTrial
-from twinloop.gate.rules import Rules
-from twinloop.twin import Twin
+from twinloop.promotion.checks import Check, GateCheck, Status, Subject
+from twinloop.promotion.evidence import Contender, Evidence, PairedTrial
+from twinloop.promotion.rules import Rules
+from twinloop.twins import Twin
 
 
 def make_subject(twin: Twin, simulated: int = 10, real: int = 5) -> Subject:

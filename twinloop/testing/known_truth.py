@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.episode import Episode, Provenance, Schema, Signal, make_episode
-from twinloop.identify.predict import Predictor, Window
-from twinloop.identify.recording import find_channels, read_recording
+from twinloop.identification.predict import Predictor, Window
+from twinloop.identification.recording import find_channels, read_recording
 from twinloop.tasks import make_cell
-from twinloop.twin import Twin
+from twinloop.twins import Twin
 
 Array = NDArray[Any]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from twinloop.episode import Array
 from twinloop.errors import TwinloopError, UnknownName
-from twinloop.logs.reader import SPAN_BYTES, Block, Channel, LogReader, Pictures, Span
+from twinloop.logs.reader import SPAN_BYTES, Block, Channel, Images, LogReader, Span
 
 
 def check_log_reader(reader: LogReader, path: Path, stranger: Path) -> None:
@@ -51,9 +51,9 @@ def _check_channel(reader: LogReader, path: Path, channel: Channel) -> None:
                 )
                 count += len(piece.values)
             else:
-                assert channel.has_pictures, f"{channel.name}: pictures in a channel of {channel.dtype}"
-                count += len(piece.packets) if isinstance(piece, Pictures) else piece.count
-            if isinstance(piece, Block | Pictures) and piece.time_s is not None and not span.part:
+                assert channel.has_images, f"{channel.name}: images in a channel of {channel.dtype}"
+                count += len(piece.packets) if isinstance(piece, Images) else piece.count
+            if isinstance(piece, Block | Images) and piece.time_s is not None and not span.part:
                 assert len(piece.time_s) == len(piece.values if isinstance(piece, Block) else piece.packets)
                 assert len(piece.time_s) == 0 or piece.time_s[0] >= last, (
                     f"{channel.name}: spans are out of order"

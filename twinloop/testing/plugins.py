@@ -12,7 +12,7 @@ from twinloop.engines.hardware import Hardware
 from twinloop.engines.mujoco_batch import MujocoBatch
 from twinloop.experts import EXPERTS, Setup
 from twinloop.tasks import Touch, Truth, make_cell, make_task
-from twinloop.twin import Twin
+from twinloop.twins import Twin
 
 Array = NDArray[Any]
 

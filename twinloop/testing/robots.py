@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Camera, Outcome, Signal
 from twinloop.errors import RobotGone
-from twinloop.robot.protocol import Description, Limits, Observation, Robot, checked_action
+from twinloop.robots.protocol import Description, Limits, Observation, Robot, checked_action
 
 Array = NDArray[Any]
 

@@ -1,4 +1,4 @@
-"""Go on recording with LeRobot in a data set that is there already, then open the whole of it again.
+"""Go on recording with LeRobot in a dataset that is there already, then open the whole of it again.
 
     python append.py DATASET_DIR --episodes 2 --frames 15
 

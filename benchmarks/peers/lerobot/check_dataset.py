@@ -1,4 +1,4 @@
-"""Open a LeRobot v3.0 data set with LeRobot itself and compare it with what was recorded.
+"""Open a LeRobot v3.0 dataset with LeRobot itself and compare it with what was recorded.
 
     python check_dataset.py DATASET_DIR EXPECTED_NPZ
 
@@ -310,10 +310,10 @@ def main() -> int:
     )
     parser.add_argument("--action", default="action", help="feature for the 16-step action window")
     parser.add_argument(
-        "--max-error", type=float, default=8.0, help="largest mean abs picture error, in 0..255"
+        "--max-error", type=float, default=8.0, help="largest mean abs image error, in 0..255"
     )
     parser.add_argument(
-        "--min-gap", type=float, default=4.0, help="pictures closer than this are not told apart"
+        "--min-gap", type=float, default=4.0, help="images closer than this are not told apart"
     )
     parser.add_argument("--max-batches", type=int, default=20)
     arguments = parser.parse_args()

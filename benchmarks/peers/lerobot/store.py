@@ -2,14 +2,14 @@
 
     python store.py write   OUT --episodes 50 --frames 200 [--video [--threads 4 | --streaming]]
     python store.py read    DATASET --samples 1000 [--video]
-    python store.py picture DATASET --frames 150
+    python store.py image DATASET --frames 150
 
 Runs inside the virtualenv made by install.sh, without network; prints one JSON object.
 
 - `write` is LeRobotDataset.create, add_frame, save_episode, finalize with a 14-d float32 state, a 7-d float32 action
   and, with --video, one 128x128 camera. Making the data is not timed.
 - `read` takes random ds[i] with two states and sixteen actions, and with --video the frame of the present row.
-- `picture` decodes frames of any LeRobot v3.0 data set of these scenes and compares them with the raw pictures.
+- `image` decodes frames of any LeRobot v3.0 dataset of these scenes and compares them with the raw images.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from benchmarks.scene import (  # noqa: E402
     SIDE,
     STATE_SIZE,
     cpu_seconds,
-    picture_error,
+    image_error,
     scene_frame,
     scene_rows,
 )
 
 STATE, ACTION, CAMERA = "observation.state", "action", "observation.images.front"
-SHOWN = 150  # frames compared by `picture`
+SHOWN = 150  # frames compared by `image`
 
 
 def features(video: bool) -> dict:
@@ -157,7 +157,7 @@ def read(arguments: argparse.Namespace) -> dict:
     return {"samples_per_s": len(order) / seconds, "open_s": open_s}
 
 
-def picture(arguments: argparse.Namespace) -> dict:
+def image(arguments: argparse.Namespace) -> dict:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     dataset = LeRobotDataset("local/bench", root=arguments.dataset)
@@ -166,15 +166,15 @@ def picture(arguments: argparse.Namespace) -> dict:
         decoded.append(dataset[index][CAMERA].numpy().transpose(1, 2, 0) * 255.0)
         raw.append(scene_frame(*divmod(index, arguments.frames)))
     bytes_of_video = sum(path.stat().st_size for path in arguments.dataset.rglob("*.mp4"))
-    return picture_error(decoded, raw) | {"bytes_per_frame": bytes_of_video / len(dataset)}
+    return image_error(decoded, raw) | {"bytes_per_frame": bytes_of_video / len(dataset)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("mode", choices=["write", "read", "picture"])
-    parser.add_argument("dataset", type=Path, help="data set folder; `write` replaces it")
+    parser.add_argument("mode", choices=["write", "read", "image"])
+    parser.add_argument("dataset", type=Path, help="dataset folder; `write` replaces it")
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--frames", type=int, default=200, help="frames per episode")
     parser.add_argument("--samples", type=int, default=1000, help="random reads")
@@ -188,7 +188,7 @@ def main() -> None:
     import lerobot
     import torch
 
-    result = {"write": write, "read": read, "picture": picture}[arguments.mode](arguments)
+    result = {"write": write, "read": read, "image": image}[arguments.mode](arguments)
     result["versions"] = {"lerobot": lerobot.__version__, "torch": torch.__version__, "av": av.__version__}
     result["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps(result))

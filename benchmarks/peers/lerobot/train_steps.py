@@ -1,9 +1,9 @@
-"""Train LeRobot's ACT policy for a few steps on a data set, through LeRobot's own training function.
+"""Train LeRobot's ACT policy for a few steps on a dataset, through LeRobot's own training function.
 
     python train_steps.py DATASET_DIR [--steps 4]
 
 Runs inside the virtualenv made by install.sh, on the CPU and without network. The policy is ACT with a small
-transformer and an untrained backbone; the data set, the normalization from its statistics, the sampler and the
+transformer and an untrained backbone; the dataset, the normalization from its statistics, the sampler and the
 loop are LeRobot's. Prints one JSON object and exits 1 if a loss or a gradient is not finite.
 """
 

@@ -1,0 +1,70 @@
+"""Explained, unknown and named: from what the twin predicts and what the robot did."""
+
+import numpy as np
+import pytest
+
+from twinloop.diagnosis.attribute import Attribution
+from twinloop.diagnosis.weigh import weigh
+
+ROWS = 64
+
+
+def predicted(**shares):
+    """Every dimension takes its own share of rows that succeed without it."""
+    before = np.ones(ROWS)
+    lost, outcomes, first = {}, {frozenset(): before}, 0
+    after = before.copy()
+    for name, share in shares.items():
+        hit = np.zeros(ROWS)
+        hit[first : first + round(share * ROWS)] = 1.0
+        first += round(share * ROWS)
+        lost[name], outcomes[frozenset({name})] = hit, before - hit
+        after = after - hit
+    outcomes[frozenset(shares)] = after
+    return Attribution(tuple(shares), lost, outcomes, True)
+
+
+def weighed(shared, won, count=40):
+    return weigh(shared, won, count, np.random.default_rng(0))
+
+
+def test_a_drop_that_the_twin_predicts_is_explained_and_the_larger_cause_comes_first():
+    found = weighed(predicted(sensing=0.125, latency=0.5), won=15)
+    assert [cost.dimension for cost in found.costs] == ["latency", "sensing"]
+    assert found.costs[0].named and found.costs[0].lost.value == pytest.approx(0.5, abs=0.06)
+    assert found.unknown.low < 0.05 < found.explained.low
+    assert found.explained.value + found.unknown.value == pytest.approx(found.drop.value)
+
+
+def test_a_drop_that_nothing_predicts_is_unknown():
+    found = weighed(predicted(latency=0.0), won=10)
+    assert not any(cost.named for cost in found.costs)
+    assert found.explained.high == 0.0 and found.unknown.value == pytest.approx(found.drop.value)
+
+
+def test_without_a_real_drop_nothing_is_named_whatever_the_twin_predicts():
+    found = weighed(predicted(latency=0.6), won=40)
+    assert not any(cost.named for cost in found.costs)
+    assert found.explained.low == 0.0
+
+
+def test_what_the_twin_predicts_beyond_the_real_drop_explains_nothing_more():
+    found = weighed(predicted(latency=1.0), won=30)
+    assert found.explained.value == pytest.approx(found.drop.value, abs=0.02)
+    assert found.costs[0].lost.value == pytest.approx(found.explained.value, abs=0.02)
+
+
+def test_few_runs_say_less_than_many():
+    few, many = (weighed(predicted(latency=0.5), won=n // 2, count=n).costs[0].lost for n in (6, 60))
+    assert few.high - few.low > 1.2 * (many.high - many.low)
+
+
+def test_the_interval_of_the_explained_drop_covers_the_true_drop():
+    rng = np.random.default_rng(3)
+    covered = []
+    for _ in range(120):
+        true = rng.uniform(0.2, 0.9)
+        off = np.clip(true + rng.normal(0.0, 0.05), 0.0, 1.0)
+        found = weigh(predicted(latency=off), int(rng.binomial(24, 1.0 - true)), 24, rng)
+        covered.append(found.explained.low <= true <= found.explained.high)
+    assert np.mean(covered) >= 0.9

@@ -1,0 +1,86 @@
+"""`twinloop identify` as a user types it: a workspace whose logs come from a cell with other values than its twin."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from twinloop.datasets.writer import make_dataset
+from twinloop.twins import load_twin
+
+from .worlds import record
+
+TWINLOOP = Path(sys.executable).with_name("twinloop")
+TRUTH = {"motor_damping_nms_rad": 0.02, "action_delay_s": 0.031}
+
+
+def twinloop(*words, cwd, code=0):
+    done = subprocess.run([TWINLOOP, *map(str, words)], cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr + done.stdout
+    return done.stdout if code == 0 else done.stdout + done.stderr
+
+
+def write_logs(folder, truth, count=4, first=0):
+    twin = load_twin("servo_pendulum")
+    episodes = [record(twin, truth, first + seed, seconds=2.0) for seed in range(count)]
+    with make_dataset(folder, episodes[0].schema) as writer:
+        for episode in episodes:
+            writer.add(episode)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    root = tmp_path_factory.mktemp("identify")
+    twinloop("init", "bench", "--twin", "servo_pendulum", cwd=root)
+    write_logs(root / "bench/data/logs", TRUTH)
+    write_logs(root / "bench/data/same", {"motor_damping_nms_rad": 0.00366}, first=20)
+    return root / "bench"
+
+
+def test_a_calibrated_twin_becomes_current_and_can_be_rolled_back(bench):
+    text = twinloop(
+        "identify", "--real", "data/logs", "--parameters", "motor_damping*,action_delay_s",
+        "--randomization-out", "anchored.yaml", cwd=bench,
+    )  # fmt: skip
+    assert "accepted" in text and "identifiable" in text
+    assert (bench / "twins/servo_pendulum-2/report.html").stat().st_size > 20_000
+    history = json.loads(twinloop("twin", "versions", "--json", cwd=bench))["history"]
+    assert [use["twin"] for use in history] == ["twins/servo_pendulum", "twins/servo_pendulum-2"]
+    changed = json.loads(
+        twinloop("twin", "compare", "twins/servo_pendulum", "twins/servo_pendulum-2", "--json", cwd=bench)
+    )
+    assert {row["name"] for row in changed} == set(TRUTH)
+    told = twinloop("generate", "anchored.yaml", "--explain", cwd=bench)
+    assert "correlated" in told and "motor_armature_kgm2" in told, "what was not asked about varies as usual"
+    twinloop("twin", "rollback", "--reason", "test", cwd=bench)
+    history = json.loads(twinloop("twin", "versions", "--json", cwd=bench))["history"]
+    assert history[-1]["twin"] == "twins/servo_pendulum" and "rolled back" in history[-1]["reason"]
+
+
+def test_a_twin_that_replays_no_better_is_rejected_and_kept(bench):
+    text = twinloop(
+        "identify", "--real", "data/same", "--parameters", "motor_damping_nms_rad", "--json", "--out",
+        "twins/again", "--randomization-out", "none.yaml", cwd=bench, code=1,
+    )  # fmt: skip
+    told = json.loads(text)
+    assert not told["accepted"] and told["out"] == "twins/again-rejected"
+    assert (bench / "twins/again-rejected/report.html").exists()
+    assert not (bench / "none.yaml").exists()
+    assert "again-rejected" in twinloop("twin", "versions", cwd=bench)
+
+
+def test_wrong_use_says_what_is_wrong(bench, tmp_path):
+    def refused(*words, cwd=bench, code=2):
+        return twinloop("identify", *words, cwd=cwd, code=code)
+
+    assert "motor_friction_nm" in refused("--real", "data/logs", "--parameters", "motor_fricton_nm")
+    assert "LOW:HIGH" in refused("--real", "data/logs", "--prior", "action_delay_s=0.1")
+    assert "NAME=" in refused("--real", "data/logs", "--given", "oops")
+    assert "which twin" in refused("--real", bench / "data/logs", cwd=tmp_path)
+    assert "exists already" in refused("--real", "data/logs", "--out", "data")
+    both = ("--parameters", "action_delay_s", "--model", "a=action_delay_s", "--out", "x")
+    assert "exclude" in refused("--real", "data/logs", *both)
+    assert "data/nothing" in refused("--real", "data/nothing", code=2)

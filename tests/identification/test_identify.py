@@ -1,0 +1,120 @@
+"""`identify` end to end: injected parameters come back, with honest intervals, and nonsense is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from twinloop.errors import UnknownName, WrongUse
+from twinloop.identification.result import load_identification, save_identification
+from twinloop.identification.run import RefusedData, identify
+from twinloop.twins import load_twin
+
+from .worlds import record
+
+TRUTH = {
+    "motor_friction_nm": 0.02,
+    "motor_damping_nms_rad": 0.02,
+    "motor_armature_kgm2": 0.003,
+    "action_delay_s": 0.0432,
+}
+
+
+@pytest.fixture(scope="module")
+def recordings():
+    twin = load_twin("servo_pendulum")
+    return [record(twin, TRUTH, seed, seconds=2.0, quantum=0.001534) for seed in range(9)]
+
+
+@pytest.fixture(scope="module")
+def found(recordings):
+    return identify(
+        load_twin("servo_pendulum"),
+        recordings,
+        list(TRUTH),
+        threads=1,
+        held_out=[e.id for e in recordings[5:]],
+    )
+
+
+def test_injected_parameters_come_back(found):
+    for name, value in TRUTH.items():
+        estimate = found[name]
+        assert estimate.value == pytest.approx(value, rel=0.05), name
+        assert estimate.status == "identifiable", name
+        assert estimate.low - 0.03 * value <= value <= estimate.high + 0.03 * value, name
+
+
+def test_the_calibrated_twin_is_a_new_version_that_replays_better(found):
+    base = load_twin("servo_pendulum")
+    assert found.twin.parent == base.content_hash == found.base
+    assert found.twin.version != base.version
+    assert found.gate.accepted and found.gate.ratio < 0.1, found.gate.reason
+    ((before, after),) = found.errors_by_channel().values()
+    assert after < 2e-3 < 0.02 < before
+    assert not set(found.fitted) & set(found.held_out)
+
+
+def test_bands_hold_on_what_was_held_out(found):
+    assert 0.8 <= found.coverage[0] <= 0.98
+
+
+def test_an_identification_survives_the_disk(found, tmp_path):
+    again = load_identification(save_identification(found, tmp_path / "calibrated"))
+    assert again.as_json() == found.as_json()
+    assert again.twin.content_hash == found.twin.content_hash
+    np.testing.assert_array_equal(again.samples, found.samples)
+
+
+def test_two_delays_cannot_be_told_apart_and_the_answer_says_so(recordings):
+    result = identify(
+        load_twin("servo_pendulum"),
+        recordings[:4],
+        ["motor_damping_nms_rad", "action_delay_s", "observation_delay_s"],
+        priors={"action_delay_s": (0.0, 0.2), "observation_delay_s": (0.0, 0.2)},
+        threads=1,
+    )
+    assert result["action_delay_s"].status != "identifiable"
+    (confusion,) = result.confusions
+    assert set(confusion.names) == {"action_delay_s", "observation_delay_s"}
+    assert "stamp the arrival of commands" in confusion.remedy
+
+
+def test_an_unseen_parameter_keeps_its_nominal_value(recordings):
+    twin = load_twin("servo_pendulum")
+    rng = np.random.default_rng(0)
+    still = [replace(e, signals={**e.signals, "action": 0 * e.signals["action"]}) for e in recordings[:2]]
+    frozen = [
+        replace(e, signals={**e.signals, "observation.state": 1e-4 * rng.standard_normal((len(e), 1))})
+        for e in still
+    ]
+    with pytest.raises(RefusedData, match="nothing moves"):
+        identify(twin, frozen, ["motor_damping_nms_rad"], threads=1)
+    forced = identify(twin, frozen, ["motor_damping_nms_rad"], threads=1, force="to see what happens")
+    assert forced.forced == "to see what happens"
+    assert forced["motor_damping_nms_rad"].status != "identifiable"
+    assert not forced.gate.accepted
+
+
+def test_slow_logging_is_refused():
+    twin = load_twin("servo_pendulum")
+    slow = [record(twin, TRUTH, seed, seconds=4.0, rate_hz=15.0) for seed in range(3)]
+    with pytest.raises(RefusedData, match=r"logged at 15 Hz"):
+        identify(twin, slow, ["motor_friction_nm"], threads=1)
+
+
+def test_nonsense_is_refused(recordings):
+    twin = load_twin("servo_pendulum")
+    with pytest.raises(UnknownName, match="motor_friction_nm"):
+        identify(twin, recordings, ["motor_fricton_nm"])
+    with pytest.raises(WrongUse, match="no parameter"):
+        identify(twin, recordings, [])
+    with pytest.raises(WrongUse, match="at least 2 episodes"):
+        identify(twin, recordings[:1], ["motor_friction_nm"])
+    with pytest.raises(WrongUse, match="leaves the twin's bounds"):
+        identify(twin, recordings, ["motor_friction_nm"], priors={"motor_friction_nm": (0.0, 99.0)})
+    broken = replace(
+        recordings[0], signals={**recordings[0].signals, "action": recordings[0].signals["action"] * np.nan}
+    )
+    with pytest.raises(RefusedData, match="not finite"):
+        identify(twin, [broken, *recordings[1:]], ["motor_friction_nm"])

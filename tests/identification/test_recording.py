@@ -1,0 +1,53 @@
+"""What identification reads off an episode."""
+
+import numpy as np
+
+from twinloop.episode import Provenance, Schema, Signal, make_episode
+from twinloop.identification.recording import find_channels, read_recording, unknown_joints
+from twinloop.identification.run import prepare
+from twinloop.tasks import make_cell
+from twinloop.twins import load_twin
+
+
+def test_a_joint_that_turns_freely_goes_on_where_its_reading_wrapped():
+    time_s = np.arange(200) / 250.0
+    angle = 12.0 * time_s
+    place = 0.1 * np.sin(time_s)
+    schema = Schema(
+        (
+            Signal("observation.state", (2,), ("m", "rad"), "float64", ("x", "theta")),
+            Signal("action", (1,), ("V",), "float64"),
+        ),
+        rate_hz=250.0,
+    )
+    wrapped = np.stack([place, np.angle(np.exp(1j * angle))], axis=1)
+    signals = {"observation.state": wrapped, "action": np.zeros((200, 1))}
+    episode = make_episode(schema, time_s, signals, provenance=Provenance(source="real"))
+    cell = make_cell(load_twin("cart_pole"))
+    recording = read_recording(cell, episode, find_channels(cell, episode))
+    assert np.ptp(wrapped[:, 1]) > 6.0
+    np.testing.assert_allclose(recording.readings, np.stack([place, angle], axis=1), atol=1e-12)
+    np.testing.assert_allclose(recording.qvel[:, 1], 12.0, rtol=1e-6)
+
+
+def pole_and(other, number=0):
+    """A recording with the cart-pole's cart and some other joint."""
+    time_s = np.arange(400) / 250.0
+    schema = Schema(
+        (
+            Signal("observation.state", (2,), ("m", "rad"), "float64", ("x", other)),
+            Signal("action", (1,), ("V",), "float64"),
+        ),
+        rate_hz=250.0,
+    )
+    moved = 0.1 * np.sin(5.0 * time_s + number)
+    signals = {"observation.state": np.stack([moved, moved], axis=1), "action": np.ones((400, 1))}
+    return make_episode(schema, time_s, signals, provenance=Provenance(source="real", seed=number))
+
+
+def test_joints_that_the_twin_lacks_are_named():
+    twin = load_twin("cart_pole")
+    assert unknown_joints(make_cell(twin), pole_and("theta")) == ()
+    assert unknown_joints(make_cell(twin), pole_and("elbow.pos")) == ("elbow",)
+    ready = prepare(twin, [pole_and("elbow.pos", number) for number in range(4)], [twin.parameters[0].name])
+    assert any("has no joint called elbow" in warning for warning in ready.warnings)

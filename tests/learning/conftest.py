@@ -1,0 +1,68 @@
+"""Tiny datasets and policies: a Panda that reaches for a cube for a second, and a robot of two joints."""
+
+from dataclasses import replace
+
+import av
+import pytest
+
+from twinloop.datasets.reader import open_dataset
+from twinloop.generation.run import generate
+from twinloop.learning.config import TrainConfig
+from twinloop.learning.train import train
+from twinloop.robots import connected
+from twinloop.robots.controllers import OperatorController
+from twinloop.robots.record import Plan, record
+from twinloop.testing.robots import FakeRobot
+
+TINY = TrainConfig(
+    width=16,
+    depth=1,
+    steps=20,
+    finetune_steps=10,
+    batch=16,
+    validate_every=5,
+    chunk=6,
+    n_action_steps=3,
+    patience=99,
+)
+PLACES = {"environment": {"object_offset_x_m": [-0.05, 0.05], "object_offset_y_m": [-0.05, 0.05]}}
+
+
+@pytest.fixture(scope="session")
+def panda_data(tmp_path_factory):
+    """Eight successful pick-and-places, simulated."""
+    config = tmp_path_factory.mktemp("config") / "tiny.yaml"
+    config.write_text(f"twin: franka_pick_place\nrandomization: {PLACES}\n".replace("'", ""))
+    return generate(config, out=tmp_path_factory.mktemp("data") / "sim", episodes=8, seed=3, workers=1)
+
+
+@pytest.fixture(scope="session")
+def tiny_policy(panda_data, tmp_path_factory):
+    """A policy that has learned next to nothing, for everything but success."""
+    return train(panda_data, out=tmp_path_factory.mktemp("policies") / "tiny", config=TINY)
+
+
+class Standin(FakeRobot):
+    """A fake robot that says it is no real one, so that whoever operates it is no person either."""
+
+    @property
+    def description(self):
+        return replace(super().description, standin=True)
+
+
+def point(out, episodes=8, robot=None, operator="person-7", **more):
+    """Demonstrations of pointing, by whoever is beside a fake robot."""
+    fake = robot or Standin()
+    plan = Plan(episodes=episodes, longest_s=1.0, task="point at it", operator=operator, **more)
+    with connected(fake):
+        record(fake, OperatorController(fake, operator), out, plan, supervisor=fake)
+    return open_dataset(out)
+
+
+def photograph(path, image):
+    """Write an image (height, width, 3) uint8 as PNG."""
+    codec = av.CodecContext.create("png", "w")
+    codec.height, codec.width = image.shape[:2]
+    codec.pix_fmt, codec.framerate = "rgb24", 1
+    frame = av.VideoFrame.from_ndarray(image, format="rgb24")
+    path.write_bytes(b"".join(bytes(packet) for packet in codec.encode(frame)))

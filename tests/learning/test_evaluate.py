@@ -1,0 +1,125 @@
+"""How often a policy succeeds: exact intervals, the same scenes for all, in a twin and on a robot."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests.learning.conftest import TINY, Standin, point
+from twinloop.datasets.reader import open_dataset
+from twinloop.errors import LearnError, WrongUse
+from twinloop.learning.evaluate import (
+    Evaluation,
+    Trial,
+    compare,
+    evaluate_in_twin,
+    evaluate_on_robot,
+    exact_interval,
+)
+from twinloop.learning.train import train
+from twinloop.robots import connected
+from twinloop.twins import load_twin
+
+
+def evaluation(*outcomes, name="a"):
+    return Evaluation(name, name, "here", 0, tuple(Trial(k, bool(s)) for k, s in enumerate(outcomes)))
+
+
+def test_intervals_are_those_of_the_tables():
+    # Clopper and Pearson: 0 of 10 gives 1 - 0.025 ** (1 / 10).
+    assert exact_interval(0, 10) == pytest.approx((0.0, 1 - 0.025**0.1))
+    assert exact_interval(20, 20) == pytest.approx((0.025 ** (1 / 20), 1.0))
+    assert exact_interval(5, 10) == pytest.approx((0.187086, 0.812914), abs=1e-6)
+
+
+def test_intervals_cover_the_truth_at_least_as_often_as_they_say():
+    intervals = [exact_interval(won, 40) for won in range(41)]
+    for share in (0.02, 0.05, 0.3, 0.5, 0.97):
+        chance = stats.binom.pmf(np.arange(41), 40, share)
+        covered = sum(p for p, (low, high) in zip(chance, intervals, strict=True) if low <= share <= high)
+        assert covered >= 0.95
+
+
+def test_pairs_are_compared_where_they_disagree():
+    first, second = evaluation(1, 1, 1, 1, 1, 1, 0, 1), evaluation(1, 0, 0, 0, 0, 0, 1, 0, name="b")
+    found = compare(first, second)
+    assert (found.only_first, found.only_second) == (6, 1) and found.difference == pytest.approx(5 / 8)
+    assert found.p_value == pytest.approx(2 * (1 + 7) / 2**7), (
+        "exact McNemar: a fair coin, 6 of 7 or more extreme"
+    )
+    assert compare(first, first).p_value == 1.0
+    with pytest.raises(WrongUse, match="cannot be paired"):
+        compare(first, evaluation(1, 0))
+
+
+def test_every_policy_meets_the_same_scenes_in_a_twin(panda_data, tiny_policy, tmp_path):
+    other = train(panda_data, out=tmp_path / "other", config=replace(TINY, seed=9, head="flow"))
+    twin = load_twin("franka_pick_place")
+    kept = tmp_path / "kept"
+    first = evaluate_in_twin(tiny_policy, twin, episodes=3, seed=2, out=kept)
+    second = evaluate_in_twin(other, twin, episodes=3, seed=2)
+    assert [trial.draw for trial in first.trials] == [trial.draw for trial in second.trials]
+    assert compare(first, second).difference == first.success - second.success
+    assert sum(first.failures.values()) == 3 - first.successes == sum(first.failed_in.values())
+    assert {name.split()[0] for name, _, _ in first.slices()} == {
+        "object_offset_x_m",
+        "object_offset_y_m",
+        "object_yaw_rad",
+    }
+    episode = open_dataset(kept).episode(0)
+    assert episode.provenance.actor == "policy"
+    assert episode.provenance.actor_id == f"{tiny_policy.name}@{tiny_policy.id}"
+    again = evaluate_in_twin(other, twin, episodes=3, seed=2)
+    assert again == second, "chance in a policy's head follows from the episode's seed"
+
+
+def test_a_policy_that_learned_to_point_points(tmp_path):
+    data = point(tmp_path / "data", episodes=12)
+    config = replace(TINY, recipe="real-only", steps=200, validate_every=50, learning_rate=0.01)
+    made = train(real=data, out=tmp_path / "pointer", config=config)
+    worse = train(real=data, out=tmp_path / "worse", config=replace(config, steps=1, learning_rate=1e-9))
+    robot = Standin()
+    with connected(robot):
+        found, other = evaluate_on_robot(
+            [made, worse], robot, episodes=3, first=4, longest_s=1.0, out=tmp_path / "trials"
+        )
+    assert found.success == 1.0 and found.standin and found.where == "fake-1"
+    assert robot.prepared == [4, 4, 5, 5, 6, 6], "policies take turns in every scene"
+    assert len(open_dataset(tmp_path / "trials" / "pointer")) == 3
+    assert compare(found, other).only_second == 0
+    with connected(robot):
+        evaluate_on_robot([made], robot, episodes=1, longest_s=1.0, out=tmp_path / "trials/pointer")
+        with pytest.raises(WrongUse, match="another robot or by somebody else; got fake-1, pointer@"):
+            evaluate_on_robot([worse], robot, episodes=1, longest_s=1.0, out=tmp_path / "trials/pointer")
+    assert len(open_dataset(tmp_path / "trials" / "pointer")) == 4, "its own may be added to"
+
+
+def test_a_twin_or_robot_that_does_not_fit_is_refused(tiny_policy, tmp_path):
+    with pytest.raises(LearnError, match=r"does not fit twin so101_pick_place: observation.state; got 6"):
+        evaluate_in_twin(tiny_policy, "so101_pick_place", episodes=1)
+    slow = replace(load_twin("franka_pick_place"), control_hz=25.0)
+    with pytest.raises(LearnError, match=r"control rate; got 25 Hz; expected 50 Hz"):
+        evaluate_in_twin(tiny_policy, slow, episodes=1)
+    robot = Standin()
+    with connected(robot), pytest.raises(LearnError, match="8 actions"):
+        evaluate_on_robot([tiny_policy], robot, episodes=1)
+
+
+def test_what_cannot_end_well_is_refused_before_anybody_acts(panda_data, tmp_path):
+    train(panda_data, out=tmp_path / "p", config=TINY)
+    (tmp_path / "film").touch()
+    policy = str(tmp_path / "p")
+    for words, said in (
+        ([policy, policy], "a policy is named twice"),
+        ([policy, "--videos", str(tmp_path / "film")], "films are written to a folder"),
+        ([policy, "--seed", "-1"], "greater than or equal to 0"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "twinloop", "evaluate", *words], capture_output=True, text=True
+        )
+        assert done.returncode == 2 and said in " ".join(done.stderr.split()), done.stderr
+    with pytest.raises(WrongUse, match="a policy is a folder"):
+        train(panda_data, out=tmp_path / "film", config=TINY)

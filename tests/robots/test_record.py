@@ -1,0 +1,104 @@
+"""Recording: whole episodes with who, where, what and how it went; a lost robot costs one episode."""
+
+import numpy as np
+import pytest
+
+from twinloop.datasets.query import query
+from twinloop.datasets.reader import open_dataset
+from twinloop.errors import DatasetError, RobotGone
+from twinloop.robots import connected
+from twinloop.robots.controllers import OperatorController
+from twinloop.robots.record import Plan, record
+from twinloop.testing.robots import FakeRobot
+
+PLAN = Plan(
+    episodes=3, longest_s=1.0, task="point at it", operator="person-7", consent="consent-3", site="lab 2"
+)
+
+
+def run(fake, out, plan=PLAN, **more):
+    with connected(fake):
+        return record(fake, OperatorController(fake, "person-7"), out, plan, supervisor=fake, **more)
+
+
+def test_an_episode_says_who_where_what_and_how_it_went(tmp_path):
+    fake = FakeRobot()
+    done = run(fake, tmp_path / "out")
+    assert (done.episodes, done.successes, done.failures, done.lost) == (3, 3, 0, 0)
+    assert fake.prepared == [0, 1, 2]
+    episode = open_dataset(tmp_path / "out").episode(0)
+    origin = episode.provenance
+    assert (origin.source, origin.actor, origin.actor_id) == ("real", "operator", "person-7")
+    assert (origin.robot_serial, origin.site, origin.consent) == ("fake-1", "lab 2", "consent-3")
+    assert {"twinloop", "python"} <= set(origin.software) and origin.recorded_at is not None
+    assert episode.success is True and episode.task == "point at it"
+    assert episode.time_s[0] == 0.0
+    assert np.allclose(episode["action"], 0.5)
+    assert np.allclose(episode["observation.state"][1], 0.25)
+
+
+def test_an_episode_that_never_succeeds_ends_and_says_why(tmp_path):
+    fake = FakeRobot()
+    fake.steer = lambda: np.full(2, -0.5)
+    done = run(fake, tmp_path / "out")
+    assert done.failures == 3
+    episode = open_dataset(tmp_path / "out").episode(2)
+    assert len(episode) == 20 and episode.outcome.failure == "not_there"
+
+
+def test_cameras_are_recorded(tmp_path):
+    done = run(FakeRobot(), tmp_path / "out", Plan(episodes=1, longest_s=0.5, cameras=("front",)))
+    frames = open_dataset(tmp_path / "out").episode(0).frames["front"]
+    assert frames.shape == (done.rows, 16, 16, 3) and abs(int(frames[0].mean()) - 128) < 6
+
+
+def test_a_robot_that_comes_back_costs_one_episode_started_over(tmp_path):
+    told = []
+    fake = FakeRobot(gone_after=8)
+    done = run(fake, tmp_path / "out", tell=told.append)
+    assert (done.episodes, done.lost, done.reason) == (3, 1, None)
+    assert fake.connects == 2 and fake.prepared == [0, 1, 1, 2]
+    assert "1 whole ones are safe" in told[0] and "back" in told[1]
+
+
+def test_a_robot_that_stays_away_leaves_what_is_whole_and_a_reason(tmp_path):
+    fake = FakeRobot(gone_after=8)
+
+    def connect_once():
+        if fake.connects:
+            raise RobotGone("no answer")
+        FakeRobot.connect(fake)
+
+    fake.connect = connect_once
+    plan = Plan(episodes=3, longest_s=1.0, reconnects=2, reconnect_wait_s=0.0)
+    done = run(fake, tmp_path / "out", plan)
+    assert done.episodes == 1 and "did not come back" in done.reason
+    assert len(open_dataset(tmp_path / "out")) == 1
+
+
+def test_recording_again_appends_and_refuses_another_robots_dataset(tmp_path):
+    run(FakeRobot(), tmp_path / "out")
+    run(FakeRobot(), tmp_path / "out", Plan(episodes=2, longest_s=1.0, first=3))
+    assert len(open_dataset(tmp_path / "out")) == 5
+    with pytest.raises(DatasetError, match="cannot append"):
+        run(FakeRobot(), tmp_path / "out", Plan(episodes=1, longest_s=1.0, cameras=("front",)))
+
+
+def test_limits_that_had_to_cut_commands_are_noted(tmp_path):
+    fake = FakeRobot()
+    fake.steer = lambda: np.full(2, 9.0)
+    run(fake, tmp_path / "out", Plan(episodes=1, longest_s=0.5))
+    assert open_dataset(tmp_path / "out").episode(0).events[0].kind == "limited"
+
+
+def test_a_stand_in_is_never_called_real(tmp_path):
+    fake = FakeRobot()
+    described = type(fake).description.fget(fake)
+    from dataclasses import replace
+
+    class Standin(FakeRobot):
+        description = property(lambda self: replace(described, standin=True, engine="bullet stand-in"))
+
+    run(Standin(), tmp_path / "out")
+    rows = query([open_dataset(tmp_path / "out")], "select source, engine from episodes").to_pylist()
+    assert {(row["source"], row["engine"]) for row in rows} == {("standin", "bullet stand-in")}

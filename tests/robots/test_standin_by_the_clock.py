@@ -1,0 +1,139 @@
+"""The stand-in by the clock and over TCP, and with other twins than the usual one."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pybullet", reason="needs Bullet: pip install 'twinloop[bullet]'")
+
+from twinloop.datasets.reader import open_dataset
+from twinloop.errors import RobotError
+from twinloop.robots import connected, open_robot
+from twinloop.robots.controllers import ExpertController, OperatorController
+from twinloop.robots.record import Plan, record
+from twinloop.tasks import make_task
+from twinloop.twins import load_twin
+
+ROOT = Path(__file__).parents[2]
+TWINLOOP = Path(sys.executable).with_name("twinloop")
+
+
+@contextmanager
+def served(*words, **environment):
+    """`twinloop standin` in a process of its own; gives the address it says."""
+    process = subprocess.Popen(
+        [TWINLOOP, "standin", "--reality", "mild", "--port", "0", "--json", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | environment,
+    )
+    try:
+        said = ""
+        while "}" not in said:
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            said += line
+        yield json.loads(said)["robot"]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_by_the_clock_time_passes_without_commands_and_only_forward():
+    with served("--realtime") as address:
+        robot = open_robot(address)
+        assert address.startswith("tcp:127.0.0.1:")
+        with connected(robot):
+            assert robot.description.lockstep is False
+            robot.prepare(0)
+            stamps = [robot.observe().time_s]
+            while len(stamps) < 2000 and stamps[-1] < stamps[0] + 0.3:
+                stamps.append(robot.observe().time_s)
+            assert np.all(np.diff(stamps) >= 0) and stamps[-1] > stamps[0], "nobody sent a command"
+            home = robot.observe().signals["observation.state"]
+            sent = np.clip(home[: len(robot.description.limits.low)], *_limits(robot))
+            for _ in range(5):
+                before = robot.observe().time_s
+                robot.act(sent)
+                assert robot.observe().time_s >= before
+            with pytest.raises(RobotError, match="runs by the clock"):
+                robot.wait(1)
+
+
+def _limits(robot):
+    return robot.description.limits.low, robot.description.limits.high
+
+
+def test_episodes_recorded_by_the_clock_have_rising_stamps(tmp_path):
+    twin = load_twin("franka_pick_place")
+    with served("--realtime") as address:
+        robot = open_robot(address)
+        with connected(robot):
+            plan = Plan(episodes=2, longest_s=1.0, judged=False)
+            done = record(
+                robot, ExpertController(twin, "chirp", 1.0), tmp_path / "out", plan, supervisor=robot
+            )
+    assert done.episodes == 2
+    for episode in open_dataset(tmp_path / "out"):
+        assert np.all(np.diff(episode.time_s) > 0)
+
+
+def test_over_tcp_a_second_client_and_a_wrong_token_are_refused(monkeypatch):
+    with served("--lockstep", TWINLOOP_ROBOT_TOKEN="secret") as address:
+        monkeypatch.setenv("TWINLOOP_ROBOT_TOKEN", "guess")
+        with pytest.raises(RobotError, match="token is wrong"):
+            open_robot(address).connect()
+        monkeypatch.setenv("TWINLOOP_ROBOT_TOKEN", "secret")
+        robot = open_robot(address)
+        with connected(robot):
+            robot.prepare(0)
+            first = robot.observe()
+            robot.wait(3)
+            assert robot.observe().time_s == pytest.approx(first.time_s + 3 / 50)
+            with pytest.raises(RobotError, match="busy"):
+                open_robot(address).connect()
+
+
+@pytest.mark.parametrize("name", ["so101_pick_place", "franka_push"])
+def test_other_twins_have_a_stand_in_too(tmp_path, name):
+    twin = load_twin(name)
+    longest_s = make_task(twin.task, twin).longest_s
+    robot = open_robot(f"standin:ideal@{name}")
+    with connected(robot):
+        assert robot.description.twin == name
+        assert robot.observe(("front",)).frames["front"].std() > 5
+        controller = ExpertController(twin, twin.task, longest_s)
+        plan = Plan(episodes=2, longest_s=longest_s)
+        done = record(robot, controller, tmp_path / "expert", plan, supervisor=robot)
+        operator = OperatorController(robot, "person-7")
+        shown = record(
+            robot,
+            operator,
+            tmp_path / "shown",
+            Plan(episodes=1, longest_s=2.0, operator="person-7"),
+            supervisor=robot,
+        )
+    assert done.episodes == 2 and done.successes >= 1
+    assert shown.episodes == 1
+    episode = open_dataset(tmp_path / "expert").episode(0)
+    assert (episode.provenance.twin, episode.provenance.source) == (name, "standin")
+
+
+def test_commands_sent_quicker_than_the_robot_takes_them_are_not_too_many():
+    with served("--realtime") as address:
+        robot = open_robot(address)
+        with connected(robot):
+            robot.prepare(0)
+            home = robot.observe().signals["observation.state"]
+            sent = np.clip(home[: len(robot.description.limits.low)], *_limits(robot))
+            for _ in range(400):
+                robot.act(sent)
+            assert robot.observe().time_s >= 0.0

@@ -1,1 +1,0 @@
-"""Episodes on disk: a LeRobot v3.0 data set with provenance, labels and checksums beside it."""

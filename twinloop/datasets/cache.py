@@ -1,0 +1,192 @@
+"""A memory-mapped copy of a dataset's rows for training: built on first use, thrown away when the dataset changes.
+
+It lies in `.cache/twinloop/<version>/` inside the dataset (or in the user's cache folder where that cannot be written),
+one `.npy` file per signal with all rows of all episodes in order, so that any row is one memory access away. Of several
+processes that want it at once, one makes it and the others wait.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from twinloop.datasets.columns import from_arrow
+from twinloop.datasets.commit import disk_errors, in_turn
+from twinloop.datasets.reader import Dataset
+from twinloop.datasets.shrink import cut, cut_size, shrink
+from twinloop.episode import Array, Signal
+from twinloop.errors import DamagedDataset
+
+FOLDER = ".cache/twinloop"
+LOCK = "lock"
+PARTIAL = ".partial"
+
+
+def cached_rows(dataset: Dataset) -> Mapping[str, Array]:
+    """Every signal of the dataset as a read-only memory-mapped array (rows, *shape)."""
+    folder = _folder(dataset)
+    if not folder.exists():
+        with _alone(folder.parent):
+            if not folder.exists():
+                _build(dataset, folder)
+    return {s.name: np.load(folder / f"{s.name}.npy", mmap_mode="r") for s in dataset.schema.signals}
+
+
+def cached_frames(
+    dataset: Dataset, camera: str, side: int | None = None, shape: tuple[int, int] | None = None
+) -> Array:
+    """Every frame of one camera decoded, (rows, height, width, 3) uint8, memory-mapped: fast, and as large as it sounds.
+
+    With `side`, frames are averaged down to `side` x `side` pixels once, before that cut to the proportions of `shape`.
+    """
+    spec = dataset.schema.camera(camera)
+    size = (side, side) if side else (spec.height, spec.width)
+    path = _frames_path(dataset, camera, side, shape)
+    if not path.exists():
+        with _alone(path.parent):
+            if not path.exists():
+                _decode(dataset, camera, path, size, side, shape)
+    return np.asarray(np.load(path, mmap_mode="r"))
+
+
+def has_frames(
+    dataset: Dataset, camera: str, side: int | None = None, shape: tuple[int, int] | None = None
+) -> bool:
+    """Whether `cached_frames` has them already."""
+    return _frames_path(dataset, camera, side, shape).exists()
+
+
+def _frames_path(dataset: Dataset, camera: str, side: int | None, shape: tuple[int, int] | None) -> Path:
+    spec = dataset.schema.camera(camera)
+    whole = (spec.height, spec.width)
+    piece = cut_size(whole, shape) if shape else whole
+    size = (f"-{side}" if side else "") + ("" if piece == whole else f"-of-{piece[0]}x{piece[1]}")
+    return _folder(dataset).with_name(f"{_version(dataset)}-{camera}{size}.npy")
+
+
+def _decode(
+    dataset: Dataset,
+    camera: str,
+    path: Path,
+    size: tuple[int, int],
+    side: int | None,
+    shape: tuple[int, int] | None,
+) -> None:
+    temporary = path.with_name(f"{path.name}{PARTIAL}")
+    array = _room(temporary, np.dtype(np.uint8), (dataset.num_frames, *size, 3))
+    row = 0
+    for number in dataset.numbers:
+        for frame in dataset.episode(number).frames[camera]:
+            array[row] = shrink(cut(frame, shape) if shape else frame, side) if side else frame
+            row += 1
+    array.flush()
+    temporary.replace(path)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While this process alone makes copies in `folder`; others wait. What is left half made, now or by one that was killed, goes."""
+    with in_turn(folder / LOCK), disk_errors(folder):
+        _clear(folder.glob(f"*{PARTIAL}"))
+        try:
+            yield
+        finally:
+            _clear(folder.glob(f"*{PARTIAL}"))
+
+
+def _room(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """A file to write an array to, with its room on the disk taken: a full disk kills whoever writes to a mapped file."""
+    array = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
+
+
+def _clear(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def drop_cache(dataset: Dataset) -> None:
+    """Delete every cached copy of this dataset."""
+    shutil.rmtree(_folder(dataset).parent, ignore_errors=True)
+
+
+def _build(dataset: Dataset, folder: Path) -> None:
+    """All rows of the present version; those of earlier ones go."""
+    _clear(old for old in folder.parent.iterdir() if not old.name.startswith((folder.name, LOCK)))
+    temporary = folder.with_name(f"{folder.name}{PARTIAL}")
+    temporary.mkdir()
+    arrays = {
+        s.name: _room(temporary / f"{s.name}.npy", np.dtype(s.dtype), (dataset.num_frames, *s.shape))
+        for s in dataset.schema.signals
+    }
+    row = 0
+    for piece in _pieces(dataset):
+        size = len(next(iter(piece.values())))
+        for name, values in piece.items():
+            arrays[name][row : row + size] = values
+        row += size
+    if row != dataset.num_frames:
+        raise DamagedDataset(
+            f"{dataset.root} has the wrong number of rows", got=row, expected=dataset.num_frames
+        )
+    for array in arrays.values():
+        array.flush()
+    arrays.clear()
+    temporary.rename(folder)
+
+
+def _pieces(dataset: Dataset) -> Iterator[dict[str, Array]]:
+    """The dataset's rows in order, a row group at a time, as long as files are laid end to end; else per episode."""
+    signals: tuple[Signal, ...] = dataset.schema.signals
+    index = dataset.index
+    in_order = bool(np.all(np.diff(index.file_of) >= 0)) and dataset.manifest is not None
+    if not in_order:
+        for number in dataset.numbers:
+            yield dict(dataset.episode(number).signals)
+        return
+    for name in index.files:
+        try:
+            with pq.ParquetFile(dataset.root / name) as file:
+                for group in range(file.num_row_groups):
+                    table = file.read_row_group(group, columns=[s.name for s in signals])
+                    yield {s.name: from_arrow(table.column(s.name), s) for s in signals}
+        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+            reason = str(error).splitlines()[0]
+            raise DamagedDataset(
+                f"{dataset.root / name} cannot be read ({reason})", remedy="run `twinloop data verify`"
+            ) from error
+
+
+def _version(dataset: Dataset) -> str:
+    if dataset.manifest:
+        return dataset.manifest.fingerprint
+    digest = hashlib.blake2b(digest_size=8)
+    for name in dataset.index.files:
+        path = dataset.root / name
+        stamp = path.stat() if path.exists() else None
+        digest.update(f"{name} {stamp and (stamp.st_size, stamp.st_mtime_ns)}".encode())
+    return digest.hexdigest()
+
+
+def _folder(dataset: Dataset) -> Path:
+    version = _version(dataset)
+    inside = dataset.root / FOLDER
+    if inside.exists() or os.access(dataset.root, os.W_OK):
+        return inside / version
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twinloop"
+    place = hashlib.blake2b(str(dataset.root.resolve()).encode(), digest_size=8).hexdigest()
+    return home / place / version

@@ -1,0 +1,207 @@
+"""Where each episode of a dataset is: the same table for our own files and for other people's v3.0 and v2.1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from twinloop.datasets import layout
+from twinloop.datasets.manifest import Manifest
+from twinloop.episode import Array, Schema
+from twinloop.errors import DamagedDataset
+
+_LOCATION = ("episode_index", "length", "data/chunk_index", "data/file_index", "dataset_from_index")
+
+
+@dataclass(frozen=True)
+class VideoIndex:
+    """For one camera: the file each episode's frames are in, and the number of its first frame there."""
+
+    files: tuple[str, ...]
+    file_of: Array
+    first_frame: Array
+
+
+@dataclass(frozen=True)
+class EpisodeIndex:
+    """One entry per episode, in the order of the dataset.
+
+    `numbers` are the dataset's own episode numbers, which in other people's data need not start at zero nor be
+    contiguous; `files[file_of[i]]` holds rows `offset[i]` ... `offset[i] + length[i]` of episode i. `skipped` names
+    episodes of other people's data that are listed but left out, and why.
+    """
+
+    numbers: Array
+    length: Array
+    tasks: tuple[str, ...]
+    task_of: Array
+    files: tuple[str, ...]
+    file_of: Array
+    offset: Array
+    video: Mapping[str, VideoIndex]
+    skipped: Mapping[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def starts(self) -> Array:
+        """Row of the whole dataset at which each episode starts, and the total at the end: (N + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.length)])
+
+
+def load_index(
+    root: Path, info: Mapping[str, Any], schema: Schema, manifest: Manifest | None
+) -> EpisodeIndex:
+    """Read the episode tables; no row and no frame is touched."""
+    if info["codebase_version"] != layout.CODEBASE_VERSION:
+        return _load_v2(root, info, schema)
+    if manifest is None:
+        paths = sorted(root.glob("meta/episodes/*/*.parquet"))
+    else:
+        paths = [root / name for name in sorted(manifest.files) if name.startswith("meta/episodes/")]
+    if not paths:
+        # With a manifest, info.json may be a commit ahead of it and means nothing here.
+        if manifest is None and info.get("total_episodes", 0):
+            raise DamagedDataset(
+                f"{root} has no meta/episodes", expected=f"{info['total_episodes']} episodes"
+            )
+        return _empty(schema)
+    wanted: dict[str, pa.DataType] = dict.fromkeys(_LOCATION, pa.int64())
+    wanted["tasks"] = pa.list_(pa.string())
+    for camera in schema.cameras:
+        wanted |= dict.fromkeys(
+            (f"videos/{camera.key}/{p}" for p in ("chunk_index", "file_index")), pa.int64()
+        )
+        wanted[f"videos/{camera.key}/from_timestamp"] = pa.float64()
+    table = pa.concat_tables([_read(path, wanted) for path in paths]).combine_chunks()
+
+    def numbers(name: str) -> Array:
+        return np.asarray(table.column(name).to_numpy())
+
+    skipped = _unusable(numbers("episode_index"), numbers("length"))
+    if skipped:
+        table = table.filter(pa.array(numbers("length") > 0))
+    if not len(table):
+        return _empty(schema, skipped)
+    if np.any(np.diff(numbers("episode_index")) < 0):
+        table = table.take(pa.array(np.argsort(numbers("episode_index"), kind="stable")))
+    template = str(info.get("data_path") or layout.DATA_PATH)
+    files, file_of = _file_names(template, numbers("data/chunk_index"), numbers("data/file_index"))
+    from_row = numbers("dataset_from_index")
+    first_row_of_file = np.full(len(files), np.iinfo(np.int64).max)
+    np.minimum.at(first_row_of_file, file_of, from_row)
+    video = {}
+    for camera in schema.cameras:
+        chunk, file, start = (
+            numbers(f"videos/{camera.key}/{p}") for p in ("chunk_index", "file_index", "from_timestamp")
+        )
+        template = str(info.get("video_path") or layout.VIDEO_PATH)
+        names, which = _file_names(template, chunk, file, video_key=camera.key)
+        video[camera.name] = VideoIndex(names, which, np.rint(start * schema.rate_hz).astype(np.int64))
+    texts = [(tasks or [""])[0] for tasks in table.column("tasks").to_pylist()]
+    tasks, task_of = _distinct(texts)
+    return EpisodeIndex(
+        numbers("episode_index"),
+        numbers("length"),
+        tasks,
+        task_of,
+        files,
+        file_of,
+        from_row - first_row_of_file[file_of],
+        video,
+        skipped,
+    )
+
+
+def _load_v2(root: Path, info: Mapping[str, Any], schema: Schema) -> EpisodeIndex:
+    path = root / "meta/episodes.jsonl"
+    try:
+        lines = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        lines.sort(key=lambda line: int(line["episode_index"]))
+        numbers = np.array([int(line["episode_index"]) for line in lines], np.int64)
+        length = np.array([int(line["length"]) for line in lines], np.int64)
+        skipped = _unusable(numbers, length)
+        lines = [line for line, rows in zip(lines, length, strict=True) if rows > 0]
+        numbers, length = numbers[length > 0], length[length > 0]
+        texts = [str((line.get("tasks") or [""])[0]) for line in lines]
+        chunk_size = int(info.get("chunks_size") or layout.FILES_PER_CHUNK)
+
+        def names(template: str, **more: str) -> tuple[str, ...]:
+            return tuple(
+                template.format(episode_chunk=n // chunk_size, episode_index=n, **more)
+                for n in numbers.tolist()
+            )
+
+        files = names(info["data_path"])
+        each = np.arange(len(numbers))
+        nothing = np.zeros(len(numbers), np.int64)
+        video = {
+            camera.name: VideoIndex(names(info["video_path"], video_key=camera.key), each, nothing)
+            for camera in schema.cameras
+        }
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise DamagedDataset(
+            f"{path} cannot be read ({error!r})", expected="one JSON object per episode"
+        ) from error
+    for names_of in (files, *(video[camera.name].files for camera in schema.cameras)):
+        _refuse_escapes(root, names_of)
+    tasks, task_of = _distinct(texts)
+    return EpisodeIndex(numbers, length, tasks, task_of, files, each, nothing, video, skipped)
+
+
+def _unusable(numbers: Array, length: Array) -> dict[int, str]:
+    empty = length <= 0
+    return {int(n): f"its length is {rows}" for n, rows in zip(numbers[empty], length[empty], strict=True)}
+
+
+def _read(path: Path, wanted: Mapping[str, pa.DataType]) -> pa.Table:
+    try:
+        table = pq.read_table(path, columns=list(wanted), partitioning=None).select(list(wanted))
+        table = table.cast(pa.schema(list(wanted.items())))
+        if empty := [name for name in wanted if name != "tasks" and table.column(name).null_count]:
+            raise ValueError(f"{empty[0]} has empty values")
+        return table
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise DamagedDataset(
+            f"{path} cannot be read ({reason})", remedy="run `twinloop data verify --repair`"
+        ) from error
+
+
+def _file_names(template: str, chunk: Array, file: Array, **more: str) -> tuple[tuple[str, ...], Array]:
+    changes = np.flatnonzero((np.diff(chunk) != 0) | (np.diff(file) != 0)) + 1
+    firsts = np.concatenate([[0], changes]) if len(chunk) else changes
+    runs, run = np.unique(np.stack([chunk[firsts], file[firsts]], axis=1), axis=0, return_inverse=True)
+    pairs, which = runs, np.repeat(run.reshape(-1), np.diff(np.append(firsts, len(chunk))))
+    try:
+        names = tuple(template.format(chunk_index=int(c), file_index=int(f), **more) for c, f in pairs)
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
+        raise DamagedDataset(f"{layout.INFO} has a path template we cannot fill in", got=template) from error
+    _refuse_escapes(Path(), names)
+    return names, which.reshape(-1)
+
+
+def _refuse_escapes(root: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        if layout.escapes(name):
+            raise DamagedDataset(f"{root / layout.INFO} points outside the dataset", got=name)
+
+
+def _distinct(texts: list[str]) -> tuple[tuple[str, ...], Array]:
+    known = dict.fromkeys(texts)
+    number = {text: i for i, text in enumerate(known)}
+    return tuple(known), np.array([number[text] for text in texts], np.int64)
+
+
+def _empty(schema: Schema, skipped: Mapping[int, str] | None = None) -> EpisodeIndex:
+    none = np.zeros(0, np.int64)
+    video = {camera.name: VideoIndex((), none, none) for camera in schema.cameras}
+    return EpisodeIndex(none, none, (), none, (), none, none, video, skipped or {})

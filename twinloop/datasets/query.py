@@ -1,0 +1,234 @@
+"""SQL over datasets: tables `episodes`, `frames` and `transitions`, answered by DuckDB from the files in place.
+
+- `episodes`: one row each; `dataset`, `episode_index`, `task`, `length`, every field of the provenance (numeric draws
+  as `draw['mass_kg']`, categorical ones as `draw_text['texture']`), `success` and `failure` as labelled last, `label`
+  (any other label, by field), `events`.
+- `frames`: one row per time step; `dataset`, `episode_index`, `frame_index`, `time_s` and every signal. A signal's name
+  has a dot in it, so it is quoted: `"observation.state"[1]` is its first element.
+- `transitions`: like `frames`, and for every signal under `observation.` the following row as `"next.state"` for
+  `"observation.state"`; the last row of an episode has no successor and is left out.
+
+A query can read these tables and nothing else, and it cannot write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from twinloop.datasets import sidecar
+from twinloop.datasets.labels import load_labels
+from twinloop.datasets.reader import Dataset, open_dataset
+from twinloop.errors import DamagedDataset, DatasetError, UnknownName, WrongUse
+
+MEMORY_LIMIT = "2GB"
+
+_DRAWN = re.compile(r"\b(draw|draw_text)\s*\[\s*'((?:[^']|'')*)'\s*\]", re.IGNORECASE)
+
+
+def query(sources: Sequence[str | Path | Dataset], sql: str) -> pa.Table:
+    """Answer one SELECT over one or more datasets."""
+    import duckdb
+
+    datasets = [s if isinstance(s, Dataset) else open_dataset(s) for s in sources]
+    if not datasets:
+        raise WrongUse("nothing to query", remedy="name at least one dataset")
+    try:
+        connection = _connect(datasets)
+    except duckdb.Error as error:
+        raise DamagedDataset(
+            f"a file of {', '.join(str(dataset.root) for dataset in datasets)} cannot be read ({_first_line(error)})",
+            remedy="run `twinloop data verify`",
+        ) from error
+    try:
+        statements = connection.extract_statements(sql)
+        if len(statements) != 1 or statements[0].type not in (
+            duckdb.StatementType.SELECT,
+            duckdb.StatementType.EXPLAIN,
+        ):
+            raise WrongUse("a query is one SELECT", got=sql.strip() or "nothing")
+        _check_draws(connection, sql)
+        return connection.sql(sql).to_arrow_table()
+    except duckdb.PermissionException as error:
+        raise WrongUse("a query can only read the datasets it was given", got=_first_line(error)) from error
+    except duckdb.Error as error:
+        for dataset in datasets:
+            dataset.side_table()  # a damaged table is the reason more often than the query
+        raise WrongUse(
+            f"the query failed: {_first_line(error)}",
+            available=_candidates(error),
+            remedy="tables are episodes, frames and transitions; try: describe episodes",
+        ) from error
+    finally:
+        connection.close()
+
+
+def _check_draws(connection: Any, sql: str) -> None:
+    """Refuse a draw that no episode has: SQL would answer null, which looks like a value that is missing."""
+    for column, key in dict.fromkeys((c.lower(), k.replace("''", "'")) for c, k in _DRAWN.findall(sql)):
+        has_it = f"select 1 from episodes where list_contains(map_keys({column}), ?) limit 1"
+        if connection.execute(has_it, [key]).fetchall():
+            continue
+        known = connection.execute(f"select distinct unnest(map_keys({column})) from episodes").fetchall()
+        if connection.execute("select 1 from episodes limit 1").fetchall():
+            raise UnknownName(f"{column} of these episodes", key, [name for (name,) in known])
+
+
+def episode_rows(dataset: Dataset) -> list[dict[str, Any]]:
+    """The `episodes` table of one dataset as dictionaries, in order."""
+    return list(
+        query([dataset], "select * exclude (events) from episodes order by episode_index").to_pylist()
+    )
+
+
+def _connect(datasets: Sequence[Dataset]) -> Any:
+    import duckdb
+
+    connection = duckdb.connect(":memory:", config={"memory_limit": MEMORY_LIMIT})
+    folders = [str(dataset.root.resolve()) for dataset in datasets]
+    connection.execute("set preserve_insertion_order = false")
+    connection.execute(f"set allowed_directories = [{', '.join(_quoted(f) for f in folders)}]")
+    names = _names(datasets)
+    episodes, frames, transitions = [], [], []
+    for position, (dataset, name) in enumerate(zip(datasets, names, strict=True)):
+        _make_side(connection, position, dataset)
+        connection.register(f"label_{position}", _labels_table(dataset))
+        episodes.append(_episodes_sql(position, name))
+        frame_sql = _frames_sql(dataset, name)
+        if frame_sql:
+            frames.append(frame_sql)
+            transitions.append(_transitions_sql(frame_sql, [s.name for s in dataset.schema.signals]))
+    connection.execute(f"create view episodes as {' union all by name '.join(episodes)}")
+    if frames:
+        connection.execute(f"create view frames as {' union all by name '.join(frames)}")
+        connection.execute(f"create view transitions as {' union all by name '.join(transitions)}")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+    return connection
+
+
+def _names(datasets: Sequence[Dataset]) -> list[str]:
+    """Folder names, made longer from the right until they differ."""
+    parts = [dataset.root.resolve().parts for dataset in datasets]
+    for depth in range(1, max(len(p) for p in parts) + 1):
+        names = ["/".join(p[-depth:]) for p in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise DatasetError("the same dataset was given twice", got=str(datasets[0].root))
+
+
+def _make_side(connection: Any, position: int, dataset: Dataset) -> None:
+    """The table `side_<position>`: everything known about each episode, but for what labels have changed."""
+    index = dataset.index
+    tasks = pa.DictionaryArray.from_arrays(
+        pa.array(index.task_of, pa.int32()), pa.array(index.tasks, pa.string())
+    )
+    known = {
+        "episode_index": pa.array(index.numbers),
+        "task": tasks.cast(pa.string()),
+        "length": pa.array(index.length),
+    }
+    if dataset.manifest is None or not len(index):
+        empty = {
+            name: pa.nulls(len(index), kind)
+            for name, kind in zip(sidecar.SCHEMA.names, sidecar.SCHEMA.types, strict=True)
+        }
+        source = {"source": pa.array(["unknown"] * len(index), pa.string())}
+        connection.register(f"side_{position}", pa.table(empty | known | source))
+        return
+    connection.register(f"index_{position}", pa.table(known))
+    names = ", ".join(_identifier(name) for name in sidecar.SCHEMA.names)
+    files = ", ".join(_quoted(str(path.resolve())) for path in _side_files(dataset))
+    connection.execute(
+        f"create view side_{position} as select {names}, task, length "
+        f"from read_parquet([{files}]) join index_{position} using (episode_index)"
+    )
+
+
+def _side_files(dataset: Dataset) -> list[Path]:
+    """The provenance tables, once they are known to have a row for every episode."""
+    paths = dataset.side_files()
+    try:
+        rows = sum(pq.read_metadata(path).num_rows for path in paths)
+    except (OSError, pa.ArrowException):
+        rows = -1
+    if rows != len(dataset.index):
+        dataset.side_table()  # says what is wrong
+        raise DatasetError(f"{dataset.root} is being written; try again")
+    return paths
+
+
+def _labels_table(dataset: Dataset) -> pa.Table:
+    """The ruling labels of each labelled episode."""
+    other: dict[str, dict[str, str]] = {}
+    for label in load_labels(dataset.root):
+        values = other.setdefault(label.episode_id, {})
+        if label.field not in ("success", "failure"):
+            values[label.field] = str(label.value)
+    outcomes = dataset.outcomes
+    return pa.table(
+        {
+            "episode_id": pa.array(list(other), pa.string()),
+            "labelled": pa.array([identity in outcomes for identity in other], pa.bool_()),
+            "success": pa.array([outcomes[i].success if i in outcomes else None for i in other], pa.bool_()),
+            "failure": pa.array([outcomes[i].failure if i in outcomes else None for i in other], pa.string()),
+            "label": pa.array(
+                [list(values.items()) for values in other.values()], pa.map_(pa.string(), pa.string())
+            ),
+        }
+    )
+
+
+def _episodes_sql(position: int, name: str) -> str:
+    return (
+        f"select {_quoted(name)} as dataset, s.* replace ("
+        "if(l.labelled, l.success, s.success) as success, if(l.labelled, l.failure, s.failure) as failure), l.label "
+        f"from side_{position} s left join label_{position} l using (episode_id)"
+    )
+
+
+def _frames_sql(dataset: Dataset, name: str) -> str | None:
+    files = [str((dataset.root / file).resolve()) for file in dataset.index.files]
+    if not files:
+        return None
+    missing = [file for file in files if not Path(file).exists()]
+    if missing:
+        raise DatasetError(f"{missing[0]} is missing", remedy="run `twinloop data verify`")
+    listed = ", ".join(_quoted(file) for file in files)
+    return f"select {_quoted(name)} as dataset, * from read_parquet([{listed}])"
+
+
+def _transitions_sql(frame_sql: str, signals: Sequence[str]) -> str:
+    following = [
+        f"lead({_identifier(s)}) over after_it as {_identifier('next.' + s.removeprefix('observation.'))}"
+        for s in signals
+        if s.startswith("observation.")
+    ]
+    columns = ", ".join(["*", *following, "lead(frame_index) over after_it as next_frame_index"])
+    return (
+        f"select * exclude (next_frame_index) from (select {columns} from ({frame_sql}) "
+        "window after_it as (partition by episode_index order by frame_index)) where next_frame_index is not null"
+    )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _candidates(error: Exception) -> list[str] | None:
+    """The names that DuckDB thinks were meant, where it thinks so."""
+    said = re.search(r"(?:Candidate bindings: |Did you mean )(.*)", str(error))
+    return re.findall(r'"([^"]+)"', said[1]) or None if said else None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,281 @@
+"""Read a dataset: `open_dataset(path)` touches tables only; rows and frames are read when an episode is asked for."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from twinloop.datasets import columns, layout, sidecar
+from twinloop.datasets.index import EpisodeIndex, load_index
+from twinloop.datasets.labels import current_outcomes
+from twinloop.datasets.manifest import Manifest, load_manifest
+from twinloop.datasets.video import VideoFrames
+from twinloop.episode import Array, Episode, Event, Frames, Outcome, Provenance, Schema, Signal, content_id
+from twinloop.errors import DamagedDataset, TwinloopError, WrongUse
+
+if TYPE_CHECKING:
+    from twinloop.datasets.windows import Transitions, Windows
+
+OPEN_FILES = 16
+"""Parquet files whose footers stay in memory."""
+
+_CLOCK = Signal("time", dtype="float64")
+
+WARM_ROW_GROUPS = 4
+"""Decoded row groups that stay in memory: enough to read neighbours without decoding twice."""
+
+
+def open_dataset(path: str | Path) -> Dataset:
+    """Open a dataset of ours, or anybody's LeRobot v3.0 or v2.1 dataset."""
+    root = Path(path)
+    info = layout.load_info(root)
+    schema, skipped = layout.schema_from_info(info)
+    return Dataset(root, schema, info, load_manifest(root), skipped)
+
+
+class Dataset:
+    """Episodes on disk. Reading never changes a file; several readers and one writer may be at work at once."""
+
+    def __init__(
+        self,
+        root: Path,
+        schema: Schema,
+        info: Mapping[str, Any],
+        manifest: Manifest | None,
+        skipped: Mapping[str, str],
+    ) -> None:
+        self.root = root
+        self.schema = schema
+        self.manifest = manifest
+        self.skipped = skipped
+        self._info = info
+        self._files: OrderedDict[str, tuple[pq.ParquetFile, Array]] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, int], pa.Table] = OrderedDict()
+
+    @property
+    def id(self) -> str:
+        """The identity given at its birth; a foreign dataset is called by its folder."""
+        return self.manifest.dataset_id if self.manifest else f"foreign:{self.root.name}"
+
+    @property
+    def layout_version(self) -> str:
+        """LeRobot's version of the layout: v3.0, or v2.1 for other people's older data."""
+        return str(self._info["codebase_version"])
+
+    @cached_property
+    def index(self) -> EpisodeIndex:
+        """Where every episode is."""
+        return load_index(self.root, self._info, self.schema, self.manifest)
+
+    def __len__(self) -> int:
+        return self.manifest.episodes if self.manifest else len(self.index)
+
+    @property
+    def num_frames(self) -> int:
+        """Rows in all episodes together."""
+        return self.manifest.frames if self.manifest else int(self.index.length.sum())
+
+    @property
+    def numbers(self) -> list[int]:
+        """The episodes' own numbers; 0 ... N - 1 unless somebody else left holes."""
+        return [int(number) for number in self.index.numbers]
+
+    def __iter__(self) -> Iterator[Episode]:
+        for number in self.numbers:
+            yield self.episode(number)
+
+    def episode(self, number: int) -> Episode:
+        """The episode with this number."""
+        place = self._place(number)
+        rows = self._rows(place)
+        signals = {}
+        try:
+            for signal in self.schema.signals:
+                signals[signal.name] = columns.from_arrow(rows.column(signal.name), signal)
+            clock = rows.column("time_s" if "time_s" in rows.column_names else "timestamp")
+            time_s = columns.from_arrow(clock, _CLOCK)[:, 0]
+        except (KeyError, ValueError, pa.ArrowException) as error:
+            raise DamagedDataset(
+                f"episode {number} of {self.root} cannot be read ({error})",
+                remedy="run `twinloop data verify`",
+            ) from error
+        for array in (time_s, *signals.values()):
+            array.flags.writeable = False
+        task = self.index.tasks[int(self.index.task_of[place])]
+        described = self._describe(place, time_s, signals, task)
+        return Episode(
+            schema=self.schema,
+            time_s=time_s,
+            signals=signals,
+            frames=self._frames(place),
+            task=task,
+            **described,
+        )
+
+    def transitions(self, state: str = "observation.state", action: str = "action") -> Transitions:
+        """Every (state, action, next state), memory-mapped."""
+        from twinloop.datasets.windows import Transitions
+
+        return Transitions(self, state, action)
+
+    def windows(
+        self,
+        offsets: Mapping[str, Sequence[int]],
+        *,
+        decoded: bool = False,
+        left_out: Array | None = None,
+    ) -> Windows:
+        """A window around every row, memory-mapped: `{"observation.state": range(-1, 1), "action": range(16)}`.
+
+        Rows marked in `left_out` are passed over.
+        """
+        from twinloop.datasets.windows import Windows
+
+        return Windows(self, offsets, decoded=decoded, left_out=left_out)
+
+    def side_files(self) -> list[Path]:
+        """The files of the provenance tables, in order; none for foreign data."""
+        names = sorted(self.manifest.files) if self.manifest else []
+        return [self.root / name for name in names if name.startswith(f"{layout.SIDE}/episodes/")]
+
+    def side_table(self) -> pa.Table | None:
+        """Provenance, outcome and origin of every episode as recorded, one row each; None for foreign data."""
+        if self.manifest is None:
+            return None
+        return self._side_table
+
+    @cached_property
+    def outcomes(self) -> Mapping[str, Outcome]:
+        """Outcomes that labels have changed since recording, by episode id."""
+        return current_outcomes(self.root)
+
+    @cached_property
+    def _side_table(self) -> pa.Table:
+        assert self.manifest is not None
+        tables = [self._read_side(path) for path in self.side_files()]
+        side = pa.concat_tables(tables).combine_chunks() if tables else sidecar.table([])
+        if not np.array_equal(side.column("episode_index").to_numpy(), self.index.numbers):
+            raise DamagedDataset(
+                f"{self.root / layout.SIDE}/episodes does not describe the episodes of meta/episodes",
+                got=f"{len(side)} rows",
+                expected=len(self.index),
+                remedy="run `twinloop data verify --repair`",
+            )
+        return side
+
+    def _read_side(self, path: Path) -> pa.Table:
+        try:
+            return pq.read_table(path, partitioning=None).select(sidecar.SCHEMA.names).cast(sidecar.SCHEMA)
+        except (OSError, pa.ArrowException, KeyError) as error:
+            reason = str(error).splitlines()[0]
+            raise DamagedDataset(
+                f"{path} cannot be read ({reason})", remedy="run `twinloop data verify --repair`"
+            ) from error
+
+    def _place(self, number: int) -> int:
+        place = int(np.searchsorted(self.index.numbers, number))
+        if place == len(self.index) or self.index.numbers[place] != number:
+            known = f"{len(self.index)} episodes"
+            if len(self.index):
+                known += f", numbered {self.index.numbers[0]} to {self.index.numbers[-1]}"
+            raise WrongUse(f"{self.root} has no episode {number}", expected=f"one of its {known}")
+        return place
+
+    def _describe(self, place: int, time_s: Array, signals: Mapping[str, Array], task: str) -> dict[str, Any]:
+        events: tuple[Event, ...] = ()
+        if self.manifest is None:
+            provenance = Provenance()
+            identity = content_id(self.schema, time_s, signals, events, task, provenance)
+            return {"id": identity, "events": events, "outcome": Outcome(), "provenance": provenance}
+        values = self._side_row(place)
+        try:
+            outcome = self.outcomes.get(values["episode_id"], sidecar.outcome(values))
+            provenance, events = sidecar.provenance(values), sidecar.events(values)
+        except (TwinloopError, TypeError, ValueError) as error:
+            raise DamagedDataset(
+                f"the provenance of episode {values['episode_index']} is damaged ({error})"
+            ) from error
+        return {"id": values["episode_id"], "events": events, "outcome": outcome, "provenance": provenance}
+
+    def _frames(self, place: int) -> dict[str, Frames]:
+        frames: dict[str, Frames] = {}
+        for camera in self.schema.cameras:
+            video = self.index.video[camera.name]
+            frames[camera.name] = VideoFrames(
+                self.root / video.files[int(video.file_of[place])],
+                int(video.first_frame[place]),
+                int(self.index.length[place]),
+                camera.height,
+                camera.width,
+                self.schema.rate_hz,
+            )
+        return frames
+
+    def _rows(self, place: int) -> pa.Table:
+        """The rows of one episode."""
+        name = self.index.files[int(self.index.file_of[place])]
+        length = int(self.index.length[place])
+        rows = self._piece(name, int(self.index.offset[place]), length)
+        if len(rows) != length:
+            raise DamagedDataset(
+                f"{self.root / name} is too short",
+                got=f"{len(rows)} rows of episode {self.index.numbers[place]}",
+                expected=length,
+                remedy="run `twinloop data verify`",
+            )
+        return rows
+
+    def _side_row(self, place: int) -> dict[str, Any]:
+        """What the provenance tables say about one episode, without reading all of them."""
+        file = int(self.index.file_of[place])
+        name = self.index.files[file].replace("data/", f"{layout.SIDE}/episodes/", 1)
+        row = place - int(np.searchsorted(self.index.file_of, file))
+        if "_side_table" not in self.__dict__ and (self.root / name).exists():
+            values: list[dict[str, Any]] = self._piece(name, row, 1).to_pylist()
+            if values and values[0].get("episode_index") == self.index.numbers[place]:
+                return values[0]
+        return dict(self._side_table.slice(place, 1).to_pylist()[0])
+
+    def _piece(self, name: str, offset: int, length: int) -> pa.Table:
+        """Rows of one file from the row groups that hold them; fewer than asked for where it ends too early."""
+        try:
+            file, ends = self._file(name)
+            low, high = np.searchsorted(ends, [offset, offset + length - 1], side="right").tolist()
+            groups = [self._group(name, file, group) for group in range(low, min(high + 1, len(ends)))]
+            start = int(ends[low - 1]) if low else 0
+            table = pa.concat_tables(groups) if groups else file.schema_arrow.empty_table()
+        except (OSError, ValueError, pa.ArrowException) as error:
+            reason = str(error).splitlines()[0]
+            raise DamagedDataset(
+                f"{self.root / name} cannot be read ({reason})", remedy="run `twinloop data verify`"
+            ) from error
+        return table.slice(offset - start, length)
+
+    def _file(self, name: str) -> tuple[pq.ParquetFile, Array]:
+        """An open file, and the row at which each of its row groups ends."""
+        if name not in self._files:
+            file = pq.ParquetFile(self.root / name, memory_map=True)
+            sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+            self._files[name] = file, np.cumsum(sizes, dtype=np.int64)
+            if len(self._files) > OPEN_FILES:
+                self._files.popitem(last=False)[1][0].close()
+        self._files.move_to_end(name)
+        return self._files[name]
+
+    def _group(self, name: str, file: pq.ParquetFile, group: int) -> pa.Table:
+        key = (name, group)
+        if key not in self._groups:
+            wanted = {s.name for s in self.schema.signals} | {"time_s", "timestamp", *sidecar.SCHEMA.names}
+            present = [column for column in file.schema_arrow.names if column in wanted]
+            self._groups[key] = file.read_row_group(group, columns=present)
+            if len(self._groups) > WARM_ROW_GROUPS:
+                self._groups.popitem(last=False)
+        self._groups.move_to_end(key)
+        return self._groups[key]

@@ -1,0 +1,387 @@
+"""Frames to and from video files: encode many episodes into one file, decode any frame of it, join files.
+
+Frame k of a file is shown at k / rate seconds; that is how LeRobot finds it too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from twinloop.episode import Array, Camera
+from twinloop.errors import DamagedDataset, DiskError, InvalidEpisode, WrongUse
+
+
+@dataclass(frozen=True)
+class VideoSettings:
+    """How frames are encoded.
+
+    The defaults decode anywhere, spend bits on true pixel values rather than on what looks good (`tune`), and put a
+    keyframe at most `keyframe_every` frames before any frame, so that a random one is cheap to reach.
+    """
+
+    codec: str = "libx264"
+    crf: int = 22
+    preset: str = "superfast"
+    tune: str | None = "psnr"
+    keyframe_every: int = 4
+
+    def as_info(self, camera: Camera, rate_hz: float) -> dict[str, Any]:
+        """The `info` LeRobot keeps for a video feature."""
+        return {
+            "video.height": camera.height,
+            "video.width": camera.width,
+            "video.codec": "h264" if self.codec == "libx264" else self.codec,
+            "video.pix_fmt": _pixel_format(camera),
+            "video.is_depth_map": False,
+            "video.fps": int(rate_hz) if float(rate_hz).is_integer() else rate_hz,
+            "video.channels": 3,
+            "has_audio": False,
+        }
+
+
+class VideoEncoder:
+    """One video file, written frame by frame."""
+
+    def __init__(self, path: Path, camera: Camera, rate_hz: float, settings: VideoSettings) -> None:
+        import av
+        from av.video.reformatter import VideoReformatter
+
+        self.frames = 0
+        self.bytes = 0
+        self._path = path
+        self._camera = camera
+        self._closed = False
+        self._pixel_format = _pixel_format(camera)
+        self._container = av.open(str(path), "w", format="mp4")
+        try:
+            self._stream = self._container.add_stream(settings.codec, rate=_rate(rate_hz))
+        except (av.FFmpegError, ValueError) as error:
+            self._container.close()
+            raise WrongUse(f"frames cannot be encoded with {settings.codec!r} ({error})") from error
+        self._stream.width, self._stream.height = camera.width, camera.height
+        self._stream.pix_fmt = self._pixel_format
+        self._stream.options = {
+            "crf": str(settings.crf),
+            "preset": settings.preset,
+            "g": str(settings.keyframe_every),
+            "bf": "0",
+            "forced-idr": "1",
+        }
+        if settings.tune:
+            self._stream.options |= {"tune": settings.tune}
+        self._stream.codec_context.thread_count = 1
+        self._video_frame = av.VideoFrame
+        self._reformatter = VideoReformatter()
+        self._key = av.video.frame.ImageType.I
+
+    def checked(self, frame: Any) -> Array:
+        """The frame as an array, if it is one (height, width, 3) uint8 image."""
+        expected = (self._camera.height, self._camera.width, 3)
+        try:
+            array = np.asarray(frame)
+        except ValueError as error:
+            raise InvalidEpisode(
+                f"a frame of camera {self._camera.name!r} is wrong",
+                got=str(error),
+                expected=f"{expected} uint8",
+            ) from error
+        if array.shape != expected or array.dtype != np.uint8:
+            raise InvalidEpisode(
+                f"a frame of camera {self._camera.name!r} is wrong",
+                got=f"{array.shape} {array.dtype}",
+                expected=f"{expected} uint8",
+            )
+        return array
+
+    def add(self, frame: Array, *, cut: bool = False) -> None:
+        """Append one frame that was checked; at a `cut` the file can later be divided without re-encoding."""
+        image = self._video_frame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
+        image = self._reformatter.reformat(image, format=self._pixel_format, threads=1)
+        image.pts = self.frames
+        image.time_base = 1 / self._stream.codec_context.framerate
+        if cut:
+            image.pict_type = self._key
+        with self._disk_errors():
+            for packet in self._stream.encode(image):
+                self.bytes += packet.size
+                self._container.mux(packet)
+        self.frames += 1
+
+    def close(self) -> None:
+        """Finish the file; closing again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._disk_errors():
+            try:
+                if self.frames:
+                    self._container.mux(self._stream.encode(None))
+            finally:
+                self._container.close()
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        import av
+
+        try:
+            yield
+        except av.FFmpegError as error:
+            raise DiskError(
+                f"{self._path} cannot be written ({error.strerror})",
+                remedy="check free space, then try again",
+            ) from error
+
+
+@dataclass(frozen=True)
+class VideoFrames:
+    """The frames of one episode inside a video file, decoded when asked for."""
+
+    path: Path
+    first: int
+    count: int
+    height: int
+    width: int
+    rate_hz: float
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(T, height, width, 3)."""
+        return (self.count, self.height, self.width, 3)
+
+    @property
+    def dtype(self) -> np.dtype[np.uint8]:
+        """Always uint8."""
+        return np.dtype(np.uint8)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Array]:
+        return self._decoded(0, self.count)
+
+    @overload
+    def __getitem__(self, index: int) -> Array: ...
+    @overload
+    def __getitem__(self, index: slice) -> Array: ...
+    def __getitem__(self, index: int | slice) -> Array:
+        if isinstance(index, slice):
+            rows = range(self.count)[index]
+            if not rows:
+                return np.empty((0, *self.shape[1:]), np.uint8)
+            low, high = min(rows), max(rows)
+            block = np.stack(list(self._decoded(low, high - low + 1)))
+            return block[[row - low for row in rows]]
+        row = range(self.count)[index]
+        return next(self._decoded(row, 1))
+
+    def _decoded(self, row: int, count: int) -> Iterator[Array]:
+        for image in decode(self.path, self.first + row, count, self.rate_hz):
+            if image.shape != self.shape[1:]:
+                raise DamagedDataset(
+                    f"{self.path} shows images of another size", got=image.shape, expected=self.shape[1:]
+                )
+            yield image
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return self[:] if dtype is None else self[:].astype(dtype)
+
+
+def decode(path: Path, first: int, count: int, rate_hz: float) -> Iterator[Array]:
+    """Frames `first` ... `first + count - 1` of a file, in order."""
+
+    wanted = first
+    try:
+        with _opened(path) as video:
+            for position, image in video.images_from(first, rate_hz):
+                while position >= wanted and wanted < first + count:
+                    # A recorder that dropped a frame leaves a hole: the next frame stands in for it.
+                    yield video.as_array(image)
+                    wanted += 1
+                if wanted == first + count:
+                    return
+    except _unreadable() as error:
+        raise DamagedDataset(
+            f"{path} cannot be decoded ({error})", remedy="run `twinloop data verify`"
+        ) from error
+    raise DamagedDataset(
+        f"{path} ends too early",
+        got=f"{wanted} frames",
+        expected=f"at least {first + count}",
+        remedy="run `twinloop data verify`",
+    )
+
+
+class _OpenVideo:
+    """An open video file, positioned anywhere."""
+
+    def __init__(self, path: Path) -> None:
+        import av
+        from av.video.reformatter import VideoReformatter
+
+        self.container = av.open(str(path))
+        self._stream = self.container.streams.video[0]
+        self._stream.codec_context.thread_count = 1
+        self._reformatter = VideoReformatter()
+
+    def images_from(self, first: int, rate_hz: float) -> Iterator[tuple[int, Any]]:
+        """Numbered images, starting at the last keyframe that is not after `first`."""
+        per_tick = float(self._stream.time_base) * rate_hz
+        start = first + 0.25
+        while True:
+            self.container.seek(int(start / per_tick), stream=self._stream, backward=True)
+            images = ((round(p.pts * per_tick), p) for p in self.container.decode(self._stream))
+            leading = next(images, None)
+            if leading is None or leading[0] <= first or start == 0.0:
+                break
+            # Where frames are stored out of order, the keyframe found may be shown only after `first`.
+            start = max(start - rate_hz, 0.0)
+        if leading is not None:
+            yield leading
+            yield from images
+
+    def as_array(self, image: Any) -> Array:
+        """(height, width, 3) uint8, converted without threads of its own: they would not survive a fork."""
+        array: Array = self._reformatter.reformat(image, format="rgb24", threads=1).to_ndarray()
+        return array
+
+
+OPEN_VIDEOS = 8
+"""Video files that stay open between reads: opening one takes longer than decoding a few frames of it."""
+
+_idle: OrderedDict[tuple[object, ...], _OpenVideo] = OrderedDict()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_OpenVideo]:
+    """A video nobody else uses meanwhile: it is not shared between readers, threads or forked processes."""
+    status = path.stat()
+    key = (os.getpid(), path, status.st_ino, status.st_size, status.st_mtime_ns)
+    video = _idle.pop(key, None) or _OpenVideo(path)
+    failed = False
+    try:
+        yield video
+    except Exception:
+        failed = True
+        raise
+    finally:
+        if failed:
+            video.container.close()
+        else:
+            _idle[key] = video
+            if len(_idle) > OPEN_VIDEOS:
+                _idle.popitem(last=False)
+
+
+def count_frames(path: Path) -> int:
+    """Frames in a file, by reading its packets and decoding none of them."""
+    import av
+
+    try:
+        with av.open(str(path)) as container:
+            return sum(1 for packet in container.demux(container.streams.video[0]) if packet.size)
+    except _unreadable() as error:
+        raise DamagedDataset(f"{path} cannot be read as video ({error})") from error
+
+
+@dataclass(frozen=True)
+class VideoExtent:
+    """Size of a video: `length` is the number of rows it covers, `packets` how many images it really holds."""
+
+    packets: int
+    length: int
+    height: int
+    width: int
+
+
+def video_extent(path: Path, rate_hz: float) -> VideoExtent:
+    """How far a file reaches, by reading its packets and decoding none of them."""
+    import av
+
+    try:
+        with av.open(str(path)) as container:
+            stream = container.streams.video[0]
+            packets, last = 0, -1
+            for packet in container.demux(stream):
+                if packet.size and packet.pts is not None:
+                    packets += 1
+                    last = max(last, round(float(packet.pts * stream.time_base) * rate_hz))
+            return VideoExtent(packets, last + 1, stream.height, stream.width)
+    except _unreadable() as error:
+        raise DamagedDataset(f"{path} cannot be read as video ({error})") from error
+
+
+def join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> None:
+    """Copy packets of `(file, first frame, frames)` one after the other into `out`; no frame is decoded.
+
+    Each part must start at a keyframe.
+    """
+    try:
+        _join(parts, out, rate_hz)
+    except _unreadable() as error:
+        names = ", ".join(dict.fromkeys(str(path) for path, _, _ in parts))
+        raise DamagedDataset(
+            f"frames of {names} cannot be copied ({error})", remedy="run `twinloop data verify`"
+        ) from error
+
+
+def _join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> None:
+    import av
+
+    with av.open(str(out), "w", format="mp4") as target:
+        stream: Any = None
+        written = 0
+        for path, first, count in parts:
+            with av.open(str(path)) as source:
+                origin = source.streams.video[0]
+                if stream is None:
+                    stream = target.add_stream_from_template(origin)
+                    stream.time_base = origin.time_base
+                taken = 0
+                if first > 0:
+                    source.seek(int((first - 0.5) / rate_hz / origin.time_base), stream=origin, backward=True)
+                for packet in source.demux(origin):
+                    if packet.size == 0 or packet.pts is None:
+                        continue
+                    position = round(float(packet.pts * origin.time_base) * rate_hz)
+                    if not first <= position < first + count:
+                        continue
+                    if taken == 0 and not packet.is_keyframe:
+                        raise DamagedDataset(
+                            f"{path}: frame {first} is not a keyframe, so it cannot be cut there"
+                        )
+                    shown = round((written + position - first) / rate_hz / stream.time_base)
+                    packet.pts = packet.dts = shown
+                    packet.stream = stream
+                    target.mux(packet)
+                    taken += 1
+                if taken != count:
+                    raise DamagedDataset(f"{path} ends too early", got=f"{taken} frames", expected=count)
+            written += count
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """What reading a broken video raises; a stream without a known codec has no attributes to ask for."""
+    import av
+
+    return (av.FFmpegError, OSError, IndexError, ValueError, TypeError, AttributeError)
+
+
+def _rate(rate_hz: float) -> Fraction:
+    """Exact enough that frame k is still at k / rate at the end of a long file, below one frame a second as well."""
+    if rate_hz >= 1:
+        return Fraction(rate_hz).limit_denominator(1000)
+    return 1 / (1 / Fraction(rate_hz)).limit_denominator(1000)
+
+
+def _pixel_format(camera: Camera) -> str:
+    """4:2:0 needs even sizes; odd ones are kept exact with 4:4:4."""
+    return "yuv420p" if camera.width % 2 == 0 and camera.height % 2 == 0 else "yuv444p"

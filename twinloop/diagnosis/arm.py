@@ -1,0 +1,225 @@
+"""Latency and actuation: how the arm follows its commands, on the robot and in the twin, measured alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.diagnosis.evidence import Evidence, Run
+from twinloop.diagnosis.follow import Following, measure_following, noise_of, solve_effort
+from twinloop.diagnosis.imperfection import (
+    PERCEIVED_DELAY,
+    Measured,
+    Quantity,
+    load_names,
+    quantity,
+    resampled,
+)
+from twinloop.tasks import Cell
+from twinloop.twins import Twin
+from twinloop.twins.declare import word
+
+Array = NDArray[Any]
+
+NEEDS_EFFORT = "needs observation.effort of a position servo"
+MOST_RUNS = 10
+"""Runs whose commands are compared with what came of them: more tell little more."""
+CARRY_S = 0.4
+"""A carry shorter than this does not show how late the object is seen."""
+
+
+def follow_both(real: Evidence, sim: Evidence) -> tuple[Following | None, Following | None]:
+    """The robot's following and the twin's."""
+    runs = (*real.others, *real.runs)[:MOST_RUNS]
+    usual = measure_following(sim.cell, sim.runs[:4])
+    return measure_following(real.cell, runs, usual), usual
+
+
+def measure_latency(
+    real: Evidence,
+    sim: Evidence,
+    both: tuple[Following | None, Following | None],
+    rows: int,
+    rng: np.random.Generator,
+) -> Measured:
+    """The delay of the loop, its jitter, repeated readings, and how much later the object is seen than the arm."""
+    twin, quantities, values, missing = real.twin, [], {}, []
+    following, nominal = both
+    if following is None or nominal is None:
+        missing.append(f"command to response: {NEEDS_EFFORT}")
+    elif twin.has("action_delay_s"):
+        own = _nominal(twin, "action_delay_s") + _nominal(twin, "observation_delay_s")
+        draws = own + resampled(following.delay_s, rows, rng) - float(np.median(nominal.delay_s))
+        found = quantity("loop delay", "s", own, draws, 0.004)
+        if found.differs:
+            draws = draws + _unseen_delay_s(real, rows, rng)
+            found = replace(quantity("loop delay", "s", own, draws, 0.0), differs=True)
+            values["action_delay_s"] = np.clip(draws - _nominal(twin, "observation_delay_s"), 0.0, None)
+        quantities.append(found)
+        jitter = np.sqrt(np.maximum(following.jitter_s**2 - float(np.median(nominal.jitter_s)) ** 2, 0.0))
+        clean = float(np.median(following.play)) == 0.0
+        spread = resampled(jitter, rows, rng)
+        found = quantity("jitter of the delay", "s", 0.0, spread, 0.006)
+        quantities.append(found)
+        if found.differs and clean and twin.has("action_jitter_s"):
+            values["action_jitter_s"] = spread
+    repeats = np.array([_repeated(run, real.cell) for run in real.all])
+    draws = resampled(repeats, rows, rng)
+    found = quantity("repeated readings", "1", 0.0, draws, 0.02)
+    quantities.append(found)
+    if found.differs and twin.has("observation_drop_probability"):
+        values["observation_drop_probability"] = np.clip(draws, 0.0, 0.9)
+    seen, usual = _seen_late(real.all), _seen_late(sim.runs)
+    if len(seen) == 0:
+        missing.append("lateness of the perceived object: needs runs that carry it")
+    else:
+        draws = resampled(seen, rows, rng) - (float(np.mean(usual)) if len(usual) else 0.0)
+        found = quantity("further delay of the perceived object", "s", 0.0, draws, 0.02)
+        quantities.append(found)
+        if found.differs and found.real > 0.0:
+            values[PERCEIVED_DELAY] = np.clip(draws, 0.0, None)
+    return Measured("latency", tuple(quantities), values, tuple(missing))
+
+
+def measure_actuation(
+    real: Evidence, both: tuple[Following | None, Following | None], rows: int, rng: np.random.Generator
+) -> Measured:
+    """Gains, friction, steady loads and play of the joints, and how hard the gripper presses."""
+    following, nominal = both
+    if following is None or nominal is None:
+        return Measured("actuation", missing=(f"gains, friction and loads: {NEEDS_EFFORT}",))
+    twin, cell = real.twin, real.cell
+    quantities: list[Quantity] = []
+    values: dict[str, Array] = {}
+    ratio = np.median(following.lag_s / np.median(nominal.lag_s, axis=0), axis=1)
+    draws = resampled(ratio, rows, rng)
+    found = quantity("damping over stiffness, relative", "1", 1.0, draws, 0.15)
+    quantities.append(found)
+    if found.differs and twin.has("servo_damping_scale"):
+        values["servo_damping_scale"] = np.clip(draws, *twin.parameter("servo_damping_scale").bounds)
+    draws = resampled(following.play, rows, rng)
+    # Commands that tremble by more than the play hide it, and what joints make of them passes for a little of it.
+    trembles = [float(np.mean(noise_of(run.action[:, cell.arm]))) for run in real.all]
+    found = quantity("play of the gears", "rad", 0.0, draws, max(0.0015, float(np.median(trembles))))
+    quantities.append(found)
+    if found.differs:
+        for joint in (cell.actuators[index] for index in cell.arm if cell.turning[index]):
+            if twin.has(f"{word(joint)}_backlash_rad"):
+                values[f"{word(joint)}_backlash_rad"] = np.clip(draws, 0.0, 0.1)
+    if float(np.median(following.play)) == 0.0:
+        _efforts(cell, following, nominal, rows, rng, quantities, values)
+    if cell.gripper is not None:
+        _grip(real, cell, following, nominal, rows, rng, quantities, values)
+    return Measured("actuation", tuple(quantities), values)
+
+
+def _efforts(
+    cell: Cell,
+    following: Following,
+    nominal: Following,
+    rows: int,
+    rng: np.random.Generator,
+    quantities: list[Quantity],
+    values: dict[str, Array],
+) -> None:
+    """Friction and steady loads beyond the twin's own, as shares of what each joint can give."""
+    count = len(following.delay_s)
+    usual = solve_effort(nominal, np.arange(len(nominal.delay_s)))
+    picks = rng.integers(0, count, (rows, count))
+    drawn = np.stack([solve_effort(following, p) for p in picks]) - usual
+    limit = np.maximum(np.abs(np.asarray(cell.model.actuator_forcerange))[cell.arm].max(axis=1), 1e-9)
+    home = np.array([_home(cell, index) for index in cell.arm])
+    for which, label, share in ((0, "dry friction", 0.06), (3, "steady load", 0.04)):
+        numbers = drawn[:, :, which] + (drawn[:, :, 4] * home if which == 3 else 0.0)
+        middle = np.median(numbers, axis=0) / limit
+        worst = int(np.argmax(np.abs(middle)))
+        name = f"{label} of {cell.actuators[cell.arm[worst]]}, share of its limit"
+        found = quantity(name, "1", 0.0, numbers[:, worst] / limit[worst], share)
+        quantities.append(found)
+        if not found.differs or (which == 0 and found.real < 0.0):
+            continue
+        for column, index in enumerate(cell.arm):
+            joint = cell.actuators[index]
+            if which == 0:
+                parameter = f"{word(joint)}_friction_nm"
+                if cell.twin.has(parameter):
+                    own = _nominal(cell.twin, parameter)
+                    values[parameter] = np.clip(own + drawn[:, column, 0], 0.0, None)
+            else:
+                load, slope = load_names(joint)
+                values[load], values[slope] = drawn[:, column, 3], drawn[:, column, 4]
+
+
+def _grip(
+    real: Evidence,
+    cell: Cell,
+    following: Following,
+    nominal: Following,
+    rows: int,
+    rng: np.random.Generator,
+    quantities: list[Quantity],
+    values: dict[str, Array],
+) -> None:
+    pressed = following.gripper_n[np.isfinite(following.gripper_n)]
+    usual = nominal.gripper_n[np.isfinite(nominal.gripper_n)]
+    if not len(pressed) or not len(usual):
+        return
+    own = float(np.median(usual))
+    draws = resampled(pressed, rows, rng)
+    found = quantity("most the gripper gave", "1", own, draws, 0.1 * own)
+    quantities.append(found)
+    gripper = cell.actuators[cell.gripper] if cell.gripper is not None else ""
+    for suffix in ("n", "nm"):
+        name = f"{word(gripper)}_force_limit_{suffix}"
+        if found.differs and found.real < own and real.twin.has(name):
+            values[name] = np.clip(draws, *real.twin.parameter(name).bounds)
+
+
+def _unseen_delay_s(real: Evidence, rows: int, rng: np.random.Generator) -> Array:
+    """How much later than it shows a command may arrive (rows,): readings are taken once in a control step.
+
+    A command that arrives right after a reading and one that arrives right before the next look alike.
+    """
+    step_s = 1.0 / real.twin.control_hz
+    return rng.uniform(0.0, step_s, rows) - _nominal(real.twin, "action_delay_s") % step_s
+
+
+def _repeated(run: Run, cell: Cell) -> float:
+    """Share of rows that say exactly what the row before said, while the arm is told to move."""
+    same = np.all(run.position[1:] == run.position[:-1], axis=1)
+    told = np.abs(run.action[1:, cell.arm] - run.position[1:, cell.arm]).max(axis=1) > 0.02
+    return float(np.mean(same[told])) if told.any() else 0.0
+
+
+def _seen_late(runs: tuple[Run, ...]) -> Array:
+    """How much later (runs,) than the arm's reading the perceived object moves while it is carried."""
+    made = []
+    for run in runs:
+        if run.place is None or run.tool is None:
+            continue
+        rows = run.carrying
+        moved = rows.sum() * float(np.median(np.diff(run.time_s))) > CARRY_S
+        if not moved or np.ptp(run.place[rows], axis=0).max() < 0.03:
+            continue
+        best, least = 0.0, np.inf
+        for delay in np.arange(-0.06, 0.6, 0.02):
+            at = run.time_s[rows] - delay
+            tool = np.stack([np.interp(at, run.time_s, column) for column in run.tool.T], axis=1)
+            away = run.place[rows] - tool
+            cost = float(np.mean(np.abs(away - np.median(away, axis=0))))
+            if cost < least:
+                best, least = float(delay), cost
+        made.append(best)
+    return np.array(made)
+
+
+def _home(cell: Cell, actuator: int) -> float:
+    joint = int(np.flatnonzero(np.asarray(cell.model.jnt_qposadr) == cell.qpos_addresses[actuator, 0])[0])
+    return float(cell.twin.home.get(cell.model.joint(joint).name, 0.0))
+
+
+def _nominal(twin: Twin, name: str) -> float:
+    return float(twin.parameter(name).nominal) if twin.has(name) else 0.0

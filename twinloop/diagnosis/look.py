@@ -1,0 +1,179 @@
+"""Visual: how recorded images differ from the twin's, and the twin's images with that look.
+
+What a camera shows of a scene depends on light, table and lens. Images of how runs begin, when real and simulated cells look the
+same but for that, give a mixing of the colours (light, exposure, saturation), what is darker or brighter at one place of every image
+(vignetting, flare), blur and noise. Where a camera stands and what pattern covers the table is not among it: what that costs stays unknown.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from twinloop.diagnosis.imperfection import LOOK, Measured, quantity, resampled
+from twinloop.episode import Episode
+from twinloop.gap.features import LUMINANCE, QUALITIES, qualities
+
+Array = NDArray[Any]
+
+BEGINS_S = 1.5
+"""Images up to here are compared: later a policy that fails shows other things than one that succeeds."""
+FRAMES, RUNS = 5, 24
+"""Images of each run, and runs (spread evenly) from which a look is found."""
+BLURS_PX = (0.0, 0.4, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+SOFT_PX = 2.0
+FAINT = 4.0
+"""Levels by which colours differ anyway: a grey simulation is not made colourful from nothing."""
+TURNS = 5
+TRIED = 16
+"""Images on which a blur is tried."""
+NOISE = list(QUALITIES).index("noise")
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What one camera makes of an image: its colours times `mixing` (3, 3) plus `offset`, blurred, and noisy by so many levels.
+
+    `offset` is (3,), or (height, width, 3) where a lens darkens its corners or throws light into them.
+    """
+
+    mixing: Array
+    offset: Array
+    blur_px: float
+    noise: float
+
+    def of(self, frames: Array, rng: np.random.Generator) -> Array:
+        """Images (n, height, width, 3) with this look."""
+        made = frames.astype(np.float32) @ self.mixing.T.astype(np.float32)
+        if self.blur_px:
+            made = ndimage.gaussian_filter(made, (0.0, self.blur_px, self.blur_px, 0.0))
+        made += self.offset.astype(np.float32)
+        if self.noise:
+            made += rng.normal(0.0, self.noise, made.shape).astype(np.float32)
+        return np.asarray(np.clip(np.rint(made), 0, 255), np.uint8)
+
+    @property
+    def content(self) -> bytes:
+        """What tells this look from another."""
+        parts = (self.mixing, self.offset, np.array([self.blur_px, self.noise]))
+        return b"".join(np.ascontiguousarray(part, np.float64).tobytes() for part in parts)
+
+
+def measure_visual(
+    cameras: Sequence[str],
+    real: Sequence[Episode],
+    sim: Sequence[Episode],
+    rows: int,
+    rng: np.random.Generator,
+) -> tuple[Measured, dict[str, Look]]:
+    """Plain qualities of both sides' images, camera by camera, and the look of each camera whose images differ."""
+    if not cameras:
+        return Measured("visual", missing=("images: this policy sees none",)), {}
+    quantities, looks, missing = [], {}, []
+    for camera in cameras:
+        mine, theirs = (
+            [_begins(one, camera) for one in side if camera in one.frames] for side in (real, sim)
+        )
+        if len(mine) < 2 or not theirs:
+            missing.append(
+                f"images of {camera}: need runs recorded with it, as `twinloop evaluate --robot ... --out D` does"
+            )
+            continue
+        if mine[0].shape != theirs[0].shape:
+            sizes = " and ".join(f"{side[0].shape[2]} x {side[0].shape[1]}" for side in (mine, theirs))
+            missing.append(f"images of {camera}: need the size of the twin's; these are {sizes}")
+            continue
+        seen = np.array([np.mean([qualities(frame) for frame in frames], axis=0) for frames in mine])
+        usual = np.mean([qualities(frame) for frames in theirs for frame in frames], axis=0)
+        draws = resampled(seen, rows, rng)
+        found = [
+            quantity(f"{name}, {camera}", unit, float(usual[place]), draws[:, place], floor)
+            for place, (name, (unit, floor, _)) in enumerate(QUALITIES.items())
+        ]
+        quantities += found
+        if any(one.differs for one in found):
+            some = mine[:: 1 + len(mine) // RUNS]
+            looks[camera] = find_look(np.concatenate(some), np.concatenate(theirs), rng)
+    values = {LOOK: np.ones(rows)} if looks else {}
+    return Measured("visual", tuple(quantities), values, tuple(missing)), looks
+
+
+def find_look(real: Array, sim: Array, rng: np.random.Generator) -> Look:
+    """The look of real images (n, height, width, 3) on simulated ones (m, ...)."""
+    mixing, offset = _colours(_softened(sim), _softened(real))
+    wanted = np.mean([qualities(frame) for frame in real], axis=0)
+    fine = _detail(real)
+    tried = sim[np.unique(np.linspace(0, len(sim) - 1, TRIED).round().astype(int))]
+    best, least = Look(mixing, offset, 0.0, 0.0), np.inf
+    for blur in BLURS_PX:
+        plain = Look(mixing, offset, blur, 0.0).of(tried, rng)
+        there = float(np.mean([qualities(frame)[NOISE] for frame in plain]))
+        more = float(np.sqrt(max(wanted[NOISE] ** 2 - there**2, 0.0)))
+        # channels are noisy each by itself
+        look = Look(mixing, offset, blur, more / float(np.linalg.norm(LUMINANCE)))
+        apart = float(np.sum(np.log(_detail(look.of(tried, rng)) / fine) ** 2))
+        if apart < least:
+            best, least = look, apart
+    return best
+
+
+def _colours(sim: Array, real: Array) -> tuple[Array, Array]:
+    """Linear mixing (3, 3) that gives simulated colours the real ones' covariance with the least change (Pitie and Kokaram's
+    transfer), and what then has to be added (height, width, 3) because images usually show other light there.
+
+    Light that is always at the same place is not contrast, so each is found with the other taken away.
+    """
+    mine = np.cov(sim.reshape(-1, 3).T) + FAINT**2 * np.eye(3)
+    root = _root(mine)
+    inverse = np.linalg.inv(root)
+    usual, middle = np.median(real, axis=0), np.median(sim, axis=0)
+    offset = np.zeros_like(usual)
+    for _ in range(TURNS):
+        theirs = np.cov((real - offset).reshape(-1, 3).T) + FAINT**2 * np.eye(3)
+        mixing = inverse @ _root(root @ theirs @ root) @ inverse
+        offset = ndimage.gaussian_filter(usual - middle @ mixing.T, (SOFT_PX, SOFT_PX, 0.0))
+    return mixing, offset
+
+
+def _root(matrix: Array) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+def _softened(frames: Array) -> Array:
+    """Images (n, height, width, 3) without what is finer than a few pixels: noise would pass for contrast."""
+    return np.asarray(ndimage.gaussian_filter(frames.astype(np.float32), (0.0, SOFT_PX, SOFT_PX, 0.0)))
+
+
+def _detail(frames: Array) -> Array:
+    """How much each colour of images (n, height, width, 3) varies from one scale to the next coarser one: (3 scales, 3)."""
+    exact = frames.astype(np.float32)
+    scales = [ndimage.gaussian_filter(exact, (0.0, sigma, sigma, 0.0)) for sigma in (0.0, 1.0, 2.0, 4.0)]
+    apart = [np.sqrt(np.mean((a - b) ** 2, axis=(0, 1, 2))) for a, b in itertools.pairwise(scales)]
+    return np.array(apart) + 1e-3
+
+
+def with_look(
+    frames: Mapping[str, Array], looks: Mapping[str, Look], which: Array, rng: np.random.Generator
+) -> dict[str, Array]:
+    """Images by camera (N, height, width, 3), those marked in `which` (N,) with the camera's look."""
+    made = dict(frames)
+    for camera, look in looks.items():
+        if camera in made and which.any():
+            changed = made[camera].copy()
+            changed[which] = look.of(changed[which], rng)
+            made[camera] = changed
+    return made
+
+
+def _begins(episode: Episode, camera: str) -> Array:
+    """A few images of how an episode begins: (FRAMES, height, width, 3)."""
+    last = int(np.searchsorted(episode.time_s, episode.time_s[0] + BEGINS_S)) - 1
+    rows = np.linspace(0, min(last, len(episode.time_s) - 1), FRAMES).round().astype(int)
+    return np.stack([np.asarray(episode.frames[camera][int(row)]) for row in rows])

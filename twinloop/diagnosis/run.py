@@ -1,0 +1,251 @@
+"""`diagnose`: from real runs of a policy to success points lost to each dimension. The path on one page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.diagnosis import arm, grip, look, scene
+from twinloop.diagnosis.attribute import Attribution, attribute
+from twinloop.diagnosis.evidence import Evidence, read_evidence, seen_in_time
+from twinloop.diagnosis.imperfection import Measured, extended
+from twinloop.diagnosis.result import NOTABLE, Diagnosis, Share
+from twinloop.diagnosis.rules import apply_rules, slice_runs
+from twinloop.diagnosis.trials import Trials
+from twinloop.diagnosis.weigh import weigh
+from twinloop.episode import Episode
+from twinloop.errors import LearnError, WrongUse
+from twinloop.learning.evaluate import exact_interval
+from twinloop.learning.policy import Policy
+from twinloop.twins import Twin, load_twin
+
+Array = NDArray[Any]
+Progress = Callable[[str, int, int], None]
+
+SCENES = 32
+"""Scenes of every combination: with as many real runs or fewer, more of them would hardly narrow an interval."""
+
+BUDGET = 800
+FEWEST_RUNS = 8
+"""With fewer judged runs the answer is "unknown"."""
+
+NOMINAL_RUNS = 8
+
+
+def diagnose(
+    policy: Policy,
+    real: Iterable[Episode],
+    twin: str | Path | Twin,
+    *,
+    excitation: Iterable[Episode] = (),
+    scenes: int = SCENES,
+    budget: int = BUDGET,
+    seed: int = 0,
+    keep: str | Path | None = None,
+    progress: Progress = lambda stage, done, total: None,
+) -> Diagnosis:
+    """Say what a policy loses on the robot, and to what.
+
+    `real` are recorded runs of the policy with their outcomes; `excitation` are any other recordings of the same robot in the
+    same cell (excitation runs, demonstrations). `budget` is the number of simulated episodes at most. With `keep`, a folder,
+    a run that was stopped goes on where it was.
+    """
+    cell = twin if isinstance(twin, Twin) else load_twin(twin)
+    given = list(real)
+    episodes = _own_runs(policy, given)
+    _check(cell, episodes, scenes, budget)
+    evidence = read_evidence(cell, episodes, excitation)
+    if not evidence.runs:
+        raise WrongUse(
+            "no run is long enough to measure anything",
+            got=f"{len(episodes)} runs",
+            expected="20 rows or more",
+        )
+    rng = np.random.default_rng(seed)
+    wide = extended(cell)
+    of_run = np.arange(scenes) % len(evidence.runs)
+    progress("measuring", 0, 1)
+    trials = Trials(policy, wide, {}, scenes, seed, None if keep is None else Path(keep))
+    measured, layout = measure(evidence, trials, of_run, rng, episodes)
+    trials.measured = {m.dimension: m for m in measured}
+    trials.progress = lambda done, total: progress("evaluating", done, total)
+    different = [m.dimension for m in measured if m.differs]
+    shared = attribute(different, trials.evaluate, max(2, budget // scenes), rng)
+    found = _conclude(policy, episodes, evidence, trials, shared, measured, layout, rng, seed)
+    return replace(found, notes=_notes(episodes, len(given)))
+
+
+def measure(
+    evidence: Evidence,
+    trials: Trials,
+    of_run: Array,
+    rng: np.random.Generator,
+    imaged: Sequence[Episode] = (),
+) -> tuple[tuple[Measured, ...], scene.Layout | None]:
+    """Every dimension's imperfection, the visual one from the episodes `imaged`; sets scenes and looks of `trials` on the way."""
+    rows = len(of_run)
+    trials.base = scene.usual_scenes(evidence, of_run)
+    sim = Evidence(evidence.twin, evidence.cell, trials.runs({}, NOMINAL_RUNS))
+    both = arm.follow_both(evidence, sim)
+    latency = arm.measure_latency(evidence, sim, both, rows, rng)
+    actuation = arm.measure_actuation(evidence, both, rows, rng)
+    late = latency.values.get("perceived_delay_s")
+    timely = seen_in_time(evidence, 0.0 if late is None else float(np.median(late)))
+    weak = any(name.startswith("gripper_force") for name in actuation.values)
+    layout = scene.read_layout(timely, sim, rows, rng, weak)
+    sensing = scene.measure_sensing(evidence, sim, layout, rows, rng)
+    environment, base = scene.measure_environment(evidence, layout, of_run, rng)
+    trials.base = base
+
+    def trial(values: dict[str, Array]) -> tuple[Any, ...]:
+        count = len(next(iter(values.values()))) if values else NOMINAL_RUNS
+        hand = {**latency.values, **actuation.values, **sensing.values}
+        return trials.runs({n: np.resize(v, count) for n, v in hand.items()} | values, count)
+
+    contact = grip.measure_contact(timely, sim, None if weak else trial, rows, rng)
+    others = (scene.measure_object(timely, layout, weak), environment, scene.measure_human(timely, rows, rng))
+    cameras = [camera.name for camera in trials.policy.interface.cameras]
+    steps = round(look.BEGINS_S * evidence.twin.control_hz)
+    simulated = trials.imaged(NOMINAL_RUNS, steps)
+    visual, trials.looks = look.measure_visual(cameras, imaged, simulated, rows, rng)
+    return (latency, actuation, sensing, contact, *others, visual), layout
+
+
+def _conclude(
+    policy: Policy,
+    episodes: list[Episode],
+    evidence: Evidence,
+    trials: Trials,
+    shared: Attribution,
+    measured: tuple[Measured, ...],
+    layout: scene.Layout | None,
+    rng: np.random.Generator,
+    seed: int,
+) -> Diagnosis:
+    judged = evidence.judged
+    count, won = len(judged), sum(outcome.success is True for outcome in judged)
+    weighed = weigh(shared, won, count, rng)
+    slices = slice_runs(evidence, layout)
+    everything = frozenset(shared.dimensions)
+    failures = {
+        "on_robot": _counts([o.failure or "unknown" for o in judged if not o.success]),
+        "in_twin_with_everything": _counts([f for f in trials.failures[everything] if f]),
+    }
+    made = Diagnosis(
+        policy=policy.name,
+        policy_id=policy.id,
+        twin=evidence.twin.name,
+        twin_hash=evidence.twin.content_hash,
+        standin=any(episode.provenance.source == "standin" for episode in episodes),
+        trials=count,
+        successes=won,
+        in_twin=_exact(shared.before),
+        on_robot=Share(won / count, *exact_interval(won, count)),
+        predicted=_exact(shared.after),
+        drop=weighed.drop,
+        explained=weighed.explained,
+        unknown=weighed.unknown,
+        costs=weighed.costs,
+        measured=measured,
+        failures=failures,
+        slices=slices,
+        rules=apply_rules(evidence, weighed.drop, slices, layout, trials.base),
+        verdict="",
+        exact=shared.exact,
+        scenes=len(shared.before),
+        evaluations=trials.done,
+        seed=seed,
+    )
+    return replace(made, verdict=_verdict(made))
+
+
+def _verdict(found: Diagnosis) -> str:
+    if found.trials < FEWEST_RUNS:
+        return f"unknown: {found.trials} judged runs are too few; record at least {FEWEST_RUNS}"
+    if found.drop.low <= 0.0:
+        return "nothing to explain: the robot is not shown to do worse than the twin"
+    if not found.named:
+        likely = [c for c in found.costs if c.lost.value > NOTABLE]
+        maybe = f"; perhaps {likely[0].dimension}, {likely[0].lost.points}" if likely else ""
+        return f"unknown: what costs {found.drop.points} points is not shown by {found.trials} runs{maybe}"
+    said = ", ".join(f"{cost.dimension} {cost.lost.points}" for cost in found.named)
+    more = "" if found.predicted.high >= found.on_robot.low else _TOO_STRONG
+    return f"{said} points; unknown {found.unknown.points} of {found.drop.points}{more}"
+
+
+_TOO_STRONG = (
+    "; in the twin it costs more than that: something is measured too large, or verdicts are too kind"
+)
+
+
+def _exact(outcomes: Array) -> Share:
+    won = int(outcomes.sum())
+    return Share(won / len(outcomes), *exact_interval(won, len(outcomes)))
+
+
+def _counts(reasons: list[str]) -> Mapping[str, float]:
+    return dict(Counter(reasons).most_common())
+
+
+def _own_runs(policy: Policy, given: list[Episode]) -> list[Episode]:
+    """Episodes in which this policy acted, or of which nobody says who did."""
+    if not given:
+        raise WrongUse(
+            "no real runs to diagnose", remedy="record some: twinloop evaluate POLICY --robot ... --out D"
+        )
+    acted = f"{policy.name}@{policy.id}"
+    nobody = (("policy", None), ("unknown", None))
+    mine = [
+        one
+        for one in given
+        if one.provenance.actor_id == acted or (one.provenance.actor, one.provenance.actor_id) in nobody
+    ]
+    if not mine:
+        actors = sorted({one.provenance.actor_id or one.provenance.actor for one in given})
+        raise WrongUse(
+            f"policy {policy.name} acted in none of these runs",
+            got=", ".join(actors[:5]),
+            expected=acted,
+            remedy="record its runs: twinloop evaluate POLICY --robot ... --out D; demonstrations go to --excitation",
+        )
+    robots = sorted({one.provenance.robot_serial for one in mine if one.provenance.robot_serial})
+    if len(robots) > 1:
+        raise WrongUse(
+            "these runs are of several robots, which differ from the twin each in its own way",
+            got=", ".join(robots[:5]),
+            expected="one robot",
+            remedy="diagnose them one by one: a dataset for each robot",
+        )
+    return mine
+
+
+def _notes(episodes: list[Episode], given: int) -> tuple[str, ...]:
+    notes = []
+    if all(episode.provenance.source == "sim" for episode in episodes):
+        notes.append("the runs given as real are simulated")
+    if len(episodes) < given:
+        notes.append(f"{given - len(episodes)} of {given} episodes are not this policy's and were left out")
+    return tuple(notes)
+
+
+def _check(twin: Twin, episodes: list[Episode], scenes: int, budget: int) -> None:
+    if all(episode.success is None for episode in episodes):
+        raise WrongUse(
+            "nobody said whether these runs succeeded",
+            remedy="label them: `twinloop data label`, or record with a supervisor",
+        )
+    if scenes < 8 or budget < 2 * scenes:
+        raise WrongUse(
+            "the budget is too small",
+            got=f"{scenes} scenes, a budget of {budget} episodes",
+            expected="at least 8 scenes, and a budget of at least twice as many episodes",
+            remedy="leave --scenes and --budget as they are, or raise them",
+        )
+    if not twin.task:
+        raise LearnError(f"twin {twin.name} has no task that a policy could be evaluated in")

@@ -1,0 +1,171 @@
+"""The policy in the twin with imperfections put in: one row per scene, kept on disk so that a stopped run goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.datasets.commit import write_atomically
+from twinloop.diagnosis.attribute import Coalition
+from twinloop.diagnosis.evidence import Run, read_evidence
+from twinloop.diagnosis.imperfection import LOOK, MISJUDGED, Measured
+from twinloop.diagnosis.inject import DisturbedPolicy
+from twinloop.diagnosis.look import Look
+from twinloop.episode import Episode
+from twinloop.experts import Setup
+from twinloop.generation.job import Job, episode_seed
+from twinloop.generation.rollout import rollout_drawn
+from twinloop.learning.policy import Policy
+from twinloop.twins import Twin
+
+Array = NDArray[Any]
+Progress = Callable[[int, int], None]
+
+SIDE_BY_SIDE = 256
+"""Episodes simulated together: the more, the less each one costs."""
+
+
+@dataclass
+class Trials:
+    """Evaluates combinations of dimensions; `base` are the scenes (rows,) by parameter, `twin` is an extended one, `looks`
+    what recorded images look like, by camera."""
+
+    policy: Policy
+    twin: Twin
+    base: Mapping[str, Array]
+    rows: int
+    seed: int
+    keep: Path | None = None
+    threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+    progress: Progress = lambda done, total: None
+    measured: dict[str, Measured] = field(default_factory=dict)
+    looks: Mapping[str, Look] = field(default_factory=dict)
+    failures: dict[Coalition, list[str | None]] = field(default_factory=dict)
+    done: int = 0
+
+    def evaluate(self, coalitions: Sequence[Coalition]) -> dict[Coalition, Array]:
+        """Outcomes (rows,) of each combination, side by side; what was evaluated before is not evaluated again."""
+        made = {c: kept for c in coalitions if (kept := self._kept(c)) is not None}
+        missing = [c for c in coalitions if c not in made]
+        together = max(1, SIDE_BY_SIDE // self.rows)
+        for first in range(0, len(missing), together):
+            self.progress(len(made), len(coalitions))
+            made |= self._evaluate(missing[first : first + together])
+        self.progress(len(coalitions), len(coalitions))
+        return made
+
+    def runs(self, values: Mapping[str, Array], rows: int) -> tuple[Run, ...]:
+        """Episodes with these values (rows,) on top of the first scenes, read as evidence."""
+        scenes = {name: np.resize(column, rows) for name, column in self.base.items()}
+        with _quiet():
+            return read_evidence(self.twin, self._rollout({**scenes, **values}, rows)).runs
+
+    def imaged(self, rows: int, steps: int) -> list[Episode]:
+        """How the first scenes begin, as the policy's cameras show it; none for a policy that sees none."""
+        cameras = tuple(camera.name for camera in self.policy.interface.cameras)
+        if not cameras:
+            return []
+        scenes = {name: np.resize(column, rows) for name, column in self.base.items()}
+        with _quiet():
+            return list(self._rollout(scenes, rows, cameras=cameras, steps=steps))
+
+    def values(self, coalition: Coalition) -> dict[str, Array]:
+        """What is drawn when these dimensions are put in."""
+        drawn = dict(self.base)
+        for dimension in sorted(coalition):
+            drawn |= self.measured[dimension].values
+        return drawn
+
+    def _evaluate(self, coalitions: Sequence[Coalition]) -> dict[Coalition, Array]:
+        drawn = [self.values(coalition) for coalition in coalitions]
+        names = sorted(set().union(*drawn))
+        stacked = {n: np.concatenate([d.get(n, self._nominal(n)) for d in drawn]) for n in names}
+        flips = stacked.pop(MISJUDGED, np.zeros(len(coalitions) * self.rows)).reshape(-1, self.rows)
+        with _quiet():
+            episodes = list(self._rollout(stacked, self.rows, len(coalitions)))
+        wrong = np.random.default_rng([self.seed, 77]).random(self.rows)
+        made = {}
+        for index, coalition in enumerate(coalitions):
+            mine = episodes[index * self.rows : (index + 1) * self.rows]
+            won = np.array([float(episode.success is True) for episode in mine])
+            flipped = wrong < flips[index]
+            outcomes = np.where(flipped, 1.0 - won, won)
+            reasons = [
+                None if o else "misjudged" if f else episode.outcome.failure
+                for o, f, episode in zip(outcomes, flipped, mine, strict=True)
+            ]
+            self.done += self.rows
+            self.failures[coalition] = reasons
+            self._save(coalition, outcomes, reasons)
+            made[coalition] = outcomes
+        return made
+
+    def _kept(self, coalition: Coalition) -> Array | None:
+        path = self._path(coalition)
+        if path is None or not path.exists():
+            return None
+        kept = json.loads(path.read_text())
+        self.failures[coalition] = kept["failures"]
+        return np.array(kept["outcomes"], np.float64)
+
+    def _save(self, coalition: Coalition, outcomes: Array, reasons: list[str | None]) -> None:
+        path = self._path(coalition)
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps({"outcomes": outcomes.tolist(), "failures": reasons}).encode())
+
+    def _path(self, coalition: Coalition) -> Path | None:
+        return None if self.keep is None else self.keep / f"{self._name(self.values(coalition))}.json"
+
+    def _nominal(self, name: str) -> Array:
+        return np.full(self.rows, float(self.twin.parameter(name).nominal))
+
+    def _rollout(
+        self,
+        drawn: Mapping[str, Array],
+        rows: int,
+        times: int = 1,
+        *,
+        cameras: tuple[str, ...] = (),
+        steps: int | None = None,
+    ) -> Iterator[Episode]:
+        """Episodes with the same seeds `times` over, so that the same row has the same chance everywhere."""
+        seeds = [episode_seed(self.seed, row) for row in range(rows)] * times
+        actor = f"{self.policy.name}@{self.policy.id}"
+        job = Job(self.twin, self.twin.task, actor, cameras=cameras, max_steps=steps)
+
+        def make(setup: Setup) -> DisturbedPolicy:
+            return DisturbedPolicy(self.policy, setup, drawn, self.looks)
+
+        return rollout_drawn(job, seeds, drawn, self.threads, make)
+
+    def _name(self, drawn: Mapping[str, Array]) -> str:
+        digest = hashlib.blake2b(digest_size=12)
+        digest.update(f"{self.policy.id} {self.twin.content_hash} {self.rows} {self.seed}".encode())
+        for camera, look in sorted(self.looks.items()) if LOOK in drawn else ():
+            digest.update(camera.encode() + look.content)
+        for name in sorted(drawn):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(drawn[name], np.float64).tobytes())
+        return digest.hexdigest()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Grasps at the edge of slipping make MuJoCo's solver complain thousands of times; nobody can act on that."""
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda text: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)

@@ -1,0 +1,1 @@
+"""From a twin to episodes: randomize, simulate behind imperfect hardware, record."""

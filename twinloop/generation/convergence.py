@@ -1,0 +1,108 @@
+"""Is the physics time step small enough? The same episodes at half the step, and how far apart they end up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from twinloop.datasets.reader import Dataset, open_dataset
+from twinloop.engines.mujoco_batch import ENGINE
+from twinloop.episode import Episode
+from twinloop.errors import InvalidTwin, WrongUse
+from twinloop.generation.record import find_kept_twin
+from twinloop.generation.replay import SignalError, demonstrations_of, make_again, signal_errors
+from twinloop.twins import Twin
+
+OBJECT = "simulation.object"
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """How much episodes change when the time step is halved.
+
+    `outcome_changed` counts episodes that succeed with one step and fail with the other. `errors` are over all rows that
+    both versions of an episode have; `object_end_m` is, per episode, how far apart the object ends, where there is one.
+    """
+
+    physics_dt_s: float
+    episodes: tuple[int, ...]
+    outcome_changed: int
+    errors: tuple[SignalError, ...]
+    object_end_m: tuple[float, ...]
+
+
+def check_time_step(
+    dataset: Dataset | str | Path, numbers: Sequence[int] | None = None, *, count: int = 8, threads: int = 1
+) -> Convergence:
+    """Compare simulated episodes with themselves at half the time step: `numbers`, or `count` spread over all."""
+    source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    simulated = simulated_numbers(source)
+    if not simulated:
+        raise WrongUse(f"{source.root} has no episodes of this engine whose time step could be halved")
+    if numbers is None:
+        places = np.unique(np.linspace(0, len(simulated) - 1, count).round().astype(int))
+        numbers = [simulated[place] for place in places]
+    pairs: list[tuple[Episode, Episode]] = []
+    dt_s = 0.0
+    for number in numbers:
+        original = source.episode(number)
+        made = original.provenance
+        twin = find_kept_twin(source.root, made.twin_hash or "", made.twin or "unnamed")
+        dt_s = twin.physics_dt_s
+        finer = with_time_step(twin, dt_s / 2.0)
+        shown = demonstrations_of(source, original)
+        pairs.append((original, make_again(original, finer, demonstrations=shown, threads=threads)))
+    ends = [_object_end_m(coarse, fine) for coarse, fine in pairs]
+    return Convergence(
+        dt_s,
+        tuple(int(number) for number in numbers),
+        sum(coarse.success != fine.success for coarse, fine in pairs),
+        _pooled([signal_errors(coarse, fine.signals, len(fine)) for coarse, fine in pairs]),
+        tuple(end for end in ends if end is not None),
+    )
+
+
+def with_time_step(twin: Twin, dt_s: float) -> Twin:
+    """The same cell with another physics time step."""
+    option = re.compile(r"(<option\b[^>]*?\btimestep\s*=\s*)([\"'])[^\"']*\2")
+    text, changed = option.subn(rf'\g<1>"{dt_s!r}"', twin.mjcf, count=1)
+    if not changed:
+        text = re.sub(r"(<mujoco\b[^>]*>)", rf'\g<1><option timestep="{dt_s!r}"/>', twin.mjcf, count=1)
+    finer = replace(twin, mjcf=text, parent=twin.content_hash, version=f"{twin.version}+{dt_s * 1e6:g}us")
+    if abs(finer.physics_dt_s - dt_s) > 1e-12:
+        raise InvalidTwin(
+            f"the time step of twin {twin.name!r} cannot be changed", got=finer.physics_dt_s, expected=dt_s
+        )
+    return finer
+
+
+def simulated_numbers(source: Dataset) -> list[int]:
+    """Episodes of this engine that can be made again in the twin that is kept with them."""
+    side = source.side_table()
+    if side is None:
+        return []
+    columns = (side.column(name).to_pylist() for name in ("episode_index", "engine", "twin_hash", "actor"))
+    rows = zip(*columns, strict=True)
+    return [number for number, engine, twin, actor in rows if engine == ENGINE and twin and actor != "policy"]
+
+
+def _object_end_m(coarse: Episode, fine: Episode) -> float | None:
+    if OBJECT not in coarse.signals or OBJECT not in fine.signals:
+        return None
+    row = min(len(coarse), len(fine)) - 1
+    return float(np.linalg.norm(coarse[OBJECT][row, :3] - fine[OBJECT][row, :3]))
+
+
+def _pooled(errors: Sequence[Sequence[SignalError]]) -> tuple[SignalError, ...]:
+    """The largest difference and the root mean square over episodes, by signal."""
+    pooled = []
+    for same_signal in zip(*errors, strict=True):
+        squares = [error.root_mean_square**2 for error in same_signal]
+        largest = max(error.largest for error in same_signal)
+        first = same_signal[0]
+        pooled.append(SignalError(first.signal, first.unit, largest, float(np.sqrt(np.mean(squares)))))
+    return tuple(pooled)

@@ -1,0 +1,234 @@
+"""Episodes as short films that play in any browser: what a camera recorded, or recorded states drawn in a twin's model.
+
+Every film says under its images which of the two it is. It is WebM (VP9), which needs no licensed decoder, and small
+enough to go into an HTML report as a data URI.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.datasets.reader import Dataset
+from twinloop.engines.render import Renderer
+from twinloop.episode import Camera, Episode
+from twinloop.errors import WrongUse
+from twinloop.generation.caption import LINES, paint_caption
+from twinloop.generation.open_loop import posed
+from twinloop.tasks import Cell, make_cell
+from twinloop.tasks.place import start_at_rest
+from twinloop.twins import Twin
+
+Array = NDArray[Any]
+
+WIDTH, HEIGHT = 320, 240
+FRAMES_PER_S = 25.0
+LAST_S = 0.6
+"""The last image stays for so long: how it ended is what one wants to see."""
+
+SHAPES = ("object", "environment", "contact")
+"""Dimensions whose draws are seen in a drawn film: what things are like and where they lie, not what sensors make of it."""
+
+
+def record_video(
+    episode: Episode,
+    path: str | Path,
+    *,
+    twin: Twin | None = None,
+    camera: str | None = None,
+    title: str = "",
+    source: str | None = None,
+) -> Path:
+    """Write an episode as a film (.webm): of its own camera where it has one, else of its states drawn in `twin`.
+
+    `camera` names one of the episode's cameras, or the twin's to draw from; default: the first. `title` goes under the
+    images, followed by how the episode ended and where the images come from; `source` replaces the latter.
+    """
+    own = [declared.name for declared in episode.schema.cameras]
+    step = max(1, round(episode.schema.rate_hz / FRAMES_PER_S))
+    rows = np.unique(np.append(np.arange(0, len(episode), step), len(episode) - 1))
+    if own and (camera is None or camera in own):
+        name = camera or own[0]
+        images = np.stack([_enlarged(episode.frames[name][int(row)]) for row in rows])
+        source = source or f"camera {name}, as recorded"
+    elif twin is not None:
+        images = draw_states(episode, twin, rows, camera=camera)
+        source = source or f"no camera: drawn in twin {twin.name} from recorded readings"
+    else:
+        raise WrongUse("the episode has no camera", remedy="give the twin that its states are drawn in")
+    caption = paint_caption(_lines(episode, title, source), images.shape[2])
+    return write_film(images, caption, Path(path), episode.schema.rate_hz / step)
+
+
+def film_failures(
+    dataset: Dataset, folder: str | Path, *, twin: Twin | None = None, title: str = "", most: int = 6
+) -> list[Path]:
+    """Films of the first failed episodes of a dataset, `NAME-number-reason.webm`, NAME being the title or the dataset's."""
+    name = title or dataset.root.name
+    made: list[Path] = []
+    for number in dataset.numbers:
+        if len(made) == most:
+            break
+        episode = dataset.episode(number)
+        if episode.success is False:
+            path = Path(folder) / f"{name}-{number}-{episode.outcome.failure or 'failure'}.webm"
+            made.append(record_video(episode, path, twin=twin, title=f"{name}, episode {number}"))
+    return made
+
+
+def draw_states(episode: Episode, twin: Twin, rows: Array, *, camera: str | None = None) -> Array:
+    """Images (len(rows), HEIGHT, WIDTH, 3) of a twin's model put into the states that an episode recorded.
+
+    Joints are where they were read, the object is where it truly was if that is known and where it was perceived
+    otherwise. An episode without either shows the object where the twin has it at the start.
+    """
+    names = [declared.name for declared in twin.cameras]
+    if not names:
+        raise WrongUse(f"twin {twin.name} has no camera to draw with", remedy="add a camera to its model")
+    if camera is not None and camera not in names:
+        raise WrongUse(f"twin {twin.name} has no camera {camera!r}", available=names)
+    shown = replace(twin, cameras=(Camera(camera or names[0], HEIGHT, WIDTH),))
+    cell = make_cell(shown)
+    draw = {
+        name: value
+        for name, value in episode.provenance.draw.items()
+        if twin.has(name) and twin.parameter(name).dimension in SHAPES
+    }
+    renderer = Renderer(cell, (shown.cameras[0].name,))
+    try:
+        states = states_of(episode, cell, rows)
+        return renderer.paint(draw, 0, states, _shown(episode, cell))[shown.cameras[0].name]
+    finally:
+        renderer.close()
+
+
+def states_of(episode: Episode, cell: Cell, rows: Array) -> Array:
+    """qpos (len(rows), nq) as far as an episode's readings tell it."""
+    joints = episode.signals.get("observation.state")
+    if joints is None or joints.shape[1:] != (len(cell.actuators),):
+        raise WrongUse(
+            f"the episode's joints do not fit twin {cell.twin.name!r}",
+            got="none" if joints is None else f"{joints.shape[1:]} numbers",
+            expected=f"{len(cell.actuators)}: {', '.join(cell.actuators)}",
+        )
+    start = start_at_rest(cell, {}, 1).qpos
+    late = np.minimum(rows + _late_rows(episode, cell), len(episode) - 1)
+    qpos = posed(cell, np.repeat(start, len(rows), axis=0), _held(joints)[late])
+    if cell.object_qpos is not None:
+        pose = _object_poses(episode)
+        if pose is not None:
+            qpos[:, cell.object_qpos : cell.object_qpos + 7] = pose[rows]
+    return qpos
+
+
+def write_film(images: Array, caption: Array, path: Path, rate_hz: float) -> Path:
+    """Images (T, height, width, 3) with a caption (height, width, 3) under each, as WebM."""
+    import av
+
+    size = len(caption) + images.shape[1]
+    height, width = size // 2 * 2, images.shape[2] // 2 * 2
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        with av.open(str(temporary), "w", format="webm") as container:
+            rate = Fraction(rate_hz).limit_denominator(1001)
+            stream = container.add_stream("libvpx-vp9", rate=rate)
+            stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+            stream.options = {"crf": "36", "b": "0", "deadline": "realtime", "cpu-used": "7", "threads": "1"}
+            for image in (*images, *([images[-1]] * round(LAST_S * rate_hz))):
+                whole = np.ascontiguousarray(np.concatenate([image, caption])[:height, :width])
+                for packet in stream.encode(av.VideoFrame.from_ndarray(whole, format="rgb24")):
+                    container.mux(packet)
+            container.mux(stream.encode(None))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def film_uri(path: str | Path) -> str:
+    """A film as a data URI, for the `src` of a video in a page that needs no other file."""
+    return "data:video/webm;base64," + base64.b64encode(Path(path).read_bytes()).decode()
+
+
+def _lines(episode: Episode, title: str, source: str) -> Sequence[str]:
+    ended = "success" if episode.success else f"failure: {episode.outcome.failure or 'not said why'}"
+    if episode.success is None:
+        ended = "nobody said how it ended"
+    phases = [event.detail for event in episode.events if event.kind == "phase"]
+    if episode.success is False and phases:
+        ended += f", in phase {phases[-1]}"
+    return [line for line in (title, f"{ended}; {episode.duration_s:.1f} s", source) if line][: LINES + 1]
+
+
+def _enlarged(image: Array) -> Array:
+    """A small image with every pixel repeated, so that it is seen and a caption fits under it."""
+    times = max(1, round(HEIGHT / image.shape[0]))
+    return image.repeat(times, axis=0).repeat(times, axis=1)
+
+
+def _object_poses(episode: Episode) -> Array | None:
+    """Place and quaternion of the object at every row, (T, 7), as it was or else as it was perceived."""
+    true = episode.signals.get("simulation.object")
+    if true is not None and true.shape[1:] == (7,):
+        return np.asarray(true, np.float64)
+    axes = [f"object.{axis}" for axis in "xyz"]
+    columns = [f"object.r{row}{column}" for column in "12" for row in "123"]
+    seen = _elements(episode, [*axes, *columns])
+    if seen is None:
+        return None
+    seen = _held(seen)
+    made = np.empty((len(seen), 7))
+    made[:, :3] = seen[:, :3]
+    first = seen[:, 3:6] / np.maximum(np.linalg.norm(seen[:, 3:6], axis=1, keepdims=True), 1e-9)
+    second = seen[:, 6:9] - first * (first * seen[:, 6:9]).sum(axis=1, keepdims=True)
+    second /= np.maximum(np.linalg.norm(second, axis=1, keepdims=True), 1e-9)
+    matrices = np.stack([first, second, np.cross(first, second)], axis=2)
+    for row, matrix in enumerate(matrices):
+        mujoco.mju_mat2Quat(made[row, 3:], np.ascontiguousarray(matrix).ravel())
+    return made
+
+
+def _shown(episode: Episode, cell: Cell) -> Array:
+    """Where things that are only shown stand, (nmocap, 3): the target as perceived, but never under the twin's table."""
+    mocap = np.array(start_at_rest(cell, {}, 1).mocap_pos[0])
+    seen = _elements(episode, [f"target.{axis}" for axis in "xyz"])
+    if cell.target_mocap is not None and seen is not None and np.isfinite(seen).all(axis=1).any():
+        place = np.nanmedian(seen, axis=0)
+        mocap[cell.target_mocap] = (*place[:2], max(place[2], mocap[cell.target_mocap, 2]))
+    return mocap
+
+
+def _late_rows(episode: Episode, cell: Cell) -> int:
+    """How many rows joints are read after the object is known: a simulation knows where things truly are at once."""
+    if episode.provenance.source != "sim" or not cell.twin.has("observation_delay_s"):
+        return 0
+    nominal = cell.twin.parameter("observation_delay_s").nominal
+    delay_s = float(episode.provenance.draw.get("observation_delay_s", nominal))
+    return round(delay_s * episode.schema.rate_hz)
+
+
+def _elements(episode: Episode, names: Sequence[str]) -> Array | None:
+    """These elements of what was perceived of the scene, (T, len(names)); None where one is not recorded."""
+    for signal in episode.schema.signals:
+        if signal.name == "observation.environment_state" and set(names) <= set(signal.elements):
+            taken = [signal.elements.index(name) for name in names]
+            return np.asarray(episode.signals[signal.name][:, taken], np.float64)
+    return None
+
+
+def _held(values: Array) -> Array:
+    """Numbers that are missing replaced by the last that were not; those before the first by it."""
+    good = np.isfinite(values).all(axis=1)
+    if good.all() or not good.any():
+        return np.nan_to_num(values)
+    last = np.maximum.accumulate(np.where(good, np.arange(len(values)), -1))
+    return np.asarray(values[np.where(last < 0, int(np.argmax(good)), last)])

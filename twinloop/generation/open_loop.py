@@ -1,0 +1,129 @@
+"""Send the actions of a recorded episode to a twin, without looking at what comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from twinloop.engines.hardware import Hardware
+from twinloop.engines.mujoco_batch import ENGINE, MujocoBatch, engine_version
+from twinloop.episode import Array, Episode, Provenance, make_episode
+from twinloop.errors import GenerationError, WrongUse
+from twinloop.generation.replay import SignalError, signal_errors
+from twinloop.generation.signals import make_schema, row_parts, split_row
+from twinloop.tasks import Cell, make_cell
+from twinloop.tasks.place import start_at_rest
+from twinloop.twins import Twin
+
+
+@dataclass(frozen=True)
+class OpenLoop:
+    """What the twin did with recorded actions, and how far that is from the recording: (twin - recording)."""
+
+    original: Episode
+    again: Episode
+    errors: tuple[SignalError, ...]
+
+
+def replay_actions(
+    episode: Episode, twin: Twin, values: Mapping[str, float | str] | None = None, *, threads: int = 1
+) -> OpenLoop:
+    """Start where the recording starts, command what it commanded, at the twin's control rate.
+
+    `values` replaces nominal values of the twin. Where the recording has another rate, its actions are held and its
+    signals interpolated.
+    """
+    cell = make_cell(twin)
+    times = np.arange(int(np.floor(episode.duration_s * twin.control_hz + 1e-9)) + 1) / twin.control_hz
+    recording = _resampled(episode, times)
+    actions = recording.get("action")
+    if actions is None or actions.shape[1:] != (len(cell.actuators),):
+        raise WrongUse(
+            f"the actions do not fit twin {twin.name!r}",
+            got=f"{actions.shape[1:]} numbers" if actions is not None else "no signal called 'action'",
+            expected=f"{len(cell.actuators)}: {', '.join(cell.actuators)}",
+        )
+    rows = _simulate(cell, actions, recording.get("observation.state"), values or {}, threads)
+    schema = make_schema(cell, ())
+    again = make_episode(
+        schema,
+        times[: len(rows)],
+        split_row(schema, rows.astype(np.float32)),
+        task=episode.task,
+        provenance=_provenance(episode, twin, values or {}),
+    )
+    compared = replace(
+        episode, time_s=times, signals={name: rows[: len(times)] for name, rows in recording.items()}
+    )
+    return OpenLoop(episode, again, signal_errors(compared, again.signals, len(again)))
+
+
+def _resampled(episode: Episode, times: Array) -> dict[str, Array]:
+    """Signals at `times`, counted from the episode's start: numbers interpolated, commands and the rest held."""
+    since = episode.time_s - episode.time_s[0]
+    held = np.clip(np.searchsorted(since, times + 1e-9, side="right") - 1, 0, len(since) - 1)
+    resampled = {}
+    for signal in episode.schema.signals:
+        rows = episode.signals[signal.name]
+        if signal.name == "action" or not signal.dtype.startswith("float"):
+            resampled[signal.name] = np.asarray(rows[held])
+            continue
+        flat = rows.reshape(len(rows), -1)
+        columns = [np.interp(times, since, flat[:, k]) for k in range(flat.shape[1])]
+        resampled[signal.name] = np.stack(columns, axis=1).reshape(len(times), *signal.shape)
+    return resampled
+
+
+def _simulate(
+    cell: Cell, actions: Array, states: Array | None, values: Mapping[str, Any], threads: int
+) -> Array:
+    """The rows of one environment that gets these actions, up to where the simulation breaks, if it does."""
+    drawn = {name: np.array([value]) for name, value in cell.twin.values(values).items() if name in values}
+    one, seeds = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    engine = MujocoBatch(cell, 1, threads, tuple(drawn))
+    hardware = Hardware(cell, 1, len(actions), drawn)
+    start = start_at_rest(cell, drawn, 1)
+    if states is not None and states.shape[1:] == (len(cell.actuators),):
+        qpos = posed(cell, start.qpos, states[:1])
+        start = replace(start, qpos=qpos, ctrl=actions[:1].astype(np.float64))
+    engine.load(one, drawn, start)
+    hardware.restart(one, drawn, seeds, engine.truth(), start.ctrl)
+    rows = []
+    for step, action in enumerate(actions.astype(np.float64)):
+        truth = engine.truth()
+        reading = hardware.sense(truth, np.array([step]))
+        rows.append(np.concatenate(row_parts(cell, truth, reading, action[None]), axis=1)[0])
+        if engine.step(one, hardware.command(action[None], np.array([step]))) is not None:
+            break
+    if not rows:
+        raise GenerationError("the recording has no actions to replay")
+    return np.stack(rows)
+
+
+def posed(cell: Cell, qpos: Array, positions: Array) -> Array:
+    """qpos (T, nq) with every actuator at its position (T, actuators); one that moves two joints moves them alike."""
+    made = qpos.copy()
+    for index in range(positions.shape[1]):
+        weights, addresses = cell.weights[index], cell.qpos_addresses[index]
+        for weight, address in zip(weights, addresses, strict=True):
+            if weight:
+                made[:, address] = positions[:, index] * weight / float(weights @ weights)
+    return made
+
+
+def _provenance(episode: Episode, twin: Twin, values: Mapping[str, float | str]) -> Provenance:
+    return Provenance(
+        source="sim",
+        engine=ENGINE,
+        engine_version=engine_version(),
+        twin=twin.name,
+        twin_version=twin.version,
+        twin_hash=twin.content_hash,
+        draw={name: value if isinstance(value, str) else float(value) for name, value in values.items()},
+        actor=episode.provenance.actor,
+        actor_id="recorded actions",
+        parents=(episode.id,),
+    )

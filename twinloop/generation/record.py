@@ -1,0 +1,161 @@
+"""What is kept beside generated episodes so that each can be made again: the job, the exact twin, the build.
+
+    meta/twinloop/generation/<dataset id>.json    the job, seed, number of episodes and build; its own checksum
+    meta/twinloop/twins/<content hash>/            the twin as a folder
+
+The record is written before the first episode. An episode's origin (dataset id and number, kept through merge and
+split) leads to its record, and both folders travel with the episodes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from twinloop.datasets.commit import write_atomically
+from twinloop.datasets.layout import GENERATIONS, TWINS
+from twinloop.errors import GenerationError, NewerFormat, TwinloopError
+from twinloop.generation.job import Job
+from twinloop.randomization import load_randomization
+from twinloop.twins import Twin, load_twin, save_twin
+from twinloop.version import __version__
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class GenerationRecord:
+    """One run of `generate`, before it starts."""
+
+    dataset_id: str
+    job: Mapping[str, Any]
+    seed: int
+    episodes: int
+    chunk_episodes: int
+    build: Mapping[str, str] = field(default_factory=dict)
+    format: int = FORMAT
+
+    @property
+    def content_hash(self) -> str:
+        """A 128-bit name of everything but the dataset's id."""
+        words = {name: value for name, value in asdict(self).items() if name != "dataset_id"}
+        return hashlib.blake2b(json.dumps(words, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+    def difference(self, other: GenerationRecord) -> str | None:
+        """The first way in which `other` is not this run, in words, or None when they are the same."""
+        for name in ("job", "build"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            for key in sorted(mine.keys() | theirs.keys()):
+                if mine.get(key) != theirs.get(key):
+                    return f"{_label(key)}: got {_short(theirs.get(key))}, expected {_short(mine.get(key))}"
+        for name in ("seed", "episodes", "chunk_episodes"):
+            if getattr(self, name) != getattr(other, name):
+                return f"{_label(name)}: got {getattr(other, name)}, expected {getattr(self, name)}"
+        return None
+
+
+def this_build() -> dict[str, str]:
+    """Everything whose change may move a bit of an episode."""
+    libraries = {name: importlib.metadata.version(name) for name in ("mujoco", "numpy", "scipy")}
+    machine = f"{platform.system()} {platform.machine()}"
+    return {"twinloop": __version__, **libraries, "platform": machine}
+
+
+def plain_job(job: Job) -> dict[str, Any]:
+    """The job as JSON values; the twin by its content hash."""
+    return {
+        "twin": job.twin.name,
+        "twin_version": job.twin.version,
+        "twin_hash": job.twin.content_hash,
+        "task": job.task,
+        "expert": job.expert,
+        "randomization": job.randomization.plain() if job.randomization else None,
+        "cameras": list(job.cameras),
+        "expert_noise": float(job.expert_noise),
+        "max_steps": job.max_steps,
+        "expert_sees_truth": job.expert_sees_truth,
+    }
+
+
+def save_record(root: Path, record: GenerationRecord, twin: Twin) -> None:
+    """Keep the run and its exact twin in the dataset at `root`."""
+    folder = root / TWINS / twin.content_hash
+    if not folder.exists():
+        save_twin(twin, folder)
+    content = asdict(record) | {"content_hash": record.content_hash}
+    write_atomically(_path(root, record.dataset_id), (json.dumps(content, indent=1) + "\n").encode())
+
+
+def load_record(root: Path, dataset_id: str) -> GenerationRecord | None:
+    """The run that made the dataset `dataset_id`, or None where none is kept."""
+    path = _path(root, dataset_id)
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text())
+        recorded = content.pop("content_hash")
+        if content["format"] > FORMAT:
+            raise NewerFormat(f"{path} was written by a newer Twinloop", remedy="upgrade twinloop")
+        record = GenerationRecord(**content)
+    except (ValueError, KeyError, TypeError) as error:
+        raise GenerationError(
+            f"{path} cannot be read ({error})", remedy="restore it from a copy of the dataset"
+        ) from error
+    if record.content_hash != recorded:
+        raise GenerationError(f"{path} was edited", got=record.content_hash, expected=recorded)
+    return record
+
+
+def recorded_job(root: Path, record: GenerationRecord) -> Job:
+    """The job as it ran: with the twin kept beside the episodes, or the same one from the library."""
+    words = dict(record.job)
+    twin = find_kept_twin(root, words["twin_hash"], words["twin"])
+    randomization = words["randomization"]
+    return Job(
+        twin,
+        words["task"],
+        words["expert"],
+        load_randomization(randomization, twin) if randomization else None,
+        tuple(words["cameras"]),
+        words["expert_noise"],
+        words["max_steps"],
+        words.get("expert_sees_truth", False),
+    )
+
+
+def find_kept_twin(root: Path, content_hash: str, name: str) -> Twin:
+    """The twin with this content: beside the episodes, or the registered one if it has not changed since."""
+    folder = root / TWINS / content_hash
+    if folder.is_dir():
+        return load_twin(folder)
+    try:
+        twin = load_twin(name)
+    except TwinloopError:
+        twin = None
+    if twin is None or twin.content_hash != content_hash:
+        raise GenerationError(
+            f"the twin {name!r} these episodes were made with is not kept in {root}",
+            got=f"{twin.content_hash} in the library" if twin else "none in the library",
+            expected=content_hash,
+            remedy="name its folder: --twin FOLDER",
+        )
+    return twin
+
+
+def _path(root: Path, dataset_id: str) -> Path:
+    return root / GENERATIONS / f"{dataset_id}.json"
+
+
+def _label(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

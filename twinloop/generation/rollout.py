@@ -1,0 +1,265 @@
+"""Simulate episodes side by side, behind imperfect hardware, and record them.
+
+The loop in `_Run.episodes` is the whole story of a control step: what is true, what the controller sees of it, what it
+commands, how the task stands, one row recorded, and what the hardware makes of the command. Environments whose episode
+ended are loaded with the next one at once, so that none steps in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.engines.disturbance import Disturbance
+from twinloop.engines.hardware import Hardware
+from twinloop.engines.mujoco_batch import ENGINE, Broken, MujocoBatch, engine_version
+from twinloop.engines.render import Renderer
+from twinloop.episode import Episode, Event, Provenance, Schema
+from twinloop.errors import WrongUse
+from twinloop.experts import Expert, Looking, Setup, find_expert
+from twinloop.experts.played import Player
+from twinloop.experts.reading import Reading, exact_reading
+from twinloop.generation.artefacts import diverged_event, trace_row
+from twinloop.generation.job import Job, describe_actor, episode_seed
+from twinloop.generation.recorder import Recorder
+from twinloop.generation.signals import make_schema, row_parts
+from twinloop.randomization import draw_many, one_of
+from twinloop.tasks import Judgement, Task, Truth, make_cell, make_task
+from twinloop.tasks.excite import Excite
+from twinloop.version import __version__
+
+Array = NDArray[Any]
+
+MOST_SIDE_BY_SIDE = 256
+"""Environments stepped together: enough that Python costs little per environment, few enough to stay in cache."""
+
+
+def episode_schema(job: Job) -> Schema:
+    """What every episode of a job declares."""
+    return make_schema(make_cell(job.twin), job.cameras)
+
+
+def rollout(
+    job: Job, seed: int, numbers: Sequence[int], threads: int = 1, *, stills: Sequence[float] | None = None
+) -> Iterator[Episode]:
+    """One episode for each number, in order; the result does not depend on which others are asked for.
+
+    With `stills`, one image of each episode and camera is drawn, so far into it (0 to 1), and stands for all the others.
+    """
+    numbers = [int(number) for number in numbers]
+    drawn = draw_many(job.randomization, seed, numbers) if job.randomization is not None else {}
+    seeds = [episode_seed(seed, number) for number in numbers]
+    return rollout_drawn(job, seeds, drawn, threads, stills=stills)
+
+
+def rollout_drawn(
+    job: Job,
+    seeds: Sequence[int],
+    drawn: Mapping[str, Any],
+    threads: int = 1,
+    make_expert: Callable[[Setup], Expert] | None = None,
+    *,
+    stills: Sequence[float] | None = None,
+) -> Iterator[Episode]:
+    """One episode for each seed, with the values already drawn: arrays (len(seeds),) by parameter name.
+
+    This is what replaying needs: the seed and the draw are in an episode's provenance. `make_expert` makes an expert
+    that is not registered, such as one that holds demonstrations; `job.expert` is then only what it is called. An
+    expert with a method `parents(environment)` says which episodes its present ones are derived from.
+    """
+    for name in drawn:
+        job.twin.parameter(name)
+    if any(len(values) != len(seeds) for values in drawn.values()):
+        raise WrongUse("a draw does not fit the seeds", expected=f"{len(seeds)} values for each parameter")
+    if not len(seeds):
+        return iter(())
+    expert = make_expert or find_expert(job.expert)
+    return _Run(job, np.asarray(seeds, dtype=np.int64), drawn, threads, expert, stills).episodes()
+
+
+class _Run:
+    """Environments, what runs in them, and the episodes still to come."""
+
+    def __init__(
+        self,
+        job: Job,
+        seeds: Array,
+        drawn: Mapping[str, Any],
+        threads: int,
+        make_expert: Callable[[Setup], Expert],
+        stills: Sequence[float] | None = None,
+    ) -> None:
+        self._job, self._seeds, self._stills = job, seeds, stills
+        self._drawn = {name: np.asarray(values) for name, values in drawn.items()}
+        cell = self._cell = make_cell(job.twin)
+        self._task: Task = make_task(job.task, job.twin)
+        if isinstance(make_expert, Player) and job.task == "excite":
+            self._task = Excite(cell, make_expert.lasts_s)
+        longest = round(self._task.longest_s * job.twin.control_hz)
+        self._steps = longest if job.max_steps is None else min(longest, job.max_steps)
+        count = self._count = min(len(seeds), MOST_SIDE_BY_SIDE)
+        self._engine = MujocoBatch(cell, count, threads, tuple(drawn))
+        self._hardware = Hardware(cell, count, self._steps, self._drawn)
+        self._disturbance = Disturbance(self._engine, self._drawn)
+        self._setup = Setup(cell, count, self._steps, job.expert_noise)
+        self._expert = make_expert(self._setup)
+        self._recorder = Recorder(cell, self._task, episode_schema(job), count, self._steps)
+        self._looking = self._expert if isinstance(self._expert, Looking) and self._expert.cameras else None
+        cameras = tuple(dict.fromkeys((*job.cameras, *(self._looking.cameras if self._looking else ()))))
+        self._renderer = Renderer(cell, cameras) if cameras else None
+        self._states = np.zeros((count, self._steps if cameras else 0, cell.model.nq))
+        self._memory = np.zeros((count, self._task.memory))
+        self._step = np.zeros(count, dtype=np.int64)
+        self._episode = np.full(count, -1, dtype=np.int64)
+        self._next = 0
+
+    def episodes(self) -> Iterator[Episode]:
+        """Every episode, in order."""
+        waiting: dict[int, Episode] = {}
+        due = 0
+        self._load(np.arange(self._count))
+        try:
+            while (self._episode >= 0).any():
+                waiting.update(self._control_step())
+                while due in waiting:
+                    yield waiting.pop(due)
+                    due += 1
+        finally:
+            if self._renderer is not None:
+                self._renderer.close()
+
+    def _control_step(self) -> list[tuple[int, Episode]]:
+        truth = self._engine.truth()
+        reading = self._hardware.sense(truth, self._step)
+        if self._renderer is not None:
+            self._states[np.arange(self._count), self._step] = self._engine.qpos
+        if self._looking is not None and self._renderer is not None:
+            reading = replace(reading, frames=self._look(self._looking, self._renderer))
+        action = self._act(truth, reading)
+        judged = self._task.judge(truth, self._memory)
+        self._memory = judged.memory
+        trace = trace_row(truth, self._engine.inertia, judged.phase)
+        self._recorder.row(self._step, row_parts(self._cell, truth, reading, action), trace)
+        commands = self._hardware.command(action, self._step)
+        running = self._episode >= 0
+        self._step[running] += 1
+        over = running & (judged.success | judged.hopeless | (self._step >= self._steps))
+        finished = [self._finish(int(i), judged) for i in np.flatnonzero(over)]
+        stepping = np.flatnonzero(running & ~over)
+        self._load(np.flatnonzero(over))
+        self._disturbance.apply(truth, stepping)
+        broken = self._engine.step(stepping, commands[stepping]) if len(stepping) else None
+        if broken is not None:
+            finished += self._give_up(broken, judged)
+            self._load(broken.ids)
+        return finished
+
+    def _act(self, truth: Truth, reading: Reading) -> Array:
+        if not self._job.expert_sees_truth:
+            return self._expert.act(reading, self._step)
+        # Commands are followed by encoders, so whoever knows where the joints are must allow for their error.
+        return self._expert.act(exact_reading(truth), self._step) + self._hardware.bias
+
+    def _look(self, expert: Looking, renderer: Renderer) -> dict[str, Array]:
+        """Images for the environments whose expert looks now; the others' are black."""
+        sizes = {camera.name: (camera.height, camera.width) for camera in self._cell.twin.cameras}
+        frames = {name: np.zeros((self._count, *sizes[name], 3), np.uint8) for name in expert.cameras}
+        for row in np.flatnonzero(expert.looks() & (self._episode >= 0)).tolist():
+            index, states = int(self._episode[row]), self._states[row, : self._step[row] + 1]
+            draw, mocap = one_of(self._drawn, index), self._engine.mocap[row]
+            painted = renderer.paint_newest(draw, int(self._seeds[index]), states, mocap)
+            for name, frame in frames.items():
+                frame[row] = painted[name]
+        return frames
+
+    def _load(self, ids: Array) -> None:
+        """Begin the next episodes in the environments `ids`; those for which none is left go idle."""
+        self._episode[ids], self._step[ids] = -1, 0
+        taken = ids[: max(0, len(self._seeds) - self._next)]
+        if not len(taken):
+            return
+        job = self._job
+        numbers = np.arange(self._next, self._next + len(taken))
+        self._next += len(taken)
+        values = {name: column[numbers] for name, column in self._drawn.items()}
+        seeds = self._seeds[numbers]
+        start = self._task.start(values, seeds)
+        self._disturbance.restart(taken, values)
+        self._engine.load(taken, values, start)
+        truth = self._engine.truth()
+        self._episode[taken] = numbers
+        self._memory[taken] = 0.0
+        self._hardware.restart(taken, values, seeds, truth, start.ctrl)
+        for name, column in self._setup.style.items():
+            column[taken] = values.get(name, job.twin.parameter(name).nominal)
+        seen = exact_reading(truth) if job.expert_sees_truth else self._hardware.first_reading(truth)
+        self._expert.restart(taken, seen, seeds)
+
+    def _finish(self, environment: int, judged: Judgement) -> tuple[int, Episode]:
+        success = bool(judged.success[environment])
+        failure = None if success else self._task.failures[int(judged.reason[environment])]
+        return self._recorded(environment, success, failure, ())
+
+    def _give_up(self, broken: Broken, judged: Judgement) -> list[tuple[int, Episode]]:
+        made = []
+        for row, environment in enumerate(broken.ids.tolist()):
+            time_s = float((self._step[environment] - 1) * self._cell.dt_s)
+            event = diverged_event(time_s, broken.qpos[row], broken.qvel[row], broken.ctrl[row])
+            made.append(self._recorded(environment, False, "simulation_diverged", (event,)))
+        return made
+
+    def _recorded(
+        self, environment: int, success: bool, failure: str | None, events: Sequence[Event]
+    ) -> tuple[int, Episode]:
+        index = int(self._episode[environment])
+        length = int(self._step[environment])
+        provenance = self._provenance(index, environment)
+        frames = {}
+        if self._renderer is not None and self._job.cameras:
+            states = self._states[environment, :length]
+            mocap = self._engine.mocap[environment]
+            painted = self._paint(self._renderer, index, provenance.draw, states, mocap)
+            frames = {name: painted[name] for name in self._job.cameras}
+        episode = self._recorder.episode(
+            environment,
+            length,
+            success=success,
+            failure=failure,
+            provenance=provenance,
+            more_events=events,
+            frames=frames,
+        )
+        return index, episode
+
+    def _paint(
+        self, renderer: Renderer, index: int, draw: Mapping[str, Any], states: Array, mocap: Array
+    ) -> dict[str, Array]:
+        seed, length = int(self._seeds[index]), len(states)
+        if self._stills is None:
+            return renderer.paint(draw, seed, states, mocap)
+        row = round((length - 1) * self._stills[index])
+        still = renderer.paint_newest(draw, seed, states[: row + 1], mocap)
+        return {name: np.broadcast_to(image, (length, *image.shape)) for name, image in still.items()}
+
+    def _provenance(self, index: int, environment: int) -> Provenance:
+        job = self._job
+        parents = getattr(self._expert, "parents", None)
+        return Provenance(
+            source="sim",
+            engine=ENGINE,
+            engine_version=engine_version(),
+            twin=job.twin.name,
+            twin_version=job.twin.version,
+            twin_hash=job.twin.content_hash,
+            randomization=None if job.randomization is None else job.randomization.name,
+            draw=one_of(self._drawn, index),
+            seed=int(self._seeds[index]),
+            actor=self._expert.actor,
+            actor_id=describe_actor(job),
+            parents=() if parents is None else parents(environment),
+            software={"twinloop": __version__, ENGINE: engine_version(), "numpy": np.__version__},
+        )

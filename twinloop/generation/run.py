@@ -1,0 +1,401 @@
+"""From a job to a dataset: cut into chunks, made by workers, taken in order into one dataset.
+
+Each chunk is written by its worker as a part of its own under `<out>/.generating`. Finished parts are taken into the
+dataset in order, a fixed number of chunks per commit, and deleted once committed. What is on disk at any moment is
+therefore the committed beginning of the dataset and some finished parts; a run that was killed continues from there,
+and the files it ends with do not depend on the workers, on Ray or on how often it was killed.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from twinloop.datasets.commit import writing
+from twinloop.datasets.manifest import load_manifest
+from twinloop.datasets.parts import take_part
+from twinloop.datasets.reader import Dataset, open_dataset
+from twinloop.datasets.rewrite import building
+from twinloop.datasets.room import check_room
+from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
+from twinloop.errors import DatasetError, GenerationError, WrongUse
+from twinloop.experts import find_expert
+from twinloop.experts.played import PREFIX, full_name
+from twinloop.generation import disk
+from twinloop.generation.chunks import CHUNKS_PER_COMMIT, chunk_size, cut
+from twinloop.generation.job import Job
+from twinloop.generation.part import Tick, Work, is_complete, part_bytes, part_folder
+from twinloop.generation.processes import run_here, run_in_processes, usable_cores
+from twinloop.generation.record import GenerationRecord, load_record, plain_job, save_record, this_build
+from twinloop.generation.rollout import episode_schema
+from twinloop.randomization import (
+    GenerateConfig,
+    Randomization,
+    load_config_twin,
+    load_generate_config,
+    load_randomization,
+)
+from twinloop.twins import Twin, load_twin
+
+PARTS = ".generating"
+"""Hidden, so that nothing that lists datasets takes a part for one."""
+
+USUAL_EXPERTS = {"excite": "multisine", "toss": "passive"}
+"""Who does a task that no expert is named after."""
+
+DEFAULT_EPISODE_S = 10.0
+"""Length assumed for an episode where the job sets no limit, until the first ones are there."""
+
+
+@dataclass(frozen=True)
+class GenerationProgress:
+    """How far a run is. `success` is the share of the episodes made so far; `bytes_in_all` is extrapolated."""
+
+    episodes: int
+    total: int
+    success: float | None
+    episodes_per_s: float
+    remaining_s: float
+    bytes_in_all: float
+
+
+ProgressCallback = Callable[[GenerationProgress], None]
+
+
+def generate(
+    source: Twin | GenerateConfig | Job | str | Path,
+    randomization: Randomization | None = None,
+    *,
+    out: str | Path,
+    episodes: int | None = None,
+    seed: int | None = None,
+    cameras: Sequence[str] | None = None,
+    expert: str | None = None,
+    expert_noise: float = 0.0,
+    expert_sees_truth: bool = False,
+    max_steps: int | None = None,
+    workers: int | None = None,
+    ray: str | None = None,
+    resume: bool = False,
+    progress: ProgressCallback | None = None,
+) -> Dataset:
+    """Make a dataset of simulated episodes and return it.
+
+    `source` is a twin (or its name), a config (or its file, ending in .yaml), or a whole job. Number of episodes, seed
+    and cameras are the config's unless given. With one worker everything happens in this process; with more (default:
+    one per core) in processes of their own, and with `ray` on the cluster at that address. The dataset is the same in
+    all cases. `resume` continues an unfinished one; it must be the same run by the same version.
+    """
+    work, count = make_work(
+        source,
+        randomization,
+        episodes=episodes,
+        seed=seed,
+        cameras=cameras,
+        expert=expert,
+        expert_noise=expert_noise,
+        expert_sees_truth=expert_sees_truth,
+        max_steps=max_steps,
+    )
+    return run(work, count, out, workers=workers, ray=ray, resume=resume, progress=progress)
+
+
+def make_work(
+    source: Twin | GenerateConfig | Job | str | Path,
+    randomization: Randomization | None = None,
+    *,
+    episodes: int | None = None,
+    seed: int | None = None,
+    cameras: Sequence[str] | None = None,
+    expert: str | None = None,
+    expert_noise: float = 0.0,
+    expert_sees_truth: bool = False,
+    max_steps: int | None = None,
+) -> tuple[Work, int]:
+    """What a run would do, and how many episodes of it; the words mean what they mean in `generate`."""
+    config = _config(source)
+    count = episodes if episodes is not None else config.episodes if config else None
+    if count is None:
+        raise WrongUse("how many episodes?", remedy="episodes=N, or a config with rollout")
+    chosen = seed if seed is not None else config.seed if config else 0
+    if isinstance(source, Job):
+        job = source
+    else:
+        twin = _twin(source, config)
+        if randomization is None and config is not None:
+            randomization = load_randomization(config, twin)
+        if cameras is None:
+            cameras = config.cameras if config else ()
+        job = make_job(twin, randomization, cameras, expert, expert_noise, expert_sees_truth, max_steps)
+    if job.randomization is not None:
+        job = replace(job, randomization=job.randomization.over(count))
+    return Work(job, episode_schema(job), chosen), count
+
+
+def make_job(
+    twin: Twin,
+    randomization: Randomization | None = None,
+    cameras: Sequence[str] = (),
+    expert: str | None = None,
+    expert_noise: float = 0.0,
+    expert_sees_truth: bool = False,
+    max_steps: int | None = None,
+) -> Job:
+    """The twin's own task, done by its usual expert unless another one is given; without a task, excitation.
+
+    `motion:FILE` plays a motion, which is excitation whatever the twin's task.
+    """
+    task = "excite" if not twin.task or (expert or "").startswith(PREFIX) else twin.task
+    expert = full_name(expert or USUAL_EXPERTS.get(task, task))
+    find_expert(expert)
+    return Job(twin, task, expert, randomization, tuple(cameras), expert_noise, max_steps, expert_sees_truth)
+
+
+def _twin(source: Twin | GenerateConfig | str | Path, config: GenerateConfig | None) -> Twin:
+    if config is not None:
+        return load_config_twin(config)
+    return load_twin(source) if isinstance(source, str | Path) else source  # type: ignore[return-value]
+
+
+def _config(source: object) -> GenerateConfig | None:
+    if isinstance(source, GenerateConfig):
+        return source
+    if isinstance(source, str | Path) and Path(source).suffix in (".yaml", ".yml"):
+        return load_generate_config(source)
+    return None
+
+
+def run(
+    work: Work,
+    episodes: int,
+    out: str | Path,
+    *,
+    workers: int | None = None,
+    ray: str | None = None,
+    resume: bool = False,
+    chunk_episodes: int | None = None,
+    progress: ProgressCallback | None = None,
+) -> Dataset:
+    """Make episodes 0 ... `episodes` - 1 of `work` as the dataset `out`; see `generate`."""
+    if episodes < 1:
+        raise WrongUse("a run needs at least one episode", got=episodes)
+    if workers is not None and workers < 1:
+        raise WrongUse("a run needs at least one worker", got=workers)
+    root = Path(out)
+    work = replace(work, job=replace(work.job, twin=replace(work.job.twin)))
+    size = chunk_episodes or chunk_size(episodes, bool(work.schema.cameras))
+    record = GenerationRecord("", plain_job(work.job), work.seed, episodes, size, this_build())
+    if root.exists() and any(root.iterdir()):
+        if _check_resumable(root, record, resume):
+            shutil.rmtree(root / PARTS, ignore_errors=True)
+            return open_dataset(root)
+    else:
+        _check_room(work, root, episodes)
+        _begin(root, work, record)
+    chunks = cut(episodes, size)
+    writer = append_to(root, commit_every_s=math.inf, schema=work.schema)
+    try:
+        state = _Run(root, work, chunks, writer, progress)
+        with closing(_crew(state, workers, ray)) as ticks:
+            for tick in ticks:
+                state.hear(tick)
+    except BaseException:
+        writer.discard()
+        for half_written in (root / PARTS).glob("*.partial"):
+            shutil.rmtree(half_written, ignore_errors=True)
+        raise
+    writer.close()
+    shutil.rmtree(root / PARTS, ignore_errors=True)
+    return open_dataset(root)
+
+
+def _crew(state: _Run, workers: int | None, ray: str | None) -> Generator[Tick, None, None]:
+    """Whoever makes the chunks that are still missing."""
+    missing, parts = state.missing(), state.parts
+    if ray is not None:
+        from twinloop.generation.cluster import run_on_ray
+
+        return run_on_ray(state.work, missing, parts, address=ray)
+    cores = usable_cores()
+    count = min(workers or cores, max(len(missing), 1))
+    threads = max(1, cores // count)
+    if (workers or cores) == 1:
+        return run_here(state.work, missing, parts, threads)
+    return run_in_processes(state.work, missing, parts, workers=count, threads=threads)
+
+
+class _Run:
+    """What is finished, what is taken in, what comes next."""
+
+    def __init__(
+        self,
+        root: Path,
+        work: Work,
+        chunks: Sequence[range],
+        writer: DatasetWriter,
+        progress: ProgressCallback | None,
+    ) -> None:
+        self.root = root
+        self.work = work
+        self.parts = root / PARTS
+        self._chunks = chunks
+        self._writer = writer
+        self._progress = progress
+        self._next = self._first_uncommitted()
+        self._taken: list[Path] = []
+        self._bytes = 0
+        self._measured = 0
+        self._ticks: dict[int, Tick] = {}
+        self._before = 0
+        self._started = time.monotonic()
+        self._ready = self._find_parts()
+        self._before = self._writer.committed + sum(len(chunks[chunk]) for chunk in self._ready)
+        self._take_ready()
+
+    def missing(self) -> dict[int, range]:
+        """Chunks that nobody has made yet."""
+        left = range(self._next, len(self._chunks))
+        return {chunk: self._chunks[chunk] for chunk in left if chunk not in self._ready}
+
+    def hear(self, tick: Tick) -> None:
+        """Note how far a chunk is; when it is finished, take in what can be taken."""
+        self._ticks[tick.chunk] = tick
+        if tick.finished:
+            self._measure(tick.chunk)
+            self._ready.add(tick.chunk)
+            self._take_ready()
+        self._report()
+
+    def _first_uncommitted(self) -> int:
+        committed, size = self._writer.committed, len(self._chunks[0])
+        chunk = -(-committed // size)
+        if chunk > len(self._chunks) or committed != sum(len(c) for c in self._chunks[:chunk]):
+            raise GenerationError(
+                f"{self.root} was changed since it was being generated",
+                got=f"{committed} episodes",
+                expected=f"whole chunks of {size}",
+                remedy="generate into a new folder",
+            )
+        return chunk
+
+    def _find_parts(self) -> set[int]:
+        """Parts that an earlier run finished; everything else it left is cleared away."""
+        self.parts.mkdir(exist_ok=True)
+        left = range(self._next, len(self._chunks))
+        whole = {
+            chunk for chunk in left if is_complete(part_folder(self.parts, chunk), len(self._chunks[chunk]))
+        }
+        keep = {part_folder(self.parts, chunk) for chunk in whole}
+        for path in self.parts.iterdir():
+            if path not in keep:
+                shutil.rmtree(path, ignore_errors=True)
+        return whole
+
+    def _take_ready(self) -> None:
+        while self._next in self._ready:
+            folder = part_folder(self.parts, self._next)
+            take_part(self._writer, folder)
+            self._taken.append(folder)
+            self._ready.remove(self._next)
+            self._next += 1
+            if self._next % CHUNKS_PER_COMMIT == 0 or self._next == len(self._chunks):
+                self._writer.commit()
+                for taken in self._taken:
+                    shutil.rmtree(taken, ignore_errors=True)
+                self._taken.clear()
+
+    def _measure(self, chunk: int) -> None:
+        """Check the room that is left against what the episodes really take."""
+        self._bytes += part_bytes(part_folder(self.parts, chunk))
+        self._measured += len(self._chunks[chunk])
+        left = self._chunks[-1].stop - self._writer.episodes
+        check_room(
+            self.root,
+            left * self._bytes / self._measured,
+            what=f"the {left} episodes that are left",
+            remedy="free some space and continue with --resume",
+            error=GenerationError,
+        )
+
+    def _report(self) -> None:
+        if self._progress is None:
+            return
+        made = sum(tick.done for tick in self._ticks.values())
+        successes = sum(tick.successes for tick in self._ticks.values())
+        total = self._chunks[-1].stop
+        elapsed_s = time.monotonic() - self._started
+        rate = made / elapsed_s if elapsed_s > 0 else 0.0
+        each = self._bytes / self._measured if self._measured else _expected_bytes(self.work)
+        left = total - self._before - made
+        self._progress(
+            GenerationProgress(
+                self._before + made,
+                total,
+                successes / made if made else None,
+                rate,
+                left / rate if rate else math.inf,
+                total * each,
+            )
+        )
+
+
+def _expected_bytes(work: Work) -> float:
+    rows = work.job.max_steps or round(DEFAULT_EPISODE_S * work.schema.rate_hz)
+    return disk.expected_bytes(work.schema, rows)
+
+
+def _check_room(work: Work, root: Path, episodes: int) -> None:
+    check_room(
+        root,
+        episodes * _expected_bytes(work),
+        what=f"{episodes} episodes",
+        remedy="fewer episodes, fewer cameras, or another disk",
+        error=GenerationError,
+    )
+
+
+def _begin(root: Path, work: Work, record: GenerationRecord) -> None:
+    """Make the empty dataset with the record of what it will be; it appears as a whole."""
+    detail = f"{record.episodes} episodes of {work.job.twin.name}, seed {record.seed}"
+    try:
+        with building(root) as folder:
+            with make_dataset(folder, work.schema, history=("generated", (), detail)) as writer:
+                record = replace(record, dataset_id=writer.dataset_id)
+            save_record(folder, record, work.job.twin)
+    except OSError as error:
+        if root.exists() and any(root.iterdir()):
+            raise GenerationError(f"{root} was made by another run just now") from error
+        raise
+
+
+def _check_resumable(root: Path, record: GenerationRecord, resume: bool) -> bool:
+    """Refuse unless `root` holds this very run and the caller wants to continue it; True if it is complete."""
+    manifest = load_manifest(root)
+    existing = load_record(root, manifest.dataset_id) if manifest else None
+    if manifest is None or existing is None:
+        raise DatasetError(
+            f"{root} already exists and is not a generated dataset", remedy="choose another folder"
+        )
+    finished = manifest.episodes >= existing.episodes
+    if not finished:
+        with writing(root):
+            pass  # nobody else is at it
+    if not resume:
+        done = f"{manifest.episodes} of {existing.episodes} episodes"
+        raise GenerationError(
+            f"{root} already exists, {'complete' if finished else 'unfinished'} with {done}",
+            remedy="choose another folder"
+            if finished
+            else "continue it with --resume, or choose another folder",
+        )
+    if difference := existing.difference(record):
+        raise GenerationError(
+            f"cannot continue {root}: {difference}",
+            remedy="use the same config, seed and version as before, or choose another folder",
+        )
+    return finished

@@ -1,0 +1,163 @@
+"""Anchored randomization: the identification's uncertainty as a distribution that `generate` draws from.
+
+- What was identified varies around its estimate, by its posterior and by how much it differs from run to run, correlated.
+- What can only be told in combination varies along that combination, as far as bounds allow, and not against it.
+- What was not identified keeps its prior range, and is named.
+- What the calibrated twin leaves unexplained of a joint becomes an offset of that joint from episode to episode.
+- What identification was not asked about varies as it would have without it, if the caller says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.identification.result import Estimate, Identification
+from twinloop.randomization.distribution import Distribution, LogUniform, Normal, Uniform
+from twinloop.randomization.randomization import LARGEST_SHARE_OUTSIDE, Randomization, make_randomization
+from twinloop.twins import Parameter
+from twinloop.twins.declare import word
+
+Array = NDArray[Any]
+
+
+SUMS = (("action_delay_s", "observation_delay_s"),)
+"""Open loop, only the sum of these is seen: whichever is identified stands for both, and the other must not add to it."""
+
+
+@dataclass(frozen=True)
+class Anchored:
+    """A randomization from an identification, and what it still guesses."""
+
+    randomization: Randomization
+    guessed: tuple[str, ...]
+    offsets: tuple[str, ...]
+
+    def as_config(self, twin_place: str, episodes: int = 1000) -> dict[str, Any]:
+        """What `twinloop generate` reads; `twin_place` is the calibrated twin's folder, seen from the config's."""
+        described = self.randomization.plain()
+        return {
+            "name": described["name"],
+            "twin": twin_place,
+            "randomization": described["randomization"],
+            "rollout": {
+                "parallel_envs": min(episodes, 100),
+                "episodes_per_env": max(1, episodes // min(episodes, 100)),
+            },
+        }
+
+
+def anchor(result: Identification, name: str = "anchored", beside: Randomization | None = None) -> Anchored:
+    """The randomization that stands for what is known and not known after an identification.
+
+    `beside` says how everything else varies, for example `default_randomization(result.twin)`.
+    """
+    twin = result.twin
+    covariance = result.covariance + result.run_to_run
+    together: list[int] = []
+    alone: dict[str, Distribution] = {}
+    guessed = []
+    for index, estimate in enumerate(result.estimates):
+        parameter = twin.parameter(estimate.name)
+        deviation = max(float(np.sqrt(covariance[index, index])), 1e-12)
+        if estimate.name in result.confused and not _on_edge(parameter, estimate.value):
+            together.append(index)
+        elif estimate.status == "not identifiable":
+            alone[estimate.name] = _prior(estimate)
+            guessed.append(estimate.name)
+        elif _outside(parameter, estimate.value, deviation):
+            alone[estimate.name] = _cut(parameter, estimate.value, deviation)
+        else:
+            together.append(index)
+    offsets = _joint_offsets(result, set(result.names))
+    correlated = []
+    if len(together) == 1:
+        only = result.estimates[together[0]]
+        alone[only.name] = Normal(only.value, float(np.sqrt(covariance[together[0], together[0]])))
+    elif together:
+        names = [result.estimates[i].name for i in together]
+        means = [result.estimates[i].value for i in together]
+        parameters = [twin.parameter(name) for name in names]
+        matrix = _within(parameters, means, _definite(covariance[np.ix_(together, together)]))
+        correlated.append((names, means, matrix))
+    made = make_randomization(twin, {**alone, **offsets}, correlated=correlated, name=name)
+    if beside is not None:
+        made = not_identified(beside, result.names).updated(made, name=name)
+    return Anchored(made, tuple(guessed), tuple(offsets))
+
+
+def not_identified(beside: Randomization, identified: Collection[str]) -> Randomization:
+    """`beside` without what was identified, or what an identified parameter already stands for."""
+    asked = set(identified)
+    held = asked | {name for pair in SUMS if asked & set(pair) for name in pair}
+    return replace(beside, variations=tuple(v for v in beside.variations if v.name not in held))
+
+
+def _prior(estimate: Estimate) -> Distribution:
+    low, high = estimate.prior
+    return LogUniform(low, high) if low > 0.0 and high / low > 5.0 else Uniform(low, high)
+
+
+def _outside(parameter: Parameter, value: float, deviation: float) -> bool:
+    return Normal(value, deviation).outside(*parameter.bounds) > 0.5 * LARGEST_SHARE_OUTSIDE
+
+
+def _on_edge(parameter: Parameter, value: float) -> bool:
+    """Whether half of any normal distribution around the value would lie outside, however narrow."""
+    low, high = parameter.bounds
+    return min(value - low, high - value) <= 1e-9 * (high - low)
+
+
+def _within(parameters: Sequence[Parameter], means: Sequence[float], covariance: Array) -> Array:
+    """The covariance with its widest directions drawn in until draws stay within bounds: combinations keep their value."""
+    spans = np.array([high - low for low, high in (parameter.bounds for parameter in parameters)])
+    values, vectors = np.linalg.eigh(covariance / spans[:, None] / spans[None, :])
+    for _ in range(200):
+        matrix = (vectors * values) @ vectors.T * spans[:, None] * spans[None, :]
+        deviations = np.sqrt(np.diag(matrix)).tolist()
+        if not any(_outside(*part) for part in zip(parameters, means, deviations, strict=True)):
+            break
+        values[-1] *= 0.8
+        order = np.argsort(values)
+        values, vectors = values[order], vectors[:, order]
+    # A value very close to its bound needs more than that: it is drawn in alone, which keeps the matrix definite.
+    fitting = [_fitting(*part) for part in zip(parameters, means, deviations, strict=True)]
+    share = np.array(fitting) / np.array(deviations)
+    return np.asarray(matrix * share[:, None] * share[None, :])
+
+
+def _fitting(parameter: Parameter, value: float, deviation: float) -> float:
+    """The deviation, or as much of it as stays within bounds."""
+    while _outside(parameter, value, deviation):
+        deviation *= 0.8
+    return deviation
+
+
+def _cut(parameter: Parameter, value: float, deviation: float) -> Normal:
+    return Normal(value, deviation, *parameter.bounds)
+
+
+def _joint_offsets(result: Identification, taken: set[str]) -> dict[str, Distribution]:
+    made: dict[str, Distribution] = {}
+    for channel, unit, size in zip(result.channels, result.units, result.discrepancy, strict=True):
+        name = f"{word(channel)}_encoder_bias_rad"
+        if unit == "rad" and name not in taken and size > 0.0 and result.twin.has(name):
+            parameter = result.twin.parameter(name)
+            made[name] = _cut(parameter, float(parameter.nominal), size)
+    return made
+
+
+def _definite(matrix: Any) -> Any:
+    """`matrix` with the least that makes every direction vary: rounding can leave one that does not."""
+    size = np.sqrt(np.diag(matrix))
+    correlation = matrix / size[:, None] / size[None, :]
+    correlation = 0.5 * (correlation + correlation.T)
+    lowest = float(np.linalg.eigvalsh(correlation).min())
+    if lowest < 1e-9:
+        correlation = correlation + (1e-9 - lowest) * np.eye(len(size))
+        correlation /= correlation[0, 0]
+    return correlation * size[:, None] * size[None, :]

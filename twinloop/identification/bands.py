@@ -1,0 +1,151 @@
+"""What the fitted twin still gets wrong, as bands that hold on data it has not seen.
+
+Bands are conformal: residuals of each training episode, as they would have been had it not been fitted, are divided by a
+scale that grows with speed and with time since the start, and the wanted share of them sets the factor. No distribution
+is assumed; what the model lacks is in the residuals and so in the band.
+
+Episodes are what repeats, not rows: a joint that sticks a little beside its target is off by the same amount for a whole
+episode. Every episode counts alike however long it is, and the fewer there are, the more the factor allows for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from twinloop.identification.predict import Window
+from twinloop.identification.problem import Linear, Solution
+from twinloop.identification.recording import Recording
+from twinloop.identification.scale import values_at
+
+Array = NDArray[Any]
+
+LEVEL = 0.9
+_FEATURES = 3
+
+
+@dataclass(frozen=True)
+class Bands:
+    """Half-widths of predictive bands: per channel, factor * (c0 + c1 * pace + c2 * age), pace and age standardized."""
+
+    level: float
+    coefficients: tuple[tuple[float, ...], ...]
+    factors: tuple[float, ...]
+    pace: tuple[float, ...]
+    age_s: float
+
+    def half_widths(self, recording: Recording, window: Window) -> Array:
+        """Half the width of the band at each row of a window, (rows, channels)."""
+        features = _features(recording, window, np.array(self.pace), self.age_s)
+        spread = np.einsum("tcf,cf->tc", features, np.array(self.coefficients))
+        return np.asarray(spread * np.array(self.factors))
+
+
+def fit_bands(solution: Solution, linear: Linear, level: float = LEVEL) -> Bands:
+    """Bands from the residuals of a solution, each episode's as if it had been left out.
+
+    Replay starts from the first reading as it is, so the starts of windows, which the fit adjusts, are put back first.
+    """
+    problem = solution.problem
+    values = values_at(problem.scales, solution.place[None])
+    residual = left_out_residuals(solution, linear, problem.predictor.residuals(values, problem.windows)[0])
+    recordings = problem.predictor.recordings
+    pace = np.maximum(
+        np.mean([np.abs(_speeds(recordings[w.recording], w)).mean(axis=0) for w in problem.windows], axis=0),
+        1e-9,
+    )
+    age_s = max(
+        float(
+            np.max(
+                [
+                    recordings[w.recording].time_s[w.stop - 1] - recordings[w.recording].time_s[w.start]
+                    for w in problem.windows
+                ]
+            )
+        ),
+        1e-9,
+    )
+    stacked = np.concatenate([_features(recordings[w.recording], w, pace, age_s) for w in problem.windows])
+    episode = np.concatenate([np.full(len(w), w.recording) for w in problem.windows])
+    coefficients, factors = [], []
+    for channel in range(residual.shape[1]):
+        fitted, factor = fit_band(stacked[:, channel], np.abs(residual[:, channel]), episode, level)
+        factors.append(factor)
+        coefficients.append(tuple(fitted.tolist()))
+    return Bands(level, tuple(coefficients), tuple(factors), tuple(pace.tolist()), age_s)
+
+
+def fit_band(features: Array, size: Array, episode: Array, level: float) -> tuple[Array, float]:
+    """Coefficients (F,) and the factor of one channel's band, from features (rows, F) and sizes of residuals (rows,).
+
+    Of `n` episodes, each counting alike, the band holds a share of `level * (1 + 1 / 2n)`, at most half-way from `level`
+    to all: right for a new episode if residuals differ within episodes as much as between them.
+    """
+    _, which, rows = np.unique(episode, return_inverse=True, return_counts=True)
+    weight = 1.0 / rows[which]
+    root = np.sqrt(weight / weight.mean())
+    fitted, _ = nnls(features * root[:, None], np.minimum(size, np.quantile(size, 0.995)) * root)
+    fitted[0] = max(fitted[0], 0.1 * float(np.median(size)), 1e-12)
+    share = min(level * (1.0 + 0.5 / len(rows)), 0.5 * (1.0 + level))
+    return fitted, _weighted_quantile(size / (features @ fitted), weight, share)
+
+
+def _weighted_quantile(values: Array, weight: Array, share: float) -> float:
+    order = np.argsort(values)
+    reached = np.cumsum(weight[order]) / weight.sum()
+    return float(values[order][min(int(np.searchsorted(reached, share)), len(values) - 1)])
+
+
+def left_out_residuals(solution: Solution, linear: Linear, residual: Array) -> Array:
+    """Residuals (rows, channels), those of each episode moved by what leaving it out would do to the fit, to first order."""
+    problem = solution.problem
+    residual = residual.copy()
+    count = len(solution.place)
+    by_episode: dict[int, list[slice]] = {}
+    for window, rows in zip(problem.windows, problem.window_rows, strict=True):
+        by_episode.setdefault(window.recording, []).append(rows)
+    if len(by_episode) < 2 or not count:
+        return residual
+    sigma = problem.noise.total
+    for parts in by_episode.values():
+        jacobian = np.concatenate([linear.jacobian[rows].reshape(-1, count) for rows in parts])
+        score = jacobian.T @ np.concatenate([linear.residual[rows].reshape(-1) for rows in parts])
+        step = np.linalg.solve(linear.information - jacobian.T @ jacobian, score)
+        for rows in parts:
+            residual[rows] += (linear.jacobian[rows] @ step) * sigma
+    return residual
+
+
+def coverage(
+    bands: Bands, recordings: Sequence[Recording], windows: Sequence[Window], residual: Array
+) -> Array:
+    """The share of readings inside their bands, per channel."""
+    inside, begin = [], 0
+    for window in windows:
+        rows = residual[begin : begin + len(window)]
+        inside.append(np.abs(rows) <= bands.half_widths(recordings[window.recording], window))
+        begin += len(window)
+    return np.asarray(np.concatenate(inside).mean(axis=0))
+
+
+def _speeds(recording: Recording, window: Window) -> Array:
+    rows = slice(window.start, window.stop)
+    readings, time_s = recording.readings[rows], recording.time_s[rows]
+    if len(readings) < 2:
+        return np.zeros_like(readings)
+    reach = min(5, len(readings) - 1)
+    low = np.clip(np.arange(len(readings)) - reach // 2 - 1, 0, len(readings) - 1 - reach)
+    return np.asarray((readings[low + reach] - readings[low]) / (time_s[low + reach] - time_s[low])[:, None])
+
+
+def _features(recording: Recording, window: Window, pace: Array, age_s: float) -> Array:
+    """(rows, channels, features): one, speed over the usual speed, square root of time since the start."""
+    speeds = np.abs(_speeds(recording, window)) / pace
+    time_s = recording.time_s[window.start : window.stop]
+    age = np.sqrt(np.maximum(time_s - time_s[0], 0.0) / age_s)
+    return np.stack([np.ones_like(speeds), speeds, np.broadcast_to(age[:, None], speeds.shape)], axis=2)

@@ -1,0 +1,113 @@
+"""Which model: competing sets of parameters fitted alike, compared on episodes none of them saw; the simplest that is not worse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twinloop.episode import Episode
+from twinloop.errors import WrongUse
+from twinloop.identification.result import Identification
+from twinloop.identification.run import identify
+from twinloop.identification.windows import split_episodes
+from twinloop.twins import Twin
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One model: its parameters, its error on validation episodes, and how much worse than the best, with the standard error.
+
+    Errors are geometric means over episodes and channels; `behind` is the logarithm of the ratio to the best one's.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    error: float
+    behind: float
+    standard_error: float
+
+    @property
+    def not_worse(self) -> bool:
+        """Whether the best one's lead is within one standard error."""
+        return self.behind <= self.standard_error + 1e-12
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen model, all contenders from simple to rich, and why."""
+
+    chosen: str
+    contenders: tuple[Contender, ...]
+    validation: tuple[str, ...]
+    reason: str
+
+
+def choose_model(
+    twin: Twin, real: Iterable[Episode], models: Mapping[str, Sequence[str]], **how: Any
+) -> tuple[Choice, Identification]:
+    """Fit every model, choose, and identify the chosen one on all but the held-out episodes, which no choice has seen.
+
+    `how` is passed to `identify`.
+    """
+    episodes = list(real)
+    if len(models) < 2:
+        raise WrongUse("nothing to choose from", got=list(models), expected="at least 2 models")
+    if len(episodes) < 4:
+        raise WrongUse(
+            "too few episodes to fit, to choose and to judge",
+            got=len(episodes),
+            expected="at least 4 episodes",
+        )
+    held = how.pop("held_out", None)
+    if held is None:
+        held = [episodes[i].id for i in split_episodes([episode.id for episode in episodes])[1]]
+    rest = [episode for episode in episodes if episode.id not in held]
+    validation = [
+        rest[i].id for i in split_episodes([f"choice {episode.id}" for episode in rest], 1.0 / 3.0)[1]
+    ]
+    priors = how.pop("priors", None) or {}
+    fits = {
+        name: identify(twin, rest, parameters, held_out=validation, priors=_only(priors, parameters), **how)
+        for name, parameters in models.items()
+    }
+    contenders = _compare(fits)
+    chosen = next(contender for contender in contenders if contender.not_worse)
+    best = min(contenders, key=lambda contender: contender.error)
+    result = identify(
+        twin, episodes, chosen.parameters, held_out=held, priors=_only(priors, chosen.parameters), **how
+    )
+    return Choice(chosen.name, contenders, tuple(validation), _reason(chosen, best)), result
+
+
+def _only(priors: Mapping[str, tuple[float, float]], names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    return {name: bounds for name, bounds in priors.items() if name in names}
+
+
+def _compare(fits: Mapping[str, Identification]) -> tuple[Contender, ...]:
+    logs = {
+        name: np.log(np.array([error.after for error in fit.errors]) + 1e-12) for name, fit in fits.items()
+    }
+    means = {name: float(values.mean()) for name, values in logs.items()}
+    best = min(means, key=lambda name: means[name])
+    made = []
+    for name, fit in fits.items():
+        lead = (logs[name] - logs[best]).mean(axis=1)
+        if len(lead) < 3:
+            lead = (logs[name] - logs[best]).reshape(-1)
+        spread = float(lead.std(ddof=1) / np.sqrt(len(lead))) if len(lead) > 1 else 0.0
+        made.append(Contender(name, fit.names, float(np.exp(means[name])), float(lead.mean()), spread))
+    return tuple(sorted(made, key=lambda contender: (len(contender.parameters), contender.error)))
+
+
+def _reason(chosen: Contender, best: Contender) -> str:
+    size = f"{len(chosen.parameters)} parameters"
+    if chosen.name == best.name:
+        return f"{chosen.name} ({size}) replays validation episodes best, and no simpler model comes within a standard error"
+    lead = np.expm1(chosen.behind)
+    return (
+        f"{chosen.name} ({size}) is the simplest model that is not worse: {best.name} ({len(best.parameters)} parameters) "
+        f"is ahead by {lead:.1%}, within a standard error of {np.expm1(chosen.standard_error):.1%}"
+    )

@@ -1,0 +1,77 @@
+"""What is fitted and what came of it: the nouns that the solver, the intervals and the bands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.identification.predict import Predictor, Window
+from twinloop.identification.scale import Scale
+
+Array = NDArray[Any]
+
+KNEE = 2.5
+"""Standardized residuals beyond this count by their size and no longer by its square."""
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Per channel: `sensor`, what readings scatter by, and `total`, with what the model cannot explain on top."""
+
+    sensor: Array
+    total: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is fitted: free parameters, windows, noise, and how wrong a window's start may be (handles,), 0 for exact."""
+
+    predictor: Predictor
+    scales: tuple[Scale, ...]
+    windows: tuple[Window, ...]
+    noise: Noise
+    start_deviation: Array
+    center: Array
+
+    @property
+    def handles(self) -> Array:
+        """The start handles in use: those that may be wrong."""
+        return np.flatnonzero(self.start_deviation > 0.0)
+
+    @property
+    def window_rows(self) -> list[slice]:
+        """Where each window's rows are in a stack of all."""
+        ends = np.cumsum([len(window) for window in self.windows]).tolist()
+        return [slice(end - len(window), end) for end, window in zip(ends, self.windows, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A problem at one place: weighted residuals (rows, channels) and derivatives with the windows' starts projected out.
+
+    `information` (P, P) and `gradient` (P,) are of the projected problem, prior included. `curvature` is what the robust
+    loss really curves by: residuals near the knee and beyond pull without stiffening.
+    """
+
+    residual: Array
+    jacobian: Array
+    information: Array
+    curvature: Array
+    gradient: Array
+    start_steps: tuple[tuple[Array, Array], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The best place (P,), the windows' start offsets (windows, handles), and what is left: residuals (rows, channels)."""
+
+    place: Array
+    offsets: Array
+    residual: Array
+    cost: float
+    problem: Problem
+    converged: bool
+    iterations: int

@@ -1,0 +1,68 @@
+"""Held-out episodes beside what the twin did with their commands, before and after: what overlays are drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.episode import Episode
+from twinloop.identification.predict import Predictor
+from twinloop.identification.recording import find_channels, read_recording
+from twinloop.identification.result import Identification
+from twinloop.identification.windows import cut
+from twinloop.tasks import make_cell
+from twinloop.twins import Twin
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """One held-out episode: `real`, `before` and `after` with its band, each (T, channels)."""
+
+    episode: str
+    task: str
+    time_s: Array
+    real: Array
+    before: Array
+    after: Array
+    half_width: Array
+
+
+def replay_held_out(
+    base: Twin,
+    result: Identification,
+    episodes: Iterable[Episode],
+    *,
+    given: Mapping[str, str] | None = None,
+    signals: tuple[str, ...] | None = None,
+    most: int = 6,
+    threads: int = 0,
+) -> list[Replay]:
+    """Replay up to `most` held-out episodes in the twin as it was and as it is now."""
+    chosen = [episode for episode in episodes if episode.id in result.held_out][:most]
+    made: list[list[Array]] = []
+    recordings = []
+    for twin in (base, result.twin):
+        cell = make_cell(twin)
+        channels = find_channels(cell, chosen[0], signals)
+        recordings = [read_recording(cell, episode, channels, given) for episode in chosen]
+        predictor = Predictor(cell, recordings, channels, (), threads)
+        parts = []
+        for index in range(len(recordings)):
+            windows = cut(recordings, [index], result.horizon_s)
+            parts.append(predictor.residuals({}, windows)[0])
+        made.append(parts)
+    replays = []
+    for index, (episode, recording) in enumerate(zip(chosen, recordings, strict=True)):
+        windows = cut(recordings, [index], result.horizon_s)
+        rows = np.concatenate([np.arange(window.start, window.stop) for window in windows])
+        widths = np.concatenate([result.bands.half_widths(recording, window) for window in windows])
+        real = recording.readings[rows]
+        before, after = real + made[0][index], real + made[1][index]
+        replays.append(Replay(episode.id, episode.task, recording.time_s[rows], real, before, after, widths))
+    return replays

@@ -1,0 +1,208 @@
+"""Robust least squares over windows: Levenberg-Marquardt whose derivatives and trial steps are one batch each.
+
+The start of every window is a nuisance: what its first reading and speed were is only known as well as the sensor is. Its
+directions are projected out window by window (variable projection), so they cost one extra column each and not one per
+window. Simulation is what costs: slopes are measured only where those of the step before, corrected by what that step
+taught, did not foretell what the next one gained. All parameters are places in the unit interval; see `scale`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import qmc
+
+from twinloop.identification.posterior import make_posterior
+from twinloop.identification.predict import Window
+from twinloop.identification.problem import KNEE, Linear, Noise, Problem, Solution
+from twinloop.identification.scale import PRIOR_DEVIATION, values_at
+from twinloop.identification.slopes import corrected_slopes, measured_slopes, project
+
+Array = NDArray[Any]
+
+_TRIALS: Sequence[float] = (0.1, 1.0, 10.0, 100.0)
+_ROUNDS = 3
+_SCREEN_S = 3.0
+_STEPS = 24
+_TRUSTED, _USEFUL = 0.5, 0.1
+"""Of what slopes foretold, the share a step must gain: to correct them only, and to measure again only by parameters."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """When a descent has settled: a step moves no parameter by more than `moved` deviations, or gains a share below `gained`.
+
+    Deviations are those of the posterior: where residuals remember, far smaller steps look like progress and are none.
+    `exact` asks that slopes measured there, from both sides, say so.
+    """
+
+    moved: float
+    gained: float
+    exact: bool
+
+
+_ROUGH = Ending(0.3, 5e-3, False)
+_FINE = Ending(0.1, 1e-5, False)
+_LAST = Ending(0.1, 1e-5, True)
+
+Progress = Callable[[int, float], None]
+
+
+def solve(
+    problem: Problem, start: Array, progress: Progress | None = None, *, rounds: int = _ROUNDS
+) -> Solution:
+    """The most plausible place, from one start. Noise is estimated anew between rounds from what is left."""
+    offsets = np.zeros((len(problem.windows), len(problem.start_deviation)))
+    best = _evaluate(problem, start[None], offsets[None])[0]
+    slopes: Array | None = None
+    iterations = 0
+    for round_number in range(rounds):
+        ending = _ROUGH if rounds == 1 else _LAST if round_number == rounds - 1 else _FINE
+        problem = replace(problem, noise=estimated_noise(problem.noise.sensor, best.residual))
+        best = replace(best, problem=problem, cost=_cost(problem, best.place, best.offsets, best.residual))
+        best, slopes, done = _descend(problem, best, slopes, ending, progress)
+        iterations += done
+    return replace(best, iterations=iterations)
+
+
+def screen(problem: Problem, start: Array, count: int = 32, seed: int = 0) -> list[Array]:
+    """Starts worth descending from, best first: nominal, a ladder of delays, and points spread over the prior."""
+    ladder = [start]
+    for index, scale in enumerate(problem.scales):
+        if scale.name.endswith("_delay_s"):
+            for place in np.linspace(0.0, 1.0, 25):
+                ladder.append(np.where(np.arange(len(start)) == index, place, start))
+    spread = qmc.Sobol(len(start), seed=seed).random(count) if len(start) else np.zeros((0, 0))
+    for share in (0.25, 1.0):
+        ladder += list(np.clip(start + share * (spread[: count // 2] - 0.5), 0.0, 1.0))
+    places = np.stack(ladder)
+    subset = replace(problem, windows=_some(problem, 6, _SCREEN_S))
+    offsets = np.zeros((len(places), len(subset.windows), len(problem.start_deviation)))
+    ranked = sorted(_evaluate(subset, places, offsets), key=lambda solution: solution.cost)
+    return [solution.place for solution in ranked[:2]]
+
+
+def solve_from_many(
+    problem: Problem, start: Array, progress: Progress | None = None, seed: int = 0
+) -> Solution:
+    """Screen, descend from the best few on some of the windows, then from the best of those on all."""
+    subset = replace(problem, windows=_some(problem, 12, _SCREEN_S))
+    tried = [solve(subset, place, progress, rounds=1) for place in screen(problem, start, seed=seed)]
+    best = min(tried, key=lambda s: float(np.sum(np.log(robust_deviation(s.residual) + 1e-12))))
+    return solve(problem, best.place, progress)
+
+
+def _some(problem: Problem, count: int, longest_s: float) -> tuple[Window, ...]:
+    """About `count` of the windows, each cut to its first `longest_s`."""
+    made = []
+    for window in problem.windows[:: max(1, len(problem.windows) // count)]:
+        time_s = problem.predictor.recordings[window.recording].time_s[window.start : window.stop]
+        rows = int(np.searchsorted(time_s, time_s[0] + longest_s, side="right"))
+        made.append(Window(window.recording, window.start, min(window.start + max(rows, 3), window.stop)))
+    return tuple(made)
+
+
+def _descend(
+    problem: Problem, best: Solution, slopes: Array | None, ending: Ending, progress: Progress | None
+) -> tuple[Solution, Array | None, int]:
+    """The lowest place from `best` on, slopes near it, and the steps it took. `slopes` may be from nearby."""
+    damping, fresh, trials = 1e-2, False, _TRIALS
+    near: Array | None = None
+    for iteration in range(_STEPS):
+        if slopes is None:
+            slopes, fresh = measured_slopes(problem, best, ending.exact, near=near), True
+        linear = project(problem, best, slopes)
+        free = ~(
+            ((best.place <= 0.0) & (linear.gradient > 0.0)) | ((best.place >= 1.0) & (linear.gradient < 0.0))
+        )
+        if not free.any():
+            return replace(best, converged=True), slopes, iteration
+        tried = _try(problem, best, linear, free, [damping * factor for factor in trials])
+        chosen = int(np.argmin([solution.cost for solution in tried]))
+        after = tried[chosen]
+        if not after.cost < best.cost:
+            trials = _TRIALS
+            if not fresh:
+                slopes = near = None
+                continue
+            damping *= 1e3
+            if damping > 1e7:
+                return replace(best, converged=True), slopes, iteration
+            continue
+        step = after.place - best.place
+        deviation = make_posterior(best, linear).deviation
+        gained = best.cost - after.cost
+        settled = bool(
+            np.all(np.abs(step) < ending.moved * deviation + 1e-6)
+            or gained < ending.gained * max(best.cost, 1e-12)
+        )
+        foretold = -float(linear.gradient @ step + 0.5 * step @ linear.information @ step)
+        damping = max(damping * trials[chosen] * 0.3, 1e-7)
+        sure = settled and (fresh or not ending.exact)
+        near = corrected_slopes(problem, slopes, best, after, deviation)
+        trusted = sure or (not settled and gained > _TRUSTED * foretold)
+        slopes, trials = (near, _TRIALS[1:2]) if trusted else (None, _TRIALS)
+        if gained < _USEFUL * foretold:
+            near = None
+        best, fresh = after, False
+        if progress:
+            progress(iteration, best.cost)
+        if sure:
+            return replace(best, converged=True), near, iteration + 1
+    return best, near, _STEPS
+
+
+def _try(
+    problem: Problem, best: Solution, linear: Linear, free: Array, dampings: Sequence[float]
+) -> list[Solution]:
+    """Where steps of different boldness lead; parameters that are not `free` stay on their edge."""
+    handles = problem.handles
+    places, offsets = [], []
+    for damping in dampings:
+        step = np.zeros(len(best.place))
+        matrix = linear.information[np.ix_(free, free)]
+        matrix = matrix + damping * np.diag(np.diag(matrix))
+        step[free] = -np.linalg.solve(matrix, linear.gradient[free])
+        place = np.clip(best.place + step, 0.0, 1.0)
+        moved = best.offsets.copy()
+        for index, (of_residual, of_step) in enumerate(linear.start_steps):
+            moved[index, handles] -= of_residual + of_step @ (place - best.place)
+        places.append(place)
+        offsets.append(moved)
+    return _evaluate(problem, np.stack(places), np.stack(offsets))
+
+
+def _evaluate(problem: Problem, places: Array, offsets: Array) -> list[Solution]:
+    residuals = problem.predictor.residuals(values_at(problem.scales, places), problem.windows, offsets)
+    return [
+        Solution(place, moved, residual, _cost(problem, place, moved, residual), problem, False, 0)
+        for place, moved, residual in zip(places, offsets, residuals, strict=True)
+    ]
+
+
+def _cost(problem: Problem, place: Array, offsets: Array, residual: Array) -> float:
+    standard = residual / problem.noise.total
+    cost = KNEE**2 * float(np.sum(np.sqrt(1.0 + (standard / KNEE) ** 2) - 1.0))
+    used = problem.start_deviation > 0.0
+    cost += 0.5 * float(np.sum((offsets[:, used] / problem.start_deviation[used]) ** 2))
+    return cost + 0.5 * float(np.sum(((place - problem.center) / PRIOR_DEVIATION) ** 2))
+
+
+def robust_deviation(residual: Array) -> Array:
+    """Per channel, the standard deviation that the middle of the residuals (rows, channels) speaks for, about zero."""
+    return np.asarray(1.4826 * np.median(np.abs(residual), axis=0))
+
+
+def estimated_noise(sensor: Array, residual: Array) -> Noise:
+    """Noise with what the model leaves unexplained: between the robust and the plain size of what is left."""
+    plain = np.sqrt(
+        np.mean(
+            np.minimum(residual**2, (KNEE * 4.0 * np.maximum(robust_deviation(residual), sensor)) ** 2),
+            axis=0,
+        )
+    )
+    return Noise(sensor, np.maximum(np.maximum(sensor, 0.5 * plain), robust_deviation(residual)))

@@ -1,0 +1,113 @@
+"""What a network makes of images: a compact convolutional encoder for each camera, ending in where things are.
+
+Images enter as cameras give them and are averaged down inside, so that what is exported is complete. A soft maximum of
+each channel gives its place in the image (spatial softmax), its mean how much of it there is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from twinloop.datasets.shrink import averaging
+
+Tensor = torch.Tensor
+
+CHANNELS = (16, 32, 48, 32)
+GROUPS = 8
+"""Channels are normalised in so many groups: without it a small encoder finds a small thing on a patterned table late or never."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What images look like to a network: `cameras` of them, `height` x `width` as they come, averaged down to
+    `side` x `side`; `features` numbers are made of each."""
+
+    cameras: int
+    height: int
+    width: int
+    side: int
+    features: int
+
+    @property
+    def size(self) -> int:
+        """Numbers made of all images of one moment."""
+        return self.cameras * self.features
+
+
+class Eye(nn.Module):
+    """Images of one camera (B, 3, side, side) to features (B, F)."""
+
+    across: Tensor
+    down: Tensor
+
+    def __init__(self, sight: Sight) -> None:
+        super().__init__()
+        first, second, third, last = CHANNELS
+        self.layers = nn.Sequential(
+            *_layer(3, first, 5, stride=2),
+            *_layer(first, second, 3, stride=2),
+            *_layer(second, third, 3),
+            *_layer(third, third, 3, dilation=2),
+            nn.Conv2d(third, last, 1),
+        )
+        self.leave = nn.Linear(3 * last, sight.features)
+        self.norm = nn.LayerNorm(sight.features)
+        places = torch.linspace(-1.0, 1.0, _halved(_halved(sight.side)))
+        down, across = torch.meshgrid(places, places, indexing="ij")
+        self.register_buffer("across", across.reshape(-1, 1), persistent=False)
+        self.register_buffer("down", down.reshape(-1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Where each channel is strongest and how strong it is, mixed."""
+        maps = self.layers(images).flatten(2)
+        where = maps.softmax(dim=2)
+        parts = [(where @ self.across)[..., 0], (where @ self.down)[..., 0], maps.relu().mean(dim=2)]
+        made: Tensor = self.norm(self.leave(torch.cat(parts, dim=1)))
+        return made
+
+
+class Encoder(nn.Module):
+    """Images (B, cameras, height, width, 3), 0 to 255, to features (B, cameras * F); an eye for each camera."""
+
+    rows: Tensor
+    columns: Tensor
+
+    def __init__(self, sight: Sight) -> None:
+        super().__init__()
+        self._side = sight.side
+        self.camera_model = nn.ModuleList(Eye(sight) for _ in range(sight.cameras))
+        rows, columns = averaging(sight.height, sight.side), averaging(sight.width, sight.side)
+        self.register_buffer("rows", torch.from_numpy(rows), persistent=False)
+        self.register_buffer("columns", torch.from_numpy(columns.T.copy()), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images that have been averaged down before, as training keeps them, are taken as they are."""
+        planes = images.float().permute(0, 1, 4, 2, 3)
+        if tuple(planes.shape[-2:]) != (self._side, self._side):
+            planes = (self.rows @ planes @ self.columns).round()
+        planes = planes / 127.5 - 1.0
+        seen = [eye(planes[:, index]) for index, eye in enumerate(self.camera_model)]
+        return torch.cat(seen, dim=1)
+
+
+def _layer(entering: int, leaving: int, kernel: int, stride: int = 1, dilation: int = 1) -> list[nn.Module]:
+    padding = dilation * (kernel // 2)
+    return [
+        nn.Conv2d(entering, leaving, kernel, stride, padding, dilation),
+        nn.GroupNorm(GROUPS, leaving),
+        nn.ReLU(),
+    ]
+
+
+def sight_from_json(words: dict[str, Any] | None) -> Sight | None:
+    """What `dataclasses.asdict` made of a sight."""
+    return None if words is None else Sight(**words)
+
+
+def _halved(size: int) -> int:
+    """What a convolution of stride two leaves."""
+    return (size + 1) // 2

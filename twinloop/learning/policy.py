@@ -1,0 +1,334 @@
+"""A policy as plain files: `policy.json` says everything about it, `weights.safetensors` holds the numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.datasets.commit import write_atomically
+from twinloop.datasets.shrink import cut, shrink
+from twinloop.errors import LearnError, MissingExtra, NewerFormat, WrongUse
+from twinloop.learning.encoder import sight_from_json
+from twinloop.learning.interface import Interface, Normalisation, interface_from_json, normalisation_from_json
+from twinloop.learning.network import PolicyNetwork, Shape, one_thread, torch
+from twinloop.version import __version__
+
+try:
+    import safetensors.torch as tensor_files
+    from safetensors import SafetensorError
+except ImportError as error:  # pragma: no cover - the tests install it
+    raise MissingExtra("policies", "safetensors", "learn") from error
+
+Array = NDArray[Any]
+
+FORMAT = 1
+WORDS = "policy.json"
+WEIGHTS = "weights.safetensors"
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How chunks are carried out; see `TrainConfig`.
+
+    `latency_steps` is how old the hardware makes things: control steps between what is observed and when a command that
+    follows from it arrives. So many actions at the head of a chunk are about the past and are left out. With `blend`, one chunk
+    goes over into the next little by little; policies that were written before there was a choice do not.
+    """
+
+    history: tuple[int, ...]
+    n_action_steps: int
+    inference_delay_steps: int
+    latency_steps: int = 0
+    blend: bool = False
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """Where a policy comes from: the datasets it saw, the twin they were made with, how it was trained.
+
+    An entry of `datasets` has id, version, role and name, and for real data the ids of the episodes that were used, so
+    that a withdrawn consent finds every policy it concerns.
+    """
+
+    name: str
+    recipe: str
+    created_at: str
+    datasets: tuple[Mapping[str, Any], ...]
+    twin: Mapping[str, str | None]
+    config: Mapping[str, Any]
+    results: Mapping[str, Any] = field(default_factory=dict)
+    software: Mapping[str, str] = field(default_factory=dict)
+
+
+class Policy:
+    """A trained network with what it sees and does. Immutable by convention; `act` is a pure function."""
+
+    def __init__(
+        self,
+        network: PolicyNetwork,
+        interface: Interface,
+        normalisation: Normalisation,
+        execution: Execution,
+        domains: tuple[str, ...],
+        training_record: TrainingRecord,
+    ) -> None:
+        self.network = network.eval()
+        self.interface = interface
+        self.normalisation = normalisation
+        self.execution = execution
+        self.domains = domains
+        self.training_record = training_record
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.training_record.name
+
+    @property
+    def chunk(self) -> int:
+        """Actions predicted at once."""
+        return self.network.shape.chunk
+
+    @property
+    def id(self) -> str:
+        """64 bits that follow from the weights and from how they are used."""
+        digest = hashlib.blake2b(digest_size=8)
+        execution = asdict(self.execution)
+        for added in ("latency_steps", "blend"):  # a policy is the same as before it could be told of them
+            if not execution[added]:
+                del execution[added]
+        used = {
+            "interface": self.interface.as_json(),
+            "normalisation": self.normalisation.as_json(),
+            "execution": execution,
+            "shape": _shape_words(self.network.shape),
+        }
+        digest.update(json.dumps(used, sort_keys=True).encode())
+        for name, weights in sorted(self.network.state_dict().items()):
+            digest.update(name.encode() + weights.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    @property
+    def image_side(self) -> int:
+        """Pixels a side of what its network sees of an image; 0 without cameras."""
+        sight = self.network.shape.sight
+        return sight.side if sight else 0
+
+    def images(self, frames: Mapping[str, Array]) -> Array:
+        """What `predict` takes, (..., cameras, height, width, 3), from frames (..., height, width, 3) uint8 by camera.
+
+        Of frames of another size than it learned from, the middle with the same proportions, averaged down as in training.
+        """
+        sizes = {camera.name: (camera.height, camera.width) for camera in self.interface.cameras}
+        seen = [frames[name] for name in sizes]
+        if any(frame.shape[-3:-1] != size for frame, size in zip(seen, sizes.values(), strict=True)):
+            side = self.image_side
+            seen = [shrink(cut(frame, size), side) for frame, size in zip(seen, sizes.values(), strict=True)]
+        return np.stack(seen, axis=-4)
+
+    def for_latency(self, latency_s: float) -> Policy:
+        """The same policy, carried out for hardware with this delay from observation to command and back."""
+        steps = round(latency_s * self.interface.rate_hz) if math.isfinite(latency_s) else -1
+        left = self.chunk - self.execution.n_action_steps - self.execution.inference_delay_steps
+        if not 0 <= steps <= left:
+            raise WrongUse(
+                f"policy {self.name} cannot look ahead that far",
+                got=f"{1e3 * latency_s:.0f} ms",
+                expected=f"0 to {1e3 * left / self.interface.rate_hz:.0f} ms",
+                remedy="train with a longer chunk, or carry out less of it",
+            )
+        return self._with(execution=replace(self.execution, latency_steps=steps))
+
+    def named(self, name: str) -> Policy:
+        """The same policy under another name."""
+        return self._with(training_record=replace(self.training_record, name=name))
+
+    def at_pace(self, n_action_steps: int) -> Policy:
+        """The same policy, carrying out so many actions of each chunk before the next one takes over."""
+        own = self.execution
+        most = self.chunk - own.inference_delay_steps - own.latency_steps
+        if not own.inference_delay_steps < n_action_steps <= most:
+            raise WrongUse(
+                f"policy {self.name} cannot carry out so much of a chunk",
+                got=n_action_steps,
+                expected=f"{own.inference_delay_steps + 1} to {most} actions",
+            )
+        return self._with(execution=replace(own, n_action_steps=n_action_steps))
+
+    def told(self, training_record: TrainingRecord) -> Policy:
+        """The same policy with another training_record."""
+        return self._with(training_record=training_record)
+
+    def _with(
+        self, *, execution: Execution | None = None, training_record: TrainingRecord | None = None
+    ) -> Policy:
+        used, training_record = execution or self.execution, training_record or self.training_record
+        return Policy(self.network, self.interface, self.normalisation, used, self.domains, training_record)
+
+    def predict(
+        self,
+        observation: Array,
+        images: Array | None = None,
+        *,
+        real: bool = False,
+        noise: Array | None = None,
+    ) -> Array:
+        """Chunks of commands (N, chunk, A) for histories of observations (N, H, D), and the newest images
+        (N, cameras, height, width, 3) uint8 of a policy that has cameras.
+
+        `real` says that a robot is watched and no simulation; it counts only where training told the two apart.
+        Without noise (N, chunk, A), heads that need chance give the chunk that zero noise leads to.
+        """
+        count, shape = len(observation), self.network.shape
+        told = float(real and "real" in self.domains)
+        if (images is None) == bool(self.interface.cameras):
+            raise WrongUse(
+                f"policy {self.name} {'sees images' if images is None else 'sees no images'}",
+                expected=", ".join(camera.name for camera in self.interface.cameras) or "observations alone",
+            )
+        if images is not None:
+            self._require_size(images)
+        with torch.inference_mode(), one_thread():
+            made = self.network(
+                torch.from_numpy(np.ascontiguousarray(observation, np.float32)),
+                torch.full((count, 1), told),
+                torch.zeros(count, shape.chunk, shape.action)
+                if noise is None
+                else torch.from_numpy(np.ascontiguousarray(noise, np.float32)),
+                None if images is None else torch.from_numpy(np.ascontiguousarray(images)),
+            )
+        return np.asarray(made.numpy())
+
+    def _require_size(self, images: Array) -> None:
+        """Refuse images that the encoder cannot take."""
+        first, side = self.interface.cameras[0], self.image_side
+        sizes = [
+            (len(self.interface.cameras), *size, 3) for size in ((first.height, first.width), (side, side))
+        ]
+        if images.shape[1:] not in sizes:
+            raise WrongUse(
+                f"policy {self.name} sees other images",
+                got=images.shape,
+                expected=f"(n, {', '.join(map(str, sizes[0]))})",
+                remedy="policy.images(frames) makes them of what cameras give",
+            )
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the files; `policy.json` comes last, so that a folder that has it is whole."""
+        root = Path(folder)
+        root.mkdir(parents=True, exist_ok=True)
+        weights = {name: w.detach().cpu().contiguous() for name, w in self.network.state_dict().items()}
+        write_atomically(root / WEIGHTS, tensor_files.save(weights))
+        words = {
+            "format": FORMAT,
+            "id": self.id,
+            "twinloop": __version__,
+            **_plain(asdict(self.training_record)),
+            "interface": self.interface.as_json(),
+            "normalisation": self.normalisation.as_json(),
+            "network": _shape_words(self.network.shape),
+            "execution": asdict(self.execution),
+            "domains": list(self.domains),
+        }
+        words["check"] = _check_sum(words)
+        write_atomically(root / WORDS, (json.dumps(words, indent=1) + "\n").encode())
+        return root
+
+
+def load_policy(folder: str | Path) -> Policy:
+    """Read a policy; nothing that is read is executed."""
+    root = Path(folder)
+    if not (root / WORDS).is_file():
+        raise WrongUse(f"{root} is no policy", expected=f"a folder with {WORDS}", remedy="twinloop train")
+    try:
+        words: dict[str, Any] = json.loads((root / WORDS).read_text())
+        if words["format"] > FORMAT:
+            raise NewerFormat(
+                f"{root} was written by a newer Twinloop", remedy="pip install --upgrade twinloop"
+            )
+        if words.get("check", _check_sum(words)) != _check_sum(words):
+            raise LearnError(f"{root / WORDS} was changed since it was written", remedy="train it again")
+        known = str(words["id"])
+        interface = interface_from_json(words["interface"])
+        normalisation = normalisation_from_json(words["normalisation"])
+        shape = Shape(**words["network"] | {"sight": sight_from_json(words["network"].get("sight"))})
+        execution = Execution(**words["execution"] | {"history": tuple(words["execution"]["history"])})
+        told = {part.name: words[part.name] for part in fields(TrainingRecord)}
+        training_record = TrainingRecord(**told | {"datasets": tuple(told["datasets"])})
+        for part, keys in _said(training_record):
+            _ = [part[key] for key in keys]
+        domains = tuple(words["domains"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LearnError(f"{root / WORDS} cannot be read ({error})", remedy="train it again") from error
+    _require_consistent(root, interface, normalisation, shape)
+    try:
+        network = PolicyNetwork(shape, normalisation)
+        network.load_state_dict(tensor_files.load((root / WEIGHTS).read_bytes()))
+    except (RuntimeError, TypeError) as error:
+        raise LearnError(
+            f"{root / WEIGHTS} does not fit the network that {WORDS} describes: one of them was changed, or an earlier "
+            "version built that network in another way",
+            remedy="train it again",
+        ) from error
+    except (OSError, ValueError, SafetensorError) as error:
+        raise LearnError(f"{root / WEIGHTS} cannot be read ({error})", remedy="train it again") from error
+    policy = Policy(network, interface, normalisation, execution, domains, training_record)
+    if policy.id != known:
+        raise LearnError(f"{root} was changed since it was trained", got=policy.id, expected=known)
+    return policy
+
+
+def _require_consistent(root: Path, interface: Interface, scale: Normalisation, shape: Shape) -> None:
+    """Normalisation, interface and network must speak of the same numbers."""
+    sizes = {
+        "observation_mean": (interface.observation_size,),
+        "observation_scale": (interface.observation_size,),
+        "action_mean": (shape.chunk, interface.action.size),
+        "action_scale": (shape.chunk, interface.action.size),
+        "reading": (interface.action.size,),
+    }
+    sight = (len(interface.cameras), *((c.height, c.width) for c in interface.cameras[:1]))
+    known = (0,) if shape.sight is None else (shape.sight.cameras, (shape.sight.height, shape.sight.width))
+    if sight != known:
+        raise LearnError(f"the cameras of {root} do not fit its network", got=sight, expected=known)
+    for name, expected in sizes.items():
+        if getattr(scale, name).shape != expected:
+            raise LearnError(
+                f"the normalisation of {root} does not fit it: {name}",
+                got=getattr(scale, name).shape,
+                expected=expected,
+                remedy="train it again",
+            )
+
+
+def _said(training_record: TrainingRecord) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...]]]:
+    """Parts of a story with what each of them must say."""
+    yield training_record.twin, ("name", "version")
+    for entry in training_record.datasets:
+        yield entry, ("id", "role", "name", "used", "version")
+    for point in training_record.results.get("curve", ()):
+        yield point, ("stage", "step", "validation")
+
+
+def _check_sum(words: Mapping[str, Any]) -> str:
+    """Follows from all that `policy.json` says but itself; files from before there was one have none."""
+    rest = {name: part for name, part in words.items() if name != "check"}
+    return hashlib.blake2b(json.dumps(rest, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def _shape_words(shape: Shape) -> dict[str, Any]:
+    """Plain values; a network without eyes is the same as before there were any."""
+    words = asdict(shape)
+    return words if shape.sight else {name: part for name, part in words.items() if name != "sight"}
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=str))

@@ -1,0 +1,161 @@
+"""A few numbers of an episode that a policy has no say in: how joints answer, where things lie, what the camera shows.
+
+A feature's name begins with what it is about: `actuator`, `scene` or `camera`. Each has a floor, the size below which a
+change is of no interest; so much seeded noise is added, that a quantity which never varies is not watched to the last bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.episode import Episode
+
+Array = NDArray[Any]
+Group = Literal["actuator", "scene", "camera"]
+GROUPS: tuple[Group, ...] = get_args(Group)
+
+STATE, EFFORT, ACTION, SCENE = (
+    "observation.state",
+    "observation.effort",
+    "action",
+    "observation.environment_state",
+)
+ANSWER_S = 0.1
+"""How much later a joint's answer to a command is read."""
+LEAST_MOTION_RAD = 0.05
+STANDING_ROWS = 5
+"""Rows at the start that show the scene before anything touches it."""
+CREEP_RAD_S = 0.05
+
+FLOORS = {
+    "actuator.answer": 0.01,
+    "actuator.friction": 0.02,
+    "scene": 0.001,
+    "camera.shift": 0.3,
+    "camera": 0.02,
+}
+"""Smallest change of interest: shares, N·m, m (1 for directions), px, shares of the usual brightness."""
+
+
+def episode_features(episode: Episode, usual: Mapping[str, Array]) -> dict[str, float]:
+    """Features by name; `usual` is what each camera usually shows first, see `usual_frames`."""
+    found = _actuators(episode) | _scene(episode) | _cameras(episode, usual)
+    return {name: value + _floor(name) * _noise(episode.id, name) for name, value in found.items()}
+
+
+def usual_frames(episodes: Sequence[Episode]) -> dict[str, Array]:
+    """The median first frame of each camera, grey (height, width)."""
+    names = [camera.name for camera in episodes[0].schema.cameras] if episodes else []
+    return {
+        name: np.median([_grey(np.asarray(e.frames[name][0])) for e in episodes], axis=0) for name in names
+    }
+
+
+def group_of(feature: str) -> Group:
+    """What a feature is about."""
+    head = feature.partition(".")[0]
+    return next(group for group in GROUPS if group == head)
+
+
+def _actuators(episode: Episode) -> dict[str, float]:
+    """Of each joint that moves: how much of the way to its command it goes in a moment, and what friction costs."""
+    names = {signal.name: signal for signal in episode.schema.signals}
+    if STATE not in names or ACTION not in names or names[STATE].size != names[ACTION].size:
+        return {}
+    rate = episode.schema.rate_hz
+    ahead = max(1, round(ANSWER_S * rate))
+    position, command = np.asarray(episode[STATE], np.float64), np.asarray(episode[ACTION], np.float64)
+    effort = np.asarray(episode[EFFORT], np.float64) if EFFORT in names else None
+    found: dict[str, float] = {}
+    for joint in range(position.shape[1]):
+        turned = names[STATE].units[joint if len(names[STATE].units) > 1 else 0] in ("rad", "rad/s")
+        if not turned or np.ptp(position[:, joint]) < LEAST_MOTION_RAD or len(position) < 4 * ahead:
+            continue
+        label = names[STATE].elements[joint].partition(".")[0] if names[STATE].elements else f"joint{joint}"
+        away = command[:-ahead, joint] - position[:-ahead, joint]
+        moved = position[ahead:, joint] - position[:-ahead, joint]
+        found[f"actuator.answer.{label}"] = float(away @ moved) / max(float(away @ away), 1e-12)
+        if effort is not None and effort.shape == position.shape:
+            speed = np.gradient(position[:, joint]) * rate
+            if np.mean(np.abs(speed) > CREEP_RAD_S) > 0.2:
+                push = np.tanh(speed / CREEP_RAD_S)
+                rows = np.stack([np.ones_like(speed), position[:, joint], speed, push], axis=1)
+                fit = np.linalg.lstsq(rows, effort[:, joint], rcond=None)[0]
+                found[f"actuator.friction.{label}"] = float(fit[3])
+    return found
+
+
+def _scene(episode: Episode) -> dict[str, float]:
+    """Where things are perceived to lie before anything happens."""
+    signal = next((s for s in episode.schema.signals if s.name == SCENE), None)
+    if signal is None or not signal.elements:
+        return {}
+    start = np.median(np.asarray(episode[SCENE], np.float64)[:STANDING_ROWS], axis=0)
+    told = dict(zip(signal.elements, start.tolist(), strict=True))
+    kept = [n for n in told if n.endswith((".x", ".y", ".z")) or n == "object.r21"]
+    return {f"scene.{name}": told[name] for name in kept}
+
+
+def _cameras(episode: Episode, usual: Mapping[str, Array]) -> dict[str, float]:
+    """What the first frame looks like as a whole, beside the usual one."""
+    found: dict[str, float] = {}
+    for name, before in usual.items():
+        if name not in episode.frames:
+            continue
+        frame = np.asarray(episode.frames[name][0], np.float64)
+        grey = _grey(frame)
+        bright = max(float(before.mean()), 1e-6)
+        down, right = _shift(before, grey)
+        found |= {
+            f"camera.brightness.{name}": float(grey.mean()) / bright,
+            f"camera.warmth.{name}": float(frame[..., 0].mean() - frame[..., 2].mean()) / bright,
+            f"camera.contrast.{name}": float(grey.std() / max(before.std(), 1e-6)),
+            f"camera.sharpness.{name}": _sharpness(grey) / max(_sharpness(before), 1e-6),
+            f"camera.shift.down.{name}": down,
+            f"camera.shift.right.{name}": right,
+        }
+    return found
+
+
+def _grey(frame: Array) -> Array:
+    return np.asarray(np.asarray(frame, np.float64).mean(axis=-1))
+
+
+def _sharpness(grey: Array) -> float:
+    """Mean slope between neighbours, relative to brightness."""
+    slope = np.abs(np.diff(grey, axis=0)).mean() + np.abs(np.diff(grey, axis=1)).mean()
+    return float(slope / max(grey.mean(), 1e-6))
+
+
+def _shift(before: Array, now: Array) -> tuple[float, float]:
+    """How far an image has moved, in pixels (down, right): phase correlation, to a fraction of a pixel."""
+    window = np.outer(np.hanning(before.shape[0]), np.hanning(before.shape[1]))
+    a, b = (np.fft.rfft2((frame - frame.mean()) * window) for frame in (before, now))
+    cross = b * np.conj(a)
+    peak = np.fft.irfft2(cross / np.maximum(np.abs(cross), 1e-9), s=before.shape)
+    row, column = np.unravel_index(int(np.argmax(peak)), peak.shape)
+    return _refined(peak[:, column], int(row)), _refined(peak[row, :], int(column))
+
+
+def _refined(line: Array, at: int) -> float:
+    """The top of a parabola through a peak and its neighbours, counted from the middle of a circle."""
+    left, top, right = line[at - 1], line[at], line[(at + 1) % len(line)]
+    bend = left - 2.0 * top + right
+    fine = 0.5 * (left - right) / bend if bend < 0.0 else 0.0
+    place = at + float(np.clip(fine, -0.5, 0.5))
+    return place - len(line) if place > len(line) / 2 else place
+
+
+def _floor(name: str) -> float:
+    return next(floor for head, floor in FLOORS.items() if name.startswith(head))
+
+
+def _noise(episode: str, name: str) -> float:
+    """A standard normal number that follows from an episode's id and a feature's name."""
+    seed = int.from_bytes(hashlib.blake2b(f"{episode}:{name}".encode(), digest_size=8).digest(), "little")
+    return float(np.random.default_rng(seed).standard_normal())

@@ -1,0 +1,102 @@
+"""Which features have moved since the reference, and what kind of change that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.identification.change import FEWEST, watch
+from twinloop.monitoring.features import GROUPS, Group, group_of
+
+Array = NDArray[Any]
+
+CHANCE, WATCHED = 0.02, 100
+"""Chance of a false alarm, in anything that is watched, in so many episodes: one in 5,000 at most."""
+MISSING = 0.2
+"""A feature that more of the reference lacks is not watched."""
+SPREAD = "spread of "
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A feature that moved: since which deployed episode, when that was noticed, how far in units of its usual scatter."""
+
+    feature: str
+    group: Group
+    began: int
+    noticed: int
+    before: float
+    after: float
+    size: float
+
+
+def find_shifts(
+    reference: Sequence[Mapping[str, float]],
+    deployed: Sequence[Mapping[str, float]],
+    *,
+    chance: float = CHANCE,
+    watched: int = WATCHED,
+) -> tuple[Shift, ...]:
+    """Every feature that moved, the farthest first; the chance of a false alarm is over all of them together."""
+    if len(reference) < FEWEST or not deployed:
+        return ()
+    table = {name: _series(name, reference, deployed) for name in _watched(reference)}
+    # A scene may also vary more than it did while its middle stays where it was.
+    for name in [n for n in table if n.startswith("scene.")]:
+        middle = float(np.median(table[name][: len(reference)]))
+        table[f"{name}{SPREAD}"] = np.abs(table[name] - middle)
+    found = []
+    for name, values in table.items():
+        seen = watch(
+            values,
+            np.ones(len(values)),
+            len(reference),
+            chance=chance,
+            watched=watched,
+            series=len(table),
+        )
+        if seen.alarm is None or seen.began is None:
+            continue
+        usual, after = values[: len(reference)], values[seen.began :]
+        scatter = max(1.4826 * float(np.median(np.abs(usual - np.median(usual)))), 1e-12)
+        before, now = float(np.median(usual)), float(np.median(after))
+        if name.endswith(SPREAD) and now <= before:
+            continue  # a scene that varies less than it did harms nobody
+        label = f"{SPREAD}{name.removesuffix(SPREAD)}" if name.endswith(SPREAD) else name
+        found.append(
+            Shift(
+                label,
+                group_of(name),
+                seen.began - len(reference),
+                seen.alarm - len(reference),
+                before,
+                now,
+                abs(now - before) / scatter,
+            )
+        )
+    return tuple(sorted(found, key=lambda shift: -shift.size))
+
+
+def kind_of(shifts: Sequence[Shift]) -> Group | None:
+    """What changed: the group whose features moved farthest; None where nothing did."""
+    if not shifts:
+        return None
+    sizes = {group: max((s.size for s in shifts if s.group == group), default=0.0) for group in GROUPS}
+    return max(GROUPS, key=lambda group: sizes[group])
+
+
+def _watched(reference: Sequence[Mapping[str, float]]) -> list[str]:
+    names = sorted(set().union(*reference))
+    return [n for n in names if sum(n not in row for row in reference) <= MISSING * len(reference)]
+
+
+def _series(
+    name: str, reference: Sequence[Mapping[str, float]], deployed: Sequence[Mapping[str, float]]
+) -> Array:
+    """Reference, then deployed; where an episode does not tell, the usual value stands in."""
+    usual = float(np.median([row[name] for row in reference if name in row]))
+    return np.array([row.get(name, usual) for row in (*reference, *deployed)])

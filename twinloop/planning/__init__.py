@@ -1,0 +1,1 @@
+"""What to record next, how much of it, what it costs and what it should bring."""

@@ -1,0 +1,123 @@
+"""`Plan` and `Item`: what to record, how much of it, what it costs and what it should bring."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from twinloop.errors import NewerFormat, WrongUse, misread
+from twinloop.planning.power import Gain
+from twinloop.planning.remedies import Kind
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing to record.
+
+    `unit` is what is counted: episodes, runs, people. `settings` has one entry for each: what to set before it. `trials` of a
+    policy, before and after, would show the gain of this item alone; their time is the plan's. `counts` is SQL for the
+    episodes of a dataset that are this item's. `power` is the arithmetic behind the numbers.
+    """
+
+    id: str
+    kind: Kind
+    title: str
+    why: str
+    dimension: str | None
+    episodes: int
+    trials: int
+    minutes: float
+    gain: Gain
+    power: str
+    simulation: str
+    required: str | None
+    command: str
+    counts: str
+    settings: tuple[Mapping[str, float | str], ...] = ()
+    unit: str = "episodes"
+
+    @property
+    def hours(self) -> float:
+        """An operator's hours."""
+        return self.minutes / 60.0
+
+    @property
+    def gain_per_hour(self) -> float | None:
+        """Points per hour; None where the gain is not known."""
+        if self.gain.points is None:
+            return None
+        return self.gain.points / max(self.hours, 1e-9)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self) | {"hours": self.hours, "gain_per_hour": self.gain_per_hour}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Items in order of gain per hour; and how many trials afterwards show the largest of their gains, and their minutes."""
+
+    made_at: str
+    items: tuple[Item, ...]
+    success: float | None
+    trials: int
+    trial_minutes: float
+    sources: Mapping[str, str]
+    assumptions: tuple[str, ...]
+
+    @property
+    def hours(self) -> float:
+        """An operator's hours in all, with the trials."""
+        return sum(item.hours for item in self.items) + self.trial_minutes / 60.0
+
+    def item(self, name: str) -> Item | None:
+        """The item with this id."""
+        return next((item for item in self.items if item.id == name), None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "format": FORMAT,
+            "made_at": self.made_at,
+            "success": self.success,
+            "trials": self.trials,
+            "trial_minutes": self.trial_minutes,
+            "hours": self.hours,
+            "items": [item.as_json() for item in self.items],
+            "sources": dict(self.sources),
+            "assumptions": list(self.assumptions),
+        }
+
+
+def load_plan(path: str | Path) -> Plan:
+    """Read a plan that `twinloop plan --out` wrote."""
+    file = Path(path)
+    try:
+        words = json.loads(file.read_text())
+        if words["format"] > FORMAT:
+            raise NewerFormat(f"{file} was made by a newer Twinloop", remedy="pip install --upgrade twinloop")
+        items = []
+        for entry in words["items"]:
+            known = {name: entry[name] for name in Item.__dataclass_fields__}
+            items.append(
+                Item(**known | {"gain": Gain(**entry["gain"]), "settings": tuple(entry["settings"])})
+            )
+        return Plan(
+            items=tuple(items),
+            sources=words["sources"],
+            assumptions=tuple(words["assumptions"]),
+            **{name: words[name] for name in ("made_at", "success", "trials", "trial_minutes")},
+        )
+    except OSError as error:
+        raise WrongUse(f"cannot read {file}", got=error.strerror, expected="a plan") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise WrongUse(
+            f"{file} is not a plan",
+            got=misread(error),
+            expected="what `twinloop plan --out` writes",
+        ) from error

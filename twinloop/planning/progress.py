@@ -1,0 +1,214 @@
+"""How far a plan has come, and whether it brought what it promised."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinloop.datasets.query import query
+from twinloop.datasets.reader import Dataset, open_dataset
+from twinloop.errors import TwinloopError, WrongUse, misread
+from twinloop.planning.items import Item, Plan
+
+_DRAWS = 20_000
+
+
+@dataclass(frozen=True)
+class Done:
+    """How much of one item is recorded; `problem` says why it could not be counted."""
+
+    id: str
+    title: str
+    recorded: int
+    wanted: int
+    succeeded: int
+    problem: str | None = None
+
+    @property
+    def left(self) -> int:
+        """Episodes still to record."""
+        return max(0, self.wanted - self.recorded)
+
+
+@dataclass(frozen=True)
+class Review:
+    """Success before and after, what was promised, and the share of it that came; hours are of recorded time stamps."""
+
+    before: float
+    after: float
+    gained: float
+    low: float
+    high: float
+    promised: float
+    promised_low: float
+    promised_high: float
+    kept: bool
+    recovered: float | None
+    hours_planned: float
+    hours_recorded: float | None
+    done: tuple[Done, ...]
+    verdict: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def plan_status(plan: Plan, datasets: Sequence[str | Path | Dataset]) -> tuple[Done, ...]:
+    """Count what has been recorded since the plan was made, item by item."""
+    opened = [one if isinstance(one, Dataset) else open_dataset(one) for one in datasets]
+    if not opened:
+        raise WrongUse("nothing to count in", remedy="--data DATASET")
+    return tuple(_count(item, plan, opened) for item in plan.items if item.episodes)
+
+
+def plan_review(
+    plan: Plan,
+    before: str | Path,
+    after: str | Path,
+    datasets: Sequence[str | Path | Dataset] = (),
+    *,
+    done_items: Sequence[str] = (),
+) -> Review:
+    """Compare what was promised with what came: evaluations before and after, as `twinloop evaluate --json` prints them.
+
+    The promise is that of the items that were recorded (at least half of their episodes), or of `done_items`; gains overlap, so the
+    promise of several lies between the largest and their sum.
+    """
+    first, second = _evaluation(before), _evaluation(after)
+    if Path(before).read_bytes() == Path(after).read_bytes():
+        raise WrongUse("before and after are the same evaluation", got=f"{before} and {after}")
+    counted = plan_status(plan, datasets) if datasets else ()
+    kept = set(done_items) or {one.id for one in counted if one.wanted and one.recorded >= 0.5 * one.wanted}
+    for name in done_items:
+        if plan.item(name) is None:
+            raise WrongUse("the plan has no such item", got=name, available=[i.id for i in plan.items])
+    items = [item for item in plan.items if item.id in kept and item.gain.points is not None]
+    rng = np.random.default_rng(0)
+    gained = 100.0 * (
+        rng.beta(0.5 + second[0], 0.5 + second[1] - second[0], _DRAWS)
+        - rng.beta(0.5 + first[0], 0.5 + first[1] - first[0], _DRAWS)
+    )
+    low, high = (float(value) for value in np.quantile(gained, [0.025, 0.975]))
+    points = 100.0 * (second[0] / second[1] - first[0] / first[1])
+    room = 100.0 * (1.0 - first[0] / first[1])
+    promised = min(max((i.gain.points or 0.0 for i in items), default=0.0), room)
+    promised_low = max((i.gain.low or 0.0 for i in items), default=0.0)
+    promised_high = min(sum(i.gain.high or 0.0 for i in items), room)
+    fits = bool(items) and high >= promised_low and low <= promised_high
+    return Review(
+        before=first[0] / first[1],
+        after=second[0] / second[1],
+        gained=points,
+        low=low,
+        high=high,
+        promised=promised,
+        promised_low=promised_low,
+        promised_high=promised_high,
+        kept=fits,
+        recovered=points / promised if promised > 0.0 else None,
+        hours_planned=sum(item.hours for item in items),
+        hours_recorded=_hours(datasets, plan) if datasets else None,
+        done=counted,
+        verdict=_verdict(counted, items, fits, (low, high), (promised_low, promised_high), plan.trials),
+    )
+
+
+def _verdict(
+    counted: Sequence[Done],
+    items: Sequence[Item],
+    fits: bool,
+    came: tuple[float, float],
+    promised: tuple[float, float],
+    trials: int,
+) -> str:
+    (low, high), (least, most) = came, promised
+    if not items and any(one.recorded for one in counted):
+        return "no item is recorded to the half yet, so nothing is promised yet"
+    if not items:
+        return "nothing of the plan was recorded, so nothing was promised"
+    if fits and low <= 0.0 < least:
+        asked = f"; the plan asks for {trials} trials before and after" if trials else ""
+        return f"it cannot be told yet: anything from {low:.0f} to {high:.0f} points may have come{asked}"
+    if fits:
+        return "what came agrees with what was promised"
+    if high < least:
+        return "less came than was promised: the loss has another cause, or the data did not reach the policy"
+    return f"more came ({low:.0f} to {high:.0f}) than was promised (at most {most:.0f}): raise `recovers` in the cost file"
+
+
+def _count(item: Item, plan: Plan, datasets: Sequence[Dataset]) -> Done:
+    recorded = succeeded = 0
+    problem = None
+    people = "actor_id" in item.counts.split(" from ")[0]
+    for dataset in datasets:
+        try:
+            found = {
+                row.get("actor_id") if people else row["episode_index"] for row in _rows(dataset, item.counts)
+            }
+            fresh = _fresh(dataset, plan)
+        except TwinloopError as error:
+            problem = error.what
+            continue
+        if people:
+            recorded += len(found & {row["actor_id"] for row in fresh})
+            continue
+        here = [row for row in fresh if row["episode_index"] in found]
+        recorded += len(here)
+        succeeded += sum(row["success"] is True for row in here)
+    return Done(item.id, item.title, recorded, item.episodes, succeeded, problem)
+
+
+def _rows(dataset: Dataset, sql: str) -> list[dict[str, Any]]:
+    return list(query([dataset], sql).to_pylist())
+
+
+def _fresh(dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
+    """Episodes recorded since the plan was made; where nobody wrote down when, all of them."""
+    made = datetime.fromisoformat(plan.made_at)
+    rows = _rows(
+        dataset, "select episode_index, success, actor_id, recorded_at from episodes where source <> 'sim'"
+    )
+    return [row for row in rows if row["recorded_at"] is None or _utc(row["recorded_at"]) >= made]
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def _hours(datasets: Sequence[str | Path | Dataset], plan: Plan) -> float | None:
+    """Hours between recordings, pauses of more than half an hour left out."""
+    moments = []
+    for one in datasets:
+        dataset = one if isinstance(one, Dataset) else open_dataset(one)
+        moments += [_utc(row["recorded_at"]) for row in _fresh(dataset, plan) if row["recorded_at"]]
+    if len(moments) < 2:
+        return None
+    gaps = np.diff(np.sort([moment.timestamp() for moment in moments]))
+    return float(gaps[gaps < 1800.0].sum() / 3600.0)
+
+
+def _evaluation(path: str | Path) -> tuple[int, int]:
+    """Successes and episodes."""
+    file = Path(path)
+    try:
+        words = json.loads(file.read_text())
+        words = words["evaluations"][0] if "evaluations" in words else words
+        successes, episodes = int(words["successes"]), int(words["episodes"])
+    except OSError as error:
+        raise WrongUse(f"cannot read {file}", got=error.strerror, expected="an evaluation") from error
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise WrongUse(
+            f"{file} is not an evaluation",
+            got=misread(error),
+            expected="what `twinloop evaluate --json` prints",
+        ) from error
+    if not 0 <= successes <= episodes or episodes == 0:
+        raise WrongUse(f"{file} counts wrongly", got=f"{successes} of {episodes}")
+    return successes, episodes

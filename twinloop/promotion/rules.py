@@ -1,0 +1,50 @@
+"""What a verdict is measured against, stated before the first trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twinloop.errors import WrongUse
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The bar.
+
+    - `alpha`: how often a candidate that is not better may be promoted at most, however often one looks
+    - `better_by`: with a champion, the candidate's success must exceed the champion's by more than this
+    - `threshold`: without a champion, its success must exceed this
+    - `min_effect`: a gain beyond the bar that would be worth having; evidence against it refuses
+    - `slice_margin`: no slice of the scenes may be worse than the bar by more than this
+    - `max_trials`: real trials (pairs) that may be spent
+    - `max_artefact_fraction`: simulated trials with artefacts that are still believed
+    - `simulation_only`: judge by simulated trials alone; the verdict then says nothing about a robot
+    """
+
+    alpha: float = 0.05
+    better_by: float = 0.0
+    threshold: float = 0.8
+    min_effect: float = 0.05
+    slice_margin: float = 0.1
+    max_trials: int = 100
+    max_artefact_fraction: float = 0.02
+    simulation_only: bool = False
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("alpha", 0.0, 0.5),
+            ("threshold", 0.0, 1.0),
+            ("min_effect", 0.0, 1.0),
+            ("slice_margin", 0.0, 1.0),
+        ):
+            value = getattr(self, name)
+            if not low < value < high:
+                raise WrongUse(f"{name} is out of range", got=value, expected=f"between {low:g} and {high:g}")
+        if not -1.0 < self.better_by < 1.0 or not 0.0 <= self.max_artefact_fraction <= 1.0:
+            raise WrongUse("better_by lies within (-1, 1) and max_artefact_fraction within [0, 1]")
+        if self.max_trials < 1:
+            raise WrongUse("a gate needs at least one trial", got=self.max_trials)
+
+    def bar(self, paired: bool) -> float:
+        """What the mean outcome must exceed."""
+        return self.better_by if paired else self.threshold

@@ -1,0 +1,104 @@
+"""The list of scenes a gate is about: drawn for a person to set up, or looked at where a stand-in sets its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.episode import Outcome
+from twinloop.errors import GateError
+from twinloop.randomization import Randomization, draw_many
+from twinloop.randomization.scenes import usual_scenes
+from twinloop.robots.protocol import Description, Robot, TrialSupervisor
+from twinloop.twins import Twin
+
+Array = NDArray[Any]
+Progress = Callable[[int, int], None]
+
+PERCEIVED = "observation.environment_state"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One scene: its number, and the values of the twin's parameters that set it."""
+
+    number: int
+    values: Mapping[str, float]
+
+
+class Placing:
+    """An supervisor who is told where things go before each episode."""
+
+    def __init__(
+        self, supervisor: TrialSupervisor, scenes: Sequence[Scene], tell: Callable[[str], None]
+    ) -> None:
+        self._supervisor, self._tell = supervisor, tell
+        self._values = {scene.number: scene.values for scene in scenes}
+
+    def prepare(self, number: int) -> None:
+        """Say where things go, then wait."""
+        words = ", ".join(f"{name} {value:+.3f}" for name, value in self._values.get(number, {}).items())
+        self._tell(f"scene {number}: {words}")
+        self._supervisor.prepare(number)
+
+    def steer(self) -> Array:
+        """As before."""
+        return self._supervisor.steer()
+
+    def judge(self, over: bool = False) -> Outcome:
+        """As before."""
+        return self._supervisor.judge(over)
+
+
+def draw_list(twin: Twin, count: int, seed: int, randomization: Randomization | None = None) -> list[Scene]:
+    """Scenes drawn from a randomization, by default where a person usually puts things."""
+    chosen = (randomization or usual_scenes(twin)).over(count)
+    drawn = draw_many(chosen, seed, range(count))
+    numeric = {name: values for name, values in drawn.items() if values.dtype.kind == "f"}
+    return [Scene(k, {name: float(values[k]) for name, values in numeric.items()}) for k in range(count)]
+
+
+def look_at_list(
+    robot: Robot,
+    supervisor: TrialSupervisor,
+    twin: Twin,
+    numbers: Sequence[int],
+    progress: Progress = lambda done, total: None,
+) -> list[Scene]:
+    """Scenes as a robot whose supervisor sets them perceives them: nothing moves, each is only looked at."""
+    made = []
+    for done, number in enumerate(numbers):
+        supervisor.prepare(number)
+        seen = robot.observe()
+        if PERCEIVED not in seen.signals:
+            raise GateError(
+                "the robot does not perceive its scene", got=", ".join(seen.signals), expected=PERCEIVED
+            )
+        made.append(Scene(number, perceived(twin, robot.description, np.asarray(seen.signals[PERCEIVED]))))
+        progress(done + 1, len(numbers))
+    return made
+
+
+def perceived(twin: Twin, description: Description, row: Array) -> dict[str, float]:
+    """The twin's parameters that put object and target where they are perceived."""
+    signal = next(signal for signal in description.signals if signal.name == PERCEIVED)
+    told = dict(zip(signal.elements, row.tolist(), strict=True))
+    model = twin.patch.model
+    values: dict[str, float] = {}
+    for what in ("object", "target"):
+        if what in twin.roles and f"{what}.x" in told:
+            start = np.asarray(model.body(twin.role(what)).pos)
+            values[f"{what}_offset_x_m"] = told[f"{what}.x"] - float(start[0])
+            values[f"{what}_offset_y_m"] = told[f"{what}.y"] - float(start[1])
+    if "object.r11" in told and "object" in twin.roles:
+        w, x, y, z = np.asarray(model.body(twin.role("object")).quat).tolist()
+        nominal = math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+        turn = math.atan2(told["object.r21"], told["object.r11"]) - nominal
+        values["object_yaw_rad"] = math.remainder(turn, 2.0 * math.pi)
+    kept = {name: value for name, value in values.items() if twin.has(name)}
+    return {name: float(np.clip(v, *twin.parameter(name).bounds)) for name, v in kept.items()}

@@ -1,0 +1,190 @@
+"""The verdict: promote, refuse, or need so many more trials; with the reason, and nothing that was not measured."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from twinloop.datasets.commit import write_atomically
+from twinloop.errors import GateError, NewerFormat, WrongUse
+from twinloop.promotion.checks import CHECKS, Check, twin_is_current
+from twinloop.promotion.evidence import Contender, Evidence, load_evidence
+from twinloop.promotion.rules import Rules
+from twinloop.promotion.statistics import Statistics, measure
+
+Decision = Literal["promote", "refuse", "more"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A decision about one candidate, with what it rests on.
+
+    `more` is the number of further real trials that "more" asks for. `evidence_hash` ties it to the evidence file.
+    """
+
+    decision: Decision
+    reasons: tuple[str, ...]
+    candidate: Contender
+    champion: Contender | None
+    rules: Rules
+    statistics: Statistics
+    checks: tuple[Check, ...]
+    more: int | None
+    evidence_hash: str
+    robot: str | None
+    standin: bool
+    decided_at: str
+
+    @property
+    def sentence(self) -> str:
+        """The decision in one line."""
+        words = {"promote": "promote", "refuse": "refuse", "more": f"need {self.more} more trials"}
+        return f"{words[self.decision]}: {'; '.join(self.reasons)}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"format": FORMAT, **asdict(self)}
+
+
+def decide(evidence: Evidence, statistics: Statistics, rules: Rules, checks: Sequence[Check] = ()) -> Verdict:
+    """Judge; a pure function of what it is given, but for the time it notes."""
+    robot = "stand-in" if evidence.standin else "real"
+    decision, more, reasons = _decide(statistics, rules, checks, robot)
+    return Verdict(
+        decision=decision,
+        reasons=tuple(reasons),
+        candidate=evidence.candidate,
+        champion=evidence.champion,
+        rules=rules,
+        statistics=statistics,
+        checks=tuple(checks),
+        more=more,
+        evidence_hash=evidence_hash(evidence),
+        robot=evidence.robot,
+        standin=evidence.standin,
+        decided_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _decide(
+    found: Statistics, rules: Rules, checks: Sequence[Check], robot: str
+) -> tuple[Decision, int | None, list[str]]:
+    mean = _mean(found, robot, rules.alpha)
+    if failed := [check for check in checks if check.blocks]:
+        return "refuse", None, [f"{check.name}: {check.detail}" for check in failed]
+    if worse := [part for part in found.slices if part.standing == "worse"]:
+        margin = f"by more than {100 * rules.slice_margin:g} points"
+        return (
+            "refuse",
+            None,
+            [f"{part.name} is worse {margin} ({_shown_by(part.shown_by, robot)} trials)" for part in worse],
+        )
+    if found.refusing and not found.promoting:
+        return "refuse", None, [f"no gain of {100 * rules.min_effect:g} points or more: {mean}"]
+    undecided = [part.name for part in found.slices if part.standing == "open"]
+    if found.promoting and not undecided:
+        slices = (
+            f"; none of {len(found.slices)} slices worse" if found.slices else "; no slices were told apart"
+        )
+        return "promote", None, [f"{mean}{slices}"]
+    more = _more(found, rules, bool(undecided))
+    left = rules.max_trials - found.trials
+    asked = [mean]
+    if found.promoting:
+        asked.append(f"not yet shown to be no worse: {', '.join(undecided)}")
+    if rules.simulation_only:
+        return ("refuse", None, [f"underpowered: {'; '.join(asked)}; simulate more scenes"])
+    if left <= 0:
+        return (
+            "refuse",
+            None,
+            [f"underpowered: all {rules.max_trials} trials are used up; {'; '.join(asked)}"],
+        )
+    if more is None and 2 * found.trials <= rules.max_trials:
+        more = found.trials  # too early to give up: as many again
+    if more is None or more > left:
+        needed = "no number of trials would do" if more is None else f"about {more} more trials are needed"
+        return "refuse", None, [f"underpowered: {needed} and {left} are left; {'; '.join(asked)}"]
+    return "more", more, asked
+
+
+def _more(found: Statistics, rules: Rules, undecided: bool) -> int | None:
+    if not found.promoting:
+        return found.more
+    # The mean is settled and only slices are open; they need about as much again.
+    return max(1, found.trials // 2) if undecided else 0
+
+
+def _mean(found: Statistics, robot: str, alpha: float) -> str:
+    """What the trials came to. The test is one-sided: where it has passed the bar, that is said instead of the interval."""
+    if found.estimate is None:
+        return "no trials yet"
+    kind = "simulated" if found.grounds == "simulated" else robot
+    beside = f" beside {found.simulated_trials} simulated" if found.grounds == "real and simulated" else ""
+    after = f"after {found.trials} {kind} {'pairs' if found.paired else 'trials'}{beside}"
+    said = (
+        f"gain {100 * found.estimate:+.1f} points"
+        if found.paired
+        else f"success {100 * found.estimate:.1f} %"
+    )
+    bar = f"{100 * found.bar:+g}" if found.paired else f"{100 * found.bar:g} %"
+    if found.promoting:
+        return f"{said} {after}, above {bar} with {100 * (1 - alpha):g} % confidence"
+    return f"{said} [{100 * found.low:.1f}, {100 * found.high:.1f}] {after}, bar {bar}"
+
+
+def _shown_by(trials: str, robot: str) -> str:
+    return robot if trials == "real" else trials
+
+
+def evidence_hash(evidence: Evidence) -> str:
+    """256 bits of the evidence's content."""
+    return hashlib.sha256(json.dumps(evidence.as_json(), sort_keys=True).encode()).hexdigest()
+
+
+def save_verdict(verdict: Verdict, path: str | Path) -> Path:
+    """Write one JSON file."""
+    target = Path(path)
+    write_atomically(target, (json.dumps(verdict.as_json(), indent=1) + "\n").encode())
+    return target
+
+
+def load_verdict(path: str | Path) -> dict[str, Any]:
+    """A verdict's plain values, as they were written."""
+    file = Path(path)
+    if not file.is_file():
+        raise WrongUse(f"{file} does not exist", expected="a verdict.json that `twinloop gate` wrote")
+    try:
+        words: dict[str, Any] = json.loads(file.read_text())
+        if words["format"] > FORMAT:
+            raise NewerFormat(
+                f"{file} was written by a newer Twinloop", remedy="pip install --upgrade twinloop"
+            )
+        if words["decision"] not in ("promote", "refuse", "more") or not words["candidate"]["id"]:
+            raise ValueError("it decides nothing")
+        return words
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise GateError(f"{file} is no verdict ({error})", remedy="twinloop gate ... writes one") from error
+
+
+def unfounded(words: dict[str, Any], file: Path) -> str | None:
+    """Why a verdict does not follow from the evidence beside it, or None when judging again gives the same."""
+    evidence = load_evidence(file.with_name("evidence.json"))
+    if evidence_hash(evidence) != words["evidence_hash"]:
+        return f"{file} is not about the evidence beside it"
+    rules = Rules(**words["rules"])
+    checks = tuple(Check(**check) for check in words["checks"])
+    if missing := set(CHECKS.names()) - {check.name for check in checks}:
+        return f"{file} lacks checks: {', '.join(sorted(missing))}"
+    statistics = measure(evidence, rules, twin_is_current=twin_is_current(checks), interval=False)
+    again = decide(evidence, statistics, rules, checks)
+    if again.decision != words["decision"]:
+        return f"{file} says {words['decision']!r}, but its evidence says {again.decision!r}"
+    return None

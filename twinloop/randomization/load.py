@@ -1,0 +1,171 @@
+"""From YAML to a `Randomization`, and from a `Randomization` to a table."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinloop.errors import InvalidRandomization, TwinloopError, UnknownName
+from twinloop.randomization.config import GenerateConfig, load_config_twin, load_generate_config
+from twinloop.randomization.default import NAME as DEFAULT
+from twinloop.randomization.default import default_randomization
+from twinloop.randomization.distribution import Distribution, WholeNumbers
+from twinloop.randomization.friendly import resolve
+from twinloop.randomization.notation import distribution_from
+from twinloop.randomization.randomization import Correlation, Randomization, Variation, fitting
+from twinloop.twins import DIMENSIONS, Twin
+
+SECTIONS = ("physics", *DIMENSIONS)
+
+
+def load_randomization(
+    source: str | Path | Mapping[str, Any] | GenerateConfig, twin: Twin | None = None
+) -> Randomization:
+    """The randomization in a YAML file, in values already read, or in a config.
+
+    Without `twin`, the file must say which cell it is for (`scene` or `twin`). Keys are parameter names, friendly names
+    or either with another unit at the end; they may be grouped under `visual`, `physics` or a gap dimension. The word
+    `default` instead of keys is `default_randomization(twin)`, and the key `from: default` starts from it. Schedules over
+    progress stay so until `randomization.over(episodes)` is told how long the run is.
+    """
+    config = source if isinstance(source, GenerateConfig) else load_generate_config(source)
+    twin = twin or load_config_twin(config)
+    variations: list[Variation] = []
+    correlations: list[Correlation] = []
+    described = {"from": DEFAULT} if isinstance(config.randomization, str) else dict(config.randomization)
+    usual = _usual(described.pop("from", None), twin)
+    for section, key, values in _entries(described):
+        if key == "correlated":
+            correlations += [_correlation(twin, entry) for entry in values]
+        else:
+            variations += _variations(twin, section, key, values)
+    made = Randomization(config.name, twin.name, tuple(variations), tuple(correlations))
+    return usual.updated(made, name=config.name) if usual is not None else made
+
+
+def _usual(name: Any, twin: Twin) -> Randomization | None:
+    if name is None:
+        return None
+    if name != DEFAULT:
+        raise UnknownName("randomization to start from", str(name), [DEFAULT])
+    return default_randomization(twin)
+
+
+@dataclass(frozen=True)
+class ExplainRow:
+    """One line of the table that says what will vary."""
+
+    parameter: str
+    dimension: str
+    unit: str
+    nominal: str
+    distribution: str
+    description: str
+
+
+def explain(randomization: Randomization) -> list[ExplainRow]:
+    """What varies, in which unit, against which nominal value; sorted by dimension."""
+    varied = [(v.parameter, str(v.distribution)) for v in randomization.variations]
+    for correlation in randomization.correlations:
+        for parameter in correlation.parameters:
+            varied.append((parameter, f"{correlation.marginal(parameter.name)}, correlated"))
+    rows = [
+        ExplainRow(
+            p.name,
+            p.dimension,
+            p.unit,
+            p.nominal if isinstance(p.nominal, str) else f"{p.nominal:g}",
+            text,
+            p.description,
+        )
+        for p, text in varied
+    ]
+    return sorted(rows, key=lambda row: (DIMENSIONS.index(row.dimension), row.parameter))
+
+
+def _entries(described: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
+    """(section, key, values) of every entry; the section is empty for entries that are not grouped."""
+    entries = []
+    for key, values in described.items():
+        if key in SECTIONS:
+            if not isinstance(values, Mapping):
+                raise InvalidRandomization(f"section {key!r} is not a mapping", got=repr(values))
+            entries += [(key, str(inner), inner_values) for inner, inner_values in values.items()]
+        elif isinstance(values, Mapping) and difflib.get_close_matches(str(key), SECTIONS, cutoff=0.8):
+            raise UnknownName("section of a randomization", str(key), SECTIONS)
+        else:
+            entries.append(("", str(key), values))
+    return entries
+
+
+def _variations(twin: Twin, section: str, key: str, values: Any) -> list[Variation]:
+    names, factor = resolve(key, twin)
+    made = []
+    for name in names:
+        parameter = twin.parameter(name)
+        if section and not _belongs(section, parameter.dimension):
+            raise InvalidRandomization(
+                f"{key!r} is not a matter of {section!r}",
+                expected=f"section {parameter.dimension!r}"
+                + ("" if parameter.dimension == "visual" else " or 'physics'"),
+                remedy="move it there",
+            )
+        try:
+            distribution = (
+                _pool(values) if key == "texture_pool" else distribution_from(values).scaled(factor)
+            )
+            made.append(Variation(parameter, fitting(parameter, distribution)))
+        except TwinloopError as error:
+            raise InvalidRandomization(f"{key}: {error}") from error
+    return made
+
+
+def _belongs(section: str, dimension: str) -> bool:
+    return dimension != "visual" if section == "physics" else dimension == section
+
+
+def _pool(count: Any) -> Distribution:
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InvalidRandomization("a pool has a size", got=repr(count), expected="a whole number >= 1")
+    return WholeNumbers(0, count - 1)
+
+
+def _correlation(twin: Twin, entry: Any) -> Correlation:
+    known = {"parameters", "mean", "covariance", "std", "correlation"}
+    if not isinstance(entry, Mapping) or not {"parameters", "mean"} <= set(entry):
+        raise InvalidRandomization(
+            "cannot read 'correlated'", got=repr(entry), expected="parameters, mean, covariance"
+        )
+    for key in entry:
+        if key not in known:
+            raise UnknownName("key of a correlated group", key, known)
+    resolved = [resolve(key, twin) for key in entry["parameters"]]
+    names = [
+        names[0] if len(names) == 1 else key
+        for (names, _), key in zip(resolved, entry["parameters"], strict=True)
+    ]
+    factors = np.array([factor for _, factor in resolved])
+    try:
+        mean = np.array(entry["mean"], dtype=np.float64) * factors
+        covariance = _covariance(entry) * np.outer(factors, factors)
+    except ValueError as error:
+        raise InvalidRandomization("cannot read 'correlated'", got=str(error)) from error
+    return Correlation(
+        tuple(twin.parameter(name) for name in names),
+        tuple(float(m) for m in mean),
+        tuple(tuple(float(c) for c in row) for row in covariance),
+    )
+
+
+def _covariance(entry: Mapping[str, Any]) -> Any:
+    if "covariance" in entry:
+        return np.array(entry["covariance"], dtype=np.float64)
+    if not {"std", "correlation"} <= set(entry):
+        raise InvalidRandomization("cannot read 'correlated'", expected="covariance, or std and correlation")
+    std = np.array(entry["std"], dtype=np.float64)
+    return np.outer(std, std) * np.array(entry["correlation"], dtype=np.float64)

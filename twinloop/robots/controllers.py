@@ -1,0 +1,81 @@
+"""Who acts while a robot is recorded: a scripted expert, an excitation signal, a person, or anybody's policy."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.episode import Actor
+from twinloop.experts import Expert, Setup, find_expert
+from twinloop.experts.played import recorded_name
+from twinloop.robots.protocol import Observation, TrialSupervisor
+from twinloop.robots.signals import reading_of
+from twinloop.tasks import make_cell
+from twinloop.twins import Twin
+
+Array = NDArray[Any]
+
+
+class Controller(Protocol):
+    """Turns observations into commands, one control step after the other.
+
+    `cameras` are those it looks through. One that has a method `looks()` says by it whether it needs their images with the
+    next observation; without, it gets them with every one.
+    """
+
+    actor: Actor
+    actor_id: str
+    cameras: tuple[str, ...]
+
+    def restart(self, observation: Observation, seed: int) -> None:
+        """A new episode begins with this observation."""
+
+    def act(self, observation: Observation) -> Array:
+        """The command for this control step."""
+
+
+class ExpertController:
+    """A registered expert or excitation signal, acting on what the robot says."""
+
+    cameras: tuple[str, ...] = ()
+
+    def __init__(self, twin: Twin, name: str, longest_s: float) -> None:
+        self._cell = make_cell(twin)
+        self._steps = max(1, round(longest_s * twin.control_hz))
+        self._make = find_expert(name)
+        self.actor_id = recorded_name(name)
+        self._expert: Expert = self._make(Setup(self._cell, 1, self._steps))
+        self.actor: Actor = self._expert.actor
+        self._step = 0
+
+    def restart(self, observation: Observation, seed: int) -> None:
+        """Start over."""
+        self._expert = self._make(Setup(self._cell, 1, self._steps))
+        self._expert.restart(np.array([0]), reading_of(self._cell, observation), np.array([seed]))
+        self._step = 0
+
+    def act(self, observation: Observation) -> Array:
+        """What the expert commands."""
+        action = self._expert.act(reading_of(self._cell, observation), np.array([self._step]))[0]
+        self._step += 1
+        return np.asarray(action)
+
+
+class OperatorController:
+    """A person at a leader arm, known by a pseudonym."""
+
+    actor: Actor = "operator"
+    cameras: tuple[str, ...] = ()
+
+    def __init__(self, supervisor: TrialSupervisor, pseudonym: str) -> None:
+        self._supervisor = supervisor
+        self.actor_id = pseudonym
+
+    def restart(self, observation: Observation, seed: int) -> None:
+        """The person sees the scene without our help."""
+
+    def act(self, observation: Observation) -> Array:
+        """Where the leader arm is."""
+        return self._supervisor.steer()

@@ -1,0 +1,274 @@
+"""The client's side of the socket: a robot served by another process, the stand-in among them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from twinloop.episode import Camera, Outcome, Signal
+from twinloop.errors import RobotError, RobotGone, WrongUse
+from twinloop.robots import wire
+from twinloop.robots.protocol import ROBOTS, Description, Limits, Observation, checked_action
+
+Array = NDArray[Any]
+
+PROTOCOL = 1
+ANSWER_S = 30.0
+PASSES = frozenset({"hello", "prepare", "wait", "act"})
+"""Requests after which nothing is as it was."""
+
+TOKEN = "TWINLOOP_ROBOT_TOKEN"
+"""Environment variable with the token that a server may ask for."""
+
+
+class RemoteRobot:
+    """A robot behind a socket; also its supervisor, since the server's side has one."""
+
+    def __init__(self, address: str | tuple[str, int], token: str | None = None) -> None:
+        self._address = address
+        self._token = token if token is not None else os.environ.get(TOKEN, "")
+        self._socket: socket.socket | None = None
+        self._description: Description | None = None
+        self._ahead: tuple[Observation, Outcome] | None = None
+
+    @property
+    def description(self) -> Description:
+        """What the robot declared when it was last connected."""
+        if self._description is None:
+            raise RobotError("the robot is not connected yet", remedy="call connect() first")
+        return self._description
+
+    def connect(self) -> None:
+        """Reach the server and learn what the robot is."""
+        self._hang_up()
+        family = socket.AF_UNIX if isinstance(self._address, str) else socket.AF_INET
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.settimeout(ANSWER_S)
+        try:
+            made.connect(self._address)
+            if family == socket.AF_INET:
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            made.close()
+            raise RobotGone(
+                f"no robot answers at {self._where()} ({error.strerror or error})",
+                remedy="start it, for example: twinloop standin --reality mild --socket PATH",
+            ) from error
+        self._socket = made
+        try:
+            header, _ = self._ask("hello", protocol=PROTOCOL, token=self._token)
+        except RobotError:
+            self._hang_up()
+            raise
+        self._description = description_from_json(header["description"])
+
+    def observe(self, cameras: tuple[str, ...] = ()) -> Observation:
+        """The newest readings, with frames of these cameras."""
+        if self._ahead is not None and not cameras:
+            return self._ahead[0]
+        header, arrays = self._ask("observe", cameras=list(cameras))
+        frames = {name: arrays.pop(f"frame:{name}") for name in cameras}
+        return Observation(float(header["time_s"]), arrays, frames)
+
+    def act(self, action: Array) -> Array:
+        """Send a command; in lockstep one control step passes, and the answer says what would be asked for next."""
+        header, arrays = self._ask("act", {"action": checked_action(self.description, action)})
+        sent = arrays.pop("sent")
+        if "time_s" in header:
+            outcome = Outcome(header["success"], header["failure"])
+            self._ahead = Observation(float(header["time_s"]), arrays, {}), outcome
+        return sent
+
+    def wait(self, steps: int = 1) -> None:
+        """Let control steps pass without a command; only in lockstep."""
+        self._ask("wait", steps=int(steps))
+
+    def prepare(self, number: int) -> None:
+        """Bring robot and scene to the start of episode `number`."""
+        self._ask("prepare", number=int(number))
+
+    def steer(self) -> Array:
+        """The command of the person at the leader arm."""
+        return self._ask("steer")[1]["action"]
+
+    def judge(self, over: bool = False) -> Outcome:
+        """How the episode went, as the person beside the robot sees it."""
+        if self._ahead is not None and not over:
+            return self._ahead[1]
+        header, _ = self._ask("judge", over=over)
+        return Outcome(header["success"], header["failure"])
+
+    def close(self) -> None:
+        """Let go of the robot."""
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+            self._socket = self._ahead = None
+
+    def _where(self) -> str:
+        return self._address if isinstance(self._address, str) else ":".join(map(str, self._address))
+
+    def _ask(self, kind: str, arrays: Any = None, **words: Any) -> tuple[dict[str, Any], dict[str, Array]]:
+        if self._socket is None:
+            raise RobotGone("the robot is not connected", remedy="call connect() first")
+        if kind in PASSES:
+            self._ahead = None
+        try:
+            # A server that refuses says why and hangs up, perhaps before we have spoken: listen even then.
+            unsent: RobotGone | None = None
+            try:
+                wire.send(self._socket, kind, arrays, **words)
+            except RobotGone as error:
+                unsent = error
+            try:
+                header, got = wire.receive(self._socket)
+            except RobotGone as error:
+                raise unsent or error from error
+        except RobotGone:
+            self._hang_up()
+            raise
+        if header["kind"] == "refused":
+            raise RobotError(str(header.get("what")), remedy=header.get("remedy"))
+        return header, got
+
+
+class StandinRobot(RemoteRobot):
+    """A stand-in that is started when connected and ended when closed. The reality is known to its process only."""
+
+    def __init__(self, reality: str, twin: str | None = None) -> None:
+        self._reality, self._twin = reality, twin
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__("", token=os.urandom(16).hex())
+
+    def connect(self) -> None:
+        """Start the server, unless it still runs, and reach it."""
+        if self._process is None or self._process.poll() is not None:
+            self._end()
+            self._start()
+        super().connect()
+
+    def close(self) -> None:
+        """Let go of the robot and end its process."""
+        super().close()
+        self._end()
+
+    def _start(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="twinloop-")
+        self._address = str(Path(self._folder.name) / "robot.sock")
+        words = ["--reality", self._reality, "--socket", self._address, "--lockstep", "--beside-parent"]
+        if self._twin:
+            words += ["--twin", self._twin]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "twinloop.robots.standin", *words],
+            env=os.environ | {TOKEN: self._token},
+            stdin=subprocess.PIPE,  # held open: it ends when we do, however we end
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        deadline = time.monotonic() + ANSWER_S
+        while not Path(self._address).exists():
+            if self._process.poll() is not None:
+                assert self._process.stderr is not None
+                said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+                self._end()
+                what, remedy = (said or ["the stand-in ended at once"])[0], said[1] if len(said) > 1 else None
+                raise WrongUse(
+                    what.removesuffix("."), remedy=remedy.strip().removeprefix("-> ") if remedy else None
+                )
+            if time.monotonic() > deadline:
+                self._end()
+                raise RobotGone("the stand-in does not start", got=f"nothing for {ANSWER_S:g} s")
+            time.sleep(0.02)
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(5.0)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            for pipe in (process.stdin, process.stderr):
+                if pipe is not None:
+                    pipe.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
+@ROBOTS.register("standin")
+def open_standin(rest: str) -> StandinRobot:
+    """`standin:REALITY` or `standin:REALITY@TWIN`: a stand-in in a process of its own, in lockstep."""
+    reality, _, twin = rest.partition("@")
+    return StandinRobot(reality, twin or None)
+
+
+@ROBOTS.register("unix")
+def open_unix(rest: str) -> RemoteRobot:
+    """`unix:PATH`: a robot server at a socket of this machine."""
+    return RemoteRobot(rest)
+
+
+@ROBOTS.register("tcp")
+def open_tcp(rest: str) -> RemoteRobot:
+    """`tcp:HOST:PORT`: a robot server."""
+    host, _, port = rest.rpartition(":")
+    if not host or not port.isdigit():
+        raise WrongUse("cannot read the address", got=rest, expected="HOST:PORT, for example 127.0.0.1:4750")
+    return RemoteRobot((host, int(port)))
+
+
+def description_as_json(description: Description) -> dict[str, Any]:
+    """Plain values for the wire."""
+    words = asdict(description)
+    words["limits"] = {
+        name: [None if math.isinf(number) else number for number in part]
+        for name, part in words["limits"].items()
+    }
+    return words
+
+
+def description_from_json(words: dict[str, Any]) -> Description:
+    """What `description_as_json` wrote; an older or foreign server is refused with the reason."""
+    try:
+        return Description(
+            **words
+            | {
+                "signals": tuple(_signal(part) for part in words["signals"]),
+                "action": _signal(words["action"]),
+                "limits": Limits(**{name: _numbers(name, part) for name, part in words["limits"].items()}),
+                "cameras": tuple(Camera(**part) for part in words["cameras"]),
+            }
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RobotError(f"the robot's description cannot be read ({error})") from error
+
+
+def _signal(words: dict[str, Any]) -> Signal:
+    made: dict[str, Any] = {
+        name: tuple(part) if isinstance(part, list) else part for name, part in words.items()
+    }
+    return Signal(**made)
+
+
+def _numbers(name: str, part: list[float | None]) -> tuple[float, ...]:
+    endless = -math.inf if name == "low" else math.inf
+    return tuple(endless if number is None else float(number) for number in part)

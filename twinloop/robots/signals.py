@@ -1,0 +1,106 @@
+"""What a robot cell of a twin declares and reads: the signals of a recording, the same as those of generated data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.episode import Signal
+from twinloop.experts import Reading
+from twinloop.robots.protocol import Description, Limits, Observation
+from twinloop.tasks import Cell
+from twinloop.version import __version__
+
+Array = NDArray[Any]
+
+TURNING_RAD_S = 4.0
+"""How fast the target of a turning joint may change; grippers and slides may be told to go anywhere at once."""
+
+
+def cell_signals(cell: Cell) -> tuple[Signal, ...]:
+    """What is observed in this cell."""
+    made = [
+        _per_actuator(cell, "observation.state", "pos", "rad", "m"),
+        _per_actuator(cell, "observation.velocity", "vel", "rad/s", "m/s"),
+        _per_actuator(cell, "observation.effort", "effort", "N·m", "N"),
+    ]
+    if not cell.actuators:
+        made = []
+    if cell.object_qpos is not None:
+        elements = [f"object.{axis}" for axis in "xyz"]
+        elements += [f"object.r{row}{column}" for column in "12" for row in "123"]
+        units = ["m"] * 3 + ["1"] * 6
+        if cell.target_mocap is not None:
+            elements += [f"target.{axis}" for axis in "xyz"]
+            units += ["m"] * 3
+        made.append(
+            Signal("observation.environment_state", (len(units),), tuple(units), elements=tuple(elements))
+        )
+    return tuple(made)
+
+
+def describe_cell(cell: Cell, *, serial: str, lockstep: bool) -> Description:
+    """What a stand-in for this cell declares."""
+    twin = cell.twin
+    turning = cell.turning & (np.arange(len(cell.actuators)) != cell.gripper)
+    return Description(
+        robot_type=twin.robot or "unknown",
+        serial=serial,
+        signals=cell_signals(cell),
+        action=_per_actuator(cell, "action", "target", "rad", "m"),
+        limits=Limits(
+            tuple(cell.control_low.tolist()),
+            tuple(cell.control_high.tolist()),
+            tuple(TURNING_RAD_S if turns else float("inf") for turns in turning.tolist()),
+        ),
+        rate_hz=twin.control_hz,
+        cameras=twin.cameras,
+        site="stand-in",
+        twin=twin.name,
+        twin_hash=twin.content_hash,
+        task=twin.task,
+        standin=True,
+        lockstep=lockstep,
+        engine="bullet stand-in",
+        software={"twinloop": __version__},
+    )
+
+
+def signals_of(cell: Cell, reading: Reading) -> dict[str, Array]:
+    """One reading as an array per declared signal."""
+    made: dict[str, Array] = {}
+    if cell.actuators:
+        made["observation.state"] = reading.position[0]
+        made["observation.velocity"] = reading.velocity[0]
+        made["observation.effort"] = reading.effort[0]
+    if cell.object_qpos is not None:
+        parts = [reading.object_position[0], reading.object_columns[0]]
+        if cell.target_mocap is not None:
+            parts.append(reading.target_position[0])
+        made["observation.environment_state"] = np.concatenate(parts)
+    return {name: np.asarray(values, dtype=np.float32) for name, values in made.items()}
+
+
+def reading_of(cell: Cell, observation: Observation) -> Reading:
+    """What an expert sees of an observation; parts that the robot does not report are zeros."""
+    signals = {name: np.asarray(values, np.float64) for name, values in observation.signals.items()}
+    still = np.zeros(len(cell.actuators))
+    seen = signals.get("observation.environment_state", np.zeros(12))
+    target = seen[9:12] if len(seen) >= 12 else np.zeros(3)
+    return Reading(
+        time_s=np.array([observation.time_s]),
+        position=signals.get("observation.state", still)[None],
+        velocity=signals.get("observation.velocity", still)[None],
+        effort=signals.get("observation.effort", still)[None],
+        object_position=seen[None, :3],
+        object_columns=seen[None, 3:9],
+        target_position=target[None],
+    )
+
+
+def _per_actuator(cell: Cell, name: str, suffix: str, turning: str, sliding: str) -> Signal:
+    units = tuple(turning if turns else sliding for turns in cell.turning)
+    elements = tuple(f"{actuator}.{suffix}" for actuator in cell.actuators)
+    return Signal(name, (max(1, len(elements)),), units or ("1",), elements=elements)

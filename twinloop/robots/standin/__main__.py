@@ -1,0 +1,49 @@
+"""`python -m twinloop.robots.standin`: the stand-in's own process, as `standin:NAME` starts it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+
+from twinloop.errors import TwinloopError
+from twinloop.robots.standin.run import serve_reality
+
+
+def main() -> int:
+    """Serve until told to stop; an error is one or two lines."""
+    parser = argparse.ArgumentParser(prog="twinloop.robots.standin")
+    parser.add_argument("--reality", required=True)
+    parser.add_argument("--twin")
+    parser.add_argument("--socket", required=True)
+    parser.add_argument("--lockstep", action="store_true")
+    parser.add_argument("--beside-parent", action="store_true", help="end when whoever holds stdin is gone")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, _stop)
+    if given.beside_parent:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        serve_reality(given.reality, twin=given.twin, address=given.socket, lockstep=given.lockstep)
+    except TwinloopError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot say so, but its end of the pipe closes."""
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""A watchdog: when no command comes for 200 ms, the robot is told to hold where it is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinloop.errors import RobotError
+from twinloop.robots.protocol import Description, Observation, Robot
+
+Array = NDArray[Any]
+
+SILENCE_S = 0.2
+
+
+class Watchdog:
+    """Wraps a robot that has no watchdog of its own. The stand-in has one, and so have most industrial arms.
+
+    A thread looks every `silence_s / 4`; give `clock` and call `check` yourself to do without the thread. What is held
+    is the reading `position_signal`, element for element the command.
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        *,
+        silence_s: float = SILENCE_S,
+        position_signal: str = "observation.state",
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._robot, self._silence_s, self._position_signal = robot, silence_s, position_signal
+        self._clock = clock or time.monotonic
+        self._threaded = clock is None
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._last_s = 0.0
+        self.holding = False
+        self.lost: RobotError | None = None
+
+    @property
+    def description(self) -> Description:
+        """The robot's."""
+        return self._robot.description
+
+    def connect(self) -> None:
+        """Reach the robot and start watching."""
+        with self._lock:
+            self._robot.connect()
+            self._last_s, self.holding, self.lost = self._clock(), False, None
+        if self._threaded and self._thread is None:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._watch, name="robot-watchdog", daemon=True)
+            self._thread.start()
+
+    def observe(self, cameras: tuple[str, ...] = ()) -> Observation:
+        """The robot's readings."""
+        with self._lock:
+            return self._robot.observe(cameras)
+
+    def act(self, action: Array) -> Array:
+        """Send a command; the silence starts anew."""
+        with self._lock:
+            sent = self._robot.act(action)
+            self._last_s, self.holding = self._clock(), False
+            return sent
+
+    def check(self) -> bool:
+        """Hold if it has been silent for too long; whether the robot is holding."""
+        with self._lock:
+            if not self.holding and self._clock() - self._last_s > self._silence_s:
+                position = self._robot.observe().signals[self._position_signal]
+                self._robot.act(np.asarray(position, np.float64))
+                self.holding = True
+            return self.holding
+
+    def close(self) -> None:
+        """Stop watching and let go of the robot."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        with self._lock:
+            self._robot.close()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._silence_s / 4.0):
+            try:
+                self.check()
+            except RobotError as error:
+                # The next observe or act of the caller meets the same error; this thread has nobody to tell.
+                self.lost = error
+                return

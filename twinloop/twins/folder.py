@@ -1,0 +1,111 @@
+"""A twin on disk: a plain folder of `twin.yaml`, `model.xml` and the files the model refers to."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from twinloop.episode import Camera
+from twinloop.errors import InvalidTwin, WrongUse
+from twinloop.twins.parameter import from_plain, plain
+from twinloop.twins.twin import Twin, check_twin
+
+FORMAT = 1
+
+
+def save_twin(twin: Twin, path: str | Path, *, overwrite: bool = False) -> Path:
+    """Write the twin as a folder; it appears under its name only once it is complete."""
+    folder = Path(path)
+    if folder.exists() and not overwrite:
+        raise WrongUse(f"{folder} exists already", remedy="choose another name, or pass overwrite=True")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        (staged / "model.xml").write_text(twin.mjcf)
+        for name, content in twin.assets.items():
+            file = staged / _safe(name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        (staged / "twin.yaml").write_text(
+            yaml.safe_dump(_description(twin), sort_keys=False, allow_unicode=True, width=110)
+        )
+        if folder.exists():
+            shutil.rmtree(folder)
+        staged.replace(folder)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    folder.chmod(0o755)
+    return folder
+
+
+def load_twin_folder(path: str | Path) -> Twin:
+    """Read a folder that `save_twin` wrote, or that somebody edited since."""
+    folder = Path(path)
+    description = folder / "twin.yaml"
+    if not description.is_file():
+        raise InvalidTwin(f"{folder} holds no twin", expected="a folder with twin.yaml and model.xml")
+    try:
+        words: dict[str, Any] = yaml.safe_load(description.read_text())
+    except yaml.YAMLError as error:
+        raise InvalidTwin(f"{description} is not YAML", got=str(error)) from error
+    if not isinstance(words, dict) or "name" not in words:
+        raise InvalidTwin(f"{description} does not describe a twin", expected="a mapping with a name")
+    if words.pop("format", FORMAT) > FORMAT:
+        raise InvalidTwin(f"{description} was written by a newer Twinloop", remedy="upgrade twinloop")
+    recorded = words.pop("content_hash", None)
+    try:
+        twin = Twin(
+            **{
+                **words,
+                "mjcf": (folder / "model.xml").read_text(),
+                "assets": {name: (folder / _safe(name)).read_bytes() for name in words.get("assets", ())},
+                "parameters": tuple(from_plain(p) for p in words.get("parameters", ())),
+                "cameras": tuple(Camera(**camera) for camera in words.get("cameras", ())),
+                "distractors": tuple(words.get("distractors", ())),
+            }
+        )
+    except TypeError as error:
+        raise InvalidTwin(f"{description} does not describe a twin", got=str(error)) from error
+    except OSError as error:
+        raise InvalidTwin(f"{folder} misses a file its twin needs", got=error.filename) from error
+    check_twin(twin)
+    if recorded is not None and recorded != twin.content_hash:
+        raise InvalidTwin(
+            f"{folder} was edited after it was saved",
+            got=twin.content_hash,
+            expected=recorded,
+            remedy="make versions with twin.with_values(...); to accept the edit, delete content_hash from twin.yaml",
+        )
+    return twin
+
+
+def _description(twin: Twin) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "name": twin.name,
+        "version": twin.version,
+        "content_hash": twin.content_hash,
+        "parent": twin.parent,
+        "description": twin.description,
+        "robot": twin.robot,
+        "task": twin.task,
+        "control_hz": twin.control_hz,
+        "cameras": [asdict(camera) for camera in twin.cameras],
+        "home": dict(twin.home),
+        "roles": dict(twin.roles),
+        "distractors": list(twin.distractors),
+        "assets": sorted(twin.assets),
+        "parameters": [plain(parameter) for parameter in twin.parameters],
+    }
+
+
+def _safe(name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or name in ("twin.yaml", "model.xml"):
+        raise InvalidTwin("an asset must lie inside the twin's folder", got=name)
+    return path

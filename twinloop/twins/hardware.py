@@ -1,0 +1,230 @@
+"""Parameters of real hardware that physics does not hold: delay, backlash, encoders, lens ...
+
+Only names, nominal values and bounds are declared here; the imperfect-hardware stage reads them by name. Nominal is
+ideal hardware unless a built-in twin says otherwise. A random walk is given by its standard deviation after 60 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mujoco
+
+from twinloop.twins.declare import word
+from twinloop.twins.parameter import Dimension, Parameter
+
+
+def _imperfect(
+    name: str,
+    nominal: float,
+    high: float,
+    unit: str,
+    dimension: Dimension,
+    description: str,
+    low: float = 0.0,
+) -> Parameter:
+    return Parameter(name, nominal, (low, high), unit, dimension, "imperfect", description)
+
+
+def latency_parameters(
+    action_delay_s: float = 0.0, observation_delay_s: float = 0.0
+) -> tuple[Parameter, ...]:
+    """Delay, jitter and lost samples, on the way to the robot and back.
+
+    Bounds reach 1 s because a real Franka cell was measured at 0.53 s.
+    """
+    words = {"action": ("command", action_delay_s), "observation": ("reading", observation_delay_s)}
+    made: list[Parameter] = []
+    for side, (what, delay_s) in words.items():
+        made += [
+            _imperfect(f"{side}_delay_s", delay_s, 1.0, "s", "latency", f"mean delay of a {what}"),
+            _imperfect(
+                f"{side}_jitter_s", 0.0, 0.2, "s", "latency", f"standard deviation of a {what}'s delay"
+            ),
+            _imperfect(
+                f"{side}_drop_probability", 0.0, 0.9, "1", "latency", f"share of {what}s that never arrive"
+            ),
+        ]
+    return tuple(made)
+
+
+def encoder_parameters(joints: Sequence[str], encoder_quantum_rad: float = 0.0) -> tuple[Parameter, ...]:
+    """What gears and encoders do: per joint where joints differ, else for all."""
+    made = [
+        _imperfect("encoder_quantum_rad", encoder_quantum_rad, 0.05, "rad", "sensing", "encoder step"),
+        _imperfect(
+            "encoder_noise_rad", 0.0, 0.05, "rad", "sensing", "standard deviation of a position reading"
+        ),
+        _imperfect(
+            "encoder_drift_rad", 0.0, 0.1, "rad", "sensing", "random walk of a position reading in 60 s"
+        ),
+        _imperfect(
+            "velocity_noise_rad_s", 0.0, 1.0, "rad/s", "sensing", "standard deviation of a speed reading"
+        ),
+        _imperfect("stiction_scale", 0.0, 5.0, "1", "actuation", "static over sliding friction, minus one"),
+    ]
+    for joint in joints:
+        name = word(joint)
+        made += [
+            _imperfect(
+                f"{name}_encoder_bias_rad", 0.0, 0.35, "rad", "sensing", f"offset of {joint}'s reading", -0.35
+            ),
+            _imperfect(f"{name}_backlash_rad", 0.0, 0.1, "rad", "actuation", f"play in {joint}'s gear"),
+        ]
+    return tuple(made)
+
+
+def gear_parameters(joints: Sequence[str]) -> tuple[Parameter, ...]:
+    """Friction of geared joints beyond Coulomb and viscous: stiction, its fall with speed, and what the load adds.
+
+    The torques of the motor and of all that hangs on the joint press the gear's teeth together from either side; a share of
+    each becomes friction while the joint moves, and a further share when it hardly does. See `twinloop.imperfect.friction`.
+    The name `servo` instead of a joint's is for all driven joints at once; for a sliding joint read N for N·m.
+    """
+    made: list[Parameter] = []
+    for joint in joints:
+        word = joint.lower()
+        made += [
+            _imperfect(
+                f"{word}_stiction_extra_nm",
+                0.0,
+                2.0,
+                "N·m",
+                "actuation",
+                f"breaking {joint} away, beyond sliding",
+            ),
+            _imperfect(
+                f"{word}_stribeck_speed_rad_s",
+                0.05,
+                10.0,
+                "rad/s",
+                "actuation",
+                f"speed at which the stiction of {joint} has fallen to a third",
+                0.001,
+            ),
+        ]
+        for side, text in (("drive", "motor torque"), ("external", "other torques")):
+            made += [
+                _imperfect(
+                    f"{word}_{side}_load_friction",
+                    0.0,
+                    0.9,
+                    "1",
+                    "actuation",
+                    f"share of {joint}'s {text} lost in its gear",
+                ),
+                _imperfect(
+                    f"{word}_{side}_load_stiction",
+                    0.0,
+                    0.9,
+                    "1",
+                    "actuation",
+                    f"further share of {joint}'s {text} lost at rest",
+                ),
+            ]
+        made.append(
+            _imperfect(
+                f"{word}_drive_load_growth_per_nm",
+                0.0,
+                5.0,
+                "1/(N·m)",
+                "actuation",
+                f"by how much the share of {joint}'s motor torque that is lost grows with the torque",
+            )
+        )
+    return tuple(made)
+
+
+def sensor_parameters(model: mujoco.MjModel) -> tuple[Parameter, ...]:
+    """Errors of the force, torque and inertial sensors that a model has."""
+    kinds = {mujoco.mjtSensor(int(kind)) for kind in model.sensor_type}
+    force, torque = mujoco.mjtSensor.mjSENS_FORCE in kinds, mujoco.mjtSensor.mjSENS_TORQUE in kinds
+    made: list[Parameter] = []
+    if force:
+        made += _warming("force", "n", "N", noise=5.0, offset=20.0)
+    if torque:
+        made += _warming("torque", "nm", "N·m", noise=0.5, offset=2.0)
+    if force or torque:
+        made += [
+            _imperfect("force_warm_up_s", 600.0, 7200.0, "s", "sensing", "time constant of warming up", 1.0),
+            _imperfect("force_age_s", 0.0, 36000.0, "s", "sensing", "time since the sensor was zeroed, cold"),
+        ]
+    if mujoco.mjtSensor.mjSENS_GYRO in kinds:
+        made += [
+            _imperfect(
+                "gyro_noise_rad_s", 0.0, 0.5, "rad/s", "sensing", "standard deviation of a rate reading"
+            ),
+            _imperfect("gyro_bias_rad_s", 0.0, 0.2, "rad/s", "sensing", "offset of a rate reading", -0.2),
+            _imperfect(
+                "gyro_drift_rad_s", 0.0, 0.2, "rad/s", "sensing", "random walk of the rate offset in 60 s"
+            ),
+        ]
+    if mujoco.mjtSensor.mjSENS_ACCELEROMETER in kinds:
+        made += [
+            _imperfect(
+                "accelerometer_noise_m_s2", 0.0, 2.0, "m/s²", "sensing", "standard deviation of a reading"
+            ),
+            _imperfect("accelerometer_bias_m_s2", 0.0, 1.0, "m/s²", "sensing", "offset of a reading", -1.0),
+        ]
+    return tuple(made)
+
+
+def _warming(kind: str, suffix: str, unit: str, noise: float, offset: float) -> list[Parameter]:
+    """One half of a force-torque sensor, whose offset moves as it warms up; each axis alike."""
+    what = f"of a {kind} reading"
+    return [
+        _imperfect(f"{kind}_noise_{suffix}", 0.0, noise, unit, "sensing", f"standard deviation {what}"),
+        _imperfect(f"{kind}_bias_{suffix}", 0.0, offset, unit, "sensing", f"offset {what}", -offset),
+        _imperfect(
+            f"{kind}_drift_{suffix}", 0.0, offset, unit, "sensing", f"offset {what} gained once warm", -offset
+        ),
+    ]
+
+
+def object_pose_parameters() -> tuple[Parameter, ...]:
+    """How wrong the perceived pose of the object is."""
+    return (
+        _imperfect(
+            "object_pose_noise_m", 0.0, 0.05, "m", "sensing", "standard deviation of a perceived position"
+        ),
+        _imperfect(
+            "object_pose_noise_rad", 0.0, 0.5, "rad", "sensing", "standard deviation of a perceived angle"
+        ),
+        _imperfect("object_pose_bias_x_m", 0.0, 0.05, "m", "sensing", "constant error of perceived x", -0.05),
+        _imperfect("object_pose_bias_y_m", 0.0, 0.05, "m", "sensing", "constant error of perceived y", -0.05),
+        _imperfect("object_pose_bias_z_m", 0.0, 0.05, "m", "sensing", "constant error of perceived z", -0.05),
+        _imperfect(
+            "object_pose_scale_error", 0.0, 0.05, "1", "sensing", "a place is seen further away", -0.05
+        ),
+        _imperfect("object_pose_delay_s", 0.0, 0.5, "s", "latency", "age of a pose beside other readings"),
+        _imperfect("object_pose_hidden_m", 0.0, 0.3, "m", "sensing", "not seen when the tool is so near"),
+        _imperfect(
+            "object_pose_drop_probability", 0.0, 0.9, "1", "sensing", "share of frames without a pose"
+        ),
+    )
+
+
+def lens_parameters(*, moving: bool = True) -> tuple[Parameter, ...]:
+    """What a camera does to the light that reaches it; one that never moves has no motion blur."""
+    shutter = (
+        _imperfect("motion_blur_s", 0.0, 0.1, "s", "visual", "time the shutter of a moving camera is open"),
+        _imperfect("rolling_shutter_s", 0.0, 0.1, "s", "visual", "time from first to last row, when moving"),
+    )
+    return (
+        *(shutter if moving else ()),
+        _imperfect(
+            "lens_distortion",
+            0.0,
+            0.5,
+            "1",
+            "visual",
+            "radial term k1 (k2 is its square); negative is barrel",
+            -0.5,
+        ),
+        _imperfect("lens_vignetting", 0.0, 1.0, "1", "visual", "light lost in the corners"),
+        _imperfect("lens_flare", 0.0, 1.0, "1", "visual", "strength of the veil around bright spots"),
+        _imperfect("lens_blur_px", 0.0, 10.0, "px", "visual", "standard deviation of defocus"),
+        _imperfect("exposure_stops", 0.0, 4.0, "1", "visual", "over- or under-exposure, powers of two", -4.0),
+        _imperfect("shot_noise", 0.0, 0.5, "1", "visual", "noise at full brightness, share of full scale"),
+        _imperfect("read_noise", 0.0, 0.2, "1", "visual", "noise in the dark, share of full scale"),
+    )

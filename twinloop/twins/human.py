@@ -1,0 +1,32 @@
+"""How people differ: the style of whoever demonstrates a task, and how hard somebody throws."""
+
+from __future__ import annotations
+
+from twinloop.twins.parameter import Parameter, Stage
+
+
+def _human(
+    name: str, nominal: float, low: float, high: float, unit: str, text: str, stage: Stage = "actor"
+) -> Parameter:
+    return Parameter(name, nominal, (low, high), unit, "human", stage, text)
+
+
+def demonstrator_parameters() -> tuple[Parameter, ...]:
+    """The style of a demonstration, which scripted experts follow."""
+    return (
+        _human("demonstrator_speed_scale", 1.0, 0.3, 1.6, "1", "speed of every movement"),
+        _human("demonstrator_lift_m", 0.0, -0.03, 0.15, "m", "how much higher than usual the tool travels"),
+        _human("demonstrator_pause_s", 0.0, 0.0, 1.0, "s", "pause before each movement"),
+        # 8 to 12 Hz: Elble and Randall, "Motor-unit activity responsible for 8- to 12-Hz component of human
+        # physiological finger tremor", Journal of Neurophysiology 39(2), 1976.
+        _human("demonstrator_tremor_m", 0.0, 0.0, 0.005, "m", "amplitude of the hand's tremor, 8 to 12 Hz"),
+    )
+
+
+def thrower_parameters() -> tuple[Parameter, ...]:
+    """How hard an object is thrown; read by the task."""
+    return (
+        _human("throw_speed_scale", 1.0, 0.0, 3.0, "1", "speed of a throw", "scene"),
+        _human("throw_spin_scale", 1.0, 0.0, 3.0, "1", "spin of a throw", "scene"),
+        _human("throw_height_m", 0.0, -0.05, 0.5, "m", "how much higher than usual a throw starts", "scene"),
+    )

@@ -1,0 +1,43 @@
+"""Finding a twin by name, by folder, or by what it does."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from twinloop.errors import UnknownName, WrongUse
+from twinloop.twins.folder import load_twin_folder
+from twinloop.twins.library import TWINS
+from twinloop.twins.twin import Twin
+
+
+def load_twin(name_or_path: str | Path) -> Twin:
+    """The twin in a folder, or the one registered under a name."""
+    if isinstance(name_or_path, Path) or "/" in name_or_path or Path(name_or_path, "twin.yaml").is_file():
+        return load_twin_folder(name_or_path)
+    return _registered(name_or_path)
+
+
+def find_twin(robot: str, task: str) -> Twin:
+    """The registered twin of this robot doing this task."""
+    twins = [_registered(name) for name in TWINS.names()]
+    robots = sorted({twin.robot for twin in twins})
+    if robot not in robots:
+        raise UnknownName("robot", robot, robots)
+    tasks = {twin.task: twin for twin in twins if twin.robot == robot}
+    if task not in tasks:
+        raise UnknownName(f"task for robot {robot}", task, tasks)
+    return tasks[task]
+
+
+def list_twins() -> list[Twin]:
+    """Every registered twin, in alphabetical order."""
+    return [_registered(name) for name in TWINS.names()]
+
+
+@cache
+def _registered(name: str) -> Twin:
+    twin = TWINS.get(name)()
+    if twin.name != name:
+        raise WrongUse(f"the twin registered as {name!r} calls itself {twin.name!r}")
+    return twin

@@ -1,0 +1,256 @@
+"""A user's own robot cell: MJCF or URDF in, a working twin with its parameters listed out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import mujoco
+import numpy as np
+
+from twinloop.episode import Camera
+from twinloop.errors import InvalidTwin, WrongUse
+from twinloop.twins.appearance import appearance_parameters
+from twinloop.twins.declare import (
+    body_parameters,
+    joint_parameters,
+    moving_joints,
+    servo_parameters,
+    turns,
+    word,
+)
+from twinloop.twins.hardware import (
+    encoder_parameters,
+    gear_parameters,
+    latency_parameters,
+    lens_parameters,
+    object_pose_parameters,
+    sensor_parameters,
+)
+from twinloop.twins.parameter import Parameter
+from twinloop.twins.scene import scene_parameters
+from twinloop.twins.twin import Twin, check_twin
+from twinloop.twins.urdf import mimic_joints, read_urdf
+
+SERVO_HZ = 5.0
+"""Bandwidth of servos added to a model without actuators."""
+SAG_RAD = 0.01
+"""How far such a servo may give way under the arm's own weight."""
+
+
+def make_twin_from_model(path: str | Path, *, name: str | None = None, control_hz: float = 50.0) -> Twin:
+    """A twin of the cell in an MJCF or URDF file.
+
+    Nominal values are the file's. A model without actuators gets a position servo on every joint. The control rate is
+    the nearest one whose period is a whole number of physics steps.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise WrongUse(f"{file} is not a file", expected="an MJCF (.xml) or URDF (.urdf) model")
+    kind = _kind(file)
+    followers: set[str] = set()
+    if kind == "robot":
+        spec, assets = read_urdf(file)
+        spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        followers = mimic_joints(file)
+    else:
+        spec, assets = _read_mjcf(file)
+    _name_everything(spec)
+    model = _compile(file, spec)
+    if model.njnt == 0:
+        raise InvalidTwin(f"nothing in {file} moves", expected="at least one joint")
+    if kind == "robot":
+        _exclude_overlaps(spec, model)
+    if model.nu == 0:
+        _add_servos(spec, model, followers)
+        model = _compile(file, spec)
+    substeps = max(1, round(1.0 / (control_hz * model.opt.timestep)))
+    free = _free_bodies(model)
+    twin = Twin(
+        name or word(file.stem),
+        spec.to_xml(),
+        parameters=_parameters(model, free),
+        assets=assets,
+        control_hz=round(1.0 / (substeps * model.opt.timestep), 9),
+        cameras=tuple(Camera(model.camera(i).name, 128, 128) for i in range(model.ncam)),
+        home=_home(model),
+        roles={"object": free[0]} if len(free) == 1 else {},
+        robot=word(model.names[: model.names.index(b"\0")].decode() or file.stem),
+        description=f"made from {file.name}",
+    )
+    check_twin(twin)
+    return twin
+
+
+def _kind(file: Path) -> str:
+    try:
+        root = ElementTree.fromstring(file.read_text()).tag
+    except (ElementTree.ParseError, UnicodeDecodeError) as error:
+        raise InvalidTwin(f"{file} is not XML", got=str(error), expected="an MJCF or URDF model") from error
+    if root not in ("mujoco", "robot"):
+        raise InvalidTwin(
+            f"{file} is not a robot model", got=f"<{root}>", expected="<mujoco> (MJCF) or <robot> (URDF)"
+        )
+    return root
+
+
+def _read_mjcf(file: Path) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
+    """The spec with includes merged, and every file it refers to under a name without folders."""
+    try:
+        spec = mujoco.MjSpec.from_file(str(file))
+    except ValueError as error:
+        raise InvalidTwin(f"{file} is not an MJCF that MuJoCo can read", got=str(error)) from error
+    assets: dict[str, bytes] = {}
+    meshes, textures = file.parent / spec.meshdir, file.parent / spec.texturedir
+    for folder, parts in (
+        (meshes, spec.meshes),
+        (meshes, spec.skins),
+        (meshes, spec.hfields),
+        (textures, spec.textures),
+    ):
+        for part in parts:
+            if part.file:
+                part.file = _take(folder / part.file, assets, file)
+    for texture in spec.textures:
+        for index, face in enumerate(texture.cubefiles):
+            if face:
+                texture.cubefiles[index] = _take(textures / face, assets, file)
+    spec.meshdir = spec.texturedir = ""
+    spec.assets = assets
+    return spec, assets
+
+
+def _take(source: Path, assets: dict[str, bytes], file: Path) -> str:
+    try:
+        content = source.read_bytes()
+    except OSError as error:
+        raise InvalidTwin(f"{file} refers to a file that is not there", got=str(source)) from error
+    key = source.name
+    while key in assets and assets[key] != content:
+        key = f"_{key}"
+    assets[key] = content
+    return key
+
+
+def _name_everything(spec: mujoco.MjSpec) -> None:
+    """Parameters find their targets by name, so every joint, actuator, camera and free body's geom needs one."""
+    for what, parts in (("joint", spec.joints), ("actuator", spec.actuators), ("camera", spec.cameras)):
+        taken = {part.name for part in parts}
+        for index, part in enumerate(parts):
+            if not part.name:
+                wish = (
+                    part.target if what == "actuator" and part.target not in taken else f"{what}_{index + 1}"
+                )
+                part.name = wish
+                taken.add(wish)
+    for number, body in enumerate(spec.bodies):
+        if not body.name and number:
+            body.name = f"body_{number}"
+    for body in spec.bodies:
+        for index, geom in enumerate(body.geoms):
+            if not geom.name:
+                geom.name = f"{body.name}_geom_{index + 1}"
+
+
+def _compile(file: Path, spec: mujoco.MjSpec) -> mujoco.MjModel:
+    try:
+        return spec.compile()
+    except ValueError as error:
+        raise InvalidTwin(f"the model in {file} does not compile", got=str(error).strip()) from error
+
+
+def _exclude_overlaps(spec: mujoco.MjSpec, model: mujoco.MjModel) -> None:
+    """Stop links of a URDF that touch in the home pose from colliding with each other.
+
+    MuJoCo collides convex hulls of meshes, and the hulls of neighbouring links overlap where the links themselves
+    only meet.
+    """
+    data = mujoco.MjData(model)
+    for joint, position in _home(model).items():
+        data.joint(joint).qpos[0] = position
+    mujoco.mj_forward(model, data)
+    pairs = {tuple(sorted(model.geom_bodyid[[c.geom1, c.geom2]].tolist())) for c in data.contact}
+    for first, second in sorted(pairs):
+        spec.add_exclude(bodyname1=model.body(first).name, bodyname2=model.body(second).name)
+
+
+def _add_servos(spec: mujoco.MjSpec, model: mujoco.MjModel, followers: set[str]) -> None:
+    """A position servo per joint: 5 Hz, critically damped, and stiff enough to carry the arm's weight."""
+    weight = _gravity_load(model)
+    for joint in spec.joints:
+        index = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, joint.name)
+        if (
+            joint.type not in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+            or joint.name in followers
+        ):
+            continue
+        dof = int(model.jnt_dofadr[index])
+        inertia = max(float(model.dof_M0[dof]), 1e-4)
+        stiffness = max(inertia * (2.0 * np.pi * SERVO_HZ) ** 2, weight[dof] / SAG_RAD)
+        actuator = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+        actuator.set_to_position(kp=stiffness, kv=2.0 * float(np.sqrt(stiffness * inertia)))
+        if model.jnt_limited[index]:
+            actuator.ctrllimited = True
+            actuator.ctrlrange = model.jnt_range[index]
+        if model.jnt_actfrclimited[index]:
+            actuator.forcelimited = True
+            actuator.forcerange = model.jnt_actfrcrange[index]
+
+
+def _gravity_load(model: mujoco.MjModel) -> np.ndarray:
+    """The most that gravity asks of each dof over poses inside the joint ranges."""
+    data = mujoco.MjData(model)
+    rng = np.random.Generator(np.random.Philox(key=0))
+    joints = [model.joint(name).id for name in moving_joints(model)]
+    most = np.zeros(model.nv)
+    for _ in range(64):
+        for joint in joints:
+            low, high = model.jnt_range[joint] if model.jnt_limited[joint] else (-1.0, 1.0)
+            data.qpos[model.jnt_qposadr[joint]] = rng.uniform(low, high)
+        mujoco.mj_forward(model, data)
+        most = np.maximum(most, np.abs(data.qfrc_bias))
+    return most
+
+
+def _parameters(model: mujoco.MjModel, free: list[str]) -> tuple[Parameter, ...]:
+    actuators = [model.actuator(i).name for i in range(model.nu)]
+    turning = [name for name in actuators if turns(model, model.actuator(name).id)]
+    made = [
+        *joint_parameters(model, moving_joints(model)),
+        *servo_parameters(model, actuators),
+        *latency_parameters(),
+        *(encoder_parameters(turning) if turning else ()),
+    ]
+    if model.nu:
+        made += gear_parameters(("servo",))
+    for body in free:
+        made += body_parameters(model, body, "object" if len(free) == 1 else None)
+    if len(free) == 1:
+        made += [*scene_parameters(distractors=0), *object_pose_parameters()]
+    made += sensor_parameters(model)
+    if model.ncam:
+        made += [
+            *appearance_parameters(max(model.nlight, 1), textured=False, object_colour=False),
+            *lens_parameters(moving=bool((np.asarray(model.cam_bodyid) > 0).any())),
+        ]
+    return tuple(made)
+
+
+def _free_bodies(model: mujoco.MjModel) -> list[str]:
+    free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+    bodies = [int(model.jnt_bodyid[joint]) for joint in free]
+    # A body that carries others is a robot on a floating base, not an object.
+    return [model.body(body).name for body in bodies if not (model.body_parentid == body).any()]
+
+
+def _home(model: mujoco.MjModel) -> dict[str, float]:
+    """Joint positions of the first keyframe, or the model's own, moved into the joint ranges."""
+    qpos = np.array(model.key_qpos[0] if model.nkey else model.qpos0)
+    home = {}
+    for name in moving_joints(model):
+        joint = model.joint(name).id
+        position = float(qpos[model.jnt_qposadr[joint]])
+        if model.jnt_limited[joint]:
+            position = float(np.clip(position, *model.jnt_range[joint]))
+        home[name] = position
+    return home
