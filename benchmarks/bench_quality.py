@@ -54,7 +54,7 @@ def run(settings: Settings) -> Section:
         "A fault counts as found when the right check names it, in the right channel. Recordings in which the check "
         "speaks before the fault is put in are left out, and so are those to which the fault does not apply "
         "(no command, no motion, too short).",
-        f"Each size is what docs/quality.md promises to find, or more. Seeds are fixed. Only five recordings have a "
+        f"Each size is what docs/how-to/quality.md promises to find, or more. Seeds are fixed. Only five recordings have a "
         f"camera, so a camera's fault is put into each at {CAMERA_DRAWS} places.",
     )
     return Section(

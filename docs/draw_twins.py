@@ -1,4 +1,4 @@
-"""Draws the images of docs/twins.md: MUJOCO_GL=egl python docs/draw_twins.py"""
+"""Draws the images of docs/how-to/twins.md: MUJOCO_GL=egl python docs/draw_twins.py"""
 
 from pathlib import Path
 

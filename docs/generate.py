@@ -1,4 +1,4 @@
-"""Write docs/commands.md from the commands themselves: `make docs`. A test fails when the page is out of date."""
+"""Write docs/reference/commands.md from the commands themselves: `make docs`. A test fails when the page is out of date."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-PAGE = Path(__file__).parent / "commands.md"
+PAGE = Path(__file__).parent / "reference/commands.md"
 
 HEAD = """# Commands
 
@@ -36,7 +36,7 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 
 def page() -> str:
-    """The text of docs/commands.md."""
+    """The text of docs/reference/commands.md."""
     return "\n".join([HEAD, *(_section(name, command) for name, command in commands()), _training_fields()])
 
 

@@ -1,4 +1,4 @@
-"""Draw the images of docs/imperfect.md: `python docs/plots/imperfect.py` from the project's folder."""
+"""Draw the images of docs/research/imperfect.md: `python docs/plots/imperfect.py` from the project's folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of docs/lerobot-training.md, as they stand there: LeRobot's own trainer on data of ours, for a few steps."""
+"""The commands of docs/how-to/lerobot-training.md, as they stand there: LeRobot's own trainer on data of ours, for a few steps."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from twinloop.generation.run import generate
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[2] / "docs/lerobot-training.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/lerobot-training.md"
 COMMANDS = {
     re.search(r"--policy\.type=(\w+)", text).group(1): shlex.split(text.replace("\\\n", " "), comments=True)
     for text in re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)

@@ -44,7 +44,7 @@ NOT_RECORDINGS = {
     "sim_vs_real_success/*.json": "success rates",
     "scene_photos/*": "photographs and clips without robot data",
 }
-"""Files that no map is for, and what they are; docs/ingest.md says the same."""
+"""Files that no map is for, and what they are; docs/how-to/ingest.md says the same."""
 
 
 @pytest.fixture(scope="module")
@@ -205,10 +205,12 @@ def test_every_file_is_ingested_or_is_no_recording(real):
 
 
 def test_a_reason_is_given_in_the_docs_for_what_is_no_recording():
-    text = (ROOT / "docs/ingest.md").read_text()
+    text = (ROOT / "docs/how-to/ingest.md").read_text()
     for pattern in NOT_RECORDINGS:
         stem = pattern.split("/")[-1].strip("*").split(".")[0].strip("_")
-        assert stem in text or pattern.split("/")[0] in text, f"docs/ingest.md does not mention {pattern}"
+        assert stem in text or pattern.split("/")[0] in text, (
+            f"docs/how-to/ingest.md does not mention {pattern}"
+        )
 
 
 def test_velocity_noise_at_rest_is_what_was_measured_before(real):

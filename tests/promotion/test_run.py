@@ -298,7 +298,7 @@ def test_the_command_judges_files_and_writes_a_page(twinloop, tiny_policy, panda
 
 
 def test_the_examples_of_the_page_can_be_typed_one_after_the_other():
-    text = (Path(__file__).parents[2] / "docs/gate.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/how-to/gate.md").read_text()
     champions = {}
     for line in text.split("```bash\n")[1].split("```")[0].splitlines():
         words = shlex.split(line, comments=True)

@@ -170,7 +170,7 @@ def test_a_check_of_ones_own_enters_through_the_registry():
 
 
 def test_the_page_on_quality_describes_every_check():
-    page = (Path(__file__).parent.parent.parent / "docs/quality.md").read_text()
+    page = (Path(__file__).parent.parent.parent / "docs/how-to/quality.md").read_text()
     assert [name for name in CHECKS.names() if f"| `{name}` |" not in page] == []
 
 

@@ -14,7 +14,7 @@ from twinloop.errors import UnknownName, WrongUse
 from twinloop.robots.standin.effects import BLOCKS, list_effects
 from twinloop.robots.standin.reality import list_realities, load_reality, parse_reality
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "standin.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "research" / "stand-in.md"
 
 
 def test_every_dimension_has_a_block():

@@ -1,4 +1,4 @@
-"""The config in docs/twins.md loads, and every image it shows is there and small."""
+"""The config in docs/how-to/twins.md loads, and every image it shows is there and small."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import yaml
 from twinloop.randomization import load_generate_config, load_randomization
 
 DOCS = Path(__file__).parents[2] / "docs"
-TEXT = (DOCS / "twins.md").read_text()
+TEXT = (DOCS / "how-to/twins.md").read_text()
 
 
 def test_the_config_example_loads():
@@ -21,4 +21,4 @@ def test_the_config_example_loads():
 def test_every_image_is_there_and_small():
     images = re.findall(r"!\[[^]]*\]\((.*?)\)", TEXT)
     assert len(images) == 10
-    assert all((DOCS / image).stat().st_size < 80_000 for image in images)
+    assert all((DOCS / "how-to" / image).stat().st_size < 80_000 for image in images)

@@ -70,7 +70,9 @@ def train(
     option: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="NAME=VALUE", help="Any other field of TrainConfig; docs/commands.md lists them."
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other field of TrainConfig; docs/reference/commands.md lists them.",
         ),
     ] = None,
     tracking: Annotated[

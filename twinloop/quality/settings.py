@@ -1,6 +1,6 @@
 """Every threshold of every check, with its unit and why it is what it is. None is tuned to a recording.
 
-What each of them can and cannot detect is in docs/quality.md, measured by benchmarks/bench_quality.py.
+What each of them can and cannot detect is in docs/how-to/quality.md, measured by benchmarks/bench_quality.py.
 """
 
 from __future__ import annotations
