@@ -23,7 +23,7 @@ HAS_RAY = importlib.util.find_spec("ray") is not None
 @pytest.mark.skipif(not HAS_RAY, reason="needs twinloop[ray]")
 def test_a_cluster_that_loses_a_node_gives_the_identical_dataset(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "tests.generate.ray_run", str(tmp_path)],
+        [sys.executable, "-m", "tests.generation.ray_run", str(tmp_path)],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

@@ -65,7 +65,7 @@ def test_cameras_come_along(tmp_path):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_run_killed_at_random_moments_continues_without_gaps(tmp_path, reference, workers):
     out, rng, kills = tmp_path / "out", random.Random(workers), 0
-    command = [sys.executable, "-m", "tests.generate.fakes", str(out), str(EPISODES), str(workers), "0.02"]
+    command = [sys.executable, "-m", "tests.generation.fakes", str(out), str(EPISODES), str(workers), "0.02"]
     for patience_s in [rng.uniform(0.0, 0.4) for _ in range(3)] + [120.0]:
         before = parts_on_disk(out)
         child = subprocess.Popen([*command, "resume"], start_new_session=True, cwd=Path(__file__).parents[2])
@@ -84,7 +84,7 @@ def test_a_run_killed_at_random_moments_continues_without_gaps(tmp_path, referen
 
 def test_ctrl_c_in_a_terminal_ends_all_processes_quietly(tmp_path):
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "tests.generate.fakes", str(out), "400", "2", "0.05"]
+    command = [sys.executable, "-m", "tests.generation.fakes", str(out), "400", "2", "0.05"]
     child = subprocess.Popen(
         command, start_new_session=True, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True
     )

@@ -81,7 +81,7 @@ class VideoEncoder:
         self._stream.codec_context.thread_count = 1
         self._video_frame = av.VideoFrame
         self._reformatter = VideoReformatter()
-        self._key = av.video.frame.ImageType.I
+        self._key = av.video.frame.PictureType.I
 
     def checked(self, frame: Any) -> Array:
         """The frame as an array, if it is one (height, width, 3) uint8 image."""
