@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.report import Section, Settings, Table, Target
-from twinloop.promotion.betting import PAIRED, SINGLE, log_e_value, log_e_value_both, raw_outcomes
 from twinloop.promotion.control import controlled_outcomes
+from twinloop.stats.betting import PAIRED, SINGLE, log_e_value, log_e_value_both, raw_outcomes
 
 Array = NDArray[Any]
 

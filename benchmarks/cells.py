@@ -16,10 +16,11 @@ from typing import Any
 
 from benchmarks.report import ROOT, Settings, commit
 from twinloop.datasets.commit import write_atomically
-from twinloop.learning.evaluate import Evaluation, evaluate_in_twin, evaluate_on_robot, exact_interval
+from twinloop.learning.evaluate import Evaluation, evaluate_in_twin, evaluate_on_robot
 from twinloop.learning.policy import load_policy
 from twinloop.randomization import load_randomization
 from twinloop.robots import connected, open_robot
+from twinloop.stats.interval import exact_interval
 from twinloop.twins import load_twin
 
 TWIN = "franka_pick_place"
@@ -206,7 +207,9 @@ def shown(made: list[dict[str, Any]], seeds: int) -> tuple[str, str, str]:
     if not made:
         return "not measured yet", "0", f"0 of {seeds}"
     won, of = sum(m["successes"] for m in made), sum(m["episodes"] for m in made)
-    low, high = exact_interval(won, of)
+    rate = exact_interval(won, of)
     each = " / ".join(f"{100 * m['successes'] / m['episodes']:.0f}" for m in made) if len(made) > 1 else ""
-    share = f"{100 * won / of:.1f} % [{100 * low:.1f}, {100 * high:.1f}]" + (f" ({each})" if each else "")
+    share = f"{100 * rate.value:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}]" + (
+        f" ({each})" if each else ""
+    )
     return share, str(of), f"{len(made)} of {seeds}"

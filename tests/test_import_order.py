@@ -50,3 +50,9 @@ def test_imports_only_point_down():
             if there in layer and layer[there] <= layer[here]:
                 wrong.append(f"{inside} imports twinloop.{there}, which is not below it")
     assert not wrong, "\n".join(wrong)
+
+
+def test_monitoring_and_planning_need_no_learning():
+    """Deployed robots have no use for torch: statistics are in `stats`."""
+    paths = [path for name in ("monitoring", "planning", "stats") for path in (PACKAGE / name).rglob("*.py")]
+    assert not [str(path) for path in paths if "learning" in imports_of(path)]

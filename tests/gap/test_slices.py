@@ -96,11 +96,11 @@ def test_success_has_exact_intervals_overall_and_by_slice():
     # Clopper-Pearson of 15 of 20 and of 30 of 30, from tables.
     assert (found.overall.real.low, found.overall.real.high) == pytest.approx((0.509, 0.913), abs=1e-3)
     assert found.overall.sim.low == pytest.approx(0.8843, abs=1e-4)
-    assert found.overall.difference == pytest.approx(0.25)
-    assert found.overall.low > 0.0 and found.overall.p_value < 0.05
+    assert found.overall.difference.value == pytest.approx(0.25)
+    assert found.overall.difference.low > 0.0 and found.overall.p_value < 0.05
     by_name = {(one.condition, one.slice): one for one in found.slices}
-    assert by_name["site", "a"].real.share == 0.5 and by_name["site", "a"].sim.share == 1.0
-    assert by_name["site", "b"].real.share == 1.0 and by_name["site", "b"].sim is None
+    assert by_name["site", "a"].real.value == 0.5 and by_name["site", "a"].sim.value == 1.0
+    assert by_name["site", "b"].real.value == 1.0 and by_name["site", "b"].sim is None
     assert found.real_failures == {"slipped": 5} and found.real_failed_in == {"approach": 5}
 
 

@@ -4,9 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from scipy import stats
 
 from tests.learning.conftest import TINY, Standin, point
 from twinloop.datasets.reader import open_dataset
@@ -17,7 +15,6 @@ from twinloop.learning.evaluate import (
     compare,
     evaluate_in_twin,
     evaluate_on_robot,
-    exact_interval,
 )
 from twinloop.learning.train import train
 from twinloop.robots import connected
@@ -26,21 +23,6 @@ from twinloop.twins import load_twin
 
 def evaluation(*outcomes, name="a"):
     return Evaluation(name, name, "here", 0, tuple(Trial(k, bool(s)) for k, s in enumerate(outcomes)))
-
-
-def test_intervals_are_those_of_the_tables():
-    # Clopper and Pearson: 0 of 10 gives 1 - 0.025 ** (1 / 10).
-    assert exact_interval(0, 10) == pytest.approx((0.0, 1 - 0.025**0.1))
-    assert exact_interval(20, 20) == pytest.approx((0.025 ** (1 / 20), 1.0))
-    assert exact_interval(5, 10) == pytest.approx((0.187086, 0.812914), abs=1e-6)
-
-
-def test_intervals_cover_the_truth_at_least_as_often_as_they_say():
-    intervals = [exact_interval(won, 40) for won in range(41)]
-    for share in (0.02, 0.05, 0.3, 0.5, 0.97):
-        chance = stats.binom.pmf(np.arange(41), 40, share)
-        covered = sum(p for p, (low, high) in zip(chance, intervals, strict=True) if low <= share <= high)
-        assert covered >= 0.95
 
 
 def test_pairs_are_compared_where_they_disagree():

@@ -60,13 +60,10 @@ def diagnose(
 
 
 def _print(found: Diagnosis, page: Path) -> None:
-    def percent(share: object) -> str:
-        return f"{100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"  # type: ignore[attr-defined]
-
     where = "stand-in" if found.standin else "robot"
     console.out.print(
-        f"{found.policy}: twin {percent(found.in_twin)}, {where} {percent(found.on_robot)} ({found.successes} of "
-        f"{found.trials}), twin with everything measured {percent(found.predicted)}",
+        f"{found.policy}: twin {found.in_twin.percent}, {where} {found.on_robot.percent} ({found.successes} of "
+        f"{found.trials}), twin with everything measured {found.predicted.percent}",
         markup=False,
     )
     console.out.print(found.verdict, style="bold", markup=False)

@@ -192,11 +192,11 @@ def _film(policies: list[Policy], kept: Path, twin: str | None, folder: Path) ->
 def _print(found: list[Evaluation]) -> None:
     rows = []
     for e in found:
-        low, high = e.interval()
+        rate = e.interval()
         reasons = ", ".join(f"{name} {count}" for name, count in e.failures.items()) or "-"
         phases = ", ".join(f"{name} {count}" for name, count in e.failed_in.items()) or "-"
         where = f"stand-in {e.where.removeprefix('standin-')}" if e.standin else e.where
-        share = f"{100 * e.success:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+        share = f"{100 * rate.value:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}]"
         rows.append((e.policy, where, len(e.trials), share, reasons, phases))
     columns = ("policy", "where", "episodes", "success, 95 % interval", "failures", "failed in phase")
     console.print_table(columns, rows)

@@ -203,10 +203,11 @@ def _print_success(found: Gap) -> None:
 def _rate(rate: Rate | None) -> str:
     if rate is None:
         return "-"
-    return f"{100 * rate.share:.0f} % [{100 * rate.low:.0f}, {100 * rate.high:.0f}] of {rate.episodes}"
+    return f"{rate.percent} of {rate.episodes}"
 
 
 def _points(pair: Pair) -> str:
-    if pair.difference is None or pair.low is None or pair.high is None:
+    if pair.difference is None:
         return "-"
-    return f"{100 * pair.difference:+.0f} [{100 * pair.low:.0f}, {100 * pair.high:.0f}]"
+    by = pair.difference
+    return f"{100 * by.value:+.0f} [{100 * by.low:.0f}, {100 * by.high:.0f}]"

@@ -173,12 +173,12 @@ def _largest(found: Mapping[str, Any]) -> str:
     return f"{first['name']} {first['value']:+.3g} [{first['low']:.3g}, {first['high']:.3g}]{unit}"
 
 
-def _lost(cost: Mapping[str, float] | None) -> str:
+def _lost(cost: Mapping[str, Any] | None) -> str:
     if cost is None:
         return ""
-    from twinloop.diagnosis.result import Share
+    from twinloop.stats.interval import Interval
 
-    return Share(**cost).points
+    return Interval(**cost).points
 
 
 @contextmanager

@@ -7,32 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from twinloop.diagnosis.imperfection import Measured
+from twinloop.stats.interval import Interval
 
 FORMAT = 1
 
 NOTABLE = 0.02
 """A dimension is named when even the low end of its interval costs more success than this."""
-LOPSIDED = 0.25
-"""By how much of its half width an interval's middle may be off its value, and still be said with ±."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """A share of success with its 95 % interval; differences are in the same unit."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def points(self) -> str:
-        """In points: `21 ± 6`, or `37 [0, 43]` where the interval is lopsided."""
-        half = 50.0 * (self.high - self.low)
-        middle = 50.0 * (self.high + self.low)
-        if abs(100.0 * self.value - middle) <= max(1.0, LOPSIDED * half):
-            return f"{round(100.0 * self.value)} ± {half:.0f}"
-        value, low, high = (round(100.0 * share) for share in (self.value, self.low, self.high))
-        return f"{value} [{low}, {high}]"
 
 
 @dataclass(frozen=True)
@@ -40,7 +20,7 @@ class Cost:
     """What one dimension costs: together with the others (its Shapley value), and alone."""
 
     dimension: str
-    lost: Share
+    lost: Interval
     alone: float
 
     @property
@@ -75,12 +55,12 @@ class Diagnosis:
     standin: bool
     trials: int
     successes: int
-    in_twin: Share
-    on_robot: Share
-    predicted: Share
-    drop: Share
-    explained: Share
-    unknown: Share
+    in_twin: Interval
+    on_robot: Interval
+    predicted: Interval
+    drop: Interval
+    explained: Interval
+    unknown: Interval
     costs: tuple[Cost, ...]
     measured: tuple[Measured, ...]
     failures: Mapping[str, Mapping[str, float]]

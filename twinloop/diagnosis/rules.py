@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from twinloop.diagnosis.evidence import Evidence
-from twinloop.diagnosis.result import Rule, Share
+from twinloop.diagnosis.result import Rule
 from twinloop.diagnosis.scene import Layout
-from twinloop.learning.evaluate import exact_interval
+from twinloop.stats.interval import Interval, exact_interval
 
 Array = NDArray[Any]
 
@@ -50,7 +50,7 @@ def slice_runs(real: Evidence, layout: Layout | None) -> tuple[Mapping[str, Any]
 
 def apply_rules(
     real: Evidence,
-    drop: Share,
+    drop: Interval,
     slices: Sequence[Mapping[str, Any]],
     layout: Layout | None,
     base: Mapping[str, Array],
@@ -59,9 +59,9 @@ def apply_rules(
     places = [s for s in slices if s["condition"] != "order of recording"]
     times = [s for s in slices if s["condition"] == "order of recording"]
     halves = [half for s in places for half in (s["lower"], s["upper"])]
-    tops = [exact_interval(*half)[1] for half in halves]
+    tops = [exact_interval(*half).high for half in halves]
     won, of = sum(half[0] for half in halves), sum(half[1] for half in halves)
-    never = bool(halves) and won == 0 and exact_interval(0, of // max(1, len(places)))[1] < WIDE
+    never = bool(halves) and won == 0 and exact_interval(0, of // max(1, len(places))).high < WIDE
     everywhere = bool(halves) and drop.low > 0.0 and (never or max(tops) < WIDE)
     uneven = min(places, key=lambda s: float(s["p_value"]), default=None)
     somewhere = uneven is not None and float(uneven["p_value"]) < UNLIKELY

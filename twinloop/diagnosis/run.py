@@ -15,14 +15,14 @@ from twinloop.diagnosis import arm, grip, look, scene
 from twinloop.diagnosis.attribute import Attribution, attribute
 from twinloop.diagnosis.evidence import Evidence, read_evidence, seen_in_time
 from twinloop.diagnosis.imperfection import Measured, extended
-from twinloop.diagnosis.result import NOTABLE, Diagnosis, Share
+from twinloop.diagnosis.result import NOTABLE, Diagnosis
 from twinloop.diagnosis.rules import apply_rules, slice_runs
 from twinloop.diagnosis.trials import Trials
 from twinloop.diagnosis.weigh import weigh
 from twinloop.episode import Episode
 from twinloop.errors import LearnError, WrongUse
-from twinloop.learning.evaluate import exact_interval
 from twinloop.learning.policy import Policy
+from twinloop.stats.interval import Interval, exact_interval
 from twinloop.twins import Twin, load_twin
 
 Array = NDArray[Any]
@@ -146,7 +146,7 @@ def _conclude(
         trials=count,
         successes=won,
         in_twin=_exact(shared.before),
-        on_robot=Share(won / count, *exact_interval(won, count)),
+        on_robot=exact_interval(won, count),
         predicted=_exact(shared.after),
         drop=weighed.drop,
         explained=weighed.explained,
@@ -184,9 +184,8 @@ _TOO_STRONG = (
 )
 
 
-def _exact(outcomes: Array) -> Share:
-    won = int(outcomes.sum())
-    return Share(won / len(outcomes), *exact_interval(won, len(outcomes)))
+def _exact(outcomes: Array) -> Interval:
+    return exact_interval(int(outcomes.sum()), len(outcomes))
 
 
 def _counts(reasons: list[str]) -> Mapping[str, float]:

@@ -7,15 +7,12 @@ Rows of the twin are resampled, the robot's success is drawn from its posterior,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.diagnosis.attribute import Attribution
-from twinloop.diagnosis.result import Cost, Share
-
-Array = NDArray[Any]
+from twinloop.diagnosis.result import Cost
+from twinloop.stats.interval import Interval, interval_of_draws
 
 RESAMPLES = 4000
 DISCREPANCY = 0.13
@@ -31,9 +28,9 @@ class Weighed:
     """Costs, the largest first, and the whole drop, what of it is explained, and the rest."""
 
     costs: tuple[Cost, ...]
-    drop: Share
-    explained: Share
-    unknown: Share
+    drop: Interval
+    explained: Interval
+    unknown: Interval
 
 
 def weigh(shared: Attribution, won: int, count: int, rng: np.random.Generator) -> Weighed:
@@ -55,7 +52,9 @@ def weigh(shared: Attribution, won: int, count: int, rng: np.random.Generator) -
     costs = [
         Cost(
             d,
-            _share(shared.lost[d][picks].mean(axis=1) * scale, float(np.mean(shared.lost[d])) * share),
+            interval_of_draws(
+                shared.lost[d][picks].mean(axis=1) * scale, float(np.mean(shared.lost[d])) * share
+            ),
             _alone(shared, d),
         )
         for d in shared.dimensions
@@ -63,16 +62,11 @@ def weigh(shared: Attribution, won: int, count: int, rng: np.random.Generator) -
     costs.sort(key=lambda cost: -cost.lost.value)
     return Weighed(
         tuple(costs),
-        _share(drop, whole),
-        _share(explained, middle),
-        _share(drop - explained, whole - middle),
+        interval_of_draws(drop, whole),
+        interval_of_draws(explained, middle),
+        interval_of_draws(drop - explained, whole - middle),
     )
 
 
 def _alone(shared: Attribution, dimension: str) -> float:
     return float(np.mean(shared.before - shared.outcomes[frozenset({dimension})]))
-
-
-def _share(draws: Array, value: float) -> Share:
-    low, high = (float(v) for v in np.quantile(draws, (0.025, 0.975)))
-    return Share(value, min(low, value), max(high, value))

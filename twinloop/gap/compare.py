@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.errors import TwinloopError
-from twinloop.gap.bootstrap import FEWEST, Interval, paired, unpaired
 from twinloop.gap.evidence import REPLAY, Evidence, Followings
 from twinloop.gap.follow import Following
 from twinloop.gap.result import ALL, Measure, NotEvaluated, measure
+from twinloop.stats.bootstrap import FEWEST, Difference, paired, unpaired
 
 Array = NDArray[Any]
 Number = Callable[[Following], float]
@@ -130,6 +130,6 @@ def _numbers(rows: Followings, number: Number) -> Array:
 
 def _interval(
     evidence: Evidence, real: Array, sim: Array, matched: bool, words: tuple[str, ...]
-) -> Interval | None:
+) -> Difference | None:
     between = paired if matched else unpaired
     return between(real, sim, evidence.seed(*words), evidence.options.resamples)

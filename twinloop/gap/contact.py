@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Episode
 from twinloop.errors import TwinloopError
-from twinloop.gap.bootstrap import unpaired
 from twinloop.gap.compare import FEW
 from twinloop.gap.evidence import Evidence
 from twinloop.gap.noise import noise_of
@@ -28,6 +27,7 @@ from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.identification.predict import Predictor
 from twinloop.identification.recording import Channel, Recording
 from twinloop.identification.windows import cut
+from twinloop.stats.bootstrap import unpaired
 from twinloop.tasks import Cell
 
 Array = NDArray[Any]

@@ -20,7 +20,6 @@ from twinloop.datasets.reader import Dataset
 from twinloop.engines.render import open_context
 from twinloop.episode import Episode
 from twinloop.errors import TwinloopError
-from twinloop.gap.bootstrap import RESAMPLES
 from twinloop.gap.conditions import Known, conditions_of
 from twinloop.gap.follow import TOLD_S, Following, follow
 from twinloop.gap.replay import (
@@ -36,6 +35,7 @@ from twinloop.gap.replay import (
 from twinloop.generation.run import generate
 from twinloop.identification.recording import Channel, Recording
 from twinloop.randomization.scenes import usual_scenes
+from twinloop.stats.bootstrap import RESAMPLES
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin
 from twinloop.twins.declare import is_position_servo

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.errors import TwinloopError
-from twinloop.gap.bootstrap import unpaired
 from twinloop.gap.compare import FEW
 from twinloop.gap.evidence import Evidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.replay import tool_places
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.identification.recording import Recording
+from twinloop.stats.bootstrap import unpaired
 from twinloop.tasks import Cell
 
 Array = NDArray[Any]

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.episode import Episode
-from twinloop.gap.bootstrap import paired
 from twinloop.gap.compare import compare_following
 from twinloop.gap.evidence import Evidence
 from twinloop.gap.follow import TOLD_S
@@ -17,6 +16,7 @@ from twinloop.gap.registry import METRICS
 from twinloop.gap.replay import nominal
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.quality.view import CLOCK_PREFIX
+from twinloop.stats.bootstrap import paired
 
 Array = NDArray[Any]
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.errors import TwinloopError
-from twinloop.gap.bootstrap import of_mean, of_share
 from twinloop.gap.evidence import Evidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.generation.artefacts import KIND
 from twinloop.generation.convergence import Convergence, check_time_step, simulated_numbers
+from twinloop.stats.bootstrap import of_mean, of_share
 
 Array = NDArray[Any]
 

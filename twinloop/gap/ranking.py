@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.errors import WrongUse
-from twinloop.gap.bootstrap import RESAMPLES, Interval, of_draws
+from twinloop.stats.bootstrap import RESAMPLES, Difference, of_draws
 
 Array = NDArray[Any]
 ONE_TASK = "all"
@@ -220,7 +220,7 @@ def _number(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _clipped(found: Interval | None, low: float) -> tuple[float, float] | None:
+def _clipped(found: Difference | None, low: float) -> tuple[float, float] | None:
     if found is None or found.real_count < FEWEST_POLICIES:
         return None
     return max(found.low, low), min(found.high, 1.0)

@@ -8,8 +8,9 @@ from typing import Any
 
 from scipy import stats
 
-from twinloop.gap.bootstrap import Interval
 from twinloop.gap.success import Success
+from twinloop.stats.bootstrap import Difference
+from twinloop.stats.interval import Interval
 from twinloop.twins.parameter import DIMENSIONS
 
 ALL = "all"
@@ -19,8 +20,8 @@ CHANCE = 0.05
 """How often a dimension may show a gap although there is none."""
 
 
-@dataclass(frozen=True)
-class Measure:
+@dataclass(frozen=True, kw_only=True)
+class Measure(Interval):
     """One difference between simulation and reality: `value` is simulation minus reality, in `unit`.
 
     `real` and `sim` are the levels, None where only the difference exists. `episodes` counts real ones, `sim_episodes`
@@ -30,10 +31,6 @@ class Measure:
 
     dimension: str
     name: str
-    unit: str
-    value: float
-    low: float
-    high: float
     standard_error: float
     episodes: int
     sim_episodes: int
@@ -49,7 +46,7 @@ class Measure:
     @property
     def excludes_zero(self) -> bool:
         """Whether the interval leaves out zero and the difference is large enough to be one."""
-        return (self.low > 0.0 or self.high < 0.0) and abs(self.value) > self.floor
+        return not self.contains(0.0) and abs(self.value) > self.floor
 
 
 @dataclass(frozen=True)
@@ -149,7 +146,7 @@ def measure(
     dimension: str,
     name: str,
     unit: str,
-    interval: Interval,
+    interval: Difference,
     *,
     against: str,
     samples: int,

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Episode
 from twinloop.errors import TwinloopError
-from twinloop.gap.bootstrap import FEWEST
 from twinloop.gap.compare import FEW, by_unit, cannot_replay, compare_following_tables, compare_tables
 from twinloop.gap.evidence import JOINTS, REPLAY, Evidence
 from twinloop.gap.follow import DRIFT_S
@@ -22,6 +21,7 @@ from twinloop.gap.registry import METRICS
 from twinloop.gap.replay import through_twins_sensor
 from twinloop.gap.result import Measure, NotEvaluated
 from twinloop.quality.view import resolution
+from twinloop.stats.bootstrap import FEWEST
 
 Array = NDArray[Any]
 Number = Callable[[Array], float]

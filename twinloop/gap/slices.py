@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.errors import TwinloopError
-from twinloop.gap.bootstrap import FEWEST, unpaired
 from twinloop.gap.compare import FEW
 from twinloop.gap.conditions import dimension_of, most_frequent, sliced
 from twinloop.gap.evidence import Evidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
+from twinloop.stats.bootstrap import FEWEST, unpaired
 
 Array = NDArray[Any]
 

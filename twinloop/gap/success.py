@@ -7,46 +7,36 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
 from scipy import stats
 
 from twinloop.episode import Episode
 from twinloop.gap.conditions import Known, most_frequent, sliced
+from twinloop.stats.interval import Interval, difference_of_rates, exact_interval
 
 MOST_SLICES = 12
 """Values of one condition that are listed; the most frequent ones."""
 
 
-@dataclass(frozen=True)
-class Rate:
-    """Successes among episodes whose outcome is known, with the exact (Clopper-Pearson) 95 % interval."""
+@dataclass(frozen=True, kw_only=True)
+class Rate(Interval):
+    """Success rate of the episodes whose outcome is known, with its exact interval."""
 
     successes: int
     episodes: int
-    low: float
-    high: float
-
-    @property
-    def share(self) -> float:
-        """The share of successes."""
-        return self.successes / self.episodes
 
 
 @dataclass(frozen=True)
 class Pair:
     """Success on the robot and in simulation in one slice; None where no outcome is known.
 
-    `difference` is simulation minus reality with its 95 % interval, from both exact intervals (MOVER); `p_value` is
-    Fisher's exact test.
+    `difference` is simulation minus reality; `p_value` is Fisher's exact test.
     """
 
     condition: str
     slice: str
     real: Rate | None
     sim: Rate | None
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
+    difference: Interval | None = None
     p_value: float | None = None
 
 
@@ -106,25 +96,23 @@ def measure_success(
 
 
 def rate(successes: int, episodes: int) -> Rate | None:
-    """The share with its exact interval; None of nothing."""
+    """The success rate with its exact interval; None of nothing."""
     if not episodes:
         return None
-    interval = stats.binomtest(successes, episodes).proportion_ci(method="exact")
-    return Rate(successes, episodes, float(interval.low), float(interval.high))
+    exact = exact_interval(successes, episodes)
+    return Rate(exact.value, exact.low, exact.high, successes=successes, episodes=episodes)
 
 
 def _pair(condition: str, name: str, real: Sequence[Episode], sim: Sequence[Episode]) -> Pair:
     here, there = _rate(real), _rate(sim)
     if here is None or there is None:
         return Pair(condition, name, here, there)
-    difference = there.share - here.share
-    low = difference - float(np.hypot(there.share - there.low, here.high - here.share))
-    high = difference + float(np.hypot(there.high - there.share, here.share - here.low))
     table = [
         [here.successes, here.episodes - here.successes],
         [there.successes, there.episodes - there.successes],
     ]
-    return Pair(condition, name, here, there, difference, low, high, float(stats.fisher_exact(table).pvalue))
+    p_value = float(stats.fisher_exact(table).pvalue)
+    return Pair(condition, name, here, there, difference_of_rates(there, here), p_value)
 
 
 def _rate(episodes: Sequence[Episode]) -> Rate | None:

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.episode import Episode
-from twinloop.gap.bootstrap import FEWEST, of_draws, unpaired
 from twinloop.gap.compare import FEW
 from twinloop.gap.evidence import Evidence
 from twinloop.gap.features import QUALITIES, describe, qualities
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
+from twinloop.stats.bootstrap import FEWEST, of_draws, unpaired
 
 Array = NDArray[Any]
 

@@ -24,6 +24,7 @@ from twinloop.identification.limits import MotionLimits, Peaks, Rehearsal, make_
 from twinloop.identification.posterior import Posterior
 from twinloop.identification.scale import Scale, make_scales
 from twinloop.identification.segments import breed, draw_genes, fade, lay_out
+from twinloop.stats.interval import NORMAL
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin
 
@@ -35,7 +36,6 @@ SHORTEST_S = 2.0
 GENERATIONS = 10
 BROOD = 32
 CHIRPS = 3
-_NORMAL = 1.959964
 _MANY = 10_000
 
 
@@ -252,7 +252,7 @@ def _expected(
     with_chirp = np.sqrt(np.diag(np.linalg.inv(plain)))
     made = []
     for index, (scale, status) in enumerate(zip(scales, statuses, strict=True)):
-        place, half = float(places[index]), _NORMAL * float(posterior.deviation[index])
+        place, half = float(places[index]), NORMAL * float(posterior.deviation[index])
         slope = scale.slope(place)
         made.append(
             Expected(
@@ -263,7 +263,7 @@ def _expected(
                 low=float(scale.outward(max(place - half, 0.0))),
                 high=float(scale.outward(min(place + half, 1.0))),
                 half_width=half * slope,
-                chirp=_NORMAL * float(with_chirp[index]) * slope,
+                chirp=NORMAL * float(with_chirp[index]) * slope,
                 status=status,
             )
         )

@@ -27,6 +27,7 @@ from twinloop.identification.scale import PRIOR_DEVIATION, Scale
 from twinloop.identification.slopes import linearize
 from twinloop.identification.solve import Progress, solve, solve_from_many
 from twinloop.identification.windows import cut, thinned
+from twinloop.stats.interval import NORMAL
 from twinloop.twins import Twin
 
 Array = NDArray[Any]
@@ -309,7 +310,7 @@ def _attribute(
         deviation = np.sqrt(covariance[index, index] + scatter**2 * (1.0 / baseline + 1.0 / after))
         sure = float(abs(shift) / deviation)
         explained |= sure >= _CONFIRMED
-        scale, half = ready.problem.scales[index], 1.959964 * deviation
+        scale, half = ready.problem.scales[index], NORMAL * deviation
         change = Change(
             name=scale.name,
             dimension=scale.parameter.dimension,

@@ -15,6 +15,7 @@ from twinloop.errors import TwinloopError, UnknownName
 from twinloop.identification.accept import ReplayError, ReplayGate
 from twinloop.identification.bands import Bands
 from twinloop.identification.identifiable import Confusion, Status
+from twinloop.stats.interval import Interval
 from twinloop.twins import Twin
 from twinloop.twins.folder import load_twin_folder, save_twin
 
@@ -23,25 +24,16 @@ Array = NDArray[Any]
 FORMAT = 1
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """One parameter: nominal before, value after, its 95 % interval, and whether the data tell it at all."""
+@dataclass(frozen=True, kw_only=True)
+class Estimate(Interval):
+    """One parameter: nominal before, value after with its 95 % interval, and whether the data identify it at all."""
 
     name: str
-    unit: str
     dimension: str
     nominal: float
-    value: float
-    low: float
-    high: float
     prior: tuple[float, float]
     status: Status
     at_edge: bool = False
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation that goes with the interval."""
-        return (self.high - self.low) / (2.0 * 1.959964)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
@@ -33,6 +32,7 @@ from twinloop.randomization import Randomization, draw_many
 from twinloop.randomization.scenes import usual_scenes
 from twinloop.robots.protocol import Robot, TrialSupervisor
 from twinloop.robots.record import Plan, Recorded, record
+from twinloop.stats.interval import Interval, exact_interval, mcnemar_p_value
 from twinloop.tasks import make_task
 from twinloop.twins import Twin, load_twin
 
@@ -75,8 +75,8 @@ class Evaluation:
         """Their share."""
         return self.successes / len(self.trials)
 
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """The exact (Clopper-Pearson) interval of the share."""
+    def interval(self, confidence: float = 0.95) -> Interval:
+        """The success rate with its exact (Clopper-Pearson) interval."""
         return exact_interval(self.successes, len(self.trials), confidence)
 
     @property
@@ -105,7 +105,7 @@ class Evaluation:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
-        low, high = self.interval()
+        interval = self.interval()
         return {
             "policy": self.policy,
             "policy_id": self.policy_id,
@@ -116,7 +116,7 @@ class Evaluation:
             "episodes": len(self.trials),
             "successes": self.successes,
             "success": self.success,
-            "interval_95": [low, high],
+            "interval_95": [interval.low, interval.high],
             "failures": self.failures,
             "failed_in": self.failed_in,
             "slices": [{"slice": n, "successes": won, "episodes": of} for n, won, of in self.slices()],
@@ -136,14 +136,6 @@ class Comparison:
     p_value: float
 
 
-def exact_interval(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Clopper-Pearson: covers the true share at least as often as `confidence` says, whatever the share is."""
-    tail = 0.5 * (1.0 - confidence)
-    low = stats.beta.ppf(tail, successes, trials - successes + 1) if successes else 0.0
-    high = stats.beta.ppf(1.0 - tail, successes + 1, trials - successes) if successes < trials else 1.0
-    return float(low), float(high)
-
-
 def compare(first: Evaluation, second: Evaluation) -> Comparison:
     """Pair by pair (exact McNemar); refuses evaluations that did not see the same scenes."""
     numbers = [trial.number for trial in first.trials]
@@ -155,8 +147,7 @@ def compare(first: Evaluation, second: Evaluation) -> Comparison:
         )
     pairs = [(a.success, b.success) for a, b in zip(first.trials, second.trials, strict=True)]
     only_first, only_second = pairs.count((True, False)), pairs.count((False, True))
-    disagree = only_first + only_second
-    p_value = float(stats.binomtest(only_first, disagree, 0.5).pvalue) if disagree else 1.0
+    p_value = mcnemar_p_value(only_first, only_second)
     return Comparison(first.success - second.success, only_first, only_second, p_value)
 
 

@@ -11,11 +11,11 @@ from twinloop.episode import Episode
 from twinloop.errors import DatasetError, WrongUse
 from twinloop.identification.change import FEWEST
 from twinloop.identification.drift import Change, Drift, watch_drift
-from twinloop.learning.evaluate import exact_interval
 from twinloop.monitoring.alerts import Alert, make_alert
 from twinloop.monitoring.features import Group, episode_features, group_of, usual_frames
 from twinloop.monitoring.shifts import CHANCE, WATCHED, Shift, find_shifts, kind_of
 from twinloop.monitoring.success import Success, follow_success
+from twinloop.stats.interval import exact_interval
 from twinloop.twins import Twin
 
 MOST_REFERENCE = 100
@@ -219,7 +219,7 @@ def _expected(usual: Sequence[Episode]) -> float | None:
     judged = [episode.success for episode in usual if episode.success is not None]
     if not judged or not any(judged):
         return None
-    return min(exact_interval(sum(judged), len(judged), 0.9)[0], 0.99)
+    return min(exact_interval(sum(judged), len(judged), 0.9).low, 0.99)
 
 
 def _alerts(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinloop.errors import WrongUse
-from twinloop.promotion.betting import BELIEFS, MOST, SHARES
+from twinloop.stats.betting import BELIEFS, MOST, SHARES
 
 MEAN_TIME = 2500.0
 """Episodes to a false alarm, on average, at least."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.promotion.betting import Outcomes, Span
+from twinloop.stats.betting import Outcomes, Span
 
 Array = NDArray[Any]
 

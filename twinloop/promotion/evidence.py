@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from twinloop.datasets.commit import write_atomically
 from twinloop.errors import GateError, NewerFormat, WrongUse
-from twinloop.promotion.betting import PAIRED, SINGLE, Span
+from twinloop.stats.betting import PAIRED, SINGLE, Span
 
 Array = NDArray[Any]
 

@@ -20,10 +20,10 @@ from twinloop.datasets.lines import append_lines
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Actor
 from twinloop.errors import GateError, UnknownName, WrongUse
-from twinloop.promotion.betting import SINGLE, confidence_sequence, log_e_value, raw_outcomes
 from twinloop.promotion.registry import Stage
 from twinloop.robots.controllers import Controller
 from twinloop.robots.protocol import Description, Observation
+from twinloop.stats.betting import SINGLE, confidence_sequence, log_e_value, raw_outcomes
 
 Array = NDArray[Any]
 Step = Literal["advance", "stop", "go on"]

@@ -7,7 +7,8 @@ from html import escape
 from pathlib import Path
 
 from twinloop.datasets.commit import write_atomically
-from twinloop.diagnosis.result import Diagnosis, Share
+from twinloop.diagnosis.result import Diagnosis
+from twinloop.stats.interval import Interval
 
 WIDTH, BAR, LEFT = 720, 26, 150
 
@@ -38,8 +39,8 @@ def make_page(found: Diagnosis) -> str:
         f"<h1>Why {escape(found.policy)} loses success</h1>",
         f"<p class=verdict>{escape(found.verdict)}</p>",
         *(f"<p class=quiet>{escape(note)}</p>" for note in found.notes),
-        f"<p>In twin {escape(found.twin)} {_percent(found.in_twin)}; on the {where} {_percent(found.on_robot)}, "
-        f"{found.successes} of {found.trials} runs; in the twin with everything measured put in {_percent(found.predicted)}. "
+        f"<p>In twin {escape(found.twin)} {found.in_twin.percent}; on the {where} {found.on_robot.percent}, "
+        f"{found.successes} of {found.trials} runs; in the twin with everything measured put in {found.predicted.percent}. "
         f"95 % intervals.</p>",
         "<h2>Success points lost</h2>",
         _bars(bars),
@@ -67,7 +68,7 @@ def make_page(found: Diagnosis) -> str:
     )
 
 
-def _bars(bars: list[tuple[str, Share, str]]) -> str:
+def _bars(bars: list[tuple[str, Interval, str]]) -> str:
     reach = max([0.1, *(share.high for _, share, _ in bars)])
 
     def at(value: float) -> float:
@@ -131,7 +132,3 @@ def _slices(found: Diagnosis) -> str:
         for s in found.slices
     )
     return f"<table><tr><th>condition<th>split at<th>below<th>above<th>p by chance</tr>{rows}</table>"
-
-
-def _percent(share: Share) -> str:
-    return f"{100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"

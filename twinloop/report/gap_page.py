@@ -139,8 +139,9 @@ def _success(found: Gap) -> str:
 
 def _pair(one: Pair) -> str:
     difference = "-"
-    if one.difference is not None and one.low is not None and one.high is not None:
-        difference = f"<b>{100 * one.difference:+.0f}</b> ({100 * one.low:.0f} to {100 * one.high:.0f})"
+    if one.difference is not None:
+        by = one.difference
+        difference = f"<b>{100 * by.value:+.0f}</b> ({100 * by.low:.0f} to {100 * by.high:.0f})"
     name = f"{one.condition} {one.slice}".strip()
     chance = "-" if one.p_value is None else f"{one.p_value:.2g}"
     return (
@@ -154,13 +155,13 @@ def _pair(one: Pair) -> str:
 def _rate(rate: Rate | None) -> str:
     if rate is None:
         return "-"
-    return f"<b>{100 * rate.share:.0f} %</b> of {rate.episodes}<div class=soft>{100 * rate.low:.0f} to {100 * rate.high:.0f}</div>"
+    return f"<b>{100 * rate.value:.0f} %</b> of {rate.episodes}<div class=soft>{100 * rate.low:.0f} to {100 * rate.high:.0f}</div>"
 
 
 def _rate_bar(rate: Rate | None, y: int, name: str) -> str:
     if rate is None:
         return ""
-    low, middle, high = (200 * share for share in (rate.low, rate.share, rate.high))
+    low, middle, high = (200 * share for share in (rate.low, rate.value, rate.high))
     return f"<line class={name}s x1={low:.1f} x2={high:.1f} y1={y} y2={y} /><circle class={name} cx={middle:.1f} cy={y} r=4 />"
 
 

@@ -73,7 +73,9 @@ def draw_corner(result: Identification) -> bytes | None:
     from matplotlib.figure import Figure
 
     known = [i for i, e in enumerate(result.estimates) if e.status != "not identifiable"]
-    relative = [result.estimates[i].deviation / max(abs(result.estimates[i].value), 1e-12) for i in known]
+    relative = [
+        result.estimates[i].standard_deviation / max(abs(result.estimates[i].value), 1e-12) for i in known
+    ]
     shown = [known[i] for i in np.argsort(relative)[::-1][:MOST_CORNERS]]
     if len(shown) < 2:
         return None

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from twinloop.datasets.commit import write_atomically
-from twinloop.diagnosis.result import Share
 from twinloop.generation.film import film_uri
 from twinloop.report.quality_page import STYLE
+from twinloop.stats.interval import Interval
 
 MORE_STYLE = """
 .wide{overflow-x:auto}svg{display:block;max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}
@@ -194,7 +194,7 @@ def draw_costs(diagnosis: Found) -> str:
         made.append(
             f"<text x='0' y='{y + 14}'>{_text(name)}</text><rect x='{left}' y='{y + 2}' width='{value:.1f}' height='16' "
             f"fill='{tone}'/><line x1='{left + low:.1f}' x2='{left + high:.1f}' y1='{y + 10}' y2='{y + 10}' stroke='#22303c' "
-            f"stroke-width='2'/><text x='{left + high + 8:.1f}' y='{y + 14}'>{Share(**lost).points}</text>"
+            f"stroke-width='2'/><text x='{left + high + 8:.1f}' y='{y + 14}'>{Interval(**lost).points}</text>"
         )
     return _svg(left + width + 90, 24 * len(rows) + 4, made, "points lost to each dimension")
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from twinloop.datasets.reader import Dataset
-from twinloop.learning.evaluate import exact_interval
 from twinloop.learning.policy import Policy, load_policy
 from twinloop.learning.samples import known_outcomes
 from twinloop.stages import Done
+from twinloop.stats.interval import exact_interval
 
 DATA, USABLE, TWIN, RUNS, GATE, REPORT = "data", "usable", "twin", "runs", "gate", "report.html"
 """A dataset, what of it may be trained on, a calibrated twin, recordings of trials, a gate's evidence, a report."""
@@ -40,10 +40,10 @@ def described(dataset: Dataset) -> Found:
 
 def share_of(won: Sequence[bool]) -> Found:
     """Successes with their exact interval."""
-    low, high = exact_interval(sum(won), len(won)) if won else (0.0, 1.0)
+    rate = exact_interval(sum(won), len(won)) if won else None
     return {
         "episodes": len(won),
         "successes": sum(won),
-        "success": sum(won) / len(won) if won else None,
-        "interval_95": [low, high],
+        "success": rate.value if rate else None,
+        "interval_95": [rate.low, rate.high] if rate else [0.0, 1.0],
     }

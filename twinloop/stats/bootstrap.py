@@ -2,7 +2,7 @@
 
 The interval is the percentile interval, stretched about the estimate by what few episodes cost: Student's t over the
 normal quantile, and sqrt(n / (n - 1)) since resampling n episodes sees too little of their spread. For normal data it is
-Student's interval; where data are skewed it keeps the skew. `tests/gap/test_bootstrap.py` measures its coverage.
+Student's interval; where data are skewed it keeps the skew. `tests/stats/test_bootstrap.py` measures its coverage.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from twinloop.stats.interval import CONFIDENCE, Interval, exact_interval
+
 Array = NDArray[Any]
 
-LEVEL = 0.95
 RESAMPLES = 2000
 FEWEST = 3
 """Fewer episodes than this say nothing about how they differ."""
 
 
-@dataclass(frozen=True)
-class Interval:
-    """An estimate, simulation minus reality, with its interval; `real` and `sim` are the levels where there are two."""
+@dataclass(frozen=True, kw_only=True)
+class Difference(Interval):
+    """Simulation minus reality, by resampling episodes; `real` and `sim` are the levels where there are two."""
 
-    value: float
-    low: float
-    high: float
     standard_error: float
     real_count: int
     sim_count: int
@@ -37,7 +35,7 @@ class Interval:
     sim: float | None = None
 
 
-def paired(real: Array, sim: Array, seed: int, resamples: int = RESAMPLES) -> Interval | None:
+def paired(real: Array, sim: Array, seed: int, resamples: int = RESAMPLES) -> Difference | None:
     """Of the mean of `sim - real`, rows (episodes,) or (episodes, channels) that belong together; NaN is missing.
 
     Channels are averaged after episodes. None when fewer than `FEWEST` episodes have a number.
@@ -56,7 +54,7 @@ def paired(real: Array, sim: Array, seed: int, resamples: int = RESAMPLES) -> In
     )
 
 
-def unpaired(real: Array, sim: Array, seed: int, resamples: int = RESAMPLES) -> Interval | None:
+def unpaired(real: Array, sim: Array, seed: int, resamples: int = RESAMPLES) -> Difference | None:
     """Of the difference of the means of two sets of episodes, each resampled by itself."""
     real, sim = _present(_table(real)), _present(_table(sim))
     usable = np.isfinite(real).any(axis=0) & np.isfinite(sim).any(axis=0) if len(real) and len(sim) else None
@@ -71,7 +69,7 @@ def unpaired(real: Array, sim: Array, seed: int, resamples: int = RESAMPLES) -> 
     return _interval(drawn, levels[1] - levels[0], min(len(real), len(sim)), len(real), len(sim), *levels)
 
 
-def of_mean(values: Array, seed: int, resamples: int = RESAMPLES) -> Interval | None:
+def of_mean(values: Array, seed: int, resamples: int = RESAMPLES) -> Difference | None:
     """Of the mean over episodes of something that is a difference already; NaN is missing."""
     table = _present(_table(values))
     if len(table) < FEWEST:
@@ -80,12 +78,11 @@ def of_mean(values: Array, seed: int, resamples: int = RESAMPLES) -> Interval | 
     return _interval(drawn, float(_means(table)), len(table), len(table), 0)
 
 
-def of_share(hits: int, count: int) -> Interval:
-    """Of a share, exact (Clopper-Pearson): resampling would be certain of a share of zero."""
-    exact = stats.binomtest(hits, count).proportion_ci(method="exact")
-    share = hits / count
-    error = float(np.sqrt(max(share * (1.0 - share), 0.25 / count) / count))
-    return Interval(share, float(exact.low), float(exact.high), error, count, 0)
+def of_share(hits: int, count: int) -> Difference:
+    """Of a fraction, exact: resampling would be certain of a fraction of zero."""
+    exact = exact_interval(hits, count)
+    error = float(np.sqrt(max(exact.value * (1.0 - exact.value), 0.25 / count) / count))
+    return Difference(exact.value, exact.low, exact.high, standard_error=error, real_count=count, sim_count=0)
 
 
 def of_draws(
@@ -94,7 +91,7 @@ def of_draws(
     count: int,
     seed: int,
     resamples: int = RESAMPLES,
-) -> Interval | None:
+) -> Difference | None:
     """Of any estimate of `count` episodes: `draw` resamples them and estimates again; NaN where it cannot."""
     if count < FEWEST or not np.isfinite(value):
         return None
@@ -106,9 +103,9 @@ def of_draws(
     return _interval(drawn, value, count, count, 0)
 
 
-def stretch(count: int, level: float = LEVEL) -> float:
+def stretch(count: int, confidence: float = CONFIDENCE) -> float:
     """By how much a percentile interval of `count` episodes is too short."""
-    tail = 0.5 * (1.0 - level)
+    tail = 0.5 * (1.0 - confidence)
     student = float(stats.t.isf(tail, count - 1)) / float(stats.norm.isf(tail))
     return student * float(np.sqrt(count / (count - 1)))
 
@@ -121,13 +118,15 @@ def _interval(
     sim_count: int,
     real: float | None = None,
     sim: float | None = None,
-) -> Interval:
-    tail = 50.0 * (1.0 - LEVEL)
+) -> Difference:
+    tail = 50.0 * (1.0 - CONFIDENCE)
     low, high = np.percentile(drawn, [tail, 100.0 - tail])
     factor = stretch(fewest)
     error = float(np.std(drawn)) * float(np.sqrt(fewest / (fewest - 1)))
     low, high = value - factor * max(value - low, 0.0), value + factor * max(high - value, 0.0)
-    return Interval(value, float(low), float(high), error, real_count, sim_count, real, sim)
+    return Difference(
+        value, float(low), float(high), standard_error=error, real_count=real_count, sim_count=sim_count, real=real, sim=sim
+    )  # fmt: skip
 
 
 def _weights(rng: np.random.Generator, count: int, resamples: int) -> Array:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from twinloop.gap.bootstrap import of_draws, of_mean, of_share, paired, unpaired
+from twinloop.stats.bootstrap import of_draws, of_mean, of_share, paired, unpaired
 
 SEEDS = 400
 RESAMPLES = 300

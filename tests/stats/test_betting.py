@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from twinloop.promotion.betting import (
+from twinloop.promotion.control import coefficients, controlled_outcomes
+from twinloop.stats.betting import (
     PAIRED,
     SINGLE,
     confidence_sequence,
@@ -11,7 +12,6 @@ from twinloop.promotion.betting import (
     log_e_value_both,
     raw_outcomes,
 )
-from twinloop.promotion.control import coefficients, controlled_outcomes
 
 CAMPAIGNS, TRIALS = 2000, 200
 

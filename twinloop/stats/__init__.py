@@ -1,0 +1,1 @@
+"""Statistics that several packages share: intervals, resampling by episode, paired tests, e-values."""
