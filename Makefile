@@ -33,8 +33,11 @@ bench: setup .venv-lerobot .venv-robosuite .venv-gymnasium_robotics
 bench-diagnose: setup
 	$(BIN)/python -m benchmarks --only diagnose $(BENCH)
 
+# Writes the generated pages, then the site into build/site; a dead link or a page that the menu lacks fails.
 docs: setup
 	$(BIN)/python -m docs.generate
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "wrote build/site/index.html"
 
 # LeRobot 0.4.4 in an environment of its own; where it cannot be installed, what needs it says so and is skipped.
 .PHONY: .venv-lerobot

@@ -1,4 +1,4 @@
-"""Write docs/reference/commands.md from the commands themselves: `make docs`. A test fails when the page is out of date."""
+"""Write the generated reference pages: `make docs`. A test fails when one of them is out of date."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import typer
+
+from docs import api_page
 
 PAGE = Path(__file__).parent / "reference/commands.md"
 
@@ -79,5 +81,6 @@ def _default(option: Any) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
-    print(f"wrote {PAGE}")
+    for path, text in ((PAGE, page()), (api_page.PAGE, api_page.page())):
+        path.write_text(text)
+        print(f"wrote {path}")

@@ -1,4 +1,4 @@
-"""Documentation can fail the build: commands, help and code blocks."""
+"""Documentation can fail the build: the site, commands, help and code blocks."""
 
 import os
 import re
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from docs import api_page
 from docs.generate import PAGE, commands, page
 
 ROOT = Path(__file__).parent.parent
@@ -32,6 +33,42 @@ TWINLOOP = Path(sys.executable).with_name("twinloop")
 
 def test_the_command_reference_is_up_to_date():
     assert PAGE.read_text() == page(), "run `make docs`"
+
+
+def test_every_command_is_documented():
+    headings = re.findall(r"^## (twinloop.*)$", PAGE.read_text(), re.MULTILINE)
+    assert headings == [name for name, _ in commands()]
+
+
+def test_the_api_reference_is_up_to_date():
+    assert api_page.PAGE.read_text() == api_page.page(), "run `make docs`"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built as `make docs` builds it: a dead link or a page without a menu entry is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    _run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        ROOT,
+        os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+    )
+    return folder
+
+
+def test_the_site_has_every_page(site):
+    pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
+    built = {path.relative_to(site) for path in site.rglob("*.html")}
+    assert pages <= built
+    assert {Path("research/benchmarks.html"), Path("reference/changes.html")} <= built
+
+
+def test_the_site_loads_nothing_from_other_hosts(site):
+    loads = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=[\"']?((?:https?:)?//[^\"' >]+)")
+    for path in site.rglob("*.html"):
+        assert loads.findall(path.read_text()) == [], path
+    for path in site.rglob("*.css"):
+        assert not re.search(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", path.read_text()), path
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import twinloop
 from twinloop.errors import WrongUse
@@ -19,6 +21,13 @@ def test_every_public_name_is_there_and_documented():
     for name in dir(twinloop):
         if not name.startswith("__"):
             assert getattr(twinloop, name).__doc__, f"twinloop.{name} has no docstring"
+
+
+def test_type_checkers_may_read_the_annotations():
+    package = Path(twinloop.__file__).parent
+    assert (package / "py.typed").exists()
+    settings = tomllib.loads((package.parent / "pyproject.toml").read_text())
+    assert "py.typed" in settings["tool"]["setuptools"]["package-data"]["twinloop"]
 
 
 def test_an_unknown_name_is_an_attribute_error():
