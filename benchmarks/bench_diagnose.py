@@ -23,11 +23,11 @@ from benchmarks.cells import NOMINAL, TWIN, Cells
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.datasets.reader import open_dataset
 from twinloop.diagnosis.run import diagnose
+from twinloop.evaluation.run import evaluate_on_robot
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
-from twinloop.learning.evaluate import evaluate_on_robot
-from twinloop.learning.policy import load_policy
 from twinloop.learning.train import train
+from twinloop.policies.policy import load_policy
 from twinloop.randomization import load_randomization
 from twinloop.robots import connected, open_robot
 from twinloop.robots.controllers import OperatorController

@@ -30,9 +30,9 @@ from twinloop.datasets.writer import make_dataset
 from twinloop.demo import SMALL
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
-from twinloop.learning.policy import load_policy
 from twinloop.learning.train import train
 from twinloop.loop import run_loop
+from twinloop.policies.policy import load_policy
 from twinloop.quality.check import check_dataset
 from twinloop.quality.require import override
 from twinloop.quality.settings import Settings as QualitySettings

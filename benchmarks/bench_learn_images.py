@@ -27,11 +27,11 @@ from benchmarks.report import Section, Settings, Table, Target
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.writer import make_dataset
 from twinloop.diagnosis.run import diagnose
+from twinloop.evaluation.run import evaluate_in_twin, evaluate_on_robot
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
-from twinloop.learning.evaluate import evaluate_in_twin, evaluate_on_robot
-from twinloop.learning.policy import load_policy
 from twinloop.learning.train import train
+from twinloop.policies.policy import load_policy
 from twinloop.quality.check import check_dataset
 from twinloop.quality.require import override
 from twinloop.quality.settings import Settings as QualitySettings

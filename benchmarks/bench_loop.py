@@ -38,7 +38,7 @@ SCENES, BLOCK = (range(80), range(40), range(80)), 40
 ARMS = ("before", "after", "guessed", "real-only")
 HEADS = ("before", "after", "guessed ranges", "same demonstrations alone")
 QUICK = replace(
-    SMALL, sim_episodes=16, anchored_episodes=16, steps=40, finetune_steps=40, in_twin=8, paced=4, trials=8, excited_s=3.0,
+    SMALL, sim_episodes=16, anchored_episodes=16, steps=40, finetune_steps=40, in_twin=8, pace_episodes=4, trials=8, excited_s=3.0,
     identified_s=4.0, diagnosed=64, demonstrations=6, gate_scenes=40, gate_trials=4, deployed=2,
 )  # fmt: skip
 DRAWN: dict[str, dict[str, tuple[float, float]]] = {

@@ -25,12 +25,12 @@ from benchmarks.bench_anchor import identified
 from benchmarks.bench_learn import Size, demonstrations, simulated
 from benchmarks.cells import NOMINAL, TWIN, Cells, on_standin, shown
 from benchmarks.report import Section, Settings, Table, Target
+from twinloop.evaluation.run import evaluate_in_twin
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
-from twinloop.learning.evaluate import evaluate_in_twin
 from twinloop.learning.mix import SHARES, choose_mix, load_choice
-from twinloop.learning.policy import load_policy
 from twinloop.learning.train import train
+from twinloop.policies.policy import load_policy
 from twinloop.randomization import load_randomization
 from twinloop.twins import Twin, load_twin
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from benchmarks.report import ROOT, Settings, commit
 from twinloop.datasets.commit import write_atomically
-from twinloop.learning.evaluate import Evaluation, evaluate_in_twin, evaluate_on_robot
-from twinloop.learning.policy import load_policy
+from twinloop.evaluation.run import Evaluation, evaluate_in_twin, evaluate_on_robot
+from twinloop.policies.policy import load_policy
 from twinloop.randomization import load_randomization
 from twinloop.robots import connected, open_robot
 from twinloop.stats.interval import exact_interval

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from twinloop.episode import Signal as Signal
     from twinloop.episode import make_episode as make_episode
     from twinloop.errors import TwinloopError as TwinloopError
+    from twinloop.evaluation.run import Evaluation as Evaluation
+    from twinloop.evaluation.run import evaluate_in_twin as evaluate_in_twin
+    from twinloop.evaluation.run import evaluate_on_robot as evaluate_on_robot
     from twinloop.gap.ranking import rank_policies as rank_policies
     from twinloop.gap.result import Gap as Gap
     from twinloop.gap.run import measure_gap as measure_gap
@@ -42,12 +45,7 @@ if TYPE_CHECKING:
     from twinloop.identification.result import Identification as Identification
     from twinloop.identification.run import identify as identify
     from twinloop.learning.config import TrainConfig as TrainConfig
-    from twinloop.learning.evaluate import Evaluation as Evaluation
-    from twinloop.learning.evaluate import evaluate_in_twin as evaluate_in_twin
-    from twinloop.learning.evaluate import evaluate_on_robot as evaluate_on_robot
     from twinloop.learning.mix import choose_mix as choose_mix
-    from twinloop.learning.policy import Policy as Policy
-    from twinloop.learning.policy import load_policy as load_policy
     from twinloop.learning.train import train as train
     from twinloop.logs.ingest import ingest as ingest
     from twinloop.logs.log_map import load_map as load_map
@@ -55,6 +53,8 @@ if TYPE_CHECKING:
     from twinloop.monitoring.run import monitor as monitor
     from twinloop.planning.items import Plan as Plan
     from twinloop.planning.run import plan as plan
+    from twinloop.policies.policy import Policy as Policy
+    from twinloop.policies.policy import load_policy as load_policy
     from twinloop.promotion.registry import PolicyRegistry as PolicyRegistry
     from twinloop.promotion.run import gate as gate
     from twinloop.promotion.verdict import Verdict as Verdict
@@ -100,9 +100,9 @@ _NAMES = {
     "twinloop.identification.result": ["Identification"],
     "twinloop.identification.run": ["identify"],
     "twinloop.learning.config": ["TrainConfig"],
-    "twinloop.learning.evaluate": ["Evaluation", "evaluate_in_twin", "evaluate_on_robot"],
+    "twinloop.evaluation.run": ["Evaluation", "evaluate_in_twin", "evaluate_on_robot"],
     "twinloop.learning.mix": ["choose_mix"],
-    "twinloop.learning.policy": ["Policy", "load_policy"],
+    "twinloop.policies.policy": ["Policy", "load_policy"],
     "twinloop.learning.train": ["train"],
     "twinloop.logs.ingest": ["ingest"],
     "twinloop.logs.log_map": ["load_map"],

@@ -90,7 +90,7 @@ class LoopConfig:
     anchored_episodes: int = 600
     steps: int = 2000
     finetune_steps: int = 3000
-    paced: int = 60
+    pace_episodes: int = 60
     in_twin: int = 200
     trials: int = 20
     excitations: int = 6
@@ -222,7 +222,7 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
     )  # fmt: skip
     learn = partial(
         run, name=SECOND if c.round == 1 else f"{SECOND}-{c.round}", sim=anchored, twin=better, randomization=varied,
-        paced=c.paced,
+        pace_episodes=c.pace_episodes,
     )  # fmt: skip
     alone: list[Done] = []
     if c.tried_first:

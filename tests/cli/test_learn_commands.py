@@ -11,7 +11,7 @@ from tests.learning.conftest import panda_data, point, tiny_policy  # noqa: F401
 from twinloop.cli.train import train
 from twinloop.datasets.reader import open_dataset
 from twinloop.learning.config import TrainConfig
-from twinloop.learning.policy import load_policy
+from twinloop.policies.policy import load_policy
 from twinloop.robots.protocol import ROBOTS
 
 SMALL = (
@@ -142,15 +142,20 @@ def test_policies_of_one_name_are_told_apart(twinloop, tiny_policy, tmp_path, mo
 def test_a_pace_is_found_in_a_twin(twinloop, tiny_policy, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     tiny_policy.save(tmp_path / "p")
-    code, out, _ = twinloop("policy", "pace", "p", "--out", "paced", "--episodes", 1)
+    code, out, _ = twinloop("policy", "horizon", "p", "--out", "other-horizon", "--episodes", 1)
     assert code == 0 and "3 of 6 actions: 0 of 1  <- kept" in out, "nothing was better than its own"
-    assert load_policy(tmp_path / "paced").id == tiny_policy.id
-    code, _, err = twinloop("policy", "pace", "p", "--out", "paced")
-    assert code == 2 and "paced exists already" in err
-    code, _, err = twinloop("policy", "pace", "p", "--out", "p/policy.json/below")
+    assert load_policy(tmp_path / "other-horizon").id == tiny_policy.id
+    code, _, err = twinloop("policy", "horizon", "p", "--out", "other-horizon")
+    assert code == 2 and "other-horizon exists already" in err
+    code, _, err = twinloop("policy", "horizon", "p", "--out", "p/policy.json/below")
     assert code == 1 and "cannot be written (Not a directory)" in err
-    code, out, _ = twinloop("policy", "pace", "p", "--out", "other", "--episodes", 5, "--json")
-    assert code == 0 and [pace["n_action_steps"] for pace in json.loads(out)["paces"]] == [3, 5, 2, 4]
+    code, out, _ = twinloop("policy", "horizon", "p", "--out", "other", "--episodes", 5, "--json")
+    assert code == 0 and [horizon["n_action_steps"] for horizon in json.loads(out)["horizons"]] == [
+        3,
+        5,
+        2,
+        4,
+    ]
 
 
 @pytest.mark.parametrize("look", [(), ("wrist",)])

@@ -14,8 +14,8 @@ from twinloop.diagnosis.inject import DisturbedPolicy
 from twinloop.diagnosis.result import Share
 from twinloop.diagnosis.run import diagnose
 from twinloop.errors import WrongUse
+from twinloop.evaluation.run import evaluate_in_twin
 from twinloop.experts import Reading, Setup
-from twinloop.learning.evaluate import evaluate_in_twin
 from twinloop.tasks import make_cell
 from twinloop.twins import load_twin
 

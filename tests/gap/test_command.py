@@ -4,7 +4,7 @@ import json
 
 from tests.cli.test_generate_commands import twinloop  # noqa: F401
 from tests.learning.conftest import TINY, panda_data  # noqa: F401
-from twinloop.learning.evaluate import evaluate_in_twin
+from twinloop.evaluation.run import evaluate_in_twin
 from twinloop.learning.train import train
 
 from .worlds import record_arm

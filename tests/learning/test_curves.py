@@ -50,7 +50,7 @@ def test_every_policy_has_a_line_and_stages_follow_each_other(tmp_path):
 def test_what_cannot_be_drawn_is_said(tiny_policy, tmp_path):
     with pytest.raises(WrongUse, match=r"is a PNG; got .*svg"):
         draw_learning([tiny_policy], tmp_path / "curves.svg")
-    silent = tiny_policy.told(replace(tiny_policy.training_record, results={}))
+    silent = tiny_policy.with_training_record(replace(tiny_policy.training_record, results={}))
     with pytest.raises(LearnError, match="policy tiny does not say how its training went"):
         draw_learning([silent], tmp_path / "curves.png")
     assert not list(tmp_path.iterdir())

@@ -9,12 +9,12 @@ import torch
 from tests.learning.conftest import TINY, point
 from twinloop.errors import WrongUse
 from twinloop.learning.device import describe_device, find_device
-from twinloop.learning.encoder import Sight
 from twinloop.learning.fit import Fit, Stage
-from twinloop.learning.interface import Normalisation
-from twinloop.learning.network import PolicyNetwork, Shape
 from twinloop.learning.samples import Batch
 from twinloop.learning.train import train
+from twinloop.policies.interface import Normalisation
+from twinloop.policies.network import PolicyNetwork, Shape
+from twinloop.policies.shape import Sight
 
 HAS_ACCELERATOR = torch.accelerator.is_available()
 OBSERVATION, ACTION, SIDE = 5, 2, 8

@@ -14,15 +14,15 @@ from twinloop.datasets.shrink import averaging, cut, cut_size, shrink
 from twinloop.engines.render import open_context
 from twinloop.episode import Camera, Outcome
 from twinloop.errors import LearnError, TwinloopError, UnknownName, WrongUse
+from twinloop.evaluation.run import evaluate_in_twin, evaluate_on_robot
 from twinloop.learning.adapt import coral
 from twinloop.learning.config import TrainConfig
-from twinloop.learning.encoder import Sight
-from twinloop.learning.evaluate import evaluate_in_twin, evaluate_on_robot
-from twinloop.learning.export import export_onnx
-from twinloop.learning.network import PolicyNetwork
-from twinloop.learning.policy import Policy, load_policy
 from twinloop.learning.samples import Samples
 from twinloop.learning.train import train
+from twinloop.policies.export import export_onnx
+from twinloop.policies.network import PolicyNetwork
+from twinloop.policies.policy import Policy, load_policy
+from twinloop.policies.shape import Sight
 from twinloop.randomization import load_randomization
 from twinloop.robots import connected
 from twinloop.robots.protocol import Observation

@@ -23,8 +23,8 @@ from twinloop.learning.mix import (
     train_auto,
     twin_of,
 )
-from twinloop.learning.policy import load_policy
 from twinloop.learning.train import train
+from twinloop.policies.policy import load_policy
 from twinloop.twins import load_twin
 
 CO = replace(TINY, recipe="co-train", steps=30, validate_every=5)

@@ -16,9 +16,9 @@ from twinloop.datasets.writer import make_dataset
 from twinloop.errors import ConsentError, DamagedDataset, LearnError, QualityError, UnknownName, WrongUse
 from twinloop.learning import fit
 from twinloop.learning.config import TrainConfig
-from twinloop.learning.policy import load_policy
 from twinloop.learning.samples import Batch
 from twinloop.learning.train import train
+from twinloop.policies.policy import load_policy
 from twinloop.quality.check import check_dataset
 from twinloop.quality.require import override
 from twinloop.quality.settings import Settings
@@ -307,9 +307,9 @@ def test_numbers_that_make_no_sense_are_refused(wrong, said):
 def test_fine_tuning_goes_on_from_all_that_the_policy_has(tmp_path):
     sim, real = point(tmp_path / "sim"), point(tmp_path / "real", episodes=6)
     tune = replace(TINY, recipe="pretrain-finetune", finetune="adapter", adapter_rank=4)
-    first = train(sim, real, out=tmp_path / "first", config=tune).at_pace(5)
-    first.save(tmp_path / "paced")
-    start = tmp_path / "paced"
+    first = train(sim, real, out=tmp_path / "first", config=tune).with_action_steps(5)
+    first.save(tmp_path / "shorter")
+    start = tmp_path / "shorter"
     again = train(real=real, start=start, out=tmp_path / "again", config=TrainConfig(recipe="pretrain-finetune", finetune_steps=5, validate_every=5))  # fmt: skip
     names = {name for name in again.network.state_dict() if ".adapter." in name}
     assert again.network.shape == first.network.shape and names and again.execution == first.execution

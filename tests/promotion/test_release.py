@@ -10,8 +10,8 @@ from tests.cli.test_generate_commands import twinloop  # noqa: F401
 from tests.learning.conftest import TINY, Standin, point
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import GateError, UnknownName
-from twinloop.learning.act import PolicyController
 from twinloop.learning.train import train
+from twinloop.policies.act import PolicyController
 from twinloop.promotion.registry import PolicyRegistry
 from twinloop.promotion.release import (
     RULES,

@@ -35,7 +35,7 @@ def diagnose(
     """Say how many success points each gap dimension costs a policy on the robot, and how much is unknown."""
     from twinloop.datasets.reader import open_dataset
     from twinloop.diagnosis.run import diagnose as explain
-    from twinloop.learning.policy import load_policy
+    from twinloop.policies.policy import load_policy
     from twinloop.report.diagnose_page import write_diagnosis
 
     folder = out or Path(f"diagnosis-{real.name}")

@@ -15,8 +15,8 @@ from twinloop.cli.policy import load_late, twin_for
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.learning.evaluate import Evaluation
-    from twinloop.learning.policy import Policy
+    from twinloop.evaluation.run import Evaluation
+    from twinloop.policies.policy import Policy
     from twinloop.robots.protocol import Description
 
 
@@ -54,7 +54,7 @@ def evaluate(
 
     On a robot, several policies take turns in every scene.
     """
-    from twinloop.learning.evaluate import compare
+    from twinloop.evaluation.run import compare
 
     if twin is not None and robot is not None:
         raise WrongUse("where?", expected="--twin or --robot, one of them")
@@ -103,7 +103,7 @@ def _told_apart(policies: list[Policy]) -> list[Policy]:
     if len(set(ids)) < len(ids):
         raise WrongUse("a policy is named twice", got=", ".join(names))
     return [
-        policy.named(f"{policy.name}-{policy.id[:6]}") if names.count(policy.name) > 1 else policy
+        policy.with_name(f"{policy.name}-{policy.id[:6]}") if names.count(policy.name) > 1 else policy
         for policy in policies
     ]
 
@@ -117,8 +117,8 @@ def _in_twin(
     out: Path | None,
     progress: Any,
 ) -> list[Evaluation]:
+    from twinloop.evaluation.run import evaluate_in_twin
     from twinloop.generation.processes import usable_cores
-    from twinloop.learning.evaluate import evaluate_in_twin
     from twinloop.randomization import load_randomization
 
     cell = twin_for(policies[0], twin)
@@ -149,7 +149,7 @@ def _on_robot(
     progress: Any,
 ) -> list[Evaluation]:
     from twinloop.cli.robot import Person
-    from twinloop.learning.evaluate import evaluate_on_robot
+    from twinloop.evaluation.run import evaluate_on_robot
     from twinloop.robots import open_robot
     from twinloop.robots.protocol import TrialSupervisor, connected
 

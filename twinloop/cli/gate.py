@@ -13,7 +13,7 @@ from twinloop.cli.places import workspace_here
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.learning.policy import Policy
+    from twinloop.policies.policy import Policy
     from twinloop.promotion.evidence import Evidence, PairedTrial
     from twinloop.promotion.run import Situation
     from twinloop.promotion.verdict import Verdict

@@ -1,4 +1,4 @@
-"""`twinloop policy`: look at policies, draw how they learned, export one, find its pace; and where policies are kept."""
+"""`twinloop policy`: look at policies, draw how they learned, export one, choose its execution horizon; and where policies are kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twinloop.cli.console import Json
 from twinloop.errors import WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.learning.policy import Policy
+    from twinloop.policies.policy import Policy
     from twinloop.twins import Twin
 
 app = typer.Typer(help="Look at policies and export them.", no_args_is_help=True)
@@ -25,7 +25,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Say what a policy sees and does, what it was trained on and how training went."""
-    from twinloop.learning.policy import WORDS, load_policy
+    from twinloop.policies.policy import WORDS, load_policy
 
     path = policy_path(policy)
     found = load_policy(path)
@@ -50,7 +50,7 @@ def show(
     }
     for entry in training_record.datasets:
         lines[f"{entry['role']} data"] = (
-            f"{entry['name']}, {entry['used']} episodes, version {entry['version']}" + waited_words(entry)
+            f"{entry['name']}, {entry['used']} episodes, version {entry['version']}" + describe_idle(entry)
         )
     if training_record.results.get("curve"):
         last = training_record.results["curve"][-1]
@@ -62,10 +62,10 @@ def show(
         console.out.print(f"{name:<10} {line}", markup=False)
 
 
-def waited_words(entry: Mapping[str, Any]) -> str:
-    """What is said of the waits in a dataset that a policy learned from; nothing where there are none to speak of."""
-    waited = entry.get("waited", 0.0)
-    return f"; waits left out, {100 * waited:.0f} % of it" if waited >= 0.005 else ""
+def describe_idle(entry: Mapping[str, Any]) -> str:
+    """Describe the idle frames of a dataset that training dropped; empty where there were hardly any."""
+    idle = entry.get("idle_fraction", 0.0)
+    return f"; {100 * idle:.0f} % idle frames dropped" if idle >= 0.005 else ""
 
 
 @app.command()
@@ -77,7 +77,7 @@ def curves(
     json: Json = False,
 ) -> None:
     """Draw learning curves: how the errors on training and held-out data fell, and which weights were kept."""
-    from twinloop.learning.policy import load_policy
+    from twinloop.policies.policy import load_policy
     from twinloop.report.curve_plot import draw_learning
 
     found = [load_policy(policy_path(policy)) for policy in policies]
@@ -96,8 +96,8 @@ def export(
     json: Json = False,
 ) -> None:
     """Write a policy as ONNX, from raw readings to raw commands, with everything about it in the file's metadata."""
-    from twinloop.learning.export import export_onnx
-    from twinloop.learning.policy import load_policy
+    from twinloop.policies.export import export_onnx
+    from twinloop.policies.policy import load_policy
 
     path = export_onnx(load_policy(policy_path(policy)), out)
     if json:
@@ -107,26 +107,26 @@ def export(
 
 
 @app.command()
-def pace(
+def horizon(
     policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy's folder or name.")],
-    out: Annotated[Path, typer.Option(help="New folder for the policy at the pace that was found.")],
+    out: Annotated[Path, typer.Option(help="New folder for the policy with the chosen execution horizon.")],
     twin: Annotated[
         str | None,
         typer.Option(metavar="NAME|FOLDER", help="Try it in this twin; default: the policy's own."),
     ] = None,
-    episodes: Annotated[int, typer.Option(help="How many for each pace.")] = 60,
-    seed: Annotated[int, typer.Option(help="Scenes follow from it; the same for every pace.")] = 0,
+    episodes: Annotated[int, typer.Option(help="Episodes for each horizon.")] = 60,
+    seed: Annotated[int, typer.Option(help="Random seed for the scenes, the same for every horizon.")] = 0,
     config: Annotated[
         Path | None,
         typer.Option(help="A generation config: what varies in the twin, besides the usual scenes."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Find out in a twin how much of each chunk a policy should carry out before the next; matters on late hardware."""
+    """Choose in a twin how many actions of each chunk a policy executes before the next; matters on delayed hardware."""
     from twinloop.datasets.commit import disk_errors
+    from twinloop.evaluation.horizon import find_execution_horizon
     from twinloop.generation.processes import usable_cores
-    from twinloop.learning.pace import find_pace
-    from twinloop.learning.policy import load_policy
+    from twinloop.policies.policy import load_policy
     from twinloop.randomization import load_randomization
 
     loaded = load_policy(policy_path(policy))
@@ -138,21 +138,21 @@ def pace(
     cell = twin_for(loaded, twin)
     varied = load_randomization(config, cell) if config else None
     with console.progress_bar("trying") as progress:
-        found, paces = find_pace(
+        found, horizons = find_execution_horizon(
             loaded, cell, varied, episodes=episodes, seed=seed, threads=usable_cores(), progress=progress
         )
     found.save(out)
     if json:
-        tried = found.training_record.results["paces"]
+        tried = found.training_record.results["horizons"]
         words = {
             "out": str(out),
             "id": found.id,
             "n_action_steps": found.execution.n_action_steps,
-            "paces": tried,
+            "horizons": tried,
         }
         console.print_json(words)
         return
-    for one in paces:
+    for one in horizons:
         kept = "  <- kept" if one.n_action_steps == found.execution.n_action_steps else ""
         console.out.print(
             f"{one.n_action_steps} of {loaded.chunk} actions: {one.successes} of {one.episodes}{kept}"
@@ -162,7 +162,7 @@ def pace(
 
 def load_late(path: Path, latency_ms: float | None) -> Policy:
     """A policy by folder or name, carried out for this delay where one is given, else as it was saved."""
-    from twinloop.learning.policy import load_policy
+    from twinloop.policies.policy import load_policy
 
     loaded = load_policy(policy_path(path))
     return loaded if latency_ms is None else loaded.for_latency(1e-3 * latency_ms)

@@ -264,8 +264,8 @@ def _policy(policy: Path, description: Description) -> Controller:
     from twinloop.cli.policy import policy_path
     from twinloop.cli.registry import open_registry
     from twinloop.cli.train import TRACKING
-    from twinloop.learning.act import PolicyController
-    from twinloop.learning.policy import load_policy
+    from twinloop.policies.act import PolicyController
+    from twinloop.policies.policy import load_policy
     from twinloop.promotion.registry import NOBODY
 
     place = policy_path(policy)

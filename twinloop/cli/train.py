@@ -11,12 +11,12 @@ import typer
 
 from twinloop.cli import console
 from twinloop.cli.console import Json
-from twinloop.cli.policy import policy_path, waited_words
+from twinloop.cli.policy import describe_idle, policy_path
 from twinloop.errors import UnknownName, WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
     from twinloop.learning.config import TrainConfig
-    from twinloop.learning.policy import Policy
+    from twinloop.policies.policy import Policy
 
 TRACKING = "TWINLOOP_TRACKING"
 
@@ -132,8 +132,8 @@ def train(
         markup=False,
     )
     for entry in policy.training_record.datasets:
-        if waited := waited_words(entry):
-            console.out.print(f"{entry['role']} data {entry['name']}{waited}", markup=False)
+        if idle := describe_idle(entry):
+            console.out.print(f"{entry['role']} data {entry['name']}{idle}", markup=False)
 
 
 def _tell(line: str) -> None:

@@ -20,8 +20,8 @@ from twinloop.episode import Actor
 from twinloop.errors import InvalidTwin
 from twinloop.experts import Reading, Setup
 from twinloop.experts.kinematics import Arm
-from twinloop.learning.act import PolicyExpert
-from twinloop.learning.policy import Policy
+from twinloop.policies.act import PolicyExpert
+from twinloop.policies.policy import Policy
 
 Array = NDArray[Any]
 

@@ -21,7 +21,7 @@ from twinloop.diagnosis.trials import Trials
 from twinloop.diagnosis.weigh import weigh
 from twinloop.episode import Episode
 from twinloop.errors import LearnError, WrongUse
-from twinloop.learning.policy import Policy
+from twinloop.policies.policy import Policy
 from twinloop.stats.interval import Interval, exact_interval
 from twinloop.twins import Twin, load_twin
 

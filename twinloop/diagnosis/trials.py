@@ -25,7 +25,7 @@ from twinloop.episode import Episode
 from twinloop.experts import Setup
 from twinloop.generation.job import Job, episode_seed
 from twinloop.generation.rollout import rollout_drawn
-from twinloop.learning.policy import Policy
+from twinloop.policies.policy import Policy
 from twinloop.twins import Twin
 
 Array = NDArray[Any]

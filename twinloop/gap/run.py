@@ -125,8 +125,8 @@ def _success(
         return measure_success(
             real, sim.episodes if sim else (), known, sim.known if sim else (), sim.name if sim else ""
         )
-    from twinloop.learning.evaluate import evaluate_in_twin
-    from twinloop.learning.policy import load_policy
+    from twinloop.evaluation.run import evaluate_in_twin
+    from twinloop.policies.policy import load_policy
 
     found = load_policy(Path(policy))
     acted = f"{found.name}@{found.id}"

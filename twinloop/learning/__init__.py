@@ -1,1 +1,1 @@
-"""Policies: learn them from datasets, keep them as plain files, let them act, and measure how often they succeed."""
+"""Learning: training policies from simulated and real datasets."""

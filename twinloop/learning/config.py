@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from twinloop.errors import UnknownName, WrongUse
+from twinloop.policies.shape import Head
 
 Recipe = Literal["sim-only", "real-only", "pretrain-finetune", "co-train"]
-Head = Literal["regression", "transformer", "flow"]
 Finetune = Literal["full", "head", "adapter"]
 Adapt = Literal["none", "coral", "ot", "adversarial"]
 Restyle = Literal["none", "fourier", "histogram"]
@@ -33,10 +33,10 @@ class TrainConfig:
     - `history`: control steps, relative to now, at which observations are taken. `chunk`: actions predicted at once.
       `n_action_steps`: how many of them are carried out before the next prediction takes over. `inference_delay_steps`: control steps
       that pass between an observation and the first action that can follow from it; the old chunk is carried out
-      meanwhile. `blend`: one chunk goes over into the next little by little, see `twinloop.learning.act`. `observation_delay_steps`: training
+      meanwhile. `blend`: one chunk goes over into the next little by little, see `twinloop.policies.act`. `observation_delay_steps`: training
       pretends that observations are up to this many steps old.
     - `hold_last_action`: beyond the end of an episode that succeeded, its last command goes on; otherwise what lies beyond counts for
-      nothing. `drop_idle_frames`: rows in which whoever demonstrates waits are passed over (see `twinloop.learning.waits`).
+      nothing. `drop_idle_frames`: frames in which the demonstrator pauses are dropped (see `twinloop.learning.idle`).
     - `steps`, `finetune_steps`: weight updates; training also ends after `minutes`, or when the validation error has not
       improved for `patience` validations in a row.
     - `validation`: share of the episodes that is held out; at least one.

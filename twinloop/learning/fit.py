@@ -22,8 +22,8 @@ from twinloop.datasets.commit import write_atomically
 from twinloop.errors import LearnError
 from twinloop.learning.adapt import Alignment, ramp
 from twinloop.learning.config import TrainConfig
-from twinloop.learning.network import PolicyNetwork, torch
 from twinloop.learning.samples import Batch, Samples, joined
+from twinloop.policies.network import PolicyNetwork, torch
 
 AVERAGING = 0.995
 """Share of the old weights in the running average; the average is what is validated and kept."""

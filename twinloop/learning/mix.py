@@ -28,13 +28,13 @@ from scipy import stats
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import LearnError, WrongUse
+from twinloop.evaluation.run import evaluate_in_twin
 from twinloop.generation.record import find_kept_twin, load_record, recorded_job
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.device import AUTO
-from twinloop.learning.evaluate import evaluate_in_twin
 from twinloop.learning.fit import Hear
-from twinloop.learning.policy import WORDS, Policy, load_policy
 from twinloop.learning.train import UNFINISHED, train
+from twinloop.policies.policy import WORDS, Policy, load_policy
 from twinloop.randomization import Randomization
 from twinloop.randomization.scenes import scenes_of
 from twinloop.twins import Twin

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from twinloop.consent.require import require_consent
+from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset
 from twinloop.errors import DamagedDataset, LearnError
-from twinloop.learning.interface import Interface, Normalisation, interface_of, require_cameras
-from twinloop.learning.samples import Samples, known_outcomes
+from twinloop.learning.samples import Samples
+from twinloop.policies.interface import Interface, Normalisation, interface_of, require_cameras
 from twinloop.quality.require import require_usable
 
 FARTHEST = 8.0

@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.datasets.cache import cached_rows
+from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset
 from twinloop.errors import LearnError
 from twinloop.learning.config import TrainConfig
+from twinloop.learning.idle import find_idle_frames
 from twinloop.learning.images import Images
-from twinloop.learning.interface import Interface
 from twinloop.learning.restyle import Styles
 from twinloop.learning.vary import varied
-from twinloop.learning.waits import waiting_rows
+from twinloop.policies.interface import Interface
 
 Array = NDArray[Any]
 Role = Literal["sim", "real"]
@@ -47,7 +48,7 @@ class Samples:
     """The windows of one dataset, as simulated or as real ones.
 
     Where only its images are looked at (`imitated` False), episodes that failed serve as well. `styles` are what
-    training images are restyled after. Waits are passed over where the config says so. Beyond the end of an episode that
+    training images are restyled after. Idle frames are dropped where the config says so. Beyond the end of an episode that
     succeeded its last command counts as what was shown there: it is how the task ends. Where nobody said how an episode ended,
     nothing is known of what would have come.
     """
@@ -69,12 +70,12 @@ class Samples:
         names = [signal.name for signal in interface.observations]
         offsets: dict[str, Any] = dict.fromkeys(names, config.history)
         starts = dataset.index.starts
-        self.waits = np.zeros(int(starts[-1]), dtype=bool)
+        self.idle = np.zeros(int(starts[-1]), dtype=bool)
         if config.drop_idle_frames and imitated:
             commands = np.asarray(cached_rows(dataset)[interface.action.name])
-            self.waits = waiting_rows(commands, starts, interface.rate_hz)
+            self.idle = find_idle_frames(commands, starts, interface.rate_hz)
         offsets[interface.action.name] = range(config.chunk)
-        self._windows = dataset.windows(offsets, left_out=self.waits)
+        self._windows = dataset.windows(offsets, left_out=self.idle)
         self._images = Images(dataset, interface.cameras, config.image_side)
         self._start_of_row = np.repeat(starts[:-1], dataset.index.length)
         ends_well = np.array([success is True for success in known_outcomes(dataset)], dtype=bool)
@@ -82,7 +83,7 @@ class Samples:
         order = np.random.default_rng((config.seed, 17)).permutation(self.places)
         held = max(1, round(config.validation * len(order)))
         self.training, self.validation = (
-            rows[~self.waits[rows]] for rows in (_rows(starts, order[held:]), _rows(starts, order[:held]))
+            rows[~self.idle[rows]] for rows in (_rows(starts, order[held:]), _rows(starts, order[:held]))
         )
 
     @property
@@ -144,19 +145,6 @@ def usable_episodes(dataset: Dataset, fewest: int, imitated: bool = True) -> lis
             remedy="record more, or lower fewest_episodes if you know what you do",
         )
     return succeeded
-
-
-def known_outcomes(dataset: Dataset) -> list[bool | None]:
-    """Whether each episode succeeded, labels included; None where nobody said."""
-    side = dataset.side_table()
-    if side is None:
-        return [None] * len(dataset)
-    names, recorded = side.column("episode_id").to_pylist(), side.column("success").to_pylist()
-    changed = dataset.outcomes
-    return [
-        changed[name].success if name in changed else success
-        for name, success in zip(names, recorded, strict=True)
-    ]
 
 
 def _rows(starts: Array, places: Array) -> Array:

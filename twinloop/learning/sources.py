@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from twinloop.datasets.reader import Dataset
 from twinloop.errors import WrongUse
 from twinloop.learning.config import TrainConfig
-from twinloop.learning.interface import Interface
 from twinloop.learning.restyle import MOST_STYLES, Styles, load_photographs
 from twinloop.learning.samples import Role, Samples
+from twinloop.policies.interface import Interface
 
 Array = NDArray[Any]
 

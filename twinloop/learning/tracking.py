@@ -12,7 +12,7 @@ from typing import Any
 from twinloop.datasets.commit import in_turn
 from twinloop.errors import LearnError, MissingExtra
 from twinloop.learning.fit import Point
-from twinloop.learning.policy import WEIGHTS, WORDS, Policy
+from twinloop.policies.policy import WEIGHTS, WORDS, Policy
 
 EXPERIMENT = "twinloop"
 DATABASE = "mlflow.db"

@@ -26,15 +26,15 @@ from twinloop.datasets.sides import refuse_swapped, sources_of
 from twinloop.errors import LearnError, UnknownName, WrongUse
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.device import AUTO, describe_device, find_device
-from twinloop.learning.encoder import Sight
 from twinloop.learning.fit import Fit, Hear, Point, Stage, checkpoint_words
-from twinloop.learning.interface import Interface, Normalisation, fit_normalisation, interface_of
-from twinloop.learning.network import PolicyNetwork, Shape, torch
-from twinloop.learning.policy import WORDS, Execution, Policy, TrainingRecord, load_policy
 from twinloop.learning.require import require_same_interface, require_same_scale, require_trainable
 from twinloop.learning.samples import Role, Samples, joined
 from twinloop.learning.sources import make_samples, require_styles
 from twinloop.learning.tracking import tracked
+from twinloop.policies.interface import Interface, Normalisation, fit_normalisation, interface_of
+from twinloop.policies.network import PolicyNetwork, torch
+from twinloop.policies.policy import WORDS, Execution, Policy, TrainingRecord, load_policy
+from twinloop.policies.shape import Shape, Sight
 from twinloop.version import __version__
 
 SCALING_ROWS = 20_000
@@ -494,7 +494,7 @@ def _entry(samples: Samples) -> dict[str, Any]:
         "role": samples.role,
         "name": dataset.root.resolve().name,
         "used": len(samples.places),
-        "waited": round(float(samples.waits.mean()), 4),
+        "idle_fraction": round(float(samples.idle.mean()), 4),
     } | ({"episodes": samples.episodes} if samples.role == "real" and samples.episodes else {})
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from twinloop.errors import GateError, TamperedRecord, WrongUse
-from twinloop.learning.policy import WEIGHTS, WORDS, Policy, load_policy
 from twinloop.learning.tracking import local_tracking, mlflow_client
+from twinloop.policies.policy import WEIGHTS, WORDS, Policy, load_policy
 from twinloop.promotion.chain import (
     EMPTY,
     FOLDER,

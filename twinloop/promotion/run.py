@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from twinloop.errors import GateError, WrongUse
-from twinloop.learning.policy import Policy
+from twinloop.policies.policy import Policy
 from twinloop.promotion.attempts import note
 from twinloop.promotion.checks import Check, Subject, accept, run_checks, twin_is_current
 from twinloop.promotion.evidence import (

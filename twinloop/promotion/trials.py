@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import open_dataset
-from twinloop.learning.evaluate import Evaluation, evaluate_in_twin, evaluate_on_robot
-from twinloop.learning.policy import Policy
-from twinloop.learning.samples import known_outcomes
+from twinloop.evaluation.run import Evaluation, evaluate_in_twin, evaluate_on_robot
+from twinloop.policies.policy import Policy
 from twinloop.promotion.evidence import PairedTrial
 from twinloop.promotion.scenes import Progress, Scene
 from twinloop.robots.protocol import Robot, TrialSupervisor

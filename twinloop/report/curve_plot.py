@@ -9,7 +9,7 @@ from typing import Any
 
 from twinloop.datasets.commit import write_atomically
 from twinloop.errors import LearnError, WrongUse
-from twinloop.learning.policy import Policy
+from twinloop.policies.policy import Policy
 
 TONES = ("#b26a00", "#2d7a46", "#3f6f93", "#7a4fa0", "#a03a5a", "#5d6b78")
 

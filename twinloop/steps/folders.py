@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset
-from twinloop.learning.policy import Policy, load_policy
-from twinloop.learning.samples import known_outcomes
+from twinloop.policies.policy import Policy, load_policy
 from twinloop.stages import Done
 from twinloop.stats.interval import exact_interval
 

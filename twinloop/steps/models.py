@@ -17,6 +17,7 @@ from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.reader import open_dataset
 from twinloop.diagnosis.believed import believed
 from twinloop.diagnosis.run import diagnose
+from twinloop.evaluation.horizon import find_execution_horizon
 from twinloop.gap.evidence import Options
 from twinloop.gap.run import measure_gap
 from twinloop.generation.run import generate
@@ -25,10 +26,9 @@ from twinloop.identification.replays import replay_held_out
 from twinloop.identification.result import Identification, load_identification, save_identification
 from twinloop.identification.run import RefusedData, identify
 from twinloop.learning.config import TrainConfig
-from twinloop.learning.pace import find_pace
-from twinloop.learning.policy import WORDS, load_policy
 from twinloop.learning.train import train
 from twinloop.planning.run import plan
+from twinloop.policies.policy import WORDS, load_policy
 from twinloop.randomization import Randomization, default_randomization, load_randomization
 from twinloop.randomization.distribution import Constant, Distribution, Normal, Uniform
 from twinloop.randomization.randomization import make_randomization
@@ -97,11 +97,11 @@ def learn(
     real: Done | None = None,
     twin: Twin | None = None,
     randomization: Randomization | None = None,
-    paced: int = 0,
+    pace_episodes: int = 0,
 ) -> Found:
     """A policy; the curve says how its error fell. Too few demonstrations are no demonstrations.
 
-    With `twin`, how it carries out its chunks is what succeeds best there, in `paced` episodes for each way.
+    With `twin`, how it carries out its chunks is what succeeds best there, in `pace_episodes` episodes for each way.
     """
     shown = (
         real.folder / USABLE if real is not None and real.found["used"] >= config.fewest_episodes else None
@@ -121,11 +121,11 @@ def learn(
             )
         policy = load_policy(trained)
         if twin is not None:
-            policy, _ = find_pace(
+            policy, _ = find_execution_horizon(
                 policy,
                 twin,
                 randomization,
-                episodes=paced,
+                episodes=pace_episodes,
                 seed=config.seed,
                 threads=THREADS,
                 progress=progress,
@@ -140,7 +140,7 @@ def learn(
         "recipe": config.recipe,
         "validation": results["validation"],
         "curve": results["curve"],
-        "paces": results.get("paces", []),
+        "horizons": results.get("horizons", []),
     }
 
 

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import make_dataset
 from twinloop.errors import RobotError, WrongUse
+from twinloop.evaluation.run import evaluate_in_twin, evaluate_on_robot, task_longest_s
 from twinloop.identification.change import FEWEST
-from twinloop.learning.act import PolicyController
-from twinloop.learning.evaluate import evaluate_in_twin, evaluate_on_robot, task_longest_s
-from twinloop.learning.samples import known_outcomes
 from twinloop.monitoring.run import monitor
+from twinloop.policies.act import PolicyController
 from twinloop.quality.check import check_dataset
 from twinloop.quality.settings import Settings as QualitySettings
 from twinloop.randomization import Randomization

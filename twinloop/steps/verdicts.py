@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import GateError
 from twinloop.generation.film import record_video
-from twinloop.learning.policy import Policy, load_policy
-from twinloop.learning.samples import known_outcomes
+from twinloop.policies.policy import Policy, load_policy
 from twinloop.promotion.chain import FOLDER
 from twinloop.promotion.evidence import load_evidence
 from twinloop.promotion.registry import PolicyRegistry

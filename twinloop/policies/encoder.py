@@ -6,36 +6,17 @@ each channel gives its place in the image (spatial softmax), its mean how much o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import torch
 from torch import nn
 
 from twinloop.datasets.shrink import averaging
+from twinloop.policies.shape import Sight
 
 Tensor = torch.Tensor
 
 CHANNELS = (16, 32, 48, 32)
 GROUPS = 8
 """Channels are normalised in so many groups: without it a small encoder finds a small thing on a patterned table late or never."""
-
-
-@dataclass(frozen=True)
-class Sight:
-    """What images look like to a network: `cameras` of them, `height` x `width` as they come, averaged down to
-    `side` x `side`; `features` numbers are made of each."""
-
-    cameras: int
-    height: int
-    width: int
-    side: int
-    features: int
-
-    @property
-    def size(self) -> int:
-        """Numbers made of all images of one moment."""
-        return self.cameras * self.features
 
 
 class Eye(nn.Module):
@@ -101,11 +82,6 @@ def _layer(entering: int, leaving: int, kernel: int, stride: int = 1, dilation: 
         nn.GroupNorm(GROUPS, leaving),
         nn.ReLU(),
     ]
-
-
-def sight_from_json(words: dict[str, Any] | None) -> Sight | None:
-    """What `dataclasses.asdict` made of a sight."""
-    return None if words is None else Sight(**words)
 
 
 def _halved(size: int) -> int:

@@ -7,40 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from twinloop.errors import MissingExtra
-from twinloop.learning.config import Head
-from twinloop.learning.interface import Normalisation
+from twinloop.policies.interface import Normalisation
 
 try:
     import torch as torch
     from torch import nn
 
-    from twinloop.learning.encoder import Encoder, Sight
+    from twinloop.policies.encoder import Encoder
 except ImportError as error:  # pragma: no cover - the tests install torch
     raise MissingExtra("learning", "torch", "learn") from error
 
-from twinloop.learning.transformer import ChunkTransformer
+from twinloop.policies.shape import Shape
+from twinloop.policies.transformer import ChunkTransformer
 
 Tensor = torch.Tensor
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Sizes of a network: observations of D numbers, H of them, chunks of actions of A numbers, and images if any."""
-
-    observation: int
-    history: int
-    action: int
-    chunk: int
-    width: int
-    depth: int
-    head: Head
-    flow_steps: int
-    adapter_rank: int = 0
-    sight: Sight | None = None
 
 
 class Block(nn.Module):

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.shrink import cut, shrink
 from twinloop.errors import LearnError, MissingExtra, NewerFormat, WrongUse
-from twinloop.learning.encoder import sight_from_json
-from twinloop.learning.interface import Interface, Normalisation, interface_from_json, normalisation_from_json
-from twinloop.learning.network import PolicyNetwork, Shape, one_thread, torch
+from twinloop.policies.interface import Interface, Normalisation, interface_from_json, normalisation_from_json
+from twinloop.policies.network import PolicyNetwork, one_thread, torch
+from twinloop.policies.shape import Shape, sight_from_json
 from twinloop.version import __version__
 
 try:
@@ -147,24 +147,24 @@ class Policy:
             )
         return self._with(execution=replace(self.execution, latency_steps=steps))
 
-    def named(self, name: str) -> Policy:
-        """The same policy under another name."""
+    def with_name(self, name: str) -> Policy:
+        """Copy the policy under another name."""
         return self._with(training_record=replace(self.training_record, name=name))
 
-    def at_pace(self, n_action_steps: int) -> Policy:
-        """The same policy, carrying out so many actions of each chunk before the next one takes over."""
+    def with_action_steps(self, n_action_steps: int) -> Policy:
+        """Copy the policy with another execution horizon: so many actions of each chunk before the next one takes over."""
         own = self.execution
-        most = self.chunk - own.inference_delay_steps - own.latency_steps
-        if not own.inference_delay_steps < n_action_steps <= most:
+        longest = self.chunk - own.inference_delay_steps - own.latency_steps
+        if not own.inference_delay_steps < n_action_steps <= longest:
             raise WrongUse(
-                f"policy {self.name} cannot carry out so much of a chunk",
+                f"policy {self.name} cannot execute so much of a chunk",
                 got=n_action_steps,
-                expected=f"{own.inference_delay_steps + 1} to {most} actions",
+                expected=f"{own.inference_delay_steps + 1} to {longest} actions",
             )
         return self._with(execution=replace(own, n_action_steps=n_action_steps))
 
-    def told(self, training_record: TrainingRecord) -> Policy:
-        """The same policy with another training_record."""
+    def with_training_record(self, training_record: TrainingRecord) -> Policy:
+        """Copy the policy with another training record."""
         return self._with(training_record=training_record)
 
     def _with(

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from twinloop.episode import Actor
 from twinloop.errors import LearnError
 from twinloop.experts import Reading, Setup
-from twinloop.learning.interface import Interface, require_cameras
-from twinloop.learning.policy import Policy
+from twinloop.policies.interface import Interface, require_cameras
+from twinloop.policies.policy import Policy
 from twinloop.robots.protocol import Description, Observation
 
 Array = NDArray[Any]

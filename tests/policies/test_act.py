@@ -7,8 +7,8 @@ import pytest
 
 from twinloop.errors import LearnError
 from twinloop.experts import Setup
-from twinloop.learning.act import PolicyController, PolicyExpert, Runner
-from twinloop.learning.policy import Execution
+from twinloop.policies.act import PolicyController, PolicyExpert, Runner
+from twinloop.policies.policy import Execution
 from twinloop.tasks import make_cell
 from twinloop.testing.robots import FakeRobot
 from twinloop.twins import load_twin

@@ -25,9 +25,9 @@ from twinloop.experts import Setup
 from twinloop.generation.artefacts import KIND as ARTEFACT
 from twinloop.generation.job import Job, episode_seed
 from twinloop.generation.rollout import episode_schema, rollout_drawn
-from twinloop.learning.act import PolicyController, PolicyExpert
-from twinloop.learning.interface import require_cameras
-from twinloop.learning.policy import Policy
+from twinloop.policies.act import PolicyController, PolicyExpert
+from twinloop.policies.interface import require_cameras
+from twinloop.policies.policy import Policy
 from twinloop.randomization import Randomization, draw_many
 from twinloop.randomization.scenes import usual_scenes
 from twinloop.robots.protocol import Robot, TrialSupervisor

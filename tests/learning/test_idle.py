@@ -1,4 +1,4 @@
-"""Waits in demonstrations: what counts as one, and what training makes of them and of how an episode ends."""
+"""Idle frames in demonstrations: what counts as one, and what training makes of them and of how an episode ends."""
 
 from dataclasses import replace
 
@@ -11,9 +11,9 @@ from tests.learning.conftest import TINY
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.writer import make_dataset
 from twinloop.episode import Outcome
-from twinloop.learning.interface import interface_of
+from twinloop.learning.idle import find_idle_frames
 from twinloop.learning.samples import Samples
-from twinloop.learning.waits import waiting_rows
+from twinloop.policies.interface import interface_of
 
 RATE_HZ = 50.0
 ONE = np.array([0, 200])
@@ -28,21 +28,21 @@ def moving(rows=200):
 def test_a_command_that_stands_still_is_a_wait_but_for_its_first_row():
     action = moving()
     action[60:100] = action[60]
-    waits = waiting_rows(action, ONE, RATE_HZ)
-    assert np.flatnonzero(waits).tolist() == list(range(61, 100))
+    idle = find_idle_frames(action, ONE, RATE_HZ)
+    assert np.flatnonzero(idle).tolist() == list(range(61, 100))
 
 
 def test_nothing_is_a_wait_where_commands_move():
-    assert not waiting_rows(moving(), ONE, RATE_HZ).any()
+    assert not find_idle_frames(moving(), ONE, RATE_HZ).any()
 
 
 def test_a_hand_that_was_told_to_close_has_its_time():
     action = moving()
     action[60:120] = action[60]
     action[60:, 2] = 0.0
-    waits = np.flatnonzero(waiting_rows(action, ONE, RATE_HZ))
-    assert waits[0] == 60 + 4 + 31  # the switch is last seen 4 rows later, and 30 rows are given
-    assert waits[-1] == 119
+    idle = np.flatnonzero(find_idle_frames(action, ONE, RATE_HZ))
+    assert idle[0] == 60 + 4 + 31  # the switch is last seen 4 rows later, and 30 rows are given
+    assert idle[-1] == 119
 
 
 def test_a_hand_that_closes_little_by_little_has_its_time_too():
@@ -50,21 +50,21 @@ def test_a_hand_that_closes_little_by_little_has_its_time_too():
     action[60:120] = action[60]
     action[60:70, 2] = np.linspace(0.08, 0.0, 10)
     action[70:, 2] = 0.0
-    waits = np.flatnonzero(waiting_rows(action, ONE, RATE_HZ))
-    assert waits[0] > 95
+    idle = np.flatnonzero(find_idle_frames(action, ONE, RATE_HZ))
+    assert idle[0] > 95
 
 
 def test_a_wait_does_not_reach_from_one_episode_into_the_next():
     action = moving()
     action[90:110] = action[90]
-    waits = waiting_rows(action, np.array([0, 100, 200]), RATE_HZ)
-    assert np.flatnonzero(waits).tolist() == [*range(91, 100), *range(101, 110)]
+    idle = find_idle_frames(action, np.array([0, 100, 200]), RATE_HZ)
+    assert np.flatnonzero(idle).tolist() == [*range(91, 100), *range(101, 110)]
 
 
 def test_who_mostly_waits_shows_how_to_wait():
     action = moving()
     action[80:] = action[80]
-    assert not waiting_rows(action, ONE, RATE_HZ).any()
+    assert not find_idle_frames(action, ONE, RATE_HZ).any()
 
 
 @pytest.mark.parametrize(("rate_hz", "rows"), [(50.0, 5), (100.0, 10)])
@@ -72,11 +72,11 @@ def test_a_wait_lasts_a_tenth_of_a_second_at_least(rate_hz, rows):
     for still, expected in ((rows, rows), (rows - 1, 0)):
         action = moving()
         action[60 : 61 + still] = action[60]
-        assert waiting_rows(action, ONE, rate_hz).sum() == expected
+        assert find_idle_frames(action, ONE, rate_hz).sum() == expected
 
 
-def test_no_rows_have_no_waits():
-    assert not len(waiting_rows(np.zeros((0, 3)), np.array([0]), RATE_HZ))
+def test_no_rows_have_no_idle_frames():
+    assert not len(find_idle_frames(np.zeros((0, 3)), np.array([0]), RATE_HZ))
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def samples(dataset, **changed):
     return Samples(dataset, "real", interface, config)
 
 
-def test_windows_pass_over_waits(demonstrated):
+def test_windows_pass_over_idle_frames(demonstrated):
     found = samples(demonstrated)
     left_out = range(11, 30)
     rows = np.concatenate([found.training, found.validation]) % 40
@@ -109,10 +109,10 @@ def test_windows_pass_over_waits(demonstrated):
     np.testing.assert_array_equal(batch.actions[0], action[[10, *range(30, 35)]])
 
 
-def test_every_row_counts_where_waits_are_kept(demonstrated):
+def test_every_row_counts_where_idle_frames_are_kept(demonstrated):
     found = samples(demonstrated, drop_idle_frames=False)
     assert len(found.training) + len(found.validation) == 5 * 40
-    assert not found.waits.any()
+    assert not found.idle.any()
 
 
 @pytest.mark.parametrize("hold", [True, False])
@@ -130,7 +130,7 @@ def test_beyond_the_end_of_an_episode_that_nobody_judged_nothing_is_known(demons
     np.testing.assert_array_equal(batch.valid[0], [1.0] + [0.0] * (TINY.chunk - 1))
 
 
-def test_a_user_is_told_how_much_was_waited(twinloop, demonstrated, tmp_path, monkeypatch):  # noqa: F811
+def test_training_reports_how_many_frames_were_idle(twinloop, demonstrated, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     small = (
         "--steps",
@@ -140,7 +140,7 @@ def test_a_user_is_told_how_much_was_waited(twinloop, demonstrated, tmp_path, mo
     words = ("--sim", demonstrated.root, "--tracking", "off", *small)
     code, out, err = twinloop("train", *words, "--out", "p")
     assert code == 0, err
-    assert "sim data shown; waits left out, 48 % of it" in out
-    assert "waits left out, 48 % of it" in twinloop("policy", "show", "p")[1]
+    assert "sim data shown; 48 % idle frames dropped" in out
+    assert "48 % idle frames dropped" in twinloop("policy", "show", "p")[1]
     code, out, _ = twinloop("train", *words, "--out", "q", "--set", "drop_idle_frames=false")
-    assert code == 0 and "waits" not in out
+    assert code == 0 and "idle" not in out

@@ -7,8 +7,8 @@ import warnings
 from pathlib import Path
 
 from twinloop.errors import MissingExtra, WrongUse
-from twinloop.learning.network import torch
-from twinloop.learning.policy import Policy
+from twinloop.policies.network import torch
+from twinloop.policies.policy import Policy
 
 
 def export_onnx(policy: Policy, path: str | Path) -> Path:

@@ -12,9 +12,9 @@ import torch
 from tests.learning.conftest import TINY, point
 from twinloop.consent.policies import policies_trained_on
 from twinloop.errors import LearnError, NewerFormat, WrongUse
-from twinloop.learning.export import export_onnx
-from twinloop.learning.policy import load_policy
 from twinloop.learning.train import train
+from twinloop.policies.export import export_onnx
+from twinloop.policies.policy import load_policy
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_what_is_predicted_does_not_depend_on_how_many_threads_there_are(tiny_po
 
 def test_acting_needs_none_of_the_training_extras():
     code = (
-        "import sys, twinloop.learning.policy, twinloop.learning.act;"
+        "import sys, twinloop.policies.policy, twinloop.policies.act;"
         "print([m for m in ('mlflow', 'onnx', 'onnxruntime') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

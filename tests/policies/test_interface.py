@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from twinloop.episode import Schema, Signal
-from twinloop.learning.interface import (
+from twinloop.policies.interface import (
     fit_normalisation,
     interface_from_json,
     interface_of,

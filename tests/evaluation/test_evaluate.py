@@ -9,7 +9,7 @@ import pytest
 from tests.learning.conftest import TINY, Standin, point
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import LearnError, WrongUse
-from twinloop.learning.evaluate import (
+from twinloop.evaluation.run import (
     Evaluation,
     Trial,
     compare,
