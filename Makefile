@@ -36,7 +36,7 @@ bench-diagnose: setup
 # Writes the generated pages, then the site into build/site; a dead link or a page that the menu lacks fails.
 docs: setup
 	$(BIN)/python -m docs.generate
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "wrote build/site/index.html"
 
 # LeRobot 0.4.4 in an environment of its own; where it cannot be installed, what needs it says so and is skipped.

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from docs import api_page
 from docs.generate import PAGE, commands, page
@@ -44,16 +45,34 @@ def test_the_api_reference_is_up_to_date():
     assert api_page.PAGE.read_text() == api_page.page(), "run `make docs`"
 
 
+def build_site(root, folder):
+    """Build the site as `make docs` does. Never with `--quiet`, which switches strictness off."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    return subprocess.run(
+        command, cwd=root, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
+    )
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The site, built as `make docs` builds it: a dead link or a page without a menu entry is an error."""
     folder = tmp_path_factory.mktemp("site")
-    _run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
-        ROOT,
-        os.environ | {"NO_MKDOCS_2_WARNING": "1"},
-    )
+    done = build_site(ROOT, folder)
+    assert done.returncode == 0, done.stderr
     return folder
+
+
+def test_the_site_refuses_dead_links_and_pages_without_a_menu_entry(tmp_path):
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    for name in ("index.md", "reference/api.md"):
+        (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "docs" / name).write_text("# Page\n\n[a](nowhere.md), [b](reference/api.md#nothing)\n")
+    (tmp_path / "docs/site_pages.py").write_text("")
+    settings["nav"] = [{"Home": "index.md"}]
+    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(settings))
+    done = build_site(tmp_path, tmp_path / "site")
+    assert done.returncode != 0
+    assert "'nowhere.md'" in done.stderr and "'#nothing'" in done.stderr
+    assert "- reference/api.md" in done.stderr, "a page without a menu entry"
 
 
 def test_the_site_has_every_page(site):
