@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.report import Section, Settings, Table, Target
 from tests.browser import CHROMIUM, Browser
 from tests.coverage.test_page import many_points
-from twinloop.coverage.run import cover
+from twinloop.coverage.run import compare_sides
 from twinloop.coverage.side import Points, Side, read_sides
 from twinloop.datasets.reader import open_dataset
 from twinloop.generation.run import generate
@@ -160,8 +160,9 @@ def measure(number: int, real: Side, sim: Side) -> Case:
     truth = marks[0] if kind == "moments" else marks[0][real.moments.episode]
     kept = np.flatnonzero(~marks[1])
     reduced = without_moments(sim, marks[1]) if kind == "moments" else sim.of(kept)
-    result = cover(real, reduced, seed=number)
-    found = result.outside
+    result = compare_sides(real, reduced, seed=number)
+    assert result.map is not None
+    found = result.map.outside
     both = float((found & truth).sum())
     return Case(
         kind,
@@ -240,9 +241,9 @@ def missing_nothing(number: int, real: Side, sim: Side) -> tuple[str, float, tup
     else:
         chosen = rng.choice(len(real), int(rng.integers(len(real) // 3, len(real))), replace=False)
     part = rng.choice(len(sim), int(rng.integers(len(sim) // 2, len(sim))), replace=False)
-    result = cover(real.of(chosen), sim.of(part), seed=number)
+    result = compare_sides(real.of(chosen), sim.of(part), seed=number)
     what = f"{len(chosen)} episodes{', all within 4 cm' if narrow else ''}; {len(part)} simulated"
-    return what, result.share, tuple(region.name for region in result.regions)
+    return what, result.outside, tuple(region.name for region in result.regions)
 
 
 def describe(case: Case) -> str:

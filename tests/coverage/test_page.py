@@ -9,7 +9,7 @@ import pytest
 from tests.browser import CHROMIUM, Browser
 from tests.coverage import worlds
 from twinloop.coverage.result import Coverage
-from twinloop.coverage.run import cover, measure_coverage
+from twinloop.coverage.run import compare_sides, measure_coverage
 from twinloop.coverage.side import Points, Side
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
@@ -41,7 +41,7 @@ def test_the_page_needs_no_other_file(shelf):
 def test_the_part_of_a_region_that_fails_has_a_row_of_its_own(tmp_path):
     real, sim = worlds.scenes(80, 1), worlds.scenes(300, 2)
     mine = replace(worlds.side("real", real, 0), success=tuple(bool(x < 0.55) for x in real[:, 0]))
-    result = cover(mine, worlds.side("sim", sim[sim[:, 0] < 0.5], 1000))
+    result = compare_sides(mine, worlds.side("sim", sim[sim[:, 0] < 0.5], 1000))
     write_coverage_page(result, tmp_path / "map.html")
     assert f"mostly where {result.regions[0].worst.name}" in (tmp_path / "map.html").read_text()
 
@@ -170,8 +170,8 @@ def test_a_hundred_thousand_points_can_be_moved_zoomed_and_chosen(tmp_path):
 
 def test_values_that_are_missing_are_drawn_nowhere(tmp_path):
     result = many_points(200)
-    values = result.real.moments.values.copy()
+    values = result.map.real.moments.values.copy()
     values[:5, 0] = np.nan
-    real = replace(result.real, moments=replace(result.real.moments, values=values))
+    real = replace(result.real, moments=replace(result.map.real.moments, values=values))
     page = write_coverage_page(replace(result, real=real), tmp_path / "gaps.html")
     assert "NaN" not in page.read_text().split("id=data")[1].split("</script>")[0]

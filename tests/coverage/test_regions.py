@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.coverage import worlds
-from twinloop.coverage.run import cover, measure_coverage
+from twinloop.coverage.run import compare_sides, measure_coverage
 from twinloop.coverage.side import Points, Side
 from twinloop.coverage.variables import Variable
 from twinloop.datasets.query import query
@@ -26,7 +26,7 @@ def test_a_removed_region_is_found(name):
     real, sim = worlds.scenes(120, 1), worlds.scenes(600, 2)
     truth = CASES[name](real)
     kept = sim[~CASES[name](sim)]
-    result = cover(worlds.side("real", real, 0), worlds.side("sim", kept, 1000))
+    result = compare_sides(worlds.side("real", real, 0), worlds.side("sim", kept, 1000))
     found = np.isin(np.arange(120), [n for region in result.regions for n in region.episodes])
     assert (found & truth).sum() >= 0.9 * truth.sum(), [r.name for r in result.regions]
     assert (found & truth).sum() >= 0.9 * found.sum(), [r.name for r in result.regions]
@@ -34,7 +34,7 @@ def test_a_removed_region_is_found(name):
 
 def test_a_region_is_named_in_the_words_of_the_data():
     real, sim = worlds.scenes(120, 1), worlds.scenes(300, 2)
-    result = cover(worlds.side("real", real, 0), worlds.side("sim", sim[sim[:, 0] < 0.55], 1000))
+    result = compare_sides(worlds.side("real", real, 0), worlds.side("sim", sim[sim[:, 0] < 0.55], 1000))
     [region] = result.regions
     [condition] = region.as_json()["conditions"]
     assert condition["variable"] == "object.x at the start" and condition["high"] is None
@@ -46,9 +46,9 @@ def test_a_region_is_named_in_the_words_of_the_data():
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_is_found_where_nothing_is_missing(seed):
     real = worlds.side("real", worlds.scenes(80, 10 + seed), 0)
-    result = cover(real, worlds.side("sim", worlds.scenes(200, 20 + seed), 1000), seed=seed)
-    assert result.share <= 0.05
-    assert np.mean(result.score > 1.0) <= 0.05
+    result = compare_sides(real, worlds.side("sim", worlds.scenes(200, 20 + seed), 1000), seed=seed)
+    assert result.outside <= 0.05
+    assert np.mean(result.map.score > 1.0) <= 0.05
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -56,7 +56,7 @@ def test_a_robot_that_always_works_at_one_spot_is_covered(seed):
     spot = worlds.scenes(30, seed)
     spot[:, :2] = np.random.default_rng(seed).normal([0.47, 0.03], 0.006, (30, 2))
     sim = worlds.side("sim", worlds.scenes(300, 30 + seed), 1000)
-    assert cover(worlds.side("real", spot, 0), sim, seed=seed).share <= 0.05
+    assert compare_sides(worlds.side("real", spot, 0), sim, seed=seed).outside <= 0.05
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -64,7 +64,9 @@ def test_a_place_that_never_moves_is_not_blamed_for_what_lies_elsewhere(seed):
     rng = np.random.default_rng(seed)
     real = worlds.scenes(40, seed)
     real[:, 0], real[:, 1] = 0.5 + rng.normal(0.0, 1e-6, 40), rng.normal(0.0, 0.2, 40)
-    result = cover(worlds.side("real", real, 0), worlds.side("sim", worlds.scenes(300, 60 + seed), 1000))
+    result = compare_sides(
+        worlds.side("real", real, 0), worlds.side("sim", worlds.scenes(300, 60 + seed), 1000)
+    )
     blamed = {c["variable"] for region in result.regions for c in region.as_json()["conditions"]}
     assert blamed and all("object.y" in name for name in blamed), blamed
 
@@ -76,11 +78,11 @@ def test_moments_are_looked_at_too():
     moments = Points(
         sim.moments.variables, sim.moments.values[early], sim.moments.episode[early], sim.moments.frame[early]
     )
-    result = cover(real, replace(sim, moments=moments, raw=sim.raw[early]))
+    result = compare_sides(real, replace(sim, moments=moments, raw=sim.raw[early]))
     assert result.regions and all(region.level == "moment" for region in result.regions)
-    late = result.real.moments.frame >= 12
-    assert np.mean(late[result.outside]) > 0.9
-    assert np.mean(result.outside[result.real.moments.frame >= 18]) > 0.7
+    late = result.map.real.moments.frame >= 12
+    assert np.mean(late[result.map.outside]) > 0.9
+    assert np.mean(result.map.outside[result.map.real.moments.frame >= 18]) > 0.7
 
 
 def test_failures_and_queries_follow_regions(tmp_path):
@@ -115,11 +117,11 @@ def test_what_no_two_variables_show_is_found_by_likeness():
         ended, nobody = (True,) * count, (None,) * count
         return Side(name, name, tuple(range(count)), ended, nobody, {}, points, still, values, np.zeros(3))
 
-    result = cover(hollow("real", 100, 20, 1), hollow("sim", 600, 0, 2))
+    result = compare_sides(hollow("real", 100, 20, 1), hollow("sim", 600, 0, 2))
     [region] = result.regions
     assert region.name.startswith("unlike anything simulated")
     assert set(range(20)) <= set(region.episodes) and len(region.episodes) <= 22
-    assert cover(hollow("real", 100, 0, 3), hollow("sim", 600, 0, 4)).share <= 0.05
+    assert compare_sides(hollow("real", 100, 0, 3), hollow("sim", 600, 0, 4)).outside <= 0.05
 
 
 def test_a_image_unlike_any_simulated_one_is_found(tmp_path):
@@ -179,9 +181,9 @@ def test_a_variable_that_simulation_holds_still_counts_only_beyond_what_matters(
     real, sim = worlds.scenes(60, 1), worlds.scenes(150, 2)
     sim[:, 1] = 0.0
     real[:, 1] = np.random.default_rng(3).uniform(-0.002, 0.002, 60)
-    assert cover(worlds.side("real", real, 0), worlds.side("sim", sim, 1000)).share <= 0.05
+    assert compare_sides(worlds.side("real", real, 0), worlds.side("sim", sim, 1000)).outside <= 0.05
     real[:15, 1] = 0.03
-    [region] = cover(worlds.side("real", real, 0), worlds.side("sim", sim, 1000)).regions
+    [region] = compare_sides(worlds.side("real", real, 0), worlds.side("sim", sim, 1000)).regions
     assert set(region.episodes) == set(range(15)) and region.level == "situation"
 
 
@@ -222,7 +224,7 @@ def beyond(real, fails):
     """Simulation shows objects below 0.5 m; real episodes fail where `fails` says."""
     sim = worlds.scenes(600, 2)
     mine = replace(worlds.side("real", real, 0), success=tuple(not f for f in fails))
-    return cover(mine, worlds.side("sim", sim[sim[:, 0] < 0.5], 1000))
+    return compare_sides(mine, worlds.side("sim", sim[sim[:, 0] < 0.5], 1000))
 
 
 def test_the_part_of_a_region_in_which_episodes_fail_is_named():

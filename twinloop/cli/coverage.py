@@ -24,15 +24,13 @@ def coverage(
         Path | None,
         typer.Option(
             "--out",
-            metavar="FILE.json",
-            help="Keep the result, for `twinloop plan`; in a folder, as coverage.json.",
+            metavar="FOLDER",
+            help="Keep the result there as coverage.json, for `twinloop plan`.",
         ),
     ] = None,
     signals: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME,...", help="Look at these signals; default: state, surroundings and action."
-        ),
+        typer.Option(metavar="NAME,...", help="Look at these signals; default: state and surroundings."),
     ] = None,
     points: Annotated[int, typer.Option(help="Moments of each side that are looked at, about.")] = 20_000,
     images: Annotated[bool, typer.Option(help="Look at what cameras saw too.")] = True,
@@ -45,25 +43,17 @@ def coverage(
     beyond what simulated episodes held out in turn would show by chance.
     """
     from twinloop.coverage.run import measure_coverage as run
-    from twinloop.datasets.commit import write_atomically
     from twinloop.datasets.reader import open_dataset
 
     opened = open_dataset(real), open_dataset(sim)
     wanted = [name.strip() for name in signals.split(",")] if signals else None
     with console.progress_bar("reading") as progress:
         result = run(*opened, signals=wanted, points=points, images=images, seed=seed, progress=progress)
-    if out is not None and out.suffix != ".json":
-        out.mkdir(parents=True, exist_ok=True)
-        out = out / "coverage.json"
-    files = {"html": str(page) if page else None, "out": str(out) if out else None}
+    files = {"html": str(page) if page else None, "out": str(result.save(out)) if out else None}
     if page is not None:
         from twinloop.report.coverage_page import write_coverage_page
 
         write_coverage_page(result, page, opened)
-    if out is not None:
-        import json as text
-
-        write_atomically(out, text.dumps(result.as_json(), indent=1).encode())
     if json:
         console.print_json(result.as_json() | files)
     else:
@@ -75,8 +65,8 @@ def _row(region: Region, lead: str = "") -> tuple[object, ...]:
     failed = f"{ended.failed_inside} of {ended.known_inside}" if ended.known_inside else "unknown"
     if ended.worse:
         failed += f" (elsewhere {ended.failed_elsewhere} of {ended.known_elsewhere})"
-    share, episodes = f"{100 * region.share:.1f} %", len(region.episodes)
-    return f"{lead}{region.name}", region.level, share, episodes, region.sim_episodes, failed
+    fraction, episodes = f"{100 * region.fraction:.1f} %", len(region.episodes)
+    return f"{lead}{region.name}", region.level, fraction, episodes, region.sim_episodes, failed
 
 
 def _print(result: Coverage, files: dict[str, str | None]) -> None:
@@ -91,10 +81,19 @@ def _print(result: Coverage, files: dict[str, str | None]) -> None:
             console.out.print(f"  {(region.worst or region).query}", markup=False)
     for line in result.missing:
         console.out.print(f"not looked at: {line}", markup=False)
-    verdict = f"{100 * result.share:.1f} % of the real data lies outside" if result.regions else "covered"
+    verdict = _verdict(result)
     wrote = ", ".join(path for path in files.values() if path)
     console.out.print(
-        f"{len(result.real)} real against {len(result.sim)} simulated episodes: {verdict}"
+        f"{result.real.episodes} real against {result.sim.episodes} simulated episodes: {verdict}"
         + (f"; wrote {wrote}" if wrote else ""),
         markup=False,
     )
+
+
+def _verdict(result: Coverage) -> str:
+    parts = []
+    if any(not region.offset for region in result.regions):
+        parts.append(f"{100 * result.outside:.1f} % of the real data lies outside")
+    if offsets := [region.name for region in result.regions if region.offset]:
+        parts.append(f"offset in nearly every episode: {'; '.join(offsets)}")
+    return ", ".join(parts) or "covered"

@@ -37,8 +37,8 @@ class Cluster:
 
     points: Array
     rule: Rule
-    told: float
-    exact: float
+    recall: float
+    precision: float
 
 
 def find_unlike(
@@ -47,10 +47,10 @@ def find_unlike(
     """Clusters of points that are far from simulation and in no region yet, larger than chance, the largest first."""
     far = (scores.score > 1.0) & ~already
     chance = _by_chance(scores.held_out, episodes, rng)
-    if _share(far, real.episode, episodes) <= chance:
+    if _fraction(far, real.episode, episodes) <= chance:
         return []
     whole = Cluster(far, *describe(far, real, sim))
-    if min(whole.told, whole.exact) >= ONE:
+    if min(whole.recall, whole.precision) >= ONE:
         return [whole]
     labels = _clusters(scores.vectors[far])
     places = np.flatnonzero(far)
@@ -59,7 +59,7 @@ def find_unlike(
         marks = np.zeros(len(far), dtype=bool)
         marks[places[labels == label]] = True
         enough = len(np.unique(real.episode[marks])) >= FEWEST_EPISODES
-        if enough and _share(marks, real.episode, episodes) > 0.5 * chance:
+        if enough and _fraction(marks, real.episode, episodes) > 0.5 * chance:
             found.append(Cluster(marks, *describe(marks, real, sim)))
     return found
 
@@ -80,10 +80,10 @@ def describe(marks: Array, real: Points, sim: Points) -> tuple[Rule, float, floa
             tried.append((*_quality(held, mine, weight), Range(variable, *span), held))
         if not tried:
             break
-        quality, told, exact, chosen, held = max(tried, key=lambda one: one[0])
+        quality, recall, precision, chosen, held = max(tried, key=lambda one: one[0])
         if quality <= best[0] + 0.02:
             break
-        best, inside = (quality, told, exact), held
+        best, inside = (quality, recall, precision), held
         ranges.append(chosen)
     return Rule(tuple(ranges)), best[1], best[2]
 
@@ -106,8 +106,8 @@ def _span(values: Array, mine: Array) -> tuple[float, float] | None:
 def _quality(held: Array, mine: Array, weight: Array) -> tuple[float, float, float]:
     """The harmonic mean of recall and precision, and both."""
     both = weight[held & mine].sum()
-    told, exact = both / weight[mine].sum(), both / max(weight[held].sum(), 1e-12)
-    return float(2.0 * told * exact / max(told + exact, 1e-12)), float(told), float(exact)
+    recall, precision = both / weight[mine].sum(), both / max(weight[held].sum(), 1e-12)
+    return float(2.0 * recall * precision / max(recall + precision, 1e-12)), float(recall), float(precision)
 
 
 def _clusters(vectors: Array) -> Array:
@@ -120,7 +120,7 @@ def _clusters(vectors: Array) -> Array:
     return np.asarray(connected_components(graph, directed=False)[1])
 
 
-def _share(marks: Array, owner: Array, episodes: int) -> float:
+def _fraction(marks: Array, owner: Array, episodes: int) -> float:
     """Share of marked points, each episode counting the same."""
     marked = np.bincount(owner, weights=marks, minlength=episodes)
     return float(np.mean(marked / np.maximum(np.bincount(owner, minlength=episodes), 1)))

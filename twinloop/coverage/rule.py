@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,8 @@ class Range:
         return {
             "variable": self.variable.name,
             "unit": self.variable.unit,
+            "place": self.variable.place,
+            "sql": self.variable.sql,
             "low": float(self.low) if np.isfinite(self.low) else None,
             "high": float(self.high) if np.isfinite(self.high) else None,
         }
@@ -103,3 +105,16 @@ class Rule:
         if rows:
             return f"select episode_index, frame_index from frames where {' and '.join(rows + whole)}"
         return f"select episode_index, task, success, failure from episodes where {' and '.join(whole)}"
+
+
+def rule_from_json(conditions: Sequence[Mapping[str, Any]]) -> Rule:
+    """The rule whose conditions `as_json` wrote."""
+    return Rule(tuple(_condition_from(values) for values in conditions))
+
+
+def _condition_from(values: Mapping[str, Any]) -> Condition:
+    if "field" in values:
+        return Word(values["field"], values["word"])
+    variable = Variable(values["variable"], values["unit"], values["place"], values["sql"])
+    low, high = values["low"], values["high"]
+    return Range(variable, -np.inf if low is None else low, np.inf if high is None else high)

@@ -14,7 +14,7 @@ from scipy import stats
 from twinloop.coverage.embed import score_moments
 from twinloop.coverage.holes import find_holes, find_words, named_apart
 from twinloop.coverage.likeness import Cluster, find_unlike
-from twinloop.coverage.result import Coverage, Level, Outcomes, Region
+from twinloop.coverage.result import Coverage, CoverageMap, Level, Outcomes, Region, SideSummary
 from twinloop.coverage.rule import Condition, Range, Rule
 from twinloop.coverage.side import Points, Progress, Side, read_sides
 from twinloop.coverage.worst import narrowed
@@ -26,8 +26,8 @@ Array = NDArray[Any]
 
 FEWEST_SIM = 12
 """Simulated episodes below which nothing can be calibrated."""
-WHOLE = 0.8
-"""A region of this share of the real data is an offset of everything; other regions are looked for inside it."""
+Marked = tuple[Region, Array]
+"""A region, and which real moments (N,) belong to it."""
 
 
 def measure_coverage(
@@ -50,11 +50,11 @@ def measure_coverage(
     opened = [one if isinstance(one, Dataset) else open_dataset(one) for one in (real, sim)]
     refuse_swapped(*opened)
     sides = read_sides(*opened, signals=signals, points=points, images=images, progress=progress)
-    return cover(*sides, seed=seed)
+    return compare_sides(*sides, seed=seed)
 
 
-def cover(real: Side, sim: Side, *, seed: int = 0) -> Coverage:
-    """The same, of sides that have been read."""
+def compare_sides(real: Side, sim: Side, *, seed: int = 0) -> Coverage:
+    """`measure_coverage` of two sides that have been read."""
     if len(sim) < FEWEST_SIM:
         raise WrongUse(
             "too few simulated episodes to say what they cover",
@@ -63,66 +63,107 @@ def cover(real: Side, sim: Side, *, seed: int = 0) -> Coverage:
             remedy="twinloop generate --episodes 200",
         )
     rng = np.random.default_rng(seed)
-    regions: list[Region] = []
+    marked = _situations(real, sim, rng)
+    marked += _moments(real, sim, [region for region, _ in marked], rng)
+    scores = score_moments(real, sim, rng)
+    already = _any([points for _, points in marked], len(real.moments.values))
+    for cluster in find_unlike(scores, real.moments, sim.moments, already, len(real), rng):
+        met = _visitors(sim.moments, cluster.rule)
+        marked.append(_region(real, sim, cluster.rule, "moment", cluster.points, met, cluster))
+    marked.sort(key=lambda pair: (pair[0].offset, -pair[0].fraction))
+    outside = _any([points for region, points in marked if not region.offset], len(real.moments.values))
+    return Coverage(
+        real=_summary(real),
+        sim=_summary(sim),
+        twin=sim.twin,
+        outside=_fraction(real, outside),
+        far=float(np.mean(scores.score > 1.0)) if len(scores.score) else 0.0,
+        regions=tuple(region for region, _ in marked),
+        variables=tuple(variable.name for variable in real.moments.variables),
+        situation_variables=tuple(variable.name for variable in real.situations.variables),
+        missing=_missing(real, sim),
+        seed=seed,
+        map=CoverageMap(
+            real,
+            sim,
+            scores.real_places,
+            scores.sim_places,
+            scores.score,
+            tuple(points for _, points in marked),
+        ),
+    )
+
+
+def _situations(real: Side, sim: Side, rng: np.random.Generator) -> list[Marked]:
+    """Regions of how episodes begin."""
+    marked = []
     for word, inside in find_words(real.conditions, sim.conditions):
-        regions.append(_region(real, sim, Rule((word,)), "situation", inside, 0))
+        marked.append(_region(real, sim, Rule((word,)), "situation", inside, 0))
     for hole in find_holes(real.situations, sim.situations, len(real), len(sim), rng):
         met = _visitors(sim.situations, hole.rule)
-        regions.append(_with_worst(real, sim, _region(real, sim, hole.rule, "situation", hole.inside, met)))
-    named = {_variables(region.rule) for region in regions}
-    shifted = frozenset().union(*(_variables(r.rule) for r in regions if r.share >= WHOLE))
-    covered = np.flatnonzero(~_episodes_in(real, [r for r in regions if r.share < WHOLE]))
+        region, points = _region(real, sim, hole.rule, "situation", hole.inside, met)
+        marked.append((_with_worst(real, sim, region), points))
+    return marked
+
+
+def _moments(real: Side, sim: Side, situations: Sequence[Region], rng: np.random.Generator) -> list[Marked]:
+    """Regions on the way, in episodes whose beginning is covered and over variables that are not offset as a whole."""
+    named = {_variables(region.rule) for region in situations}
+    shifted = frozenset().union(*(_variables(region.rule) for region in situations if region.offset))
+    covered = np.flatnonzero(~_episodes_in(real, [region for region in situations if not region.offset]))
     mine, theirs = real.moments.of(covered).without(shifted), sim.moments.without(shifted)
+    marked = []
     for hole in find_holes(mine, theirs, len(covered), len(sim), rng):
         if _variables(hole.rule) in named:
             continue
         inside = np.zeros(len(real.moments.values), dtype=bool)
         inside[np.isin(real.moments.episode, covered)] = hole.inside
-        met = _visitors(sim.moments, hole.rule)
-        regions.append(_region(real, sim, hole.rule, "moment", inside, met))
-    scores = score_moments(real, sim, rng)
-    already = np.zeros(len(real.moments.values), dtype=bool)
-    for region in regions:
-        already |= region.points
-    for cluster in find_unlike(scores, real.moments, sim.moments, already, len(real), rng):
-        met = _visitors(sim.moments, cluster.rule)
-        regions.append(_region(real, sim, cluster.rule, "moment", cluster.points, met, cluster))
-    return Coverage(
-        real=real,
-        sim=sim,
-        regions=tuple(sorted(regions, key=lambda r: -r.share)),
-        real_places=scores.real_places,
-        sim_places=scores.sim_places,
-        score=scores.score,
-        missing=_missing(real, sim),
-        seed=seed,
+        marked.append(_region(real, sim, hole.rule, "moment", inside, _visitors(sim.moments, hole.rule)))
+    return marked
+
+
+def _any(masks: Sequence[Array], count: int) -> Array:
+    return np.asarray(np.logical_or.reduce([np.zeros(count, dtype=bool), *masks]))
+
+
+def _fraction(real: Side, marks: Array) -> float:
+    """Fraction of marked real moments, each episode counting the same."""
+    owner = real.moments.episode
+    inside = np.bincount(owner, weights=marks, minlength=len(real))
+    return float(np.mean(inside / np.maximum(np.bincount(owner, minlength=len(real)), 1)))
+
+
+def _summary(side: Side) -> SideSummary:
+    known = [success for success in side.success if success is not None]
+    return SideSummary(
+        side.name, side.dataset_id, len(side), len(side.moments.values), sum(known), len(known)
     )
 
 
 def _region(
     real: Side, sim: Side, rule: Rule, level: Level, inside: Array, met: int, cluster: Cluster | None = None
-) -> Region:
-    """`inside` marks episodes of a situation, or moments."""
+) -> Marked:
+    """A region and its real moments; `inside` marks episodes of a situation, or moments."""
     points = inside[real.moments.episode] if level == "situation" else inside
     places = np.unique(real.moments.episode[points])
     numbers = tuple(real.numbers[i] for i in places)
-    marked = np.bincount(real.moments.episode, weights=points, minlength=len(real))
-    share = marked / np.maximum(np.bincount(real.moments.episode, minlength=len(real)), 1)
-    return Region(
+    region = Region(
         name=str(rule) if cluster is None else f"unlike anything simulated, mostly {rule}",
         level=level,
         rule=rule,
         query=rule.query(numbers),
         episodes=numbers,
-        share=float(share.mean()),
+        fraction=_fraction(real, points),
         sim_episodes=met,
         outcomes=_outcomes(real, places),
-        points=points,
         seen=tuple(
             _seen(real.situations if level == "situation" else real.moments, c, inside)
             for c in rule.conditions
         ),
+        recall=1.0 if cluster is None else cluster.recall,
+        precision=1.0 if cluster is None else cluster.precision,
     )
+    return region, points
 
 
 def _with_worst(real: Side, sim: Side, region: Region) -> Region:
@@ -134,7 +175,7 @@ def _with_worst(real: Side, sim: Side, region: Region) -> Region:
     inside = np.zeros(len(real), dtype=bool)
     inside[places] = _holds(real.situations, rule)[places]
     met = _visitors(sim.situations, rule)
-    return replace(region, worst=_region(real, sim, rule, "situation", inside, met))
+    return replace(region, worst=_region(real, sim, rule, "situation", inside, met)[0])
 
 
 def _seen(points: Points, condition: Condition, inside: Array) -> tuple[float, float] | None:

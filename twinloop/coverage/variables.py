@@ -14,8 +14,9 @@ from twinloop.episode import Schema, Signal
 Array = NDArray[Any]
 Place = Literal["frames", "start", "episodes", "nowhere"]
 
-DEFAULT_SIGNALS = ("observation.state", "observation.environment_state", "action")
-"""What the robot was in, what lay around it and what it did; forces and rates differ by sensor, not by situation."""
+DEFAULT_SIGNALS = ("observation.state", "observation.environment_state")
+"""Where the robot was and what lay around it. Commands are left out: a policy's differ from an expert's in the same situation, and
+no recording can be asked to have other ones. Forces and rates differ by sensor, not by situation."""
 
 SMALLEST = {"m": 0.005, "mm": 5.0, "cm": 0.5, "rad": 0.02, "deg": 1.0}
 """A difference that nobody would record again for, by unit."""

@@ -253,7 +253,7 @@ def _hole(entry: Mapping[str, Any]) -> Hole:
         str(entry["level"]),
         tuple(_span(one) for one in entry["conditions"]),
         str(entry["query"]),
-        float(entry["share"]),
+        float(entry["fraction"]),
         len(entry["episodes"]),
         *(
             int(ended[name])

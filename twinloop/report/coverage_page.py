@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.coverage.result import Coverage, Region
+from twinloop.coverage.result import Coverage, CoverageMap, Region
 from twinloop.coverage.rule import Range
 from twinloop.coverage.side import Points, Side
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.reader import Dataset
+from twinloop.errors import WrongUse
 from twinloop.report.quality_page import STYLE
 
 Array = NDArray[Any]
@@ -48,14 +49,14 @@ def write_coverage_page(
 ) -> Path:
     """Write the map to one file that needs no other; with the datasets (real, sim), frames of cameras are shown too."""
     target = Path(path)
-    title = f"Coverage: {result.real.name} against {result.sim.name}"
+    title = f"Coverage: {result.real.dataset} against {result.sim.dataset}"
     data = json.dumps(_data(result, datasets)).replace("</", r"<\/")
     script = (files("twinloop.report") / "coverage_map.js").read_text()
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
         f"<title>{html.escape(title)}</title><style>{STYLE}{_STYLE}</style><main><h1>{html.escape(title)}</h1>",
-        f"<div class=soft>{len(result.real)} real and {len(result.sim)} simulated episodes, "
-        f"{len(result.real.moments.values) + len(result.sim.moments.values):,} points</div>",
+        f"<div class=soft>{result.real.episodes} real and {result.sim.episodes} simulated episodes, "
+        f"{result.real.points + result.sim.points:,} points</div>",
         _verdict(result),
         _regions(result.regions),
         _board(),
@@ -72,7 +73,7 @@ def _verdict(result: Coverage) -> str:
         return "<div class='verdict fine'><b>Covered.</b> No region of the real data lies outside what simulation shows.</div>"
     count = len(result.regions)
     return (
-        f"<div class='verdict warning'><b>{result.share:.0%} outside.</b> {count} region{'s' if count > 1 else ''} of the "
+        f"<div class='verdict warning'><b>{result.outside:.0%} outside.</b> {count} region{'s' if count > 1 else ''} of the "
         "real data that simulation hardly shows. Click one to see it on the map.</div>"
     )
 
@@ -100,7 +101,7 @@ def _cells(region: Region) -> str:
     elsewhere = f"{ended.failed_elsewhere} of {ended.known_elsewhere}" if ended.known_elsewhere else "unknown"
     worse = " <span class='badge blocking'>fails more</span>" if ended.worse else ""
     return (
-        f"{html.escape(region.name)}</td><td>{region.level}</td><td class=n>{region.share:.1%}</td>"
+        f"{html.escape(region.name)}</td><td>{region.level}</td><td class=n>{region.fraction:.1%}</td>"
         f"<td class=n>{len(region.episodes)}</td><td class=n>{region.sim_episodes}</td><td>{failures}{worse}</td>"
         f"<td>{elsewhere}</td>"
     )
@@ -121,7 +122,8 @@ def _board() -> str:
 
 
 def _data(result: Coverage, datasets: tuple[Dataset, Dataset] | None) -> dict[str, Any]:
-    sides = (result.real, result.sim)
+    points = _map(result)
+    sides = (points.real, points.sim)
     regions = [
         {
             "name": region.name,
@@ -130,28 +132,34 @@ def _data(result: Coverage, datasets: tuple[Dataset, Dataset] | None) -> dict[st
         }
         for region in result.regions
     ]
-    whole = np.full(len(result.real), _NONE)
-    moment = np.full(len(result.real.moments.values), _NONE)
+    whole = np.full(len(points.real), _NONE)
+    moment = np.full(len(points.real.moments.values), _NONE)
     for number, region in reversed(list(enumerate(result.regions))):
-        moment[region.points] = number
+        moment[points.inside[number]] = number
         if region.level == "situation":
-            whole[np.isin(result.real.numbers, region.episodes)] = number
-    score = np.clip(100.0 * np.nan_to_num(result.score), 0, 255)
-    places = [("map 1", np.concatenate([result.real_places[:, 0], result.sim_places[:, 0]]))]
-    places.append(("map 2", np.concatenate([result.real_places[:, 1], result.sim_places[:, 1]])))
+            whole[np.isin(points.real.numbers, region.episodes)] = number
+    score = np.clip(100.0 * np.nan_to_num(points.score), 0, 255)
+    places = [("map 1", np.concatenate([points.real_places[:, 0], points.sim_places[:, 0]]))]
+    places.append(("map 2", np.concatenate([points.real_places[:, 1], points.sim_places[:, 1]])))
     situations = [side.situations for side in sides]
     return {
         "sides": [
-            _side(result.real, "real", datasets and datasets[0]),
-            _side(result.sim, "simulated", datasets and datasets[1]),
+            _side(points.real, "real", datasets and datasets[0]),
+            _side(points.sim, "simulated", datasets and datasets[1]),
         ],
         "regions": regions,
         "levels": [
             _level("moment", [side.moments for side in sides], moment, score, places),
-            _level("situation", situations, whole, np.zeros(len(result.real)), []),
+            _level("situation", situations, whole, np.zeros(len(points.real)), []),
         ],
         "images": _images(result, datasets) if datasets else [],
     }
+
+
+def _map(result: Coverage) -> CoverageMap:
+    if result.map is None:
+        raise WrongUse("a coverage that was loaded has no map", remedy="run `twinloop coverage --html` again")
+    return result.map
 
 
 def _side(side: Side, role: str, dataset: Dataset | None) -> dict[str, Any]:
@@ -217,7 +225,9 @@ def _coded(values: Array, kind: Any) -> str:
 def _images(result: Coverage, datasets: tuple[Dataset, Dataset]) -> list[dict[str, Any]]:
     """Small frames: of regions first, then spread over both sides."""
     made: list[dict[str, Any]] = []
-    for number, (side, dataset) in enumerate(zip((result.real, result.sim), datasets, strict=True)):
+    for number, (side, dataset) in enumerate(
+        zip((_map(result).real, _map(result).sim), datasets, strict=True)
+    ):
         if not dataset.schema.cameras:
             continue
         camera = dataset.schema.cameras[0].name
