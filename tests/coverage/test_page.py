@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser import CHROMIUM, Browser
 from tests.coverage import worlds
-from twinloop.coverage.result import Coverage
+from twinloop.coverage.result import Coverage, CoverageMap, SideSummary
 from twinloop.coverage.run import compare_sides, measure_coverage
 from twinloop.coverage.side import Points, Side
 from twinloop.datasets.query import query
@@ -64,7 +64,7 @@ def test_a_click_shows_the_episode_and_its_frame(shelf):
         browser.click(x, y)
         browser.wait_for("document.querySelector('#point h3')")
         shown = browser.run("document.getElementById('point').innerText")
-        assert f"real#{result.real.numbers[episode]}" in shown and "failed: missed" in shown
+        assert f"real#{result.map.real.numbers[episode]}" in shown and "failed: missed" in shown
         assert result.regions[0].name in shown
         browser.wait_for("document.querySelector('#point img').naturalWidth > 0")
         assert browser.problems == []
@@ -142,7 +142,12 @@ def many_points(count: int) -> Coverage:
         )
     real, sim = sides
     places = [side.raw[:, :2] for side in sides]
-    return Coverage(real, sim, (), places[0], places[1], np.ones(count // 2), (), 0)
+    whole = CoverageMap(real, sim, places[0], places[1], np.ones(count // 2), ())
+    summaries = [
+        SideSummary(side.name, side.name, episodes, count // 2, episodes, episodes) for side in sides
+    ]
+    names = tuple(variable.name for variable in variables)
+    return Coverage(*summaries, None, 0.0, 1.0, (), names, names, (), 0, whole)
 
 
 @needs_browser
@@ -172,6 +177,6 @@ def test_values_that_are_missing_are_drawn_nowhere(tmp_path):
     result = many_points(200)
     values = result.map.real.moments.values.copy()
     values[:5, 0] = np.nan
-    real = replace(result.real, moments=replace(result.map.real.moments, values=values))
-    page = write_coverage_page(replace(result, real=real), tmp_path / "gaps.html")
+    real = replace(result.map.real, moments=replace(result.map.real.moments, values=values))
+    page = write_coverage_page(replace(result, map=replace(result.map, real=real)), tmp_path / "gaps.html")
     assert "NaN" not in page.read_text().split("id=data")[1].split("</script>")[0]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.coverage import worlds
+from twinloop.coverage.result import load_coverage
 from twinloop.coverage.run import compare_sides, measure_coverage
 from twinloop.coverage.side import Points, Side
 from twinloop.coverage.variables import Variable
@@ -259,3 +260,24 @@ def test_failures_that_come_by_chance_narrow_no_region(seed):
     real = worlds.scenes(80, 30 + seed)
     result = beyond(real, np.random.default_rng(seed).random(80) < 0.4)
     assert all(region.worst is None for region in result.regions)
+
+
+def test_a_coverage_that_was_saved_is_the_same_without_its_map(tmp_path):
+    real = worlds.scenes(60, 0)
+    real[:20, 0] += 0.3
+    found = compare_sides(worlds.side("real", real, 0), worlds.side("sim", worlds.scenes(300, 1), 1000))
+    assert found.regions and found.map is not None
+    found.save(tmp_path)
+    again = load_coverage(tmp_path)
+    assert again == found and again.map is None and again.as_json() == found.as_json()
+    (tmp_path / "coverage.json").write_text("{}")
+    with pytest.raises(WrongUse, match="not a coverage"):
+        load_coverage(tmp_path)
+
+
+def test_an_offset_of_every_episode_is_named_and_not_called_outside():
+    real = worlds.scenes(80, 0)
+    real[:, 0] += 0.3
+    found = compare_sides(worlds.side("real", real, 0), worlds.side("sim", worlds.scenes(300, 1), 1000))
+    assert any(region.offset for region in found.regions)
+    assert found.outside < 0.2

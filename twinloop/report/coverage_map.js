@@ -195,12 +195,12 @@ function showPoint(i) {
   const ended = side.ended[level.episode[i]];
   panel.append(text("h3", `${side.role} · ${side.name}#${number}, frame ${level.frame[i]}`));
   panel.append(text("div", ended, ended.startsWith("failed") ? "badge blocking" : "badge fine"));
-  const image = imageOf(level.side[i], level.episode[i], level.frame[i]);
-  if (image) {
+  const shown = imageOf(level.side[i], level.episode[i], level.frame[i]);
+  if (shown) {
     const image = document.createElement("img");
-    image.src = image.source;
-    image.alt = `frame ${image.frame} of episode ${number}`;
-    panel.append(image, text("div", `camera ${image.camera}, frame ${image.frame}`, "soft"));
+    image.src = shown.source;
+    image.alt = `frame ${shown.frame} of episode ${number}`;
+    panel.append(image, text("div", `camera ${shown.camera}, frame ${shown.frame}`, "soft"));
   }
   if (level.region[i] !== NONE) panel.append(text("p", `Outside: ${DATA.regions[level.region[i]].name}`));
   else if (level.side[i] === 0 && level.score[i] > 100) panel.append(text("p", `Far from simulation: ${level.score[i]} % of the threshold`));
