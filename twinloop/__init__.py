@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from twinloop.datasets.writer import append_to as append_to
     from twinloop.datasets.writer import make_dataset as make_dataset
     from twinloop.diagnosis.result import Diagnosis as Diagnosis
+    from twinloop.diagnosis.result import load_diagnosis as load_diagnosis
     from twinloop.diagnosis.run import diagnose as diagnose
     from twinloop.episode import Camera as Camera
     from twinloop.episode import Episode as Episode
@@ -73,7 +74,7 @@ _NAMES = {
     "twinloop.datasets.reader": ["Dataset", "open_dataset"],
     "twinloop.datasets.rewrite": ["merge", "split"],
     "twinloop.datasets.writer": ["append_to", "make_dataset"],
-    "twinloop.diagnosis.result": ["Diagnosis"],
+    "twinloop.diagnosis.result": ["Diagnosis", "load_diagnosis"],
     "twinloop.diagnosis.run": ["diagnose"],
     "twinloop.episode": [
         "Camera",

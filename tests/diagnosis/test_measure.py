@@ -132,7 +132,7 @@ def test_verdicts_that_the_signals_contradict_are_counted(nominal):
     found = scene.measure_human(
         Evidence(TWIN, nominal.cell, (*wrong, *nominal.runs[3:])), ROWS, np.random.default_rng(0)
     )
-    assert found.values["misjudged_share"] == pytest.approx(0.75)
+    assert found.wrong_verdicts == pytest.approx(0.75) and found.differs
 
 
 def test_an_object_that_slides_far_away_is_not_in_place_whatever_was_said(nominal):
@@ -149,7 +149,7 @@ def test_an_object_that_slides_far_away_is_not_in_place_whatever_was_said(nomina
     for change, share in ((blown, 1.0), (unseen, None)):
         evidence = Evidence(TWIN, nominal.cell, tuple(change(run) for run in nominal.runs))
         found = scene.measure_human(evidence, ROWS, np.random.default_rng(0))
-        assert (found.values["misjudged_share"] == pytest.approx(1.0)) if share else not found.differs
+        assert found.wrong_verdicts == pytest.approx(1.0) if share else not found.differs
 
 
 def test_a_firm_grasp_does_not_slip_and_friction_is_left_alone(nominal):

@@ -139,3 +139,50 @@ def test_a_perceived_pose_is_dropped_as_often_as_asked_and_the_last_one_stays():
         seen = hardware.sense(truth, at(step, 200)).object_position
         missed.append((seen != truth.object_position).any(axis=1))
     assert np.mean(missed) == pytest.approx(0.3, abs=0.02)
+
+
+def test_a_late_pose_is_the_one_from_before_and_biased_scaled_and_tilted_as_asked():
+    values = {
+        "object_pose_delay_s": 0.04,
+        "object_pose_bias_z_m": 0.01,
+        "object_pose_scale_error": 0.05,
+        "table_tilt_x_rad": 0.1,
+    }
+    _, hardware, truth, _ = make(values)
+    seen = []
+    for step in range(6):
+        moved = replace(truth, object_position=truth.object_position + 0.01 * step)
+        seen.append(hardware.sense(moved, at(step)))
+    place = np.array([reading.object_position[0] for reading in seen])
+    true = truth.object_position[0] + 0.01 * np.maximum(np.arange(6) - 2, 0)[:, None]
+    np.testing.assert_allclose(place, 1.05 * true + [0.0, 0.0, 0.01], atol=1e-9)
+    upright, tilted = (hardware.first_reading(truth).object_columns[0], seen[0].object_columns[0])
+    assert tilted[2] - upright[2] == pytest.approx(0.1 * upright[1], abs=1e-9)
+    assert tilted[5] - upright[5] == pytest.approx(0.1 * upright[4], abs=1e-9)
+
+
+def test_an_object_that_the_tool_is_close_to_stays_where_it_was_last_seen():
+    _, hardware, truth, _ = make({"object_pose_hidden_m": 0.1})
+    far = replace(truth, tool_position=truth.object_position + 0.2)
+    near = replace(
+        far, tool_position=truth.object_position + 0.05 + 0.02, object_position=truth.object_position + 0.05
+    )
+    hardware.sense(far, at(0))
+    assert np.array_equal(hardware.sense(near, at(1)).object_position, truth.object_position)
+
+
+def test_a_steady_load_moves_a_joint_off_its_command_and_shows_in_the_effort():
+    cell, hardware, truth, ctrl = make({"joint2_load_nm": 4.0, "joint2_load_slope_nm_rad": 2.0})
+    reading = hardware.sense(truth, at(0))
+    torque = 4.0 + 2.0 * truth.position[0, 1]
+    assert reading.effort[0, 1] - truth.effort[0, 1] == pytest.approx(torque)
+    stiffness = cell.model.actuator_gainprm[1, 0]
+    told = hardware.command(ctrl, at(0))[0, 0]
+    assert told[1] == pytest.approx(ctrl[0, 1] - torque / stiffness)
+    assert np.array_equal(np.delete(told, 1), np.delete(ctrl[0], 1))
+
+
+def test_parameters_of_loads_carry_their_units():
+    twin = load_twin("so101_pick_place")
+    assert twin.parameter("elbow_flex_load_nm").unit == "N·m"
+    assert twin.parameter("elbow_flex_load_slope_nm_rad").unit == "N·m/rad"

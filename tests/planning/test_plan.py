@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.coverage import worlds
+from tests.diagnosis.test_result import make_diagnosis
 from twinloop.coverage.run import measure_coverage
 from twinloop.datasets.writer import append_to
+from twinloop.diagnosis.result import Cost
 from twinloop.episode import Provenance
 from twinloop.errors import WrongUse
 from twinloop.planning.costs import Costs
@@ -17,6 +19,7 @@ from twinloop.planning.needs import Hole, Loss, Needs, Slice, Span, Unidentified
 from twinloop.planning.progress import plan_review, plan_status
 from twinloop.planning.run import make_plan, plan
 from twinloop.report.plan_sheet import write_plan_sheet
+from twinloop.stats.interval import Interval
 
 FAR = Hole(
     "object.x at the start above 0.6 m", "situation", (Span("object.x at the start", "m", 0.6, None, seen=(0.6, 0.7)),),
@@ -100,16 +103,17 @@ def test_what_is_identified_is_simulated_and_not_recorded_again():
 
 
 def test_only_what_a_diagnosis_names_is_planned_for_and_folders_are_read(tmp_path):
-    shares = {"value": 0.04, "low": -0.01, "high": 0.09}
-    costs = [{"dimension": "sensing", "lost": shares, "alone": 0.0, "named": False}]
-    (tmp_path / "diagnosis.json").write_text(json.dumps({"costs": costs}))
+    make_diagnosis().save(tmp_path)
     estimates = [
         {"name": n, "dimension": d, "unit": "1", "status": s, "value": 1.0, "low": 0.9, "high": 1.1}
         for n, d, s in (("a", "latency", "identifiable"), ("b", "actuation", "weak"), ("c", "actuation", "identifiable"))
     ]  # fmt: skip
     (tmp_path / "identification.json").write_text(json.dumps({"estimates": estimates}))
     found = read_needs(tmp_path, identification=tmp_path)
-    assert found.losses == () and found.identified == {"latency"}
+    [loss] = found.losses
+    assert (loss.dimension, loss.points, found.trials) == ("actuation", pytest.approx(55.0), 16)
+    assert [one.condition for one in found.slices] == ["object x below 0.5", "object x above 0.5"]
+    assert found.identified == {"latency"}
     assert [one.name for one in found.unidentified] == ["b"]
     with pytest.raises(WrongUse, match=r"(?s)coverage\.json.*--out"):
         read_needs(coverage=tmp_path)
@@ -134,13 +138,16 @@ def test_costs_change_the_order():
 
 
 def test_a_diagnosis_is_read_as_diagnose_writes_it_and_as_a_person_would(tmp_path):
-    written = {
-        "twin": "franka_pick_place", "trials": 60, "successes": 30,
-        "costs": [{"dimension": "latency", "lost": {"value": 0.21, "low": 0.15, "high": 0.27}, "alone": 0.2}],
-        "slices": [{"condition": "object x", "split_at": 0.51, "lower": [22, 30], "upper": [8, 30], "p_value": 0.001}],
-    }  # fmt: skip
-    (tmp_path / "a.json").write_text(json.dumps(written))
-    found = read_needs(tmp_path / "a.json")
+    lost = Cost("latency", Interval(0.21, 0.15, 0.27), 0.2)
+    halves = {
+        "condition": "object x",
+        "split_at": 0.51,
+        "lower": [22, 30],
+        "upper": [8, 30],
+        "p_value": 0.001,
+    }
+    make_diagnosis(costs=(lost,), slices=(halves,), trials=60, successes=30).save(tmp_path)
+    found = read_needs(tmp_path)
     assert found.losses == (Loss("latency", 21.0, 15.0, 27.0),) and found.twin == "franka_pick_place"
     assert found.slices[1] == Slice("object x above 0.51", 22, 30)
     by_hand = {"losses": [{"dimension": "contact", "points": 14, "low": 9, "high": 19}]}

@@ -10,17 +10,11 @@ from numpy.typing import NDArray
 
 from twinloop.diagnosis.evidence import Evidence, Run
 from twinloop.diagnosis.follow import Following, measure_following, noise_of, solve_effort
-from twinloop.diagnosis.imperfection import (
-    PERCEIVED_DELAY,
-    Measured,
-    Quantity,
-    load_names,
-    quantity,
-    resampled,
-)
+from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled, set_draws
 from twinloop.tasks import Cell
 from twinloop.twins import Twin
 from twinloop.twins.declare import word
+from twinloop.twins.hardware import load_names
 
 Array = NDArray[Any]
 
@@ -46,7 +40,10 @@ def measure_latency(
     rng: np.random.Generator,
 ) -> Measured:
     """The delay of the loop, its jitter, repeated readings, and how much later the object is seen than the arm."""
-    twin, quantities, values, missing = real.twin, [], {}, []
+    twin = real.twin
+    quantities: list[Quantity] = []
+    values: dict[str, Array] = {}
+    missing: list[str] = []
     following, nominal = both
     if following is None or nominal is None:
         missing.append(f"command to response: {NEEDS_EFFORT}")
@@ -57,21 +54,21 @@ def measure_latency(
         if found.differs:
             draws = draws + _unseen_delay_s(real, rows, rng)
             found = replace(quantity("loop delay", "s", own, draws, 0.0), differs=True)
-            values["action_delay_s"] = np.clip(draws - _nominal(twin, "observation_delay_s"), 0.0, None)
+            set_draws(values, twin, "action_delay_s", draws - _nominal(twin, "observation_delay_s"))
         quantities.append(found)
         jitter = np.sqrt(np.maximum(following.jitter_s**2 - float(np.median(nominal.jitter_s)) ** 2, 0.0))
         clean = float(np.median(following.play)) == 0.0
         spread = resampled(jitter, rows, rng)
         found = quantity("jitter of the delay", "s", 0.0, spread, 0.006)
         quantities.append(found)
-        if found.differs and clean and twin.has("action_jitter_s"):
-            values["action_jitter_s"] = spread
+        if found.differs and clean:
+            set_draws(values, twin, "action_jitter_s", spread)
     repeats = np.array([_repeated(run, real.cell) for run in real.all])
     draws = resampled(repeats, rows, rng)
     found = quantity("repeated readings", "1", 0.0, draws, 0.02)
     quantities.append(found)
-    if found.differs and twin.has("observation_drop_probability"):
-        values["observation_drop_probability"] = np.clip(draws, 0.0, 0.9)
+    if found.differs:
+        set_draws(values, twin, "observation_drop_probability", draws)
     seen, usual = _seen_late(real.all), _seen_late(sim.runs)
     if len(seen) == 0:
         missing.append("lateness of the perceived object: needs runs that carry it")
@@ -80,7 +77,7 @@ def measure_latency(
         found = quantity("further delay of the perceived object", "s", 0.0, draws, 0.02)
         quantities.append(found)
         if found.differs and found.real > 0.0:
-            values[PERCEIVED_DELAY] = np.clip(draws, 0.0, None)
+            set_draws(values, twin, "object_pose_delay_s", draws)
     return Measured("latency", tuple(quantities), values, tuple(missing))
 
 
@@ -98,8 +95,8 @@ def measure_actuation(
     draws = resampled(ratio, rows, rng)
     found = quantity("damping over stiffness, relative", "1", 1.0, draws, 0.15)
     quantities.append(found)
-    if found.differs and twin.has("servo_damping_scale"):
-        values["servo_damping_scale"] = np.clip(draws, *twin.parameter("servo_damping_scale").bounds)
+    if found.differs:
+        set_draws(values, twin, "servo_damping_scale", draws)
     draws = resampled(following.play, rows, rng)
     # Commands that tremble by more than the play hide it, and what joints make of them passes for a little of it.
     trembles = [float(np.mean(noise_of(run.action[:, cell.arm]))) for run in real.all]
@@ -107,8 +104,7 @@ def measure_actuation(
     quantities.append(found)
     if found.differs:
         for joint in (cell.actuators[index] for index in cell.arm if cell.turning[index]):
-            if twin.has(f"{word(joint)}_backlash_rad"):
-                values[f"{word(joint)}_backlash_rad"] = np.clip(draws, 0.0, 0.1)
+            set_draws(values, twin, f"{word(joint)}_backlash_rad", draws)
     if float(np.median(following.play)) == 0.0:
         _efforts(cell, following, nominal, rows, rng, quantities, values)
     if cell.gripper is not None:
@@ -145,12 +141,11 @@ def _efforts(
             joint = cell.actuators[index]
             if which == 0:
                 parameter = f"{word(joint)}_friction_nm"
-                if cell.twin.has(parameter):
-                    own = _nominal(cell.twin, parameter)
-                    values[parameter] = np.clip(own + drawn[:, column, 0], 0.0, None)
+                own = _nominal(cell.twin, parameter)
+                set_draws(values, cell.twin, parameter, own + drawn[:, column, 0])
             else:
-                load, slope = load_names(joint)
-                values[load], values[slope] = drawn[:, column, 3], drawn[:, column, 4]
+                for name, coefficient in zip(load_names(joint), (3, 4), strict=True):
+                    set_draws(values, cell.twin, name, drawn[:, column, coefficient])
 
 
 def _grip(
@@ -174,8 +169,8 @@ def _grip(
     gripper = cell.actuators[cell.gripper] if cell.gripper is not None else ""
     for suffix in ("n", "nm"):
         name = f"{word(gripper)}_force_limit_{suffix}"
-        if found.differs and found.real < own and real.twin.has(name):
-            values[name] = np.clip(draws, *real.twin.parameter(name).bounds)
+        if found.differs and found.real < own:
+            set_draws(values, real.twin, name, draws)
 
 
 def _unseen_delay_s(real: Evidence, rows: int, rng: np.random.Generator) -> Array:

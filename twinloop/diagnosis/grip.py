@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.diagnosis.evidence import Evidence, Run, stretches
-from twinloop.diagnosis.imperfection import Measured, Quantity, quantity, resampled
+from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled
 
 Array = NDArray[Any]
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from twinloop.diagnosis.imperfection import LOOK, Measured, quantity, resampled
-from twinloop.episode import Episode
+from twinloop.diagnosis.measured import Measured, quantity, resampled
+from twinloop.episode import Actor, Episode
+from twinloop.experts import Reading, Setup
 from twinloop.gap.features import LUMINANCE, QUALITIES, qualities
+from twinloop.policies.act import PolicyExpert
+from twinloop.policies.policy import Policy
 
 Array = NDArray[Any]
 
@@ -100,8 +103,7 @@ def measure_visual(
         if any(one.differs for one in found):
             some = mine[:: 1 + len(mine) // RUNS]
             looks[camera] = find_look(np.concatenate(some), np.concatenate(theirs), rng)
-    values = {LOOK: np.ones(rows)} if looks else {}
-    return Measured("visual", tuple(quantities), values, tuple(missing)), looks
+    return Measured("visual", tuple(quantities), missing=tuple(missing), looks=tuple(looks)), looks
 
 
 def find_look(real: Array, sim: Array, rng: np.random.Generator) -> Look:
@@ -170,6 +172,35 @@ def with_look(
             changed[which] = look.of(changed[which], rng)
             made[camera] = changed
     return made
+
+
+class RestyledPolicy:
+    """A policy that sees simulated images with the recorded look, in the episodes (E,) marked in `restyled`."""
+
+    actor: Actor = "policy"
+
+    def __init__(self, policy: Policy, setup: Setup, looks: Mapping[str, Look], restyled: Array) -> None:
+        self._policy = PolicyExpert(policy, setup)
+        self.cameras = self._policy.cameras
+        self._camera_looks, self._restyled = looks, restyled
+        self._rng = np.random.default_rng(0)
+        self._next = 0
+        self._now = np.zeros(setup.count, dtype=bool)
+
+    def looks(self) -> Array:
+        """Which environments (N,) the next `act` needs images of."""
+        return self._policy.looks()
+
+    def restart(self, ids: Array, reading: Reading, seeds: Array) -> None:
+        """New episodes begin in the environments `ids`, in the order of `restyled`."""
+        self._now[ids] = self._restyled[self._next : self._next + len(ids)]
+        self._next += len(ids)
+        self._policy.restart(ids, reading, seeds)
+
+    def act(self, reading: Reading, step: Array) -> Array:
+        """Commands (N, actuators) for readings whose images are restyled."""
+        frames = with_look(reading.frames, self._camera_looks, self._now & self.looks(), self._rng)
+        return self._policy.act(replace(reading, frames=frames), step)
 
 
 def _begins(episode: Episode, camera: str) -> Array:

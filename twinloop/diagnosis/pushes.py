@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from twinloop.diagnosis.evidence import Evidence, Run
 from twinloop.diagnosis.follow import noise_of
-from twinloop.diagnosis.imperfection import WIND, Quantity, quantity
+from twinloop.diagnosis.measured import Quantity, quantity, set_draws
 from twinloop.engines.disturbance import PUSH_S
 
 Array = NDArray[Any]
@@ -47,15 +47,15 @@ def measure_pushes(
     if one_way and len(seen) > 3:
         pull = speed / size[:, None] * (friction * gravity + size[:, None] / ONSET_S)
         there = rng.random(rows) < len(seen) / count
-        for axis, name in enumerate(WIND):
-            values[name] = np.where(there, pull[pick, axis], 0.0)
+        for axis, name in enumerate(("wind_x_m_s2", "wind_y_m_s2")):
+            set_draws(values, twin, name, np.where(there, pull[pick, axis], 0.0))
     elif twin.has("push_force_n"):
         mass = float(twin.parameter("object_mass_kg").nominal) if twin.has("object_mass_kg") else 0.1
         rate = rng.gamma(len(seen) + 0.5, 1.0, rows) / max(watched_s, 1e-9)
         quantities.append(quantity("knocks of the object", "Hz", 0.0, rate, 0.01))
-        values["push_time_s"] = np.clip(rng.exponential(1.0, rows) / rate, 0.0, 60.0)
-        values["push_direction_rad"] = rng.uniform(-np.pi, np.pi, rows)
-        values["push_force_n"] = np.clip(mass * (size[pick] / PUSH_S + friction * gravity), 0.0, 50.0)
+        set_draws(values, twin, "push_time_s", rng.exponential(1.0, rows) / rate)
+        set_draws(values, twin, "push_direction_rad", rng.uniform(-np.pi, np.pi, rows))
+        set_draws(values, twin, "push_force_n", mass * (size[pick] / PUSH_S + friction * gravity))
 
 
 def _moved_alone(run: Run) -> tuple[Array | None, float]:

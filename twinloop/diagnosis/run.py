@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from twinloop.diagnosis import arm, grip, look, scene
 from twinloop.diagnosis.attribute import Attribution, attribute
 from twinloop.diagnosis.evidence import Evidence, read_evidence, seen_in_time
-from twinloop.diagnosis.imperfection import Measured, extended
+from twinloop.diagnosis.measured import Measured
 from twinloop.diagnosis.result import NOTABLE, Diagnosis
 from twinloop.diagnosis.rules import apply_rules, slice_runs
 from twinloop.diagnosis.trials import Trials
@@ -68,10 +68,9 @@ def diagnose(
             expected="20 rows or more",
         )
     rng = np.random.default_rng(seed)
-    wide = extended(cell)
     of_run = np.arange(scenes) % len(evidence.runs)
     progress("measuring", 0, 1)
-    trials = Trials(policy, wide, {}, scenes, seed, None if keep is None else Path(keep))
+    trials = Trials(policy, cell, {}, scenes, seed, None if keep is None else Path(keep))
     measured, layout = measure(evidence, trials, of_run, rng, episodes)
     trials.measured = {m.dimension: m for m in measured}
     trials.progress = lambda done, total: progress("evaluating", done, total)
@@ -95,7 +94,7 @@ def measure(
     both = arm.follow_both(evidence, sim)
     latency = arm.measure_latency(evidence, sim, both, rows, rng)
     actuation = arm.measure_actuation(evidence, both, rows, rng)
-    late = latency.values.get("perceived_delay_s")
+    late = latency.values.get("object_pose_delay_s")
     timely = seen_in_time(evidence, 0.0 if late is None else float(np.median(late)))
     weak = any(name.startswith("gripper_force") for name in actuation.values)
     layout = scene.read_layout(timely, sim, rows, rng, weak)

@@ -16,17 +16,7 @@ from numpy.typing import NDArray
 
 from twinloop.diagnosis.evidence import Evidence, Run, stretches
 from twinloop.diagnosis.follow import noise_of
-from twinloop.diagnosis.imperfection import (
-    HIDDEN,
-    MISJUDGED,
-    PERCEIVED_SCALE,
-    PERCEIVED_Z,
-    TILT,
-    Measured,
-    Quantity,
-    quantity,
-    resampled,
-)
+from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled, set_draws
 from twinloop.diagnosis.pushes import measure_pushes
 from twinloop.randomization.scenes import SCENES
 from twinloop.tasks import Cell
@@ -140,8 +130,8 @@ def measure_sensing(
         draws = np.sqrt(np.maximum(resampled(np.array(mine), rows, rng) ** 2 - usual**2, 0.0))
         found = quantity(name, unit, 0.0, draws, least)
         quantities.append(found)
-        if found.differs and twin.has(parameter):
-            values[parameter] = np.clip(draws, *twin.parameter(parameter).bounds)
+        if found.differs:
+            set_draws(values, twin, parameter, draws)
 
     def both(read: Any) -> tuple[list[float], list[float]]:
         return [read(run) for run in real.all], [read(run) for run in sim.runs]
@@ -169,24 +159,23 @@ def measure_sensing(
         if frozen > 0.5 and len(hidden):
             draws = rng.choice(hidden, rows)
             quantities.append(quantity("pose hidden when the hand is within", "m", 0.0, draws, 0.01))
-            values[HIDDEN] = draws
+            set_draws(values, twin, "object_pose_hidden_m", draws)
         else:
             draws = resampled(known, rows, rng)
             found = quantity("poses that repeat the last", "1", 0.0, draws, 0.03)
             quantities.append(found)
-            if found.differs and twin.has("object_pose_drop_probability"):
-                values["object_pose_drop_probability"] = np.clip(draws, 0.0, 0.9)
-    parameters = ("object_pose_bias_x_m", "object_pose_bias_y_m", PERCEIVED_Z)
+            if found.differs:
+                set_draws(values, twin, "object_pose_drop_probability", draws)
     for axis, least in enumerate((0.004, 0.004, 0.003)):
         draws = layout.bias[:, axis]
         found = quantity(f"error of the perceived {'xyz'[axis]}", "m", 0.0, draws, least)
         quantities.append(found)
-        if found.differs and (axis == 2 or twin.has(parameters[axis])):
-            values[parameters[axis]] = np.clip(draws, -0.05, 0.05)
+        if found.differs:
+            set_draws(values, twin, f"object_pose_bias_{'xyz'[axis]}_m", draws)
     found = quantity("error of the perceived scale", "1", 0.0, layout.scale, 0.012)
     quantities.append(found)
     if found.differs:
-        values[PERCEIVED_SCALE] = layout.scale
+        set_draws(values, twin, "object_pose_scale_error", layout.scale)
     missing = (
         ()
         if any(run.carrying.any() for run in real.all)
@@ -265,15 +254,15 @@ def measure_environment(
     middle = float(np.median(layout.height_m))
     height = quantity("table height", "m", 0.0, np.full(rows, middle), 0.002)
     quantities.append(height)
-    if twin.has("table_height_m") and (height.differs or layout.tilt.any()):
-        values["table_height_m"] = np.clip(layout.height_m, -0.05, 0.05)[of_run]
-    for axis, name in enumerate(TILT):
+    if height.differs or layout.tilt.any():
+        set_draws(values, twin, "table_height_m", layout.height_m[of_run])
+    for axis, name in enumerate(("table_tilt_x_rad", "table_tilt_y_rad")):
         slope = quantity(
             f"slope of the table about {'xy'[axis]}", "rad", 0.0, np.full(rows, layout.tilt[axis]), 0.01
         )
         quantities.append(slope)
         if layout.tilt.any():
-            values[name] = np.full(rows, layout.tilt[axis])
+            set_draws(values, twin, name, np.full(rows, layout.tilt[axis]))
     measure_pushes(real, of_run, rng, quantities, values)
     return Measured("environment", tuple(quantities), values, ("clutter: needs a camera or a label",)), base
 
@@ -288,8 +277,8 @@ def measure_human(real: Evidence, rows: int, rng: np.random.Generator) -> Measur
     wrong = np.array([float(said != seen) for said, seen in checked])
     share = quantity("verdicts that the signals contradict", "1", 0.0, resampled(wrong, rows, rng), 0.05)
     few = wrong.sum() < 2
-    values = {} if few or not share.differs else {MISJUDGED: np.full(rows, wrong.mean())}
-    return Measured("human", (share,), values, missing)
+    rate = 0.0 if few or not share.differs else float(wrong.mean())
+    return Measured("human", (share,), missing=missing, wrong_verdicts=rate)
 
 
 def _in_place(cell: Cell, run: Run) -> bool | None:

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from twinloop.datasets.commit import write_atomically
 from twinloop.diagnosis.attribute import Coalition
 from twinloop.diagnosis.evidence import Run, read_evidence
-from twinloop.diagnosis.imperfection import LOOK, MISJUDGED, Measured
-from twinloop.diagnosis.inject import DisturbedPolicy
-from twinloop.diagnosis.look import Look
+from twinloop.diagnosis.look import Look, RestyledPolicy
+from twinloop.diagnosis.measured import Measured
 from twinloop.episode import Episode
-from twinloop.experts import Setup
+from twinloop.experts import Expert, Setup
 from twinloop.generation.job import Job, episode_seed
 from twinloop.generation.rollout import rollout_drawn
+from twinloop.policies.act import PolicyExpert
 from twinloop.policies.policy import Policy
 from twinloop.twins import Twin
 
@@ -37,8 +37,8 @@ SIDE_BY_SIDE = 256
 
 @dataclass
 class Trials:
-    """Evaluates combinations of dimensions; `base` are the scenes (rows,) by parameter, `twin` is an extended one, `looks`
-    what recorded images look like, by camera."""
+    """Evaluates combinations of dimensions; `base` are the scenes (rows,) by parameter, `looks` what recorded images look like,
+    by camera."""
 
     policy: Policy
     twin: Twin
@@ -90,15 +90,15 @@ class Trials:
         drawn = [self.values(coalition) for coalition in coalitions]
         names = sorted(set().union(*drawn))
         stacked = {n: np.concatenate([d.get(n, self._nominal(n)) for d in drawn]) for n in names}
-        flips = stacked.pop(MISJUDGED, np.zeros(len(coalitions) * self.rows)).reshape(-1, self.rows)
+        restyled = np.repeat([self._restyled(coalition) for coalition in coalitions], self.rows)
         with _quiet():
-            episodes = list(self._rollout(stacked, self.rows, len(coalitions)))
+            episodes = list(self._rollout(stacked, self.rows, len(coalitions), restyled=restyled))
         wrong = np.random.default_rng([self.seed, 77]).random(self.rows)
         made = {}
         for index, coalition in enumerate(coalitions):
             mine = episodes[index * self.rows : (index + 1) * self.rows]
             won = np.array([float(episode.success is True) for episode in mine])
-            flipped = wrong < flips[index]
+            flipped = wrong < self._wrong_verdicts(coalition)
             outcomes = np.where(flipped, 1.0 - won, won)
             reasons = [
                 None if o else "misjudged" if f else episode.outcome.failure
@@ -125,7 +125,7 @@ class Trials:
             write_atomically(path, json.dumps({"outcomes": outcomes.tolist(), "failures": reasons}).encode())
 
     def _path(self, coalition: Coalition) -> Path | None:
-        return None if self.keep is None else self.keep / f"{self._name(self.values(coalition))}.json"
+        return None if self.keep is None else self.keep / f"{self._name(coalition)}.json"
 
     def _nominal(self, name: str) -> Array:
         return np.full(self.rows, float(self.twin.parameter(name).nominal))
@@ -138,21 +138,32 @@ class Trials:
         *,
         cameras: tuple[str, ...] = (),
         steps: int | None = None,
+        restyled: Array | None = None,
     ) -> Iterator[Episode]:
         """Episodes with the same seeds `times` over, so that the same row has the same chance everywhere."""
         seeds = [episode_seed(self.seed, row) for row in range(rows)] * times
         actor = f"{self.policy.name}@{self.policy.id}"
         job = Job(self.twin, self.twin.task, actor, cameras=cameras, max_steps=steps)
 
-        def make(setup: Setup) -> DisturbedPolicy:
-            return DisturbedPolicy(self.policy, setup, drawn, self.looks)
+        def make(setup: Setup) -> Expert:
+            if restyled is None or not restyled.any():
+                return PolicyExpert(self.policy, setup)
+            return RestyledPolicy(self.policy, setup, self.looks, restyled)
 
         return rollout_drawn(job, seeds, drawn, self.threads, make)
 
-    def _name(self, drawn: Mapping[str, Array]) -> str:
+    def _restyled(self, coalition: Coalition) -> bool:
+        return any(self.measured[dimension].looks for dimension in coalition)
+
+    def _wrong_verdicts(self, coalition: Coalition) -> float:
+        return max((self.measured[dimension].wrong_verdicts for dimension in coalition), default=0.0)
+
+    def _name(self, coalition: Coalition) -> str:
+        drawn = self.values(coalition)
         digest = hashlib.blake2b(digest_size=12)
         digest.update(f"{self.policy.id} {self.twin.content_hash} {self.rows} {self.seed}".encode())
-        for camera, look in sorted(self.looks.items()) if LOOK in drawn else ():
+        digest.update(f" {self._wrong_verdicts(coalition)!r}".encode())
+        for camera, look in sorted(self.looks.items()) if self._restyled(coalition) else ():
             digest.update(camera.encode() + look.content)
         for name in sorted(drawn):
             digest.update(name.encode())

@@ -8,8 +8,9 @@ Where each effect enters:
 - A command is a packet: it travels for the action delay (exact to the physics step) or is lost; the last one is held.
 - The servo closes its loop on the same encoder that is read: a bias of the encoder moves the joint the other way.
 - Play in the gears follows the command as it arrives.
+- A steady load on a joint moves it off its command by load over stiffness, and adds to the servo's effort.
 - Readings are delayed, then biased, drifting, noisy, and last of all counted in encoder steps.
-- The perceived object pose is late, biased and noisy; frames without a pose, or with the hand in front of the object, repeat
+- The perceived object pose is late, tilted, biased and noisy; frames without a pose, or with the hand in front of the object, repeat
   the last one.
 - Force, torque and inertial sensors: see `twinloop.engines.sensors`.
 
@@ -24,17 +25,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.engines.joint_friction import loaded_rows
 from twinloop.engines.sensors import NOISE, SensorErrors
 from twinloop.experts.reading import Reading, rotation_columns
 from twinloop.imperfect import backlash, delay, quantize, stream
 from twinloop.imperfect.noise import draw_normal, draw_uniform
 from twinloop.tasks import Cell, Truth
 from twinloop.twins.declare import word
+from twinloop.twins.hardware import load_names
 
 Array = NDArray[Any]
 Values = Mapping[str, Any]
 
 POSE_BIAS = ("object_pose_bias_x_m", "object_pose_bias_y_m", "object_pose_bias_z_m")
+TABLE_TILT = ("table_tilt_x_rad", "table_tilt_y_rad")
 POSE_SCALE, POSE_DELAY, POSE_HIDDEN = "object_pose_scale_error", "object_pose_delay_s", "object_pose_hidden_m"
 
 WALK_S = 60.0
@@ -55,9 +59,13 @@ class Hardware:
         actuators = len(cell.actuators)
         self._bias = np.zeros((count, actuators))
         self._play = np.zeros((count, actuators))
+        self._load, self._load_slope = np.zeros((count, actuators)), np.zeros((count, actuators))
+        self._stiffness = np.ones((count, actuators))
+        self._joints = np.zeros((count, actuators))
         self._turning = cell.turning.astype(np.float64)
         self._biased = self._any(*(f"{word(name)}_encoder_bias_rad" for name in cell.actuators))
         self._slack = self._any(*(f"{word(name)}_backlash_rad" for name in cell.actuators))
+        self._loaded = self._any(*(name for joint in cell.actuators for name in load_names(joint)))
         self._late_action = self._any("action_delay_s", "action_jitter_s", "action_drop_probability")
         self._late_reading = self._any(
             "observation_delay_s", "observation_jitter_s", "observation_drop_probability"
@@ -66,6 +74,7 @@ class Hardware:
         self._channels = sum(len(group.elements) for group in cell.sensors)
         self._counted = self._any("encoder_quantum_rad")
         self._pose_biased = self._any(*POSE_BIAS, POSE_SCALE)
+        self._pose_tilted = self._any(*TABLE_TILT)
         self._pose_late = self._any(POSE_DELAY)
         self._pose_hidden = self._any(POSE_HIDDEN)
         self._sent = self._make_sent(np.zeros((count, actuators)))
@@ -91,7 +100,9 @@ class Hardware:
                 column[ids] = values.get(parameter.name, parameter.nominal)
         for index, name in enumerate(self._cell.actuators):
             for kind, table in (("encoder_bias", self._bias), ("backlash", self._play)):
-                table[ids, index] = self._number.get(f"{word(name)}_{kind}_rad", np.zeros(self._count))[ids]
+                table[ids, index] = self._told(f"{word(name)}_{kind}_rad")[ids]
+        if self._loaded:
+            self._restart_loads(ids, values, truth)
         which = np.zeros(self._count, dtype=bool)
         which[ids] = True
         started = np.zeros_like(self._driven.output)
@@ -140,6 +151,9 @@ class Hardware:
             )
         actuators = len(self._cell.actuators)
         position, velocity, effort = (exact[:, k * actuators : (k + 1) * actuators].copy() for k in range(3))
+        if self._loaded:
+            self._joints = truth.position
+            effort += self._load + self._load_slope * position
         if self._biased:
             position += self._bias
         if "encoder_drift" in self._noise:
@@ -193,19 +207,33 @@ class Hardware:
     def _at_the_joint(self, command: Array) -> Array:
         if self._slack:
             self._driven, command = backlash.step(backlash.Backlash(self._play), self._driven, command)
+        if self._loaded:
+            command = command - (self._load + self._load_slope * self._joints) / self._stiffness
         return command - self._bias if self._biased else command
+
+    def _restart_loads(self, ids: Array, values: Values, truth: Truth) -> None:
+        for index, joint in enumerate(self._cell.actuators):
+            for name, table in zip(load_names(joint), (self._load, self._load_slope), strict=True):
+                table[ids, index] = self._told(name)[ids]
+        gains = loaded_rows(self._cell, "actuator_gainprm", values, len(ids))
+        self._stiffness[ids] = np.maximum(gains[:, :, 0], 1e-9)
+        self._joints = truth.position
 
     def _perceive(self, exact: Array, truth: Truth, step: Array) -> Array:
         if self._pose_late:
             late = delay.Delay(self._number[POSE_DELAY])
             self._tracked, exact = stream.step(late, self._tracked, exact, self._cell.dt_s, None, None)
         noisy = "object_pose" in self._noise or "object_pose_drop" in self._noise
-        if not (self._pose_biased or self._pose_hidden or noisy):
+        if not (self._pose_biased or self._pose_tilted or self._pose_hidden or noisy):
             return exact
         pose = exact.copy()
         if self._pose_biased:
             pose[:, :3] *= 1.0 + self._told(POSE_SCALE)[:, None]
             pose[:, :3] += np.stack([self._told(name) for name in POSE_BIAS], axis=1)
+        if self._pose_tilted:
+            turn = np.stack([*(self._told(name) for name in TABLE_TILT), np.zeros(self._count)], axis=1)
+            for first in (3, 6):
+                pose[:, first : first + 3] += np.cross(turn, pose[:, first : first + 3])
         if "object_pose" in self._noise:
             normal = self._noise["object_pose"][self._rows, step]
             pose[:, :3] += self._number["object_pose_noise_m"][:, None] * normal[:, :3]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from twinloop.diagnosis.result import Cost, load_diagnosis
 from twinloop.errors import WrongUse, misread
 
 FORCE_WORDS = ("force", "torque", "effort", "contact", "wrench")
@@ -153,12 +154,15 @@ def read_needs(
     identified: frozenset[str] = frozenset()
     if diagnosis is not None:
         words = _load(diagnosis, "a diagnosis", "costs", "losses")
-        by_hand = "losses" in words
-        read = _each(diagnosis, words["losses" if by_hand else "costs"], _loss)
-        losses = tuple(loss for loss in read if loss is not None)
-        halves = _each(diagnosis, words.get("failures" if by_hand else "slices") or [], _slices)
-        slices = tuple(one for pair in halves for one in pair)
-        successes, trials, twin = words.get("successes"), words.get("trials"), words.get("twin")
+        if "losses" in words:
+            losses = tuple(_each(diagnosis, words["losses"], _loss))
+            slices = tuple(_each(diagnosis, words.get("failures") or [], _slice))
+            successes, trials, twin = words.get("successes"), words.get("trials"), words.get("twin")
+        else:
+            found = load_diagnosis(diagnosis)
+            losses = tuple(_loss_of(cost) for cost in found.named)
+            slices = tuple(half for part in found.slices for half in _halves(part))
+            successes, trials, twin = found.successes, found.trials, found.twin
     if coverage is not None:
         words = _load(coverage, "a coverage", "regions")
         holes += _each(coverage, words["regions"], _hole)
@@ -207,22 +211,23 @@ def _each(path: str | Path, entries: Any, read: Any) -> list[Any]:
         ) from error
 
 
-def _loss(entry: Mapping[str, Any]) -> Loss | None:
-    """In points by hand, in shares from `diagnose`; None where that does not blame the dimension."""
-    if not entry.get("named", True):
-        return None
-    if "lost" in entry:
-        lost = entry["lost"]
-        return Loss(
-            str(entry["dimension"]), *(100.0 * float(lost[name]) for name in ("value", "low", "high"))
-        )
+def _loss_of(cost: Cost) -> Loss:
+    lost = cost.lost
+    return Loss(cost.dimension, 100.0 * lost.value, 100.0 * lost.low, 100.0 * lost.high)
+
+
+def _loss(entry: Mapping[str, Any]) -> Loss:
+    """A loss that was written by hand, in points."""
     return Loss(str(entry["dimension"]), *(float(entry[name]) for name in ("points", "low", "high")))
 
 
-def _slices(entry: Mapping[str, Any]) -> list[Slice]:
-    """One condition, or the two halves that `diagnose` cuts one into."""
-    if "failed" in entry:
-        return [Slice(str(entry["condition"]), int(entry["failed"]), int(entry["episodes"]))]
+def _slice(entry: Mapping[str, Any]) -> Slice:
+    """A condition that was written by hand."""
+    return Slice(str(entry["condition"]), int(entry["failed"]), int(entry["episodes"]))
+
+
+def _halves(entry: Mapping[str, Any]) -> list[Slice]:
+    """The two halves into which `diagnose` cuts a condition."""
     made = []
     for half, word in (("lower", "below"), ("upper", "above")):
         won, of = entry[half]

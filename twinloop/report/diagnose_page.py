@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from html import escape
 from pathlib import Path
 
@@ -23,8 +22,7 @@ svg text { font: 13px system-ui, sans-serif; fill: #1c2430; }
 def write_diagnosis(found: Diagnosis, folder: str | Path) -> Path:
     """Write `diagnosis.json` and `diagnosis.html`; returns the page."""
     root = Path(folder)
-    root.mkdir(parents=True, exist_ok=True)
-    write_atomically(root / "diagnosis.json", json.dumps(found.as_json(), indent=1).encode())
+    found.save(root)
     page = root / "diagnosis.html"
     write_atomically(page, make_page(found).encode())
     return page

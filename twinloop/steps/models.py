@@ -15,7 +15,6 @@ import numpy as np
 from twinloop.coverage.run import measure_coverage
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.reader import open_dataset
-from twinloop.diagnosis.believed import believed
 from twinloop.diagnosis.run import diagnose
 from twinloop.evaluation.horizon import find_execution_horizon
 from twinloop.gap.evidence import Options
@@ -247,7 +246,7 @@ def explain(
         progress=lambda _, done, total: progress(done, total),
     )
     write_diagnosis(found, out)
-    write_atomically(out / BELIEVED, json.dumps(believed(found.measured, twin).plain()).encode())
+    write_atomically(out / BELIEVED, json.dumps(found.randomization(twin).plain()).encode())
     return found.as_json()
 
 

@@ -74,6 +74,26 @@ def encoder_parameters(joints: Sequence[str], encoder_quantum_rad: float = 0.0) 
     return tuple(made)
 
 
+def load_parameters(joints: Sequence[str]) -> tuple[Parameter, ...]:
+    """A steady torque that each position servo works against: a cable, a spring, weight that nothing compensates.
+
+    The torque is `load + slope * position`; what the servo has to give is positive.
+    """
+    made: list[Parameter] = []
+    for joint in joints:
+        load, slope = load_names(joint)
+        made += [
+            _imperfect(load, 0.0, 100.0, "N·m", "actuation", f"steady load on {joint} at zero", -100.0),
+            _imperfect(slope, 0.0, 100.0, "N·m/rad", "actuation", f"its growth with {joint}'s angle", -100.0),
+        ]
+    return tuple(made)
+
+
+def load_names(joint: str) -> tuple[str, str]:
+    """Names of the parameters of a joint's steady load: the load at zero, and its slope."""
+    return f"{word(joint)}_load_nm", f"{word(joint)}_load_slope_nm_rad"
+
+
 def gear_parameters(joints: Sequence[str]) -> tuple[Parameter, ...]:
     """Friction of geared joints beyond Coulomb and viscous: stiction, its fall with speed, and what the load adds.
 
@@ -200,6 +220,18 @@ def object_pose_parameters() -> tuple[Parameter, ...]:
         _imperfect("object_pose_hidden_m", 0.0, 0.3, "m", "sensing", "not seen when the tool is so near"),
         _imperfect(
             "object_pose_drop_probability", 0.0, 0.9, "1", "sensing", "share of frames without a pose"
+        ),
+        *(
+            _imperfect(
+                f"table_tilt_{axis}_rad",
+                0.0,
+                0.2,
+                "rad",
+                "environment",
+                f"slope of the table about {axis}, as the perceived object shows it",
+                -0.2,
+            )
+            for axis in "xy"
         ),
     )
 

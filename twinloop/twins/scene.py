@@ -15,7 +15,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.twins.parameter import Parameter
+from twinloop.twins.parameter import Parameter, Target
 from twinloop.twins.twin import Twin
 
 Array = NDArray[Any]
@@ -58,6 +58,18 @@ def scene_parameters(distractors: int, *, occluder: bool = False) -> tuple[Param
         ),
         scene("vibration_m", 0.0, 0.0, 0.005, "m", "amplitude of the table's vibration"),
         scene("vibration_hz", 10.0, 0.5, 60.0, "Hz", "frequency of the table's vibration"),
+        *(
+            Parameter(
+                f"wind_{axis}_m_s2",
+                0.0,
+                (-50.0, 50.0),
+                "m/s²",
+                "environment",
+                description=f"steady acceleration of everything along {axis}, as by wind",
+                targets=(Target("opt.gravity", (), (index,), "add"),),
+            )
+            for index, axis in enumerate("xy")
+        ),
     )
     if occluder:
         text = "share of the object's height that a bottle hides from the first camera"

@@ -13,6 +13,7 @@ from twinloop.errors import InvalidTwin, WrongUse
 from twinloop.twins.appearance import appearance_parameters
 from twinloop.twins.declare import (
     body_parameters,
+    is_position_servo,
     joint_parameters,
     moving_joints,
     servo_parameters,
@@ -24,6 +25,7 @@ from twinloop.twins.hardware import (
     gear_parameters,
     latency_parameters,
     lens_parameters,
+    load_parameters,
     object_pose_parameters,
     sensor_parameters,
 )
@@ -220,6 +222,7 @@ def _parameters(model: mujoco.MjModel, free: list[str]) -> tuple[Parameter, ...]
         *servo_parameters(model, actuators),
         *latency_parameters(),
         *(encoder_parameters(turning) if turning else ()),
+        *load_parameters([name for name in turning if is_position_servo(model, name)]),
     ]
     if model.nu:
         made += gear_parameters(("servo",))

@@ -11,6 +11,7 @@ from twinloop.twins.hardware import (
     encoder_parameters,
     latency_parameters,
     lens_parameters,
+    load_parameters,
     object_pose_parameters,
     sensor_parameters,
 )
@@ -91,6 +92,7 @@ def _make(
             *scene_parameters(len(DISTRACTORS), occluder=True),
             *latency_parameters(),
             *encoder_parameters(JOINTS),
+            *load_parameters(JOINTS),
             *sensor_parameters(model),
             *object_pose_parameters(),
             *demonstrator_parameters(),

@@ -10,6 +10,7 @@ from twinloop.twins.hardware import (
     gear_parameters,
     latency_parameters,
     lens_parameters,
+    load_parameters,
     object_pose_parameters,
 )
 from twinloop.twins.human import demonstrator_parameters
@@ -92,6 +93,7 @@ def make_so101_pick_place() -> Twin:
             *latency_parameters(action_delay_s=0.1),
             # The servo's encoder has 4096 steps per turn.
             *encoder_parameters(JOINTS, encoder_quantum_rad=0.001534),
+            *load_parameters(JOINTS),
             *object_pose_parameters(),
             *demonstrator_parameters(),
             *appearance_parameters(lights=2),
