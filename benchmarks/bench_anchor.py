@@ -27,7 +27,7 @@ from twinloop.learning.train import train
 from twinloop.randomization import Randomization, default_randomization, load_randomization
 from twinloop.robots import connected, open_robot
 from twinloop.robots.controllers import ExpertController
-from twinloop.robots.record import Plan, record
+from twinloop.robots.record import RecordingSpec, record
 from twinloop.twins import Twin, load_twin
 
 REALITIES = tuple(os.environ.get("TWINLOOP_ANCHOR_REALITIES", "mild,worn,remote,workshop,severe").split(","))
@@ -105,7 +105,7 @@ def identified(cells: Cells, reality: str, small: bool) -> Identification | None
             for number in range(there, count):
                 name = ("multisine", "waypoints")[number % 2]
                 acting = ExpertController(twin, name, EXCITED_S)
-                plan = Plan(1, EXCITED_S, task="Excite.", first=EXCITED_FROM + number)
+                plan = RecordingSpec(1, EXCITED_S, task="Excite.", first=EXCITED_FROM + number)
                 record(robot, acting, out, plan, supervisor=robot)
 
     def fit(out: Path) -> None:

@@ -31,7 +31,7 @@ from twinloop.policies.policy import load_policy
 from twinloop.randomization import load_randomization
 from twinloop.robots import connected, open_robot
 from twinloop.robots.controllers import OperatorController
-from twinloop.robots.record import Plan, record
+from twinloop.robots.record import RecordingSpec, record
 from twinloop.twins import load_twin
 
 EFFECTS: dict[str, list[dict[str, tuple[float, float]]]] = {
@@ -205,7 +205,7 @@ def recordings(cells: Cells, policy: Path, number: int, size: Size) -> tuple[Pat
             return
         robot = open_robot(address)
         with connected(robot):
-            plan = Plan(size.demonstrations - before, 12.0, first=DEMONSTRATED_FROM + before)
+            plan = RecordingSpec(size.demonstrations - before, 12.0, first=DEMONSTRATED_FROM + before)
             record(robot, OperatorController(robot, "operator-1"), out, plan, supervisor=robot)
 
     runs = cells.folder(f"runs-{number}", run_policy)

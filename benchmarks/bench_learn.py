@@ -38,7 +38,7 @@ from twinloop.quality.require import override
 from twinloop.quality.settings import Settings as QualitySettings
 from twinloop.robots import connected, open_robot
 from twinloop.robots.controllers import OperatorController
-from twinloop.robots.record import Plan, record
+from twinloop.robots.record import RecordingSpec, record
 from twinloop.stages import Stages
 from twinloop.steps.folders import DATA
 from twinloop.twins import load_twin
@@ -199,7 +199,7 @@ def demonstrations(cells: Cells, reality: str, count: int) -> Path | None:
         before = len(open_dataset(attempts)) if attempts.exists() else 0
         robot = open_robot(f"standin:{reality}")
         with connected(robot):
-            plan = Plan(most - before, 12.0, task="Pick and place.", first=RECORDED_FROM + before)
+            plan = RecordingSpec(most - before, 12.0, task="Pick and place.", first=RECORDED_FROM + before)
             record(robot, OperatorController(robot, "operator-1"), attempts, plan, supervisor=robot)
 
     def take(out: Path) -> None:

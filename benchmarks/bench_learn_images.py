@@ -38,7 +38,7 @@ from twinloop.quality.settings import Settings as QualitySettings
 from twinloop.randomization import load_randomization
 from twinloop.robots import connected, open_robot
 from twinloop.robots.controllers import OperatorController
-from twinloop.robots.record import Plan, record
+from twinloop.robots.record import RecordingSpec, record
 from twinloop.twins import load_twin
 
 TWIN, CAMERA = "franka_pick_place", "wrist"
@@ -237,7 +237,7 @@ def demonstrations(cells: Cells, size: Size, reality: Path) -> Path | None:
         before = len(open_dataset(out)) if out.exists() else 0
         robot = open_robot(f"standin:{reality}")
         with connected(robot):
-            plan = Plan(
+            plan = RecordingSpec(
                 max(1, spare - before),
                 12.0,
                 task="Pick and place.",

@@ -27,7 +27,7 @@ from twinloop.monitoring.shifts import find_shifts, kind_of
 from twinloop.monitoring.success import first_alarm
 from twinloop.robots import TrialSupervisor, connected, open_robot
 from twinloop.robots.controllers import ExpertController
-from twinloop.robots.record import Plan, record
+from twinloop.robots.record import RecordingSpec, record
 from twinloop.twins import load_twin
 
 BASE = Path(__file__).parents[1] / "twinloop/robots/realities/mild.yaml"
@@ -163,7 +163,7 @@ def recorded(reality: Path, change: dict[str, Any], numbers: range) -> list[Epis
             robot.prepare(number)
             frame = robot.observe((CAMERA,)).frames[CAMERA]
             controller = ExpertController(twin, twin.task, SECONDS)
-            plan = Plan(1, SECONDS, first=number, judged=False)
+            plan = RecordingSpec(1, SECONDS, first=number, judged=False)
             record(robot, controller, Path(folder) / str(number), plan, supervisor=robot)
             episode = open_dataset(Path(folder) / str(number)).episode(0)
             still = np.broadcast_to(frame, (len(episode), *frame.shape))

@@ -43,7 +43,7 @@ from twinloop.quality.settings import Settings as QualitySettings
 from twinloop.randomization import load_randomization
 from twinloop.robots import connected, open_robot
 from twinloop.robots.controllers import OperatorController
-from twinloop.robots.record import Plan, record
+from twinloop.robots.record import RecordingSpec, record
 from twinloop.twins import load_twin
 
 SIMULATED = {
@@ -218,7 +218,7 @@ def demonstrate(out: Path, reality: Path, size: Size) -> None:
     shutil.rmtree(out, ignore_errors=True)
     robot = open_robot(f"standin:{reality}")
     with connected(robot):
-        words = Plan(size.demonstrations, 12.0, task="Pick and place.", first=RECORDED_FROM)
+        words = RecordingSpec(size.demonstrations, 12.0, task="Pick and place.", first=RECORDED_FROM)
         record(robot, OperatorController(robot, "operator-1"), out, words, supervisor=robot)
 
 

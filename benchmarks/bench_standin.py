@@ -14,7 +14,7 @@ from benchmarks.report import Section, Settings, Table, Target
 from twinloop.datasets.reader import open_dataset
 from twinloop.robots import connected, open_robot
 from twinloop.robots.controllers import ExpertController
-from twinloop.robots.record import Plan, record
+from twinloop.robots.record import RecordingSpec, record
 from twinloop.robots.standin.reality import list_realities
 from twinloop.tasks import make_task
 from twinloop.twins import load_twin
@@ -78,11 +78,11 @@ def record_expert(reality: str, out: Path, wanted: int) -> None:
     if there >= wanted:
         return
     twin = load_twin(TWIN)
-    longest_s = make_task(twin.task, twin).longest_s
+    time_limit_s = make_task(twin.task, twin).time_limit_s
     robot = open_robot(f"standin:{reality}")
     with connected(robot):
-        plan = Plan(episodes=wanted - there, longest_s=longest_s, first=there)
-        record(robot, ExpertController(twin, twin.task, longest_s), out, plan, supervisor=robot)
+        plan = RecordingSpec(episodes=wanted - there, time_limit_s=time_limit_s, first=there)
+        record(robot, ExpertController(twin, twin.task, time_limit_s), out, plan, supervisor=robot)
 
 
 def interval(done: int, count: int) -> tuple[float, float]:

@@ -66,16 +66,16 @@ def test_a_policy_that_learned_to_point_points(tmp_path):
     robot = Standin()
     with connected(robot):
         found, other = evaluate_on_robot(
-            [made, worse], robot, episodes=3, first=4, longest_s=1.0, out=tmp_path / "trials"
+            [made, worse], robot, episodes=3, first=4, time_limit_s=1.0, out=tmp_path / "trials"
         )
     assert found.success == 1.0 and found.standin and found.where == "fake-1"
     assert robot.prepared == [4, 4, 5, 5, 6, 6], "policies take turns in every scene"
     assert len(open_dataset(tmp_path / "trials" / "pointer")) == 3
     assert compare(found, other).only_second == 0
     with connected(robot):
-        evaluate_on_robot([made], robot, episodes=1, longest_s=1.0, out=tmp_path / "trials/pointer")
+        evaluate_on_robot([made], robot, episodes=1, time_limit_s=1.0, out=tmp_path / "trials/pointer")
         with pytest.raises(WrongUse, match="another robot or by somebody else; got fake-1, pointer@"):
-            evaluate_on_robot([worse], robot, episodes=1, longest_s=1.0, out=tmp_path / "trials/pointer")
+            evaluate_on_robot([worse], robot, episodes=1, time_limit_s=1.0, out=tmp_path / "trials/pointer")
     assert len(open_dataset(tmp_path / "trials" / "pointer")) == 4, "its own may be added to"
 
 

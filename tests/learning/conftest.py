@@ -11,7 +11,7 @@ from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
 from twinloop.robots import connected
 from twinloop.robots.controllers import OperatorController
-from twinloop.robots.record import Plan, record
+from twinloop.robots.record import RecordingSpec, record
 from twinloop.testing.robots import FakeRobot
 
 TINY = TrainConfig(
@@ -53,7 +53,7 @@ class Standin(FakeRobot):
 def point(out, episodes=8, robot=None, operator="person-7", **more):
     """Demonstrations of pointing, by whoever is beside a fake robot."""
     fake = robot or Standin()
-    plan = Plan(episodes=episodes, longest_s=1.0, task="point at it", operator=operator, **more)
+    plan = RecordingSpec(episodes=episodes, time_limit_s=1.0, task="point at it", operator=operator, **more)
     with connected(fake):
         record(fake, OperatorController(fake, operator), out, plan, supervisor=fake)
     return open_dataset(out)

@@ -108,7 +108,7 @@ def seeing(signposts, tmp_path_factory):
 def succeeds(policy, robot=None, episodes=8):
     robot = robot or Signpost()
     with connected(robot):
-        return evaluate_on_robot([policy], robot, episodes=episodes, first=50, longest_s=1.0)[0].success
+        return evaluate_on_robot([policy], robot, episodes=episodes, first=50, time_limit_s=1.0)[0].success
 
 
 def error(policy, data):
@@ -147,7 +147,7 @@ def test_what_only_a_image_tells_is_learned_from_it(signposts, seeing, tmp_path)
 def test_images_are_taken_only_when_a_chunk_is_thought_of(seeing):
     robot = Signpost()
     with connected(robot):
-        evaluate_on_robot([seeing], robot, episodes=1, first=3, longest_s=1.0)
+        evaluate_on_robot([seeing], robot, episodes=1, first=3, time_limit_s=1.0)
     steps = len(robot.sent)
     assert robot.images == 1 + (steps - 1) // LOOKS.n_action_steps
 

@@ -170,7 +170,7 @@ def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, oth
     watchers = Watchers(trial=lambda number, trial, verdict: heard.append((number, trial.scene)))
     with connected(robot):
         words = {"champion": other_policy, "robot": robot, "situation": ACCEPTED, "watchers": watchers}
-        words |= {"scenes": 2, "longest_s": 0.2, "out": tmp_path / "g"}
+        words |= {"scenes": 2, "time_limit_s": 0.2, "out": tmp_path / "g"}
         gate(tiny_policy, twin, **words, rules=Rules(max_trials=1))
         first = load_evidence(tmp_path / "g" / EVIDENCE)
         found = gate(tiny_policy, twin, **words, rules=Rules(max_trials=2), evidence=first)
@@ -199,7 +199,7 @@ def test_earlier_trials_are_neither_lost_nor_left_out(tiny_policy, tmp_path):  #
     file = tmp_path / "g" / EVIDENCE
 
     def run(out="g", most=1, **more):
-        words = {"robot": robot, "scenes": 3, "longest_s": 0.2, "out": tmp_path / out}
+        words = {"robot": robot, "scenes": 3, "time_limit_s": 0.2, "out": tmp_path / out}
         return gate(
             tiny_policy, twin, rules=Rules(max_trials=most), **({"situation": remembered} | words | more)
         )

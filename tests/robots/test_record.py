@@ -8,11 +8,11 @@ from twinloop.datasets.reader import open_dataset
 from twinloop.errors import DatasetError, RobotGone
 from twinloop.robots import connected
 from twinloop.robots.controllers import OperatorController
-from twinloop.robots.record import Plan, record
+from twinloop.robots.record import RecordingSpec, record
 from twinloop.testing.robots import FakeRobot
 
-PLAN = Plan(
-    episodes=3, longest_s=1.0, task="point at it", operator="person-7", consent="consent-3", site="lab 2"
+PLAN = RecordingSpec(
+    episodes=3, time_limit_s=1.0, task="point at it", operator="person-7", consent="consent-3", site="lab 2"
 )
 
 
@@ -47,7 +47,7 @@ def test_an_episode_that_never_succeeds_ends_and_says_why(tmp_path):
 
 
 def test_cameras_are_recorded(tmp_path):
-    done = run(FakeRobot(), tmp_path / "out", Plan(episodes=1, longest_s=0.5, cameras=("front",)))
+    done = run(FakeRobot(), tmp_path / "out", RecordingSpec(episodes=1, time_limit_s=0.5, cameras=("front",)))
     frames = open_dataset(tmp_path / "out").episode(0).frames["front"]
     assert frames.shape == (done.rows, 16, 16, 3) and abs(int(frames[0].mean()) - 128) < 6
 
@@ -70,7 +70,7 @@ def test_a_robot_that_stays_away_leaves_what_is_whole_and_a_reason(tmp_path):
         FakeRobot.connect(fake)
 
     fake.connect = connect_once
-    plan = Plan(episodes=3, longest_s=1.0, reconnects=2, reconnect_wait_s=0.0)
+    plan = RecordingSpec(episodes=3, time_limit_s=1.0, reconnects=2, reconnect_wait_s=0.0)
     done = run(fake, tmp_path / "out", plan)
     assert done.episodes == 1 and "did not come back" in done.reason
     assert len(open_dataset(tmp_path / "out")) == 1
@@ -78,16 +78,16 @@ def test_a_robot_that_stays_away_leaves_what_is_whole_and_a_reason(tmp_path):
 
 def test_recording_again_appends_and_refuses_another_robots_dataset(tmp_path):
     run(FakeRobot(), tmp_path / "out")
-    run(FakeRobot(), tmp_path / "out", Plan(episodes=2, longest_s=1.0, first=3))
+    run(FakeRobot(), tmp_path / "out", RecordingSpec(episodes=2, time_limit_s=1.0, first=3))
     assert len(open_dataset(tmp_path / "out")) == 5
     with pytest.raises(DatasetError, match="cannot append"):
-        run(FakeRobot(), tmp_path / "out", Plan(episodes=1, longest_s=1.0, cameras=("front",)))
+        run(FakeRobot(), tmp_path / "out", RecordingSpec(episodes=1, time_limit_s=1.0, cameras=("front",)))
 
 
 def test_limits_that_had_to_cut_commands_are_noted(tmp_path):
     fake = FakeRobot()
     fake.steer = lambda: np.full(2, 9.0)
-    run(fake, tmp_path / "out", Plan(episodes=1, longest_s=0.5))
+    run(fake, tmp_path / "out", RecordingSpec(episodes=1, time_limit_s=0.5))
     assert open_dataset(tmp_path / "out").episode(0).events[0].kind == "limited"
 
 

@@ -16,7 +16,7 @@ from twinloop.datasets.reader import open_dataset
 from twinloop.errors import RobotError
 from twinloop.robots import connected, open_robot
 from twinloop.robots.controllers import ExpertController, OperatorController
-from twinloop.robots.record import Plan, record
+from twinloop.robots.record import RecordingSpec, record
 from twinloop.tasks import make_task
 from twinloop.twins import load_twin
 
@@ -77,7 +77,7 @@ def test_episodes_recorded_by_the_clock_have_rising_stamps(tmp_path):
     with served("--realtime") as address:
         robot = open_robot(address)
         with connected(robot):
-            plan = Plan(episodes=2, longest_s=1.0, judged=False)
+            plan = RecordingSpec(episodes=2, time_limit_s=1.0, judged=False)
             done = record(
                 robot, ExpertController(twin, "chirp", 1.0), tmp_path / "out", plan, supervisor=robot
             )
@@ -105,20 +105,20 @@ def test_over_tcp_a_second_client_and_a_wrong_token_are_refused(monkeypatch):
 @pytest.mark.parametrize("name", ["so101_pick_place", "franka_push"])
 def test_other_twins_have_a_stand_in_too(tmp_path, name):
     twin = load_twin(name)
-    longest_s = make_task(twin.task, twin).longest_s
+    time_limit_s = make_task(twin.task, twin).time_limit_s
     robot = open_robot(f"standin:ideal@{name}")
     with connected(robot):
         assert robot.description.twin == name
         assert robot.observe(("front",)).frames["front"].std() > 5
-        controller = ExpertController(twin, twin.task, longest_s)
-        plan = Plan(episodes=2, longest_s=longest_s)
+        controller = ExpertController(twin, twin.task, time_limit_s)
+        plan = RecordingSpec(episodes=2, time_limit_s=time_limit_s)
         done = record(robot, controller, tmp_path / "expert", plan, supervisor=robot)
         operator = OperatorController(robot, "person-7")
         shown = record(
             robot,
             operator,
             tmp_path / "shown",
-            Plan(episodes=1, longest_s=2.0, operator="person-7"),
+            RecordingSpec(episodes=1, time_limit_s=2.0, operator="person-7"),
             supervisor=robot,
         )
     assert done.episodes == 2 and done.successes >= 1

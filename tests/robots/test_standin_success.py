@@ -11,7 +11,7 @@ import pytest
 from twinloop.datasets.reader import open_dataset
 from twinloop.robots import connected, open_robot
 from twinloop.robots.controllers import ExpertController, OperatorController
-from twinloop.robots.record import Plan, record
+from twinloop.robots.record import RecordingSpec, record
 from twinloop.robots.signals import cell_signals
 from twinloop.tasks import make_cell, make_task
 from twinloop.testing.robots import check_robot
@@ -22,11 +22,11 @@ TWINLOOP = Path(sys.executable).with_name("twinloop")
 
 def success_of_expert(out, episodes):
     twin = load_twin("franka_pick_place")
-    longest_s = make_task(twin.task, twin).longest_s
+    time_limit_s = make_task(twin.task, twin).time_limit_s
     robot = open_robot("standin:ideal")
     with connected(robot):
-        controller = ExpertController(twin, twin.task, longest_s)
-        return record(robot, controller, out, Plan(episodes=episodes, longest_s=longest_s), supervisor=robot)
+        controller = ExpertController(twin, twin.task, time_limit_s)
+        return record(robot, controller, out, RecordingSpec(episodes=episodes, time_limit_s=time_limit_s), supervisor=robot)
 
 
 def test_the_expert_succeeds_where_nothing_is_wrong(tmp_path):
@@ -47,7 +47,7 @@ def test_the_expert_succeeds_in_at_least_95_of_100(tmp_path):
 def test_a_person_demonstrates_in_the_severe_reality(tmp_path):
     robot = open_robot("standin:severe")
     with connected(robot):
-        plan = Plan(episodes=2, longest_s=25.0, operator="person-7")
+        plan = RecordingSpec(episodes=2, time_limit_s=25.0, operator="person-7")
         done = record(robot, OperatorController(robot, "person-7"), tmp_path / "out", plan, supervisor=robot)
     assert done.successes >= 1
     assert open_dataset(tmp_path / "out").episode(0).provenance.actor == "operator"

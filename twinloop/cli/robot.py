@@ -165,8 +165,8 @@ def record(
     with connected(opened), console.progress_bar("recording") as progress:
         description = opened.description
         supervisor = opened if isinstance(opened, TrialSupervisor) else Person()
-        found, words, longest_s = _task(description, twin)
-        longest_s = seconds or exciting_s or longest_s
+        found, words, time_limit_s = _task(description, twin)
+        time_limit_s = seconds or exciting_s or time_limit_s
         if policy is not None:
             controller = _policy(policy, description)
             if shadow is not None:
@@ -174,10 +174,10 @@ def record(
 
                 controller = ShadowController(controller, _policy(shadow, description), description)
         else:
-            controller = _controller(found, supervisor, expert, excite, operator, longest_s)
-        plan = Plan(
+            controller = _controller(found, supervisor, expert, excite, operator, time_limit_s)
+        plan = RecordingSpec(
             episodes=episodes,
-            longest_s=longest_s,
+            time_limit_s=time_limit_s,
             task=task or ("Follow the excitation signal." if excite else words),
             cameras=tuple(camera or ()),
             first=first,
@@ -257,7 +257,7 @@ def _task(description: Description, twin: str | None) -> tuple[Any, str, float]:
             f"the robot's twin {name!r} is another version than the one here", remedy="--twin FOLDER"
         )
     made = make_task(found.task, found)
-    return found, made.text, made.longest_s
+    return found, made.text, made.time_limit_s
 
 
 def _policy(policy: Path, description: Description) -> Controller:
@@ -281,7 +281,7 @@ def _controller(
     expert: str | None,
     excite: str | None,
     operator: str | None,
-    longest_s: float,
+    time_limit_s: float,
 ) -> Controller:
     from twinloop.robots.controllers import ExpertController, OperatorController
     from twinloop.robots.protocol import TrialSupervisor as Whoever
@@ -290,5 +290,5 @@ def _controller(
         assert isinstance(supervisor, Whoever)
         return OperatorController(supervisor, operator)
     if excite is not None:
-        return ExpertController(twin, excite, longest_s)
-    return ExpertController(twin, twin.task if expert in (None, "task") else str(expert), longest_s)
+        return ExpertController(twin, excite, time_limit_s)
+    return ExpertController(twin, twin.task if expert in (None, "task") else str(expert), time_limit_s)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from twinloop.datasets.query import query
-from twinloop.datasets.reader import open_dataset
+from twinloop.datasets.reader import Dataset
 from twinloop.datasets.writer import DatasetWriter, make_dataset
 from twinloop.episode import Episode
 from twinloop.errors import LearnError, WrongUse
@@ -31,7 +31,7 @@ from twinloop.policies.policy import Policy
 from twinloop.randomization import Randomization, draw_many
 from twinloop.randomization.scenes import usual_scenes
 from twinloop.robots.protocol import Robot, TrialSupervisor
-from twinloop.robots.record import Plan, Recorded, record
+from twinloop.robots.record import RecordingSpec, record
 from twinloop.stats.interval import Interval, exact_interval, mcnemar_p_value
 from twinloop.tasks import make_task
 from twinloop.twins import Twin, load_twin
@@ -206,7 +206,7 @@ def evaluate_on_robot(
     *,
     episodes: int = 50,
     first: int = 0,
-    longest_s: float | None = None,
+    time_limit_s: float | None = None,
     out: str | Path | None = None,
     cameras: tuple[str, ...] = (),
     supervisor: TrialSupervisor | None = None,
@@ -227,7 +227,7 @@ def evaluate_on_robot(
     controllers = [PolicyController(policy, robot.description) for policy in policies]
     for policy in policies if out is not None else ():
         _require_own(Path(out or "") / ("" if len(policies) == 1 else policy.name), policy, robot)
-    longest = longest_s or task_longest_s(robot)
+    longest = time_limit_s or task_time_limit_s(robot)
     done: list[list[Trial]] = [[] for _ in policies]
     with ExitStack() as stack:
         root = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -236,13 +236,13 @@ def evaluate_on_robot(
         for begin, count in rounds:
             for index, controller in enumerate(controllers):
                 folder = root if out is not None and len(policies) == 1 else root / policies[index].name
-                plan = Plan(count, longest, task=robot.description.task, cameras=cameras, first=begin)
+                spec = RecordingSpec(count, longest, task=robot.description.task, cameras=cameras, first=begin)
 
                 def tell(made: int, _: int, before: int = sum(map(len, done))) -> None:
                     progress(before + made, episodes * len(policies))
 
-                result = record(robot, controller, folder, plan, supervisor=beside, progress=tell)
-                done[index] += _recorded_trials(folder, begin, count, result)
+                dataset = record(robot, controller, folder, spec, supervisor=beside, on_progress=tell)
+                done[index] += _recorded_trials(dataset, begin, count)
     where = robot.description.serial
     return [
         Evaluation(policy.name, policy.id, where, first, tuple(trials), robot.description.standin)
@@ -266,22 +266,19 @@ def _require_own(folder: Path, policy: Policy, robot: Robot) -> None:
         )
 
 
-def _recorded_trials(folder: Path, first: int, count: int, result: Recorded) -> list[Trial]:
-    if result.reason:
-        raise LearnError(f"the evaluation could not be finished: {result.reason}")
-    dataset = open_dataset(folder)
+def _recorded_trials(dataset: Dataset, first: int, count: int) -> list[Trial]:
     newest = dataset.numbers[-count:]
     episodes = [dataset.episode(number) for number in newest]
     return [replace(_trial(first + k, episode), draw=None) for k, episode in enumerate(episodes)]
 
 
-def task_longest_s(robot: Robot) -> float:
+def task_time_limit_s(robot: Robot) -> float:
     """How long the task of a connected robot may take."""
     description = robot.description
     if description.twin is None:
-        raise WrongUse("the robot does not say how long its task takes", remedy="give longest_s")
+        raise WrongUse("the robot does not say how long its task takes", remedy="give time_limit_s")
     twin = load_twin(description.twin)
-    return make_task(description.task or twin.task, twin).longest_s
+    return make_task(description.task or twin.task, twin).time_limit_s
 
 
 def _trial(number: int, episode: Episode) -> Trial:

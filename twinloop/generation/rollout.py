@@ -99,7 +99,7 @@ class _Run:
         self._task: Task = make_task(job.task, job.twin)
         if isinstance(make_expert, Player) and job.task == "excite":
             self._task = Excite(cell, make_expert.lasts_s)
-        longest = round(self._task.longest_s * job.twin.control_hz)
+        longest = round(self._task.time_limit_s * job.twin.control_hz)
         self._steps = longest if job.max_steps is None else min(longest, job.max_steps)
         count = self._count = min(len(seeds), MOST_SIDE_BY_SIDE)
         self._engine = MujocoBatch(cell, count, threads, tuple(drawn))

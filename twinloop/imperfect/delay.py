@@ -37,7 +37,7 @@ class Delay:
         check_field(self, "drop_probability", at_least=0.0, at_most=1.0)
 
     @property
-    def longest_s(self) -> float:
+    def max_delay_s(self) -> float:
         """The longest any packet of any environment can take."""
         return float(np.max(np.asarray(self.delay_s) + JITTER_LIMIT * np.asarray(self.jitter_s)))
 
@@ -62,7 +62,7 @@ def make_state(params: Delay, initial: Array, dt_s: float) -> DelayState:
         raise WrongUse("the time between packets must be positive", got=dt_s, expected="dt_s > 0")
     initial = np.asarray(initial, dtype=np.float64)
     environments = len(initial)
-    slots = int(np.ceil(params.longest_s / dt_s)) + 2
+    slots = int(np.ceil(params.max_delay_s / dt_s)) + 2
     return DelayState(
         values=np.zeros((environments, slots, *initial.shape[1:])),
         remaining_s=np.full((environments, slots), np.inf),

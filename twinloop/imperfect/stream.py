@@ -31,7 +31,7 @@ def make_state(params: Delay, initial: Array, dt_s: float) -> StreamState:
     if not dt_s > 0:
         raise WrongUse("the time between steps must be positive", got=dt_s, expected="dt_s > 0")
     initial = np.asarray(initial, dtype=np.float64)
-    slots = int(np.ceil(params.longest_s / dt_s)) + 2
+    slots = int(np.ceil(params.max_delay_s / dt_s)) + 2
     return StreamState(np.repeat(initial[:, None], slots, axis=1), initial.copy(), 0)
 
 

@@ -72,7 +72,7 @@ def gate(
     measured: Mapping[str, float] | None = None,
     seed: int = 0,
     threads: int = 1,
-    longest_s: float | None = None,
+    time_limit_s: float | None = None,
     out: str | Path = "gate",
     situation: Situation | None = None,
     watchers: Watchers | None = None,
@@ -113,7 +113,7 @@ def gate(
     if robot is not None and beside is not None and not any(check.blocks for check in checks):
         current = twin_is_current(checks)
         found = _try(
-            found, rules, current, candidate, champion, robot, beside, folder, longest_s, situation, watchers
+            found, rules, current, candidate, champion, robot, beside, folder, time_limit_s, situation, watchers
         )
         checks = _checked(found, rules, twin, datasets, situation)
     statistics = measure(found, rules, twin_is_current=twin_is_current(checks))
@@ -227,7 +227,7 @@ def _try(
     robot: Robot,
     supervisor: TrialSupervisor,
     folder: Path,
-    longest_s: float | None,
+    time_limit_s: float | None,
     situation: Situation,
     watchers: Watchers,
 ) -> Evidence:
@@ -255,7 +255,7 @@ def _try(
             by_number[order[number]],
             turn=number,
             out=folder / RECORDINGS,
-            longest_s=longest_s,
+            time_limit_s=time_limit_s,
         )
         found = found.with_real(trial)
         _keep(found, folder / EVIDENCE, situation)

@@ -58,7 +58,7 @@ def try_on_robot(
     *,
     turn: int,
     out: Path,
-    longest_s: float | None = None,
+    time_limit_s: float | None = None,
 ) -> PairedTrial:
     """One real trial; who goes first alternates, and recordings are appended to one dataset for each policy.
 
@@ -78,7 +78,7 @@ def try_on_robot(
             robot,
             episodes=1,
             first=scene.number,
-            longest_s=longest_s,
+            time_limit_s=time_limit_s,
             out=out / policy.name,
             supervisor=supervisor,
         )

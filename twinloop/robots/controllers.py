@@ -41,9 +41,9 @@ class ExpertController:
 
     cameras: tuple[str, ...] = ()
 
-    def __init__(self, twin: Twin, name: str, longest_s: float) -> None:
+    def __init__(self, twin: Twin, name: str, time_limit_s: float) -> None:
         self._cell = make_cell(twin)
-        self._steps = max(1, round(longest_s * twin.control_hz))
+        self._steps = max(1, round(time_limit_s * twin.control_hz))
         self._make = find_expert(name)
         self.actor_id = recorded_name(name)
         self._expert: Expert = self._make(Setup(self._cell, 1, self._steps))

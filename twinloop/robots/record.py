@@ -1,7 +1,7 @@
-"""Record a robot into a dataset: whole episodes only, each committed at once, whatever happens to the robot.
+"""Record a robot into a dataset: only whole episodes, each committed as soon as it ends.
 
-A row holds what was observed and the command that was sent for it. Time stamps are the robot's own. When the robot is
-lost, the episode in progress is dropped, what is whole is safe, and the recorder tries to reach the robot again.
+A row holds an observation and the command sent in response to it. Timestamps are the robot's own. When the connection
+is lost, the episode in progress is discarded, committed episodes are safe, and the recorder reconnects.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.datasets import layout
 from twinloop.datasets.commit import JOURNAL
+from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
 from twinloop.episode import Array, Episode, Event, Outcome, Provenance, Schema, make_episode
 from twinloop.errors import RobotGone, WrongUse
@@ -27,18 +27,31 @@ from twinloop.robots.limits import Limited
 from twinloop.robots.protocol import Description, Observation, Robot, TrialSupervisor
 from twinloop.version import __version__
 
-_REPEATS = 200
-"""Observations with the same stamp, a quarter of a period apart, before a robot counts as lost."""
-
-Numbers = NDArray[Any]
+_STALE_OBSERVATIONS = 200
+"""Observations with the same timestamp, a quarter of a period apart, before a robot counts as lost."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to record. `first` is the number of the first episode, which sets the scene; people are pseudonyms."""
+class RecordingSpec:
+    """What to record.
+
+    Args:
+        episodes: how many episodes.
+        time_limit_s: longest duration of an episode.
+        task: instruction stored with every episode.
+        cameras: cameras to record.
+        first: number of the first episode; the supervisor sets the scene from it.
+        site: where the robot stands; default: the robot's own.
+        operator: pseudonym of the person who demonstrates.
+        consent: that person's consent record.
+        judged: whether the supervisor judges success. Excitation runs are not judged.
+        reconnects: attempts to reconnect to a lost robot, per episode.
+        reconnect_wait_s: pause between two attempts.
+        software: further versions to store in the provenance.
+    """
 
     episodes: int
-    longest_s: float
+    time_limit_s: float
     task: str = ""
     cameras: tuple[str, ...] = ()
     first: int = 0
@@ -51,91 +64,92 @@ class Plan:
     software: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.episodes < 1 or self.longest_s <= 0 or self.first < 0:
-            raise WrongUse("nothing to record", got=f"{self.episodes} episodes of {self.longest_s:g} s")
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """What became of it: `reason` says why it ended early, when it did."""
-
-    episodes: int
-    successes: int
-    failures: int
-    lost: int
-    rows: int
-    reason: str | None = None
+        if self.episodes < 1 or self.time_limit_s <= 0 or self.first < 0:
+            raise WrongUse("nothing to record", got=f"{self.episodes} episodes of {self.time_limit_s:g} s")
 
 
 def record(
     robot: Robot,
     controller: Controller,
     out: str | Path,
-    plan: Plan,
+    spec: RecordingSpec,
     *,
     supervisor: TrialSupervisor | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    tell: Callable[[str], None] = lambda line: None,
-) -> Recorded:
-    """Record episodes from a connected robot; appends to a dataset that is there already."""
-    schema = robot.description.schema(plan.cameras)
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    log: Callable[[str], None] = lambda line: None,
+) -> Dataset:
+    """Record episodes from a connected robot.
+
+    Args:
+        robot: a connected robot.
+        controller: computes the commands: an expert, an excitation signal, an operator or a policy.
+        out: the dataset's folder; an existing dataset of the same schema is appended to.
+        spec: how many episodes, how long, and what to store with them.
+        supervisor: sets the scene before each episode and judges its outcome.
+        on_progress: called with (episodes recorded, episodes requested).
+        log: called with one line whenever the robot is lost or reconnected.
+
+    Returns:
+        The dataset; its last `spec.episodes` episodes are the new ones.
+
+    Raises:
+        RobotGone: the robot was lost and did not reconnect. Episodes recorded before that are safe in `out`.
+    """
+    schema = robot.description.schema(spec.cameras)
     limited = Limited(robot)
-    state = Recorded(0, 0, 0, 0, 0)
-    number, left = plan.first, plan.reconnects
-    with _open(Path(out), schema, robot.description.serial) as writer:
-        while state.episodes < plan.episodes:
-            progress(state.episodes, plan.episodes)
+    recorded, attempts_left = 0, spec.reconnects
+    lost: RobotGone | None = None
+    with _open_writer(Path(out), schema, robot.description.serial) as writer:
+        while recorded < spec.episodes:
+            on_progress(recorded, spec.episodes)
+            number = spec.first + recorded
             try:
-                episode = _episode(limited, controller, supervisor, plan, schema, number)
+                episode = _record_episode(limited, controller, supervisor, spec, schema, number)
             except RobotGone as error:
-                tell(
-                    f"the robot was lost in episode {number} ({error.what}); {writer.committed} whole ones are safe"
-                )
-                state = replace(state, lost=state.lost + 1)
-                left = _reach_again(limited, plan, left, tell)
-                if left < 0:
-                    reason = f"the robot was lost and did not come back: {error.what}"
-                    return replace(state, reason=reason)
+                log(f"robot lost in episode {number} ({error.what}); {writer.committed} recorded episodes are safe")
+                attempts_left = _reconnect(limited, spec, attempts_left, log)
+                if attempts_left < 0:
+                    lost = error
+                    break
                 continue
             writer.add(episode)
             writer.commit()
-            state = replace(
-                state,
-                episodes=state.episodes + 1,
-                successes=state.successes + int(episode.success is True),
-                failures=state.failures + int(episode.success is False),
-                rows=state.rows + len(episode),
-            )
-            number, left = number + 1, plan.reconnects
-        progress(state.episodes, plan.episodes)
-    return state
+            recorded, attempts_left = recorded + 1, spec.reconnects
+        on_progress(recorded, spec.episodes)
+    if lost is not None:
+        raise RobotGone(
+            f"the robot was lost and did not reconnect ({lost.what}); "
+            f"{recorded} of {spec.episodes} episodes are safe in {out}",
+            remedy="check the robot, then record the missing episodes into the same dataset",
+        ) from lost
+    return open_dataset(out)
 
 
-def _open(out: Path, schema: Schema, serial: str) -> DatasetWriter:
+def _open_writer(out: Path, schema: Schema, serial: str) -> DatasetWriter:
     if (out / layout.MANIFEST).exists() or (out / JOURNAL).exists():
         return append_to(out, schema=schema)
     return make_dataset(out, schema, history=("recorded", (), f"by {serial}"))
 
 
-def _reach_again(robot: Limited, plan: Plan, left: int, tell: Callable[[str], None]) -> int:
-    """Try to connect again; how many tries are left, or -1 when they are used up."""
-    while left > 0:
-        left -= 1
+def _reconnect(robot: Limited, spec: RecordingSpec, attempts_left: int, log: Callable[[str], None]) -> int:
+    """Try to reconnect; returns the remaining attempts, or -1 when they are used up."""
+    while attempts_left > 0:
+        attempts_left -= 1
         try:
             robot.connect()
         except RobotGone:
-            time.sleep(plan.reconnect_wait_s)
+            time.sleep(spec.reconnect_wait_s)
             continue
-        tell("the robot is back; the episode starts over")
-        return left
+        log("robot reconnected; the episode starts over")
+        return attempts_left
     return -1
 
 
-def _episode(
+def _record_episode(
     robot: Limited,
     controller: Controller,
     supervisor: TrialSupervisor | None,
-    plan: Plan,
+    spec: RecordingSpec,
     schema: Schema,
     number: int,
 ) -> Episode:
@@ -143,51 +157,53 @@ def _episode(
     if supervisor is not None:
         supervisor.prepare(number)
     robot.restart()
-    cameras = tuple(dict.fromkeys((*plan.cameras, *controller.cameras)))
+    cameras = tuple(dict.fromkeys((*spec.cameras, *controller.cameras)))
+    needs_frames = getattr(controller, "looks", lambda: True)
     pace = _Pace(description)
-    looks = getattr(controller, "looks", lambda: True)
-    seen = robot.observe(cameras)
-    controller.restart(seen, number)
-    clipped = robot.clipped
+    observation = robot.observe(cameras)
+    controller.restart(observation, number)
+    clipped_before = robot.clipped
     rows: list[tuple[Observation, Array]] = []
     outcome = Outcome()
-    for _ in range(max(1, round(plan.longest_s * description.rate_hz))):
-        rows.append((seen, robot.act(controller.act(seen))))
-        if supervisor is not None and plan.judged:
-            outcome = supervisor.judge()
+    judge = supervisor.judge if supervisor is not None and spec.judged else None
+    for _ in range(max(1, round(spec.time_limit_s * description.rate_hz))):
+        rows.append((observation, robot.act(controller.act(observation))))
+        if judge is not None:
+            outcome = judge()
             if outcome.success is not None:
                 break
         pace.wait()
-        seen = _newer(robot, cameras if looks() else plan.cameras, seen.time_s)
-    if supervisor is not None and plan.judged and outcome.success is None:
-        outcome = supervisor.judge(over=True)
-    events: tuple[Event, ...] = ()
-    if robot.clipped > clipped:
-        events = (
-            Event(0.0, "limited", f"{robot.clipped - clipped} commands were cut to the robot's limits"),
+        observation = _observe_newer(
+            robot, cameras if needs_frames() else spec.cameras, observation.time_s
         )
-    return _assemble(schema, description, controller, plan, rows, outcome, events)
+    if judge is not None and outcome.success is None:
+        outcome = judge(over=True)
+    events: tuple[Event, ...] = ()
+    if robot.clipped > clipped_before:
+        clipped = robot.clipped - clipped_before
+        events = (Event(0.0, "limited", f"{clipped} commands were clipped to the robot's limits"),)
+    return _make_episode(schema, description, controller, spec, rows, outcome, events)
 
 
-def _newer(robot: Limited, cameras: tuple[str, ...], than_s: float) -> Observation:
-    """The next observation with a later stamp: a robot that runs by its own clock may have nothing new yet."""
-    for _ in range(_REPEATS):
-        seen = robot.observe(cameras)
-        if seen.time_s > than_s:
-            return seen
+def _observe_newer(robot: Limited, cameras: tuple[str, ...], than_s: float) -> Observation:
+    """Wait for an observation with a later timestamp: a robot on its own clock may have nothing new yet."""
+    for _ in range(_STALE_OBSERVATIONS):
+        observation = robot.observe(cameras)
+        if observation.time_s > than_s:
+            return observation
         time.sleep(0.25 / robot.description.rate_hz)
     raise RobotGone(
-        "the robot's clock stands still",
-        got=f"{_REPEATS} observations stamped {than_s:.3f} s",
-        remedy="see that the robot's driver runs",
+        "the robot's clock has stopped",
+        got=f"{_STALE_OBSERVATIONS} observations stamped {than_s:.3f} s",
+        remedy="check that the robot's driver is running",
     )
 
 
-def _assemble(
+def _make_episode(
     schema: Schema,
     description: Description,
     controller: Controller,
-    plan: Plan,
+    spec: RecordingSpec,
     rows: list[tuple[Observation, Array]],
     outcome: Outcome,
     events: tuple[Event, ...],
@@ -198,39 +214,39 @@ def _assemble(
         for signal in description.signals
     }
     signals[description.action.name] = np.stack([sent for _, sent in rows]).astype(description.action.dtype)
-    person = plan.operator if controller.actor == "operator" else None
+    operator = spec.operator if controller.actor == "operator" else None
     return make_episode(
         schema,
         [seen.time_s - start_s for seen, _ in rows],
         signals,
-        frames={name: np.stack([seen.frames[name] for seen, _ in rows]) for name in plan.cameras},
+        frames={name: np.stack([seen.frames[name] for seen, _ in rows]) for name in spec.cameras},
         events=events,
         success=outcome.success,
         failure=outcome.failure,
-        task=plan.task,
+        task=spec.task,
         provenance=Provenance(
             source="standin" if description.standin else "real",
             engine=description.engine,
             twin=description.twin,
             twin_hash=description.twin_hash,
             actor=controller.actor,
-            actor_id=person or controller.actor_id,
+            actor_id=operator or controller.actor_id,
             robot_serial=description.serial,
-            site=plan.site or description.site,
+            site=spec.site or description.site,
             recorded_at=datetime.now(UTC),
-            consent=plan.consent,
+            consent=spec.consent,
             software={
                 "twinloop": __version__,
                 "python": platform.python_version(),
                 **{f"robot.{name}": version for name, version in description.software.items()},
-                **plan.software,
+                **spec.software,
             },
         ),
     )
 
 
 class _Pace:
-    """Keeps the control rate of a robot that runs by the clock; a robot in lockstep needs no waiting."""
+    """Keeps the control rate of a robot on its own clock; a robot in lockstep needs no waiting."""
 
     def __init__(self, description: Description) -> None:
         self._step_s = None if description.lockstep else 1.0 / description.rate_hz

@@ -11,8 +11,8 @@ from pathlib import Path
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import make_dataset
-from twinloop.errors import RobotError, WrongUse
-from twinloop.evaluation.run import evaluate_in_twin, evaluate_on_robot, task_longest_s
+from twinloop.errors import WrongUse
+from twinloop.evaluation.run import evaluate_in_twin, evaluate_on_robot, task_time_limit_s
 from twinloop.identification.change import FEWEST
 from twinloop.monitoring.run import monitor
 from twinloop.policies.act import PolicyController
@@ -21,7 +21,7 @@ from twinloop.quality.settings import Settings as QualitySettings
 from twinloop.randomization import Randomization
 from twinloop.robots import Robot, TrialSupervisor, connected, open_robot
 from twinloop.robots.controllers import Controller, ExpertController, OperatorController
-from twinloop.robots.record import Plan as Wish
+from twinloop.robots.record import RecordingSpec
 from twinloop.robots.record import record
 from twinloop.stages import Done, Progress
 from twinloop.steps.folders import DATA, RUNS, THREADS, USABLE, Found, described, policy_of, share_of
@@ -199,11 +199,9 @@ def _recorded(
                 if number and over(open_dataset(folder)):
                     break
                 progress(number, wanted)
-                longest = seconds or task_longest_s(arm)
-                wish = Wish(1, longest, task=task, first=first + number, judged=judged)
-                done = record(arm, acting(arm, supervisor, number), folder, wish, supervisor=supervisor)
-                if done.reason:
-                    raise RobotError(f"recording ended early: {done.reason}", remedy="run the loop again")
+                longest = seconds or task_time_limit_s(arm)
+                spec = RecordingSpec(1, longest, task=task, first=first + number, judged=judged)
+                record(arm, acting(arm, supervisor, number), folder, spec, supervisor=supervisor)
     return described(open_dataset(folder))
 
 

@@ -26,8 +26,8 @@ class Excite:
     memory = 1
     text = "Follow the excitation signal."
 
-    def __init__(self, cell: Cell, longest_s: float = 10.0) -> None:
-        self._cell, self.longest_s = cell, longest_s
+    def __init__(self, cell: Cell, time_limit_s: float = 10.0) -> None:
+        self._cell, self.time_limit_s = cell, time_limit_s
 
     def start(self, values: Mapping[str, Any], seeds: Array) -> Start:
         """Joints at home."""
@@ -37,7 +37,7 @@ class Excite:
         """`memory` counts control steps."""
         count = len(memory)
         steps = memory + 1.0
-        last = round(self.longest_s * self._cell.twin.control_hz)
+        last = round(self.time_limit_s * self._cell.twin.control_hz)
         return Judgement(
             phase=np.zeros(count, dtype=np.int64),
             success=steps[:, 0] >= last,

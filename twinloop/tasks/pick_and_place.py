@@ -40,7 +40,7 @@ class PickAndPlace:
         "missed_target",
         "not_at_rest",
     )
-    longest_s = 12.0
+    time_limit_s = 12.0
     memory = 3
     text = "Pick up the object and place it on the target."
 

@@ -62,7 +62,7 @@ class Task(Protocol):
         """What `Judgement.reason` counts."""
 
     @property
-    def longest_s(self) -> float:
+    def time_limit_s(self) -> float:
         """When an episode is ended whatever its state."""
 
     @property

@@ -34,7 +34,7 @@ class Push:
     roles = ("object", "target", "tool", "table")
     phases = ("approach", "contact", "transport", "release")
     failures = ("object_lost", "never_touched", "missed_target", "not_at_rest")
-    longest_s = 14.0
+    time_limit_s = 14.0
     memory = 2
     text = "Push the object onto the target."
 

@@ -30,7 +30,7 @@ class Toss:
     roles = ("object", "table")
     phases = ("flight", "contact", "rest")
     failures = ("object_lost", "still_moving")
-    longest_s = 3.0
+    time_limit_s = 3.0
     memory = 2
     text = "Toss the object onto the table."
 

@@ -22,7 +22,7 @@ class WaitTask:
     roles: tuple[str, ...] = ()
     phases = ("wait",)
     failures = ("cut_short",)
-    longest_s = 1.0
+    time_limit_s = 1.0
     memory = 1
     text = "Wait."
 

@@ -24,7 +24,7 @@ def check_task(name: str, twin: Twin) -> None:
     cell, task = make_cell(twin), make_task(name, twin)
     model = cell.model
     assert task.text.endswith("."), "the text is a sentence"
-    assert task.longest_s > 0 and task.phases and task.failures, "phases, failures and a longest time"
+    assert task.time_limit_s > 0 and task.phases and task.failures, "phases, failures and a longest time"
     start = task.start({}, SEEDS)
     for part, width in (("qpos", model.nq), ("qvel", model.nv), ("ctrl", model.nu)):
         shape = getattr(start, part).shape

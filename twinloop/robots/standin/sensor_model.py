@@ -52,7 +52,7 @@ class CommandLine:
             latency.action_delay_s, latency.action_jitter_s, latency.action_drop_probability
         )
         self._rng = rng
-        self._present = bool(self._delay.longest_s or latency.action_drop_probability)
+        self._present = bool(self._delay.max_delay_s or latency.action_drop_probability)
         self._under_way: list[tuple[float, Array]] = []
         self._held = first.copy()
 
@@ -82,7 +82,7 @@ class _Late:
     def __init__(self, params: delay.Delay, now: Array, dt_s: float) -> None:
         self._delay_s, self._jitter_s = float(params.delay_s), float(params.jitter_s)
         self._lost, self._dt_s = float(params.drop_probability), dt_s
-        self._values = [now] * (math.ceil(params.longest_s / dt_s) + 2)
+        self._values = [now] * (math.ceil(params.max_delay_s / dt_s) + 2)
         self._seen, self._steps = now, 0
 
     def step(self, now: Array, jitter: float, drop: float) -> Array:

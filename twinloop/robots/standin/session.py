@@ -162,7 +162,7 @@ class Session:
         """What a person at a leader arm does now; the person sees the scene itself, not the readings."""
         seen = exact_reading(self._truth)
         if self._operator is None:
-            steps = 4 * round((self._task.longest_s if self._task else 10.0) * self.cell.twin.control_hz)
+            steps = 4 * round((self._task.time_limit_s if self._task else 10.0) * self.cell.twin.control_hz)
             human = self._now.human
             self._operator = Operator(self.cell, self.cell.twin.task, human, seen, steps, self._operator_rng)
         # The leader arm was calibrated against the follower's encoders, so both share their error.
