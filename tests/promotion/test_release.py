@@ -98,7 +98,13 @@ def test_a_shadow_that_would_break_limits_or_go_elsewhere_is_told(tmp_path):
     for value, good in ((0.0, True), (0.9, False), (1.5, False), (float("nan"), False)):
         with connected(robot):
             both = ShadowController(Fixed(0.0, "a@1"), Fixed(value, "b@2"), robot.description)
-            record(robot, both, tmp_path / f"d{value}", RecordingSpec(episodes=1, time_limit_s=0.2), supervisor=robot)
+            record(
+                robot,
+                both,
+                tmp_path / f"d{value}",
+                RecordingSpec(episodes=1, time_limit_s=0.2),
+                supervisor=robot,
+            )
         assert [line["good"] for line in both.finish()] == [good]
 
 
@@ -115,7 +121,13 @@ def test_a_stage_is_judged_and_stopped_from_the_command_line(twinloop, tmp_path,
     robot = Standin()
     with connected(robot):
         controller = PolicyController(made[1], robot.description)
-        record(robot, controller, tmp_path / "used", RecordingSpec(episodes=6, time_limit_s=0.2), supervisor=robot)
+        record(
+            robot,
+            controller,
+            tmp_path / "used",
+            RecordingSpec(episodes=6, time_limit_s=0.2),
+            supervisor=robot,
+        )
     for least in (0, 1, 2, "nan"):
         code, _, err = twinloop(
             "registry", "release", "used", "--stage", "canary", "--min-success-rate", least

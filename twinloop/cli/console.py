@@ -89,6 +89,11 @@ def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]], title
             out.print(f"  {line}", markup=False)
 
 
+def log(line: str) -> None:
+    """One plain line on standard error."""
+    err.print(line, markup=False)
+
+
 def count(number: int, noun: str) -> str:
     """`1 episode`, `2 episodes`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

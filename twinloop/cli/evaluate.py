@@ -148,14 +148,10 @@ def _on_robot(
     filmed: bool,
     progress: Any,
 ) -> list[Evaluation]:
-    from twinloop.cli.robot import Person
+    from twinloop.cli.robot import open_supervised
     from twinloop.evaluation.run import evaluate_on_robot
-    from twinloop.robots import open_robot
-    from twinloop.robots.protocol import TrialSupervisor, connected
 
-    opened = open_robot(robot)
-    with connected(opened):
-        supervisor = opened if isinstance(opened, TrialSupervisor) else Person()
+    with open_supervised(robot) as (opened, supervisor):
         return evaluate_on_robot(
             policies,
             opened,

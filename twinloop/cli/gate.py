@@ -156,14 +156,10 @@ def gate(
 
 
 def _on_robot(run: Any, candidate: Policy, cell: Twin, url: str, words: dict[str, Any]) -> Verdict:
-    from twinloop.cli.robot import Person
-    from twinloop.robots import open_robot
-    from twinloop.robots.protocol import TrialSupervisor, connected
+    from twinloop.cli.robot import open_supervised
 
-    opened = open_robot(url)
-    with connected(opened):
-        beside = opened if isinstance(opened, TrialSupervisor) else Person()
-        verdict: Verdict = run(candidate, cell, robot=opened, supervisor=beside, **words)
+    with open_supervised(url) as (opened, supervisor):
+        verdict: Verdict = run(candidate, cell, robot=opened, supervisor=supervisor, **words)
         return verdict
 
 

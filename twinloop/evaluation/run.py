@@ -236,7 +236,9 @@ def evaluate_on_robot(
         for begin, count in rounds:
             for index, controller in enumerate(controllers):
                 folder = root if out is not None and len(policies) == 1 else root / policies[index].name
-                spec = RecordingSpec(count, longest, task=robot.description.task, cameras=cameras, first=begin)
+                spec = RecordingSpec(
+                    count, longest, task=robot.description.task, cameras=cameras, first=begin
+                )
 
                 def tell(made: int, _: int, before: int = sum(map(len, done))) -> None:
                     progress(before + made, episodes * len(policies))

@@ -113,7 +113,17 @@ def gate(
     if robot is not None and beside is not None and not any(check.blocks for check in checks):
         current = twin_is_current(checks)
         found = _try(
-            found, rules, current, candidate, champion, robot, beside, folder, time_limit_s, situation, watchers
+            found,
+            rules,
+            current,
+            candidate,
+            champion,
+            robot,
+            beside,
+            folder,
+            time_limit_s,
+            situation,
+            watchers,
         )
         checks = _checked(found, rules, twin, datasets, situation)
     statistics = measure(found, rules, twin_is_current=twin_is_current(checks))

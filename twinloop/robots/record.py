@@ -106,7 +106,9 @@ def record(
             try:
                 episode = _record_episode(limited, controller, supervisor, spec, schema, number)
             except RobotGone as error:
-                log(f"robot lost in episode {number} ({error.what}); {writer.committed} recorded episodes are safe")
+                log(
+                    f"robot lost in episode {number} ({error.what}); {writer.committed} recorded episodes are safe"
+                )
                 attempts_left = _reconnect(limited, spec, attempts_left, log)
                 if attempts_left < 0:
                     lost = error
@@ -173,9 +175,7 @@ def _record_episode(
             if outcome.success is not None:
                 break
         pace.wait()
-        observation = _observe_newer(
-            robot, cameras if needs_frames() else spec.cameras, observation.time_s
-        )
+        observation = _observe_newer(robot, cameras if needs_frames() else spec.cameras, observation.time_s)
     if judge is not None and outcome.success is None:
         outcome = judge(over=True)
     events: tuple[Event, ...] = ()

@@ -21,8 +21,7 @@ from twinloop.quality.settings import Settings as QualitySettings
 from twinloop.randomization import Randomization
 from twinloop.robots import Robot, TrialSupervisor, connected, open_robot
 from twinloop.robots.controllers import Controller, ExpertController, OperatorController
-from twinloop.robots.record import RecordingSpec
-from twinloop.robots.record import record
+from twinloop.robots.record import RecordingSpec, record
 from twinloop.stages import Done, Progress
 from twinloop.steps.folders import DATA, RUNS, THREADS, USABLE, Found, described, policy_of, share_of
 from twinloop.twins import Twin

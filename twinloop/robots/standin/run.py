@@ -20,9 +20,9 @@ def serve_reality(
     address: str | int,
     twin: str | None = None,
     lockstep: bool = False,
-    ready: Callable[[str], None] = lambda where: None,
+    on_ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve a reality at a Unix socket's path or a loopback port until interrupted; `ready` is told where."""
+    """Serve a reality at a Unix socket's path or a loopback port until interrupted; `on_ready` gets its URL."""
     hidden = load_reality(reality)
     # Loaded after the file was found to be in order, since they take a second.
     from twinloop.robots.standin.serve import Server, open_listener
@@ -32,7 +32,7 @@ def serve_reality(
     try:
         listener = open_listener(address)
         try:
-            ready(
+            on_ready(
                 f"unix:{address}"
                 if isinstance(address, str)
                 else f"tcp:127.0.0.1:{listener.getsockname()[1]}"
