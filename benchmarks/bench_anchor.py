@@ -155,7 +155,7 @@ def randomization_of(arm: str, result: Identification | None) -> tuple[Twin, Ran
     wide = default_randomization(twin)
     if arm == "anchored" and result is not None:
         wide = anchor(result, beside=wide).randomization
-    return twin, wide.updated(scenes, name=arm)
+    return twin, (wide | scenes).named(arm)
 
 
 def targets(

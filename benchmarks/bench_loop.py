@@ -227,7 +227,7 @@ def reality_of(cells: Cells, name: str) -> str:
 def guessed(cells: Cells, config: LoopConfig) -> Path | None:
     """A policy from wide ranges around the nominal twin, as the package ships them."""
     twin = load_twin(TWIN)
-    varied = default_randomization(twin).updated(training_scenes(twin), name="guessed")
+    varied = (default_randomization(twin) | training_scenes(twin)).named("guessed")
 
     def make(out: Path) -> None:
         generate(

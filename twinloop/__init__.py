@@ -59,13 +59,26 @@ if TYPE_CHECKING:
     from twinloop.promotion.registry import PolicyRegistry as PolicyRegistry
     from twinloop.promotion.run import gate as gate
     from twinloop.promotion.verdict import Verdict as Verdict
+    from twinloop.randomization import Categorical as Categorical
+    from twinloop.randomization import LogUniform as LogUniform
+    from twinloop.randomization import Normal as Normal
     from twinloop.randomization import Randomization as Randomization
+    from twinloop.randomization import Uniform as Uniform
     from twinloop.randomization import default_randomization as default_randomization
+    from twinloop.randomization import draw as draw
     from twinloop.randomization import load_randomization as load_randomization
+    from twinloop.randomization import make_randomization as make_randomization
+    from twinloop.robots import ExpertController as ExpertController
+    from twinloop.robots import OperatorController as OperatorController
+    from twinloop.robots import connected as connected
+    from twinloop.robots import open_robot as open_robot
+    from twinloop.robots.record import RecordingSpec as RecordingSpec
+    from twinloop.robots.record import record as record
     from twinloop.twins import Parameter as Parameter
     from twinloop.twins import Twin as Twin
     from twinloop.twins import load_twin as load_twin
     from twinloop.twins import make_twin_from_model as make_twin_from_model
+    from twinloop.twins import save_twin as save_twin
 
 _NAMES = {
     "twinloop.coverage.result": ["Coverage"],
@@ -111,8 +124,20 @@ _NAMES = {
     "twinloop.planning.items": ["Plan"],
     "twinloop.planning.run": ["plan"],
     "twinloop.monitoring.run": ["monitor"],
-    "twinloop.randomization": ["Randomization", "default_randomization", "load_randomization"],
-    "twinloop.twins": ["Parameter", "Twin", "load_twin", "make_twin_from_model"],
+    "twinloop.randomization": [
+        "Categorical",
+        "LogUniform",
+        "Normal",
+        "Randomization",
+        "Uniform",
+        "default_randomization",
+        "draw",
+        "load_randomization",
+        "make_randomization",
+    ],
+    "twinloop.robots": ["ExpertController", "OperatorController", "connected", "open_robot"],
+    "twinloop.robots.record": ["RecordingSpec", "record"],
+    "twinloop.twins": ["Parameter", "Twin", "load_twin", "make_twin_from_model", "save_twin"],
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

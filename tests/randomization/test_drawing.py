@@ -86,11 +86,11 @@ def test_correlated_parameters_have_the_covariance_they_were_given():
     np.testing.assert_allclose(drawn.mean(axis=1), [0.8, 0.2], atol=0.003)
 
 
-def test_an_update_replaces_what_it_names_and_leaves_the_rest():
+def test_combining_two_replaces_what_the_second_names_and_leaves_the_rest():
     pair = (["object_friction", "object_mass_kg"], [0.8, 0.2], [[0.01, 0.0012], [0.0012, 0.0004]])
     before = make_randomization(TWIN, {"object_size_m": Uniform(0.03, 0.05)}, correlated=[pair])
     change = make_randomization(TWIN, {"object_friction": Uniform(0.2, 0.3)}, name="change")
-    after = before.updated(change)
+    after = before | change
     assert (after.name, sorted(after.names)) == (before.name, sorted(before.names))
     assert after["object_friction"] == Uniform(0.2, 0.3) and after["object_size_m"] == before["object_size_m"]
     assert after["object_mass_kg"] == before["object_mass_kg"] and not after.correlations
@@ -177,3 +177,13 @@ def test_draws_are_the_same_on_every_machine():
 def test_negative_episode_numbers_are_refused():
     with pytest.raises(WrongUse, match="start at 0"):
         draw(MANY, 1, -1)
+
+
+def test_a_range_a_number_and_a_word_are_distributions_too():
+    made = make_randomization(
+        TWIN,
+        {"object_mass_kg": (0.1, 0.2), "clutter_count": (0, 2), "object_colour": "red", "object_friction": 1},
+    )
+    assert made["object_mass_kg"] == Uniform(0.1, 0.2)
+    assert made["clutter_count"] == WholeNumbers(0, 2)
+    assert (made["object_colour"], made["object_friction"]) == (Constant("red"), Constant(1.0))

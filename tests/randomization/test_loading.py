@@ -106,7 +106,7 @@ def test_every_kind_of_distribution_can_be_written_in_yaml():
         ({"object_mass_kg": True}, InvalidRandomization, "not a distribution"),
         ({"object_colour": "magenta"}, InvalidRandomization, "available: as_drawn"),
         ({"clutter_count": 1.5}, InvalidRandomization, "whole"),
-        ({"texture_pool": 0}, InvalidRandomization, "a pool has a size"),
+        ({"texture_pool": 0}, InvalidRandomization, "texture_pool is a number"),
         ({"visual": {"object_mass_kg": [0.1, 0.2]}}, InvalidRandomization, "section 'object' or 'physics'"),
         ({"contact": {"light_intensity": [0.5, 1]}}, InvalidRandomization, "section 'visual'"),
         ({"visual": [1, 2]}, InvalidRandomization, "not a mapping"),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from twinloop.identification.result import Estimate, Identification
 from twinloop.randomization.distribution import Distribution, LogUniform, Normal, Uniform
-from twinloop.randomization.randomization import LARGEST_SHARE_OUTSIDE, Randomization, make_randomization
+from twinloop.randomization.randomization import MAX_FRACTION_OUTSIDE, Randomization, make_randomization
 from twinloop.twins import Parameter
 from twinloop.twins.declare import word
 
@@ -86,7 +86,7 @@ def anchor(result: Identification, name: str = "anchored", beside: Randomization
         correlated.append((names, means, matrix))
     made = make_randomization(twin, {**alone, **offsets}, correlated=correlated, name=name)
     if beside is not None:
-        made = not_identified(beside, result.names).updated(made, name=name)
+        made = (not_identified(beside, result.names) | made).named(name)
     return Anchored(made, tuple(guessed), tuple(offsets))
 
 
@@ -103,7 +103,7 @@ def _prior(estimate: Estimate) -> Distribution:
 
 
 def _outside(parameter: Parameter, value: float, deviation: float) -> bool:
-    return Normal(value, deviation).outside(*parameter.bounds) > 0.5 * LARGEST_SHARE_OUTSIDE
+    return Normal(value, deviation).outside(*parameter.bounds) > 0.5 * MAX_FRACTION_OUTSIDE
 
 
 def _on_edge(parameter: Parameter, value: float) -> bool:

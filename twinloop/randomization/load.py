@@ -17,7 +17,7 @@ from twinloop.randomization.default import default_randomization
 from twinloop.randomization.distribution import Distribution, WholeNumbers
 from twinloop.randomization.friendly import resolve
 from twinloop.randomization.notation import distribution_from
-from twinloop.randomization.randomization import Correlation, Randomization, Variation, fitting
+from twinloop.randomization.randomization import Correlation, Randomization, Variation, fit_distribution
 from twinloop.twins import DIMENSIONS, Twin
 
 SECTIONS = ("physics", *DIMENSIONS)
@@ -26,29 +26,40 @@ SECTIONS = ("physics", *DIMENSIONS)
 def load_randomization(
     source: str | Path | Mapping[str, Any] | GenerateConfig, twin: Twin | None = None
 ) -> Randomization:
-    """The randomization in a YAML file, in values already read, or in a config.
+    """Load a randomization from a YAML file, from plain values, or from a generation config.
 
-    Without `twin`, the file must say which cell it is for (`scene` or `twin`). Keys are parameter names, friendly names
-    or either with another unit at the end; they may be grouped under `visual`, `physics` or a gap dimension. The word
-    `default` instead of keys is `default_randomization(twin)`, and the key `from: default` starts from it. Schedules over
-    progress stay so until `randomization.over(episodes)` is told how long the run is.
+    Keys are parameter names or aliases (`friction_coefficient`), optionally in another unit (`_cm`, `_deg`, `_ms`), and
+    may be grouped under `visual`, `physics` or a gap dimension. `randomization: default` is
+    `default_randomization(twin)`; the key `from: default` starts from it. Schedules over progress need
+    `randomization.over(episodes)` before they are drawn.
+
+    Args:
+        source: a YAML file, its values, or a config.
+        twin: the twin whose parameters vary; default: the one that `source` names by `scene` or `twin`.
+
+    Returns:
+        The randomization, in the parameters' own units.
+
+    Raises:
+        UnknownName: a key is no parameter of the twin.
+        InvalidRandomization: a value is no distribution, or exceeds the bounds of its parameter.
     """
     config = source if isinstance(source, GenerateConfig) else load_generate_config(source)
     twin = twin or load_config_twin(config)
     variations: list[Variation] = []
     correlations: list[Correlation] = []
     described = {"from": DEFAULT} if isinstance(config.randomization, str) else dict(config.randomization)
-    usual = _usual(described.pop("from", None), twin)
+    base = _load_base(described.pop("from", None), twin)
     for section, key, values in _entries(described):
         if key == "correlated":
             correlations += [_correlation(twin, entry) for entry in values]
         else:
             variations += _variations(twin, section, key, values)
     made = Randomization(config.name, twin.name, tuple(variations), tuple(correlations))
-    return usual.updated(made, name=config.name) if usual is not None else made
+    return (base | made).named(config.name) if base is not None else made
 
 
-def _usual(name: Any, twin: Twin) -> Randomization | None:
+def _load_base(name: Any, twin: Twin) -> Randomization | None:
     if name is None:
         return None
     if name != DEFAULT:
@@ -58,7 +69,7 @@ def _usual(name: Any, twin: Twin) -> Randomization | None:
 
 @dataclass(frozen=True)
 class ExplainRow:
-    """One line of the table that says what will vary."""
+    """One row of the table of varied parameters."""
 
     parameter: str
     dimension: str
@@ -69,7 +80,7 @@ class ExplainRow:
 
 
 def explain(randomization: Randomization) -> list[ExplainRow]:
-    """What varies, in which unit, against which nominal value; sorted by dimension."""
+    """List every varied parameter with unit, nominal value and distribution, sorted by dimension."""
     varied = [(v.parameter, str(v.distribution)) for v in randomization.variations]
     for correlation in randomization.correlations:
         for parameter in correlation.parameters:
@@ -110,7 +121,7 @@ def _variations(twin: Twin, section: str, key: str, values: Any) -> list[Variati
         parameter = twin.parameter(name)
         if section and not _belongs(section, parameter.dimension):
             raise InvalidRandomization(
-                f"{key!r} is not a matter of {section!r}",
+                f"{key!r} does not belong to section {section!r}",
                 expected=f"section {parameter.dimension!r}"
                 + ("" if parameter.dimension == "visual" else " or 'physics'"),
                 remedy="move it there",
@@ -119,7 +130,7 @@ def _variations(twin: Twin, section: str, key: str, values: Any) -> list[Variati
             distribution = (
                 _pool(values) if key == "texture_pool" else distribution_from(values).scaled(factor)
             )
-            made.append(Variation(parameter, fitting(parameter, distribution)))
+            made.append(Variation(parameter, fit_distribution(parameter, distribution)))
         except TwinloopError as error:
             raise InvalidRandomization(f"{key}: {error}") from error
     return made
@@ -131,7 +142,9 @@ def _belongs(section: str, dimension: str) -> bool:
 
 def _pool(count: Any) -> Distribution:
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise InvalidRandomization("a pool has a size", got=repr(count), expected="a whole number >= 1")
+        raise InvalidRandomization(
+            "texture_pool is a number of textures", got=repr(count), expected="a whole number >= 1"
+        )
     return WholeNumbers(0, count - 1)
 
 

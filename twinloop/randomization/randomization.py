@@ -1,4 +1,7 @@
-"""`Randomization`: a named joint distribution over a twin's parameters."""
+"""`Randomization`: a named joint distribution over a twin's parameters.
+
+Randomizations compose: `a | b` varies what either varies, as `b` does where both do.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +26,18 @@ from twinloop.randomization.distribution import (
     Uniform,
     WholeNumbers,
 )
+from twinloop.randomization.notation import distribution_from
 from twinloop.twins import Parameter, Twin
 
 Array = NDArray[Any]
 
-LARGEST_SHARE_OUTSIDE = 0.01
-"""How much of an unbounded distribution may lie outside a parameter's bounds; such draws are moved to the bound."""
+MAX_FRACTION_OUTSIDE = 0.01
+"""How much of an unbounded distribution may lie outside a parameter's bounds; such draws are clipped to the bound."""
 
 
 @dataclass(frozen=True)
 class Variation:
-    """One parameter and how it varies; knows its nominal value and unit."""
+    """One parameter and its distribution."""
 
     parameter: Parameter
     distribution: Distribution
@@ -47,15 +51,18 @@ class Variation:
         return self.parameter.name
 
     def __str__(self) -> str:
-        varied, nominal = str(self.distribution), _text(self.parameter.nominal)
-        return f"{self.name}: {self.parameter.in_unit(varied)} (nominal {self.parameter.in_unit(nominal)})"
+        nominal = self.parameter.format(self.parameter.nominal)
+        return f"{self.name}: {self.parameter.in_unit(str(self.distribution))} (nominal {nominal})"
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """Parameters that vary together: a multivariate normal, in the parameters' units.
+    """Parameters that vary together: a multivariate normal in the parameters' own units.
 
-    `covariance` is symmetric and positive definite, one row per parameter.
+    Args:
+        parameters: the k parameters.
+        mean: (k,) means.
+        covariance: (k, k), symmetric and positive definite.
     """
 
     parameters: tuple[Parameter, ...]
@@ -68,16 +75,16 @@ class Correlation:
         matrix = np.array(self.covariance, dtype=np.float64)
         if len(self.mean) != size or matrix.shape != (size, size):
             raise InvalidRandomization(
-                f"{where}: sizes differ",
+                f"{where}: mean and covariance do not match",
                 got=f"{len(self.mean)} means, covariance {matrix.shape}",
-                expected=size,
+                expected=f"{size} means, covariance {(size, size)}",
             )
         if not np.isfinite(matrix).all() or not np.allclose(matrix, matrix.T):
             raise InvalidRandomization(f"{where}: the covariance is not symmetric and finite")
         if np.linalg.eigvalsh(matrix).min() <= 0.0:
             raise InvalidRandomization(
                 f"{where}: the covariance is not positive definite",
-                remedy="correlations must lie inside -1 to 1 and agree with each other; drop a parameter that is fixed",
+                remedy="keep correlations inside -1 to 1 and mutually consistent; drop fixed parameters",
             )
         for parameter, mean, variance in zip(self.parameters, self.mean, np.diag(matrix), strict=True):
             check_distribution(parameter, Normal(mean, float(np.sqrt(variance))))
@@ -88,12 +95,12 @@ class Correlation:
         return tuple(parameter.name for parameter in self.parameters)
 
     def marginal(self, name: str) -> Normal:
-        """The distribution of one of the parameters on its own."""
+        """The marginal distribution of one parameter."""
         index = self.names.index(name)
         return Normal(self.mean[index], float(np.sqrt(self.covariance[index][index])))
 
     def plain(self) -> dict[str, Any]:
-        """YAML-ready values."""
+        """Plain YAML values."""
         return {
             "parameters": list(self.names),
             "mean": list(self.mean),
@@ -103,7 +110,10 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Randomization:
-    """A named joint distribution over parameters of the twin called `twin`."""
+    """A named joint distribution over the parameters of the twin called `twin`.
+
+    A parameter that is not listed stays at its nominal value. Combine two with `|`, as with dictionaries.
+    """
 
     name: str
     twin: str
@@ -116,12 +126,12 @@ class Randomization:
             raise InvalidRandomization(
                 f"randomization {self.name!r} varies a parameter twice",
                 got=", ".join(twice),
-                remedy="keep one of the two; a friendly key and a parameter may mean the same",
+                remedy="keep one of the two; two keys may name the same parameter",
             )
 
     @property
     def names(self) -> list[str]:
-        """Every parameter that is drawn."""
+        """Names of all varied parameters."""
         return [v.name for v in self.variations] + [name for c in self.correlations for name in c.names]
 
     def __getitem__(self, name: str) -> Distribution:
@@ -135,7 +145,7 @@ class Randomization:
         raise UnknownName(f"parameter of randomization {self.name}", name, self.names)
 
     def over(self, episodes: int) -> Randomization:
-        """The same, with schedules over progress turned into episode numbers of a run of `episodes`."""
+        """The same for a run of `episodes`: schedules over progress become schedules over episode numbers."""
         resolved = tuple(
             replace(v, distribution=v.distribution.over(episodes))
             if isinstance(v.distribution, Schedule)
@@ -144,27 +154,31 @@ class Randomization:
         )
         return replace(self, variations=resolved)
 
-    def updated(self, other: Randomization, *, name: str | None = None) -> Randomization:
-        """This with what `other` varies in its place; a correlation of which one parameter is replaced keeps the rest alone."""
-        taken = set(other.names)
-        loose = [c for c in self.correlations if taken & set(c.names)]
-        kept = [v for v in self.variations if v.name not in taken]
+    def __or__(self, other: Randomization) -> Randomization:
+        """This randomization, with everything that `other` varies replaced.
+
+        Where `other` replaces one of several correlated parameters, the rest keep their marginals, uncorrelated.
+        """
+        replaced = set(other.names)
+        broken = [c for c in self.correlations if replaced & set(c.names)]
+        kept = [v for v in self.variations if v.name not in replaced]
         kept += [
             Variation(parameter, correlation.marginal(parameter.name))
-            for correlation in loose
+            for correlation in broken
             for parameter in correlation.parameters
-            if parameter.name not in taken
+            if parameter.name not in replaced
         ]
-        whole = [c for c in self.correlations if c not in loose]
-        return Randomization(
-            name or self.name,
-            self.twin,
-            (*kept, *other.variations),
-            (*whole, *other.correlations),
+        whole = [c for c in self.correlations if c not in broken]
+        return replace(
+            self, variations=(*kept, *other.variations), correlations=(*whole, *other.correlations)
         )
 
+    def named(self, name: str) -> Randomization:
+        """The same randomization under another name."""
+        return replace(self, name=name)
+
     def plain(self) -> dict[str, Any]:
-        """YAML-ready values that `load_randomization` reads back."""
+        """Plain YAML values, which `load_randomization` reads."""
         varied: dict[str, Any] = {v.name: v.distribution.plain() for v in self.variations}
         if self.correlations:
             varied["correlated"] = [correlation.plain() for correlation in self.correlations]
@@ -176,7 +190,7 @@ class Randomization:
 
     @property
     def content_hash(self) -> str:
-        """A 128-bit name of what is drawn; the order in which parameters were listed does not matter."""
+        """128-bit hash of the distributions; independent of name and order."""
         described = {k: v for k, v in self.plain().items() if k != "name"}
         return hashlib.blake2b(json.dumps(described, sort_keys=True).encode(), digest_size=16).hexdigest()
 
@@ -186,19 +200,32 @@ class Randomization:
 
 def make_randomization(
     twin: Twin,
-    distributions: Mapping[str, Distribution],
+    distributions: Mapping[str, Any],
     *,
     correlated: Sequence[tuple[Sequence[str], Sequence[float], Any]] = (),
     name: str = "custom",
 ) -> Randomization:
-    """A randomization from distributions in the parameters' own units.
+    """Make a randomization from distributions in the parameters' own units.
 
-    `correlated` holds (names, mean, covariance) triples, for example from an identification's posterior.
+    Args:
+        twin: the twin whose parameters vary.
+        distributions: parameter name to a distribution, or to what a YAML config may hold: a number, a word, a
+            `(low, high)` range, a list of words.
+        correlated: (names, mean (k,), covariance (k, k)) of parameters that vary together, for example an
+            identification's posterior.
+        name: stored in every episode's provenance.
+
+    Returns:
+        The randomization; combine it with others by `|`.
+
+    Raises:
+        UnknownName: the twin has no such parameter.
+        InvalidRandomization: a distribution leaves the bounds of its parameter.
     """
     return Randomization(
         name,
         twin.name,
-        tuple(Variation(twin.parameter(key), value) for key, value in distributions.items()),
+        tuple(_variation(twin.parameter(key), value) for key, value in distributions.items()),
         tuple(
             Correlation(
                 tuple(twin.parameter(key) for key in keys),
@@ -210,8 +237,15 @@ def make_randomization(
     )
 
 
+def _variation(parameter: Parameter, described: Any) -> Variation:
+    plain = isinstance(described, int | float | str | list | tuple | dict)
+    return Variation(
+        parameter, fit_distribution(parameter, distribution_from(described)) if plain else described
+    )
+
+
 def check_distribution(parameter: Parameter, distribution: Distribution) -> None:
-    """Raise unless every draw would be a value the parameter may take."""
+    """Raise unless every draw is a valid value of the parameter."""
     where = f"parameter {parameter.name!r}"
     if isinstance(distribution, Mixture):
         for part in distribution.parts:
@@ -221,7 +255,7 @@ def check_distribution(parameter: Parameter, distribution: Distribution) -> None
         check_distribution(parameter, distribution.first)
         check_distribution(parameter, distribution.last)
         if parameter.whole:
-            raise InvalidRandomization(f"{where}: a count cannot follow a schedule")
+            raise InvalidRandomization(f"{where}: an integer cannot follow a schedule")
         return
     values = _listed(distribution)
     if values is not None:
@@ -230,18 +264,18 @@ def check_distribution(parameter: Parameter, distribution: Distribution) -> None
         return
     if parameter.choices:
         raise InvalidRandomization(
-            f"{where} is a word", got=str(distribution), expected=f"of {parameter.choices}"
+            f"{where} takes words", got=str(distribution), expected=f"one of {parameter.choices}"
         )
     if parameter.whole and not isinstance(distribution, WholeNumbers):
         raise InvalidRandomization(
-            f"{where} is a whole number", got=str(distribution), remedy="write {whole_numbers: [low, high]}"
+            f"{where} takes whole numbers", got=str(distribution), remedy="write {whole_numbers: [low, high]}"
         )
     low, high = parameter.bounds
     if isinstance(distribution, Normal):
         outside = distribution.outside(low, high)
-        if outside > LARGEST_SHARE_OUTSIDE:
+        if outside > MAX_FRACTION_OUTSIDE:
             raise InvalidRandomization(
-                f"{where}: {100 * outside:.1f} % of the draws would lie outside its bounds",
+                f"{where}: {100 * outside:.1f} % of the draws lie outside its bounds",
                 got=parameter.in_unit(str(distribution)),
                 expected=parameter.in_unit(f"within {low:g} to {high:g}"),
                 remedy="use truncated_normal, or a smaller standard deviation",
@@ -250,15 +284,15 @@ def check_distribution(parameter: Parameter, distribution: Distribution) -> None
     least, most = distribution.support()
     if least < low or most > high:
         raise InvalidRandomization(
-            f"{where}: the range leaves its bounds",
+            f"{where}: the range exceeds its bounds",
             got=parameter.in_unit(str(distribution)),
             expected=parameter.in_unit(f"within {low:g} to {high:g}"),
-            remedy="narrow the range; if the unit is wrong, write the key with its unit, as in _cm or _deg",
+            remedy="narrow the range, or give the key another unit: _cm, _deg, ...",
         )
 
 
-def fitting(parameter: Parameter, distribution: Distribution) -> Distribution:
-    """The distribution as the parameter needs it: a range of a count is a range of whole numbers."""
+def fit_distribution(parameter: Parameter, distribution: Distribution) -> Distribution:
+    """The distribution as the parameter needs it: a range becomes whole numbers for an integer parameter."""
     if parameter.whole and isinstance(distribution, Uniform):
         return WholeNumbers(int(distribution.low), int(distribution.high))
     return distribution
@@ -268,7 +302,3 @@ def _listed(distribution: Distribution) -> tuple[float | str, ...] | None:
     if isinstance(distribution, Constant):
         return (distribution.value,)
     return distribution.values if isinstance(distribution, Categorical) else None
-
-
-def _text(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:g}"

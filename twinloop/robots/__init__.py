@@ -1,4 +1,4 @@
-"""Robots: one protocol for real ones and for the stand-in, with limits, a watchdog and a recorder.
+"""Robots, real ones and the stand-in, behind one protocol; safety limits, a watchdog and a recorder.
 
 robot = open_robot("standin:mild")             # or tcp:127.0.0.1:4750, unix:/run/robot.sock, or a plug-in's scheme
 with connected(robot):
@@ -6,6 +6,7 @@ with connected(robot):
     robot.act(observation.signals["observation.state"])
 """
 
+from twinloop.robots.controllers import Controller, ExpertController, OperatorController
 from twinloop.robots.lerobot import LeRobotArm
 from twinloop.robots.limits import Limited
 from twinloop.robots.protocol import (
@@ -23,11 +24,14 @@ from twinloop.robots.watchdog import Watchdog
 
 __all__ = [
     "ROBOTS",
+    "Controller",
     "Description",
+    "ExpertController",
     "LeRobotArm",
     "Limited",
     "Limits",
     "Observation",
+    "OperatorController",
     "RemoteRobot",
     "Robot",
     "TrialSupervisor",

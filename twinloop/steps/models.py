@@ -288,14 +288,14 @@ def anchored(twin: Twin, identified: Done, explained: Done, scenes: Randomizatio
         for name in measured.names
         if name in usual.names
     }
-    varied = usual.updated(measured).updated(make_randomization(twin, loose))
+    varied = usual | measured | make_randomization(twin, loose)
     if identified.found["accepted"]:
         told = anchor(load_identification(identified.folder / TWIN), beside=varied)
         nominal = {e["name"]: Constant(e["nominal"]) for e in identified.found["estimates"]}
         untold = {n: _wider(nominal[n], varied[n]) for n in told.guessed if n in varied.names}
-        varied = told.randomization.updated(make_randomization(twin, untold))
+        varied = told.randomization | make_randomization(twin, untold)
     wide = {name: _wider(scenes[name], measured[name]) for name in scenes.names if name in measured.names}
-    return varied.updated(scenes).updated(make_randomization(twin, wide), name="anchored")
+    return (varied | scenes | make_randomization(twin, wide)).named("anchored")
 
 
 def measured_of(twin: Twin, identified: Done, explained: Done) -> Randomization:

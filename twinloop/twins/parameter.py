@@ -107,8 +107,12 @@ class Parameter:
         """`text` followed by the unit, unless the quantity is a plain number."""
         return text if self.unit == "1" else f"{text} {self.unit}"
 
+    def format(self, value: float | str) -> str:
+        """`value` with its unit."""
+        return value if isinstance(value, str) else self.in_unit(f"{value:g}")
+
     def check(self, value: float | str) -> None:
-        """Raise unless `value` is one this parameter may take."""
+        """Raise unless `value` is a valid value of this parameter."""
         where = f"parameter {self.name!r}"
         if self.choices:
             if value not in self.choices:
@@ -120,7 +124,7 @@ class Parameter:
         if not low <= value <= high:
             raise InvalidTwin(
                 f"{where}: value outside its bounds",
-                got=self.in_unit(f"{value:g}"),
+                got=self.format(value),
                 expected=self.in_unit(f"{low:g} to {high:g}"),
                 remedy="use a value inside the bounds, or a twin whose bounds are wider",
             )
