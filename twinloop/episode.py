@@ -355,9 +355,26 @@ def make_episode(
     task: str = "",
     provenance: Provenance | None = None,
 ) -> Episode:
-    """Copy, freeze and check one episode; raises `InvalidEpisode` naming the signal, row and remedy.
+    """Make one episode: copy, freeze and check its signals.
 
-    `frames` may be arrays or anything that yields frames in order; they are not copied.
+    Args:
+        schema: Signals, cameras and nominal rate that the episode declares.
+        time_s: Time stamp of each row in seconds, strictly increasing, shape (rows,).
+        signals: Array of each declared signal by name, shape (rows, *signal.shape), in the signal's units.
+        frames: Images of each declared camera by name: an array (rows, height, width, 3) of uint8, or an iterable of
+            (height, width, 3) in order. They are not copied.
+        events: What happened at which moment, times in seconds.
+        success: Whether the task was solved; None if unknown.
+        failure: Reason of the failure, one word or a few.
+        task: What the robot was asked to do, in words.
+        provenance: Where the episode comes from; by default an unknown source.
+
+    Returns:
+        The episode, read-only.
+
+    Raises:
+        InvalidEpisode: A signal or camera is missing or undeclared, has the wrong shape or holds a NaN, or time does not
+            increase. The message names the signal, the row and the remedy.
     """
     try:
         times = _frozen(np.asarray(time_s, dtype=np.float64))

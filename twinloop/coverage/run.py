@@ -40,10 +40,24 @@ def measure_coverage(
     seed: int = 0,
     progress: Progress = lambda done, total: None,
 ) -> Coverage:
-    """Where real data lies outside what simulation covers.
+    """Find where real data lies outside the simulated data.
 
-    Looks at how episodes begin (signals in the first row, draws that both record, what cameras show) and at moments on the
-    way. `signals` replaces the usual state, surroundings and action.
+    Looks at starts of episodes (first rows, draws that both record, camera images) and at moments within them.
+
+    Args:
+        real: Real episodes.
+        sim: Simulated episodes.
+        signals: Signals to compare; by default state, environment state and action.
+        points: Most moments that are taken from each dataset.
+        images: Compare camera images too.
+        seed: Random seed for the choice of moments.
+        progress: Called with the numbers of steps done and in all.
+
+    Returns:
+        Score of each real moment, regions that simulation does not cover in words and SQL, and their success rates.
+
+    Raises:
+        WrongUse: The datasets have no signal in common, or `points` is below 100.
     """
     if points < 100:
         raise WrongUse("too few points for a map", got=points, expected="at least 100")

@@ -81,9 +81,22 @@ class Rankings:
 
 
 def rank_policies(real: Ratings, sim: Ratings, *, seed: int = 0, resamples: int = RESAMPLES) -> Rankings:
-    """Compare the rankings of every policy and task that both have.
+    """Compare how simulation and reality rank policies, by MMRV and Pearson correlation.
 
-    Intervals resample policies and, where the numbers of trials are known, their outcomes too.
+    Both statistics are those of SIMPLER (Li et al., 2024). Intervals resample policies and, where numbers of trials are
+    known, outcomes.
+
+    Args:
+        real: Success rate (0 to 1) of each policy, by task, on the robot.
+        sim: The same in simulation.
+        seed: Random seed for the resampling.
+        resamples: Number of resamples.
+
+    Returns:
+        Both statistics for each task and over all tasks, with 95 % intervals.
+
+    Raises:
+        WrongUse: The two have no task with two policies in common.
     """
     tasks = {task: [p for p in real[task] if p in sim[task]] for task in real if task in sim}
     tasks = {task: policies for task, policies in tasks.items() if len(policies) >= 2}

@@ -35,12 +35,25 @@ def measure_gap(
     options: Options | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Gap:
-    """Measure how far a twin is from real episodes.
+    """Measure how far a twin is from real episodes, by gap dimension.
 
-    `sim` is simulated data to compare with; without it the twin's replay of the real commands is the comparison and, for
-    what replay cannot tell, a small set generated with the twin's nominal hardware. `policy` is tried in the twin, and its
-    success compared with that of the real episodes in which it acted. `conditions` tells the circumstances of real episodes
-    by their number or id. `only` names dimensions; the others are not looked at.
+    Args:
+        real: Real episodes.
+        twin: The twin.
+        sim: Simulated episodes to compare with; by default the twin's replay of the real commands and, for what replay
+            cannot show, a small generated set.
+        policy: Evaluated in the twin; its success rate is compared with that of the real episodes in which it acted.
+        only: Gap dimensions to measure; by default all.
+        conditions: Conditions of real episodes (object, light, participant, ...) by their number or id.
+        options: Sizes and random seed of the measurement.
+        progress: Called with the dimension and the numbers of steps done and in all.
+
+    Returns:
+        Each difference (sim - real) with its unit, 95 % interval and numbers of episodes, and what was not evaluated.
+
+    Raises:
+        UnknownName: A gap dimension does not exist.
+        WrongUse: There are no real episodes, or a condition names an episode that does not exist.
     """
     options = options or Options()
     cell = twin if isinstance(twin, Twin) else load_twin(twin)

@@ -47,10 +47,21 @@ def record_video(
     title: str = "",
     source: str | None = None,
 ) -> Path:
-    """Write an episode as a film (.webm): of its own camera where it has one, else of its states drawn in `twin`.
+    """Write an episode as a video.
 
-    `camera` names one of the episode's cameras, or the twin's to draw from; default: the first. `title` goes under the
-    images, followed by how the episode ended and where the images come from; `source` replaces the latter.
+    Args:
+        episode: The episode.
+        path: The file, ending in .webm.
+        twin: Draws the recorded states where the episode has no camera.
+        camera: One of the episode's cameras, or the twin's to draw from; by default the first.
+        title: Text under the images, followed by the outcome and where the images come from.
+        source: Replaces the text on where the images come from.
+
+    Returns:
+        The path.
+
+    Raises:
+        WrongUse: There is no such camera, or neither a camera nor a twin.
     """
     own = [declared.name for declared in episode.schema.cameras]
     step = max(1, round(episode.schema.rate_hz / FRAMES_PER_S))

@@ -31,10 +31,22 @@ class OpenLoop:
 def replay_actions(
     episode: Episode, twin: Twin, values: Mapping[str, float | str] | None = None, *, threads: int = 1
 ) -> OpenLoop:
-    """Start where the recording starts, command what it commanded, at the twin's control rate.
+    """Send the recorded actions of an episode to a twin and compare what it does.
 
-    `values` replaces nominal values of the twin. Where the recording has another rate, its actions are held and its
-    signals interpolated.
+    The twin starts in the recorded state. Where the rates differ, actions are held and signals interpolated.
+
+    Args:
+        episode: The recording, real or simulated.
+        twin: The twin.
+        values: Values of the twin's parameters to use instead of the nominal ones, each in its parameter's unit.
+        threads: Simulation threads.
+
+    Returns:
+        The recording, the replayed episode, and the error of each signal (twin - recording) in the signal's unit.
+
+    Raises:
+        WrongUse: The recording's joints or actions do not fit the twin.
+        GenerationError: The recording has no actions.
     """
     cell = make_cell(twin)
     times = np.arange(int(np.floor(episode.duration_s * twin.control_hz + 1e-9)) + 1) / twin.control_hz

@@ -56,10 +56,22 @@ class Replay:
 def replay(
     dataset: Dataset | str | Path, number: int, *, twin: Twin | None = None, threads: int = 1
 ) -> Replay:
-    """Make episode `number` again, with the twin kept beside it or the one given, and compare.
+    """Simulate a generated episode again and compare it bit for bit.
 
-    Images are not drawn again: they are stored as lossy video, and follow from what is compared. An episode that was
-    multiplied from a demonstration needs that demonstration in the same dataset.
+    Images are not compared: they are stored as lossy video.
+
+    Args:
+        dataset: The dataset or its folder.
+        number: Number of the episode.
+        twin: The twin to use; by default the one stored in the dataset.
+        threads: Simulation threads.
+
+    Returns:
+        Both episodes, whether they are the same, what differs, and what differs in the installation.
+
+    Raises:
+        WrongUse: The episode is not simulated, or names no twin that is known.
+        GenerationError: The demonstration that it was made from is not in the dataset.
     """
     source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
     original = source.episode(number)

@@ -84,12 +84,32 @@ def generate(
     resume: bool = False,
     progress: ProgressCallback | None = None,
 ) -> Dataset:
-    """Make a dataset of simulated episodes and return it.
+    """Simulate episodes and write them as a dataset.
 
-    `source` is a twin (or its name), a config (or its file, ending in .yaml), or a whole job. Number of episodes, seed
-    and cameras are the config's unless given. With one worker everything happens in this process; with more (default:
-    one per core) in processes of their own, and with `ray` on the cluster at that address. The dataset is the same in
-    all cases. `resume` continues an unfinished one; it must be the same run by the same version.
+    The same seed gives the same bytes on any number of workers, on Ray or not, interrupted or not.
+
+    Args:
+        source: A twin or its name, a config or its YAML file, or a whole job.
+        randomization: What varies from episode to episode; by default what the config says, or nothing.
+        out: Folder of the new dataset.
+        episodes: Number of episodes; by default the config's.
+        seed: Random seed for the draws; by default the config's.
+        cameras: Names of the twin's cameras to record; by default the config's.
+        expert: Name of the expert that acts; by default the task's.
+        expert_noise: Scale of the random bumps in the expert's commanded path, without unit; at 1 up to 4 cm.
+        expert_sees_truth: Give the expert the true state, while readings stay as imperfect as the hardware.
+        max_steps: Longest episode in control steps.
+        workers: Processes; 1 stays in this one, None takes one per core.
+        ray: Address of a Ray cluster.
+        resume: Continue an unfinished run of the same config, seed and version.
+        progress: Called with a `GenerationProgress` after each chunk.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        WrongUse: The config names a parameter, camera or expert that does not exist, or `out` is not empty.
+        GenerationError: A worker died twice on the same episodes, or `resume` finds another run.
     """
     work, count = make_work(
         source,

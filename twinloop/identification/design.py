@@ -112,11 +112,30 @@ def design_excitation(
     threads: int = 0,
     progress: Progress | None = None,
 ) -> Design:
-    """Design a motion of `seconds` that determines `parameters` of the twin best.
+    """Design a motion that determines parameters of a twin best.
 
-    `nuisance` parameters are not asked for and not known either. `noise` is the deviation of a position reading, by
-    default what the twin's encoder noise and step make. Information is that at the twin's nominal values; after
-    identifying, design again from the calibrated twin.
+    The motion maximizes the expected Fisher information at the twin's nominal values; after identifying, design again
+    from the calibrated twin.
+
+    Args:
+        twin: The twin.
+        parameters: Names of the parameters to determine.
+        seconds: Length of the motion in seconds.
+        nuisance: Names of parameters that are unknown too and not asked for.
+        priors: Range (low, high) of a parameter, in its unit; by default its bounds.
+        limits: Reach, speed, acceleration, torque and clearance to keep; by default the twin's own.
+        noise: Standard deviation of a position reading in rad or m; by default what the twin's encoder has.
+        generations: Iterations of the search.
+        brood: Motions per iteration.
+        seed: Random seed for the search.
+        threads: Simulation threads; 0 takes all cores.
+        progress: Called with the numbers of iterations done and in all.
+
+    Returns:
+        The motion, the expected interval of each parameter, and its gain over a plain chirp.
+
+    Raises:
+        WrongUse: No parameter is named, `seconds` is out of range, or no motion keeps the limits.
     """
     if not parameters:
         raise WrongUse("no parameter to design for", remedy="name some; `twinloop twin show` lists them")

@@ -140,10 +140,31 @@ def watch_drift(
     threads: int = 0,
     progress: Progress | None = None,
 ) -> Drift:
-    """Watch `parameters` over episodes; the first `baseline` of them show how things are when nothing has changed.
+    """Find which parameters of a robot have changed over its episodes, and when.
 
-    Episodes are taken in the order of their recording times where all have one, else as given. The chance of a false
-    alarm, in anything that is watched, is at most `chance` for every `watched` episodes.
+    Episodes are taken in the order of their recording times where all have one, else as given.
+
+    Args:
+        twin: The twin.
+        episodes: Real episodes.
+        parameters: Names of the parameters to watch.
+        baseline: Number of first episodes that show the unchanged robot.
+        priors: Range (low, high) of a parameter, in its unit; by default its bounds.
+        given: Signal that holds the known value of a parameter in each run, by parameter.
+        signals: Signals to compare; by default joint positions.
+        horizon_s: Length of a replay window in seconds.
+        chance: Probability of a false alarm, in anything watched, per `watched` episodes.
+        watched: Number of episodes that `chance` refers to.
+        seed: Random seed.
+        threads: Simulation threads; 0 takes all cores.
+        progress: Called with the number of the iteration and the present error.
+
+    Returns:
+        The estimate of each parameter in each episode, in its unit, and the changes with their episode.
+
+    Raises:
+        WrongUse: There are no episodes beyond the baseline, or `chance` is out of range.
+        RefusedData: The recordings cannot determine the parameters.
     """
     ordered = in_time_order(list(episodes))
     if baseline < FEWEST or len(ordered) <= baseline:

@@ -86,13 +86,31 @@ def identify(
     force: str | None = None,
     progress: Progress | None = None,
 ) -> Identification:
-    """Fit `parameters` of a twin to real episodes and say how sure the values are.
+    """Fit parameters of a twin to real episodes, with intervals, and judge the result on held-out episodes.
 
-    A quarter of the episodes, chosen by the hash of their ids (or named in `held_out`), is never fitted and judges the
-    result. `priors` narrows the ranges that are searched, by default the twin's bounds. `given` maps parameters to
-    signals that tell their value run by run. `horizon_s` is how long the twin runs before it is put back on the recording;
-    by default as long as errors in the start do not take over. `force` is the recorded reason for fitting data that the
-    check refuses.
+    Args:
+        twin: The twin to start from.
+        real: Real episodes with commands and joint positions.
+        parameters: Names of the twin's parameters to fit.
+        priors: Range (low, high) to search for a parameter, in its unit; by default its bounds.
+        given: Signal that holds the known value of a parameter in each run, by parameter.
+        signals: Signals to compare; by default joint positions.
+        horizon_s: Length of a replay window in seconds before the twin is put back on the recording; by default as long
+            as errors of the start do not dominate.
+        held_out: Ids of episodes that are never fitted; by default a quarter, chosen by the hash of the ids.
+        seconds: Most recorded time that is fitted, in seconds.
+        seed: Random seed for the starts of the search.
+        threads: Simulation threads; 0 takes all cores.
+        force: Reason for fitting data that the check refuses; it is recorded.
+        progress: Called with the number of the iteration and the present error.
+
+    Returns:
+        The calibrated twin, each value with a 95 % interval in the parameter's unit, the posterior covariance
+        (parameters, parameters), what is not identifiable, and the held-out replay error.
+
+    Raises:
+        RefusedData: The recordings cannot determine the parameters (too slow, no motion, not finite).
+        WrongUse: A parameter or signal does not exist.
     """
     ready = prepare(
         twin,

@@ -80,13 +80,26 @@ def ingest(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> Ingested:
-    """Turn the logs at `source` into the dataset `out` as `log_map` says.
+    """Write the logs at a path as a dataset, as a map says.
 
-    `map_text` is kept beside the data, so that the conversion can be read again. `twin` is that of the robot that was
-    recorded: joints are checked against it, and every episode names it. An episode that breaks the rules (NaN, time
-    going backwards ...) is an error; with `skip_unusable` it is left out, by name. A map that leaves units or guesses
-    open is refused; with `accept_guesses` it is used, and every episode's provenance says so. `resume` goes on where
-    a killed or interrupted ingest to the same `out` stopped.
+    Args:
+        source: A log, a folder of logs, or a pattern such as "runs/*.mcap".
+        out: Folder of the new dataset.
+        log_map: What the channels mean: names, units, clocks, episodes.
+        map_text: The map as written, kept with the data.
+        twin: The twin of the recorded robot. Joints are checked against it, and every episode names it.
+        skip_unusable: Leave out episodes that break the rules (NaN, time going backwards) instead of refusing them.
+        accept_guesses: Use a map that leaves units or guesses open; every episode's provenance says so.
+        resume: Continue an interrupted ingest into the same `out`.
+        progress: Called with the numbers of bytes done and in all.
+
+    Returns:
+        The dataset, rate and jitter of each stream, and what was skipped with the reasons.
+
+    Raises:
+        MapError: The map leaves something open, or names a channel that does not exist.
+        LogError: A log cannot be read, or its joints do not fit the twin.
+        InvalidEpisode: An episode breaks the rules and `skip_unusable` is false.
     """
     accepted = open_questions(log_map, map_text)
     if not accept_guesses:

@@ -239,7 +239,17 @@ class LogMap(_Part):
 
 
 def load_map(source: str | Path) -> LogMap:
-    """Read a map from a YAML file."""
+    """Load a map of log channels from a YAML file.
+
+    Args:
+        source: The file.
+
+    Returns:
+        The map: which channel becomes which signal, in which unit, on which clock.
+
+    Raises:
+        MapError: The file cannot be read, or a key or unit is unknown; the message names the nearest right one.
+    """
     path = Path(source)
     try:
         if path.stat().st_size > LARGEST_MAP_BYTES:

@@ -65,9 +65,17 @@ class _ClockGuess:
 
 
 def propose_map(source: str | Path, joints: Joints | None = None) -> str:
-    """The text of a map for the first log at `source`; complete, but to be read before it is used.
+    """Propose a map for the first log at a path.
 
-    `joints` are those of the robot's twin: they name and order channels, and tell units by range and by kinematics.
+    Args:
+        source: A log, a folder of logs, or a pattern.
+        joints: Joints of the robot's twin: they name and order channels, and reveal units by range and kinematics.
+
+    Returns:
+        YAML text of a complete map. Each guess has a confidence and a reason; read it before you use it.
+
+    Raises:
+        LogError: No reader knows the format, or the log cannot be read.
     """
     logs = find_logs(source).logs
     usual = Counter(log.format for log in logs).most_common(1)[0][0]

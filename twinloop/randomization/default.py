@@ -28,7 +28,16 @@ NAME = "default"
 
 
 def default_randomization(twin: Twin, name: str = NAME) -> Randomization:
-    """Everything that usually varies in this twin, around its nominal values and within its bounds."""
+    """Make the randomization that usually suits a twin, built-in or your own.
+
+    Args:
+        twin: The twin whose parameters vary.
+        name: Name of the randomization.
+
+    Returns:
+        A distribution of every parameter that usually varies, around its nominal value and within its bounds, in the
+        parameter's unit.
+    """
     special = FOR_ROBOT.get(twin.robot, {})
     varied: dict[str, Distribution] = {}
     for parameter in twin.parameters:

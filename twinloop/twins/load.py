@@ -12,7 +12,18 @@ from twinloop.twins.twin import Twin
 
 
 def load_twin(name_or_path: str | Path) -> Twin:
-    """The twin in a folder, or the one registered under a name."""
+    """Load a twin from a folder, or a built-in one by its name.
+
+    Args:
+        name_or_path: A folder with `twin.yaml` and `model.xml`, or a registered name such as "franka_pick_place".
+
+    Returns:
+        The twin.
+
+    Raises:
+        UnknownName: There is neither such a folder nor such a name; the message lists the names.
+        InvalidTwin: The folder holds no twin that can be read.
+    """
     if isinstance(name_or_path, Path) or "/" in name_or_path or Path(name_or_path, "twin.yaml").is_file():
         return load_twin_folder(name_or_path)
     return _registered(name_or_path)

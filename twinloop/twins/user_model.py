@@ -41,10 +41,23 @@ SAG_RAD = 0.01
 
 
 def make_twin_from_model(path: str | Path, *, name: str | None = None, control_hz: float = 50.0) -> Twin:
-    """A twin of the cell in an MJCF or URDF file.
+    """Make a twin of the cell in an MJCF or URDF file.
 
-    Nominal values are the file's. A model without actuators gets a position servo on every joint. The control rate is
-    the nearest one whose period is a whole number of physics steps.
+    Nominal values are the file's. A model without actuators gets a position servo on every joint. Note that MJCF counts
+    angles in degrees unless it has `<compiler angle="radian"/>`.
+
+    Args:
+        path: The model; meshes and included files are taken along.
+        name: Name of the twin; by default the file's name.
+        control_hz: Rate of commands and readings in Hz; the nearest rate is used whose period is a whole number of physics
+            steps.
+
+    Returns:
+        The twin, with parameters for every joint, actuator and free body of the model.
+
+    Raises:
+        WrongUse: There is no such file.
+        InvalidTwin: The file is no model that MuJoCo compiles, or nothing in it moves.
     """
     file = Path(path)
     if not file.is_file():
