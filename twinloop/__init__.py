@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from twinloop.gap.ranking import rank_policies as rank_policies
     from twinloop.gap.result import Gap as Gap
     from twinloop.gap.run import measure_gap as measure_gap
-    from twinloop.generation.film import record_video as record_video
     from twinloop.generation.open_loop import replay_actions as replay_actions
     from twinloop.generation.replay import replay as replay
     from twinloop.generation.run import generate as generate
+    from twinloop.generation.videos import record_video as record_video
     from twinloop.identification.design import design_excitation as design_excitation
     from twinloop.identification.drift import watch_drift as watch_drift
     from twinloop.identification.result import Identification as Identification
@@ -105,7 +105,7 @@ _NAMES = {
     "twinloop.promotion.registry": ["PolicyRegistry"],
     "twinloop.promotion.run": ["gate"],
     "twinloop.promotion.verdict": ["Verdict"],
-    "twinloop.generation.film": ["record_video"],
+    "twinloop.generation.videos": ["record_video"],
     "twinloop.generation.open_loop": ["replay_actions"],
     "twinloop.generation.replay": ["replay"],
     "twinloop.generation.run": ["generate"],

@@ -51,7 +51,11 @@ def test_a_resting_object_touches_the_table_with_its_weight_and_nothing_else(cel
     for _ in range(20):
         engine.step(np.arange(1), start.ctrl[:, None])
     truth = engine.truth()
-    assert truth.object_table.found[0] and not truth.robot_object.found[0] and not truth.robot_table.found[0]
+    assert (
+        truth.object_table.touching[0]
+        and not truth.robot_object.touching[0]
+        and not truth.robot_table.touching[0]
+    )
     assert 0.0 < truth.object_table.force_n[0] <= 0.1 * 9.81 + 1e-6
     assert truth.object_table.depth_m[0] < 0.001
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from twinloop.experts import EXPERTS, expert_for
-from twinloop.experts.excitation import TOP_SPEED_RAD_S
+from twinloop.experts import EXPERTS, default_expert
+from twinloop.experts.excitation import MAX_SPEED_RAD_S
 from twinloop.experts.protocol import Setup
 from twinloop.tasks import make_cell
 from twinloop.testing.fakes import StillExpert
@@ -16,7 +16,7 @@ EXCITATIONS = ("chirp", "multisine", "prbs", "waypoints")
 
 @pytest.mark.parametrize("twin", list_twins(), ids=lambda twin: twin.name)
 def test_the_usual_expert_of_every_built_in_twin_conforms(twin):
-    check_expert(expert_for(twin.task), twin)
+    check_expert(default_expert(twin.task), twin)
 
 
 @pytest.mark.parametrize("name", sorted(EXPERTS.names()))
@@ -41,6 +41,6 @@ def test_excitation_starts_and_ends_at_home_and_respects_the_speed_limit(name, t
     expert.restart(np.arange(3), None, np.array([1, 2, 3]))
     plan = np.array([expert.act(None, np.full(3, step)) for step in range(steps)])
     assert np.array_equal(plan[0], plan[-1])
-    assert np.abs(np.diff(plan, axis=0)).max() * cell.twin.control_hz < 1.5 * TOP_SPEED_RAD_S
+    assert np.abs(np.diff(plan, axis=0)).max() * cell.twin.control_hz < 1.5 * MAX_SPEED_RAD_S
     assert plan.std(axis=0).max() > 0.05
     assert not np.array_equal(plan[:, 0], plan[:, 1])

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from twinloop.experts import default_expert
 from twinloop.generation.job import Job
 from twinloop.generation.rollout import rollout_drawn
-from twinloop.generation.run import USUAL_EXPERTS
 from twinloop.twins import list_twins
 
 SEED = 5
@@ -42,7 +42,7 @@ def episodes(twin, changes, expert=None, cameras=(), steps=ROWS):
         nominal = twin.parameter(name).nominal
         kind = object if isinstance(nominal, str) else np.float64
         drawn[name] = np.array([row.get(name, nominal) for row in rows], dtype=kind)
-    job = Job(twin, twin.task, expert or USUAL_EXPERTS.get(twin.task, twin.task), None, cameras, 0.0, steps)
+    job = Job(twin, twin.task, expert or default_expert(twin.task), None, cameras, 0.0, steps)
     return list(rollout_drawn(job, [SEED] * len(rows), drawn, threads=2))
 
 

@@ -53,7 +53,7 @@ def test_every_episode_is_made_again_bit_for_bit(dataset, threads):
     for number in range(0, EPISODES, threads):
         result = replay(dataset, number, threads=threads)
         assert result.same, result.differences
-        assert result.again.id == result.original.id
+        assert result.replayed.id == result.original.id
         assert not result.build_changes
         assert all(error.largest == 0.0 for error in result.errors)
 
@@ -117,7 +117,7 @@ def test_a_real_episode_is_not_made_again_but_its_actions_can_be_sent_to_a_twin(
     drawn = replay_actions(
         real, twin, {n: v for n, v in episode.provenance.draw.items() if "noise_rad" not in n}
     )
-    assert nominal.again.provenance.parents == (real.id,)
+    assert nominal.replayed.provenance.parents == (real.id,)
     apart = {error.signal: error.root_mean_square for error in drawn.errors}
     assert apart["action"] == 0.0
     assert apart["observation.state"] < 2e-3
@@ -135,8 +135,8 @@ def test_actions_recorded_at_another_rate_are_held(dataset, twin):
         {name: rows[::2] for name, rows in episode.signals.items()},
     )
     result = replay_actions(slow, twin)
-    assert abs(len(result.again) - len(episode)) <= 1
-    np.testing.assert_array_equal(result.again["action"][:2], np.repeat(episode["action"][:1], 2, axis=0))
+    assert abs(len(result.replayed) - len(episode)) <= 1
+    np.testing.assert_array_equal(result.replayed["action"][:2], np.repeat(episode["action"][:1], 2, axis=0))
 
 
 def test_actions_for_another_robot_are_refused(dataset):

@@ -5,7 +5,7 @@ import pytest
 
 from twinloop.errors import UnknownName
 from twinloop.generation import rollout as rollout_module
-from twinloop.generation.job import Job, describe_actor, episode_seed, job_from_actor
+from twinloop.generation.job import Job, describe_actor, episode_seed, parse_actor
 from twinloop.generation.replay import replay
 from twinloop.generation.rollout import episode_schema, rollout, rollout_drawn
 from twinloop.generation.run import generate
@@ -66,7 +66,7 @@ def test_an_episode_has_the_same_bits_in_any_batch_and_on_any_number_of_threads(
 
 def test_an_episode_has_the_same_bits_in_a_slot_that_was_used_before(together, monkeypatch):
     job, expected = together
-    monkeypatch.setattr(rollout_module, "MOST_SIDE_BY_SIDE", 3)
+    monkeypatch.setattr(rollout_module, "MAX_ENVIRONMENTS", 3)
     for number, episode in enumerate(rollout(job, 11, range(8))):
         assert_same_episode(episode, expected[number])
 
@@ -74,7 +74,7 @@ def test_an_episode_has_the_same_bits_in_a_slot_that_was_used_before(together, m
 def test_slots_freed_early_are_refilled_and_episodes_still_come_in_order(monkeypatch):
     job = make_job(varied={"object_position_noise_cm": [-8, 8]})
     whole = list(rollout(job, 3, range(9)))
-    monkeypatch.setattr(rollout_module, "MOST_SIDE_BY_SIDE", 4)
+    monkeypatch.setattr(rollout_module, "MAX_ENVIRONMENTS", 4)
     again = list(rollout(job, 3, range(9)))
     assert len({len(episode) for episode in whole}) > 1
     for a, b in zip(again, whole, strict=True):
@@ -95,7 +95,7 @@ def test_provenance_says_where_an_episode_came_from(together):
 def test_an_episode_is_regenerated_from_its_provenance_alone(together):
     job, episodes = together
     origin = episodes[9].provenance
-    again = job_from_actor(load_twin(origin.twin), origin.actor_id, job.randomization)
+    again = parse_actor(load_twin(origin.twin), origin.actor_id, job.randomization)
     drawn = {name: np.array([value]) for name, value in origin.draw.items()}
     (episode,) = rollout_drawn(again, [origin.seed], drawn)
     assert_same_episode(episode, episodes[9])
@@ -103,7 +103,7 @@ def test_an_episode_is_regenerated_from_its_provenance_alone(together):
 
 def test_what_the_actor_is_called_says_everything_about_the_job():
     job = make_job(expert_noise=0.25, max_steps=50)
-    assert job_from_actor(job.twin, describe_actor(job), job.randomization) == job
+    assert parse_actor(job.twin, describe_actor(job), job.randomization) == job
 
 
 def test_a_successful_episode_goes_through_the_phases_and_records_contact_grasp_and_release():

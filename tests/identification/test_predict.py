@@ -196,7 +196,7 @@ def test_gears_are_predicted_as_they_are_generated(name, servo):
     twin = load_twin(name)
     exact = replace(twin, parameters=tuple(p for p in twin.parameters if p.name != "encoder_quantum_rad"))
     asked = record(exact, {}, 3, noise=0.0, rate_hz=twin.control_hz, seconds=2.0, size=0.4)
-    made = replay_actions(asked, exact, values).again
+    made = replay_actions(asked, exact, values).replayed
     cell = make_cell(exact)
     channels = find_channels(cell, made)
     recording = read_recording(cell, made, channels)

@@ -9,7 +9,7 @@ pytest.importorskip("pybullet")
 
 from twinloop.imperfect import delay
 from twinloop.robots.standin.effects import Latency
-from twinloop.robots.standin.sensor_model import CommandLine
+from twinloop.robots.standin.sensor_model import CommandChannel
 
 STEP_S, SUBSTEPS = 0.02, 10
 
@@ -26,7 +26,7 @@ STEP_S, SUBSTEPS = 0.02, 10
 def test_commands_arrive_as_the_batched_delay_lets_them(effects: dict[str, float]) -> None:
     latency = Latency(**effects)
     first = np.array([1.0, -1.0])
-    line = CommandLine(latency, first, np.random.default_rng(3))
+    line = CommandChannel(latency, first, np.random.default_rng(3))
     rng = np.random.default_rng(3)
     params = delay.Delay(latency.action_delay_s, latency.action_jitter_s, latency.action_drop_probability)
     state = delay.make_state(params, first[None], STEP_S)
@@ -46,6 +46,6 @@ def test_commands_arrive_as_the_batched_delay_lets_them(effects: dict[str, float
 
 
 def test_without_any_delay_a_command_is_held_at_once() -> None:
-    line = CommandLine(Latency(), np.zeros(2), np.random.default_rng(0))
+    line = CommandChannel(Latency(), np.zeros(2), np.random.default_rng(0))
     line.send(np.array([4.0, 5.0]))
     assert line.receive(0.002).tolist() == [4.0, 5.0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from twinloop.errors import RobotError, RobotGone, UnknownName, WrongUse
-from twinloop.robots import LeRobotArm, Limited, Watchdog, connected, open_robot
+from twinloop.robots import LeRobotArm, LimitedRobot, Watchdog, connected, open_robot
 from twinloop.testing.robots import FakeRobot, check_robot
 
 
@@ -13,7 +13,7 @@ def test_the_fake_keeps_the_protocol():
 
 
 def test_wrappers_keep_the_protocol():
-    check_robot(Limited(FakeRobot()))
+    check_robot(LimitedRobot(FakeRobot()))
     check_robot(Watchdog(FakeRobot(), clock=lambda: 0.0))
 
 
@@ -36,7 +36,7 @@ def test_an_unknown_scheme_names_the_ones_there_are():
 
 def test_commands_keep_range_and_speed():
     fake = FakeRobot()
-    robot = Limited(fake)
+    robot = LimitedRobot(fake)
     with connected(robot):
         first = robot.act(np.array([5.0, 0.1]))
         assert np.allclose(first, [0.5, 0.1])  # 10 rad/s at 20 Hz from zero

@@ -13,7 +13,7 @@ from twinloop.datasets.reader import open_dataset
 from twinloop.robots import connected, open_robot
 from twinloop.robots.controllers import ExpertController, OperatorController
 from twinloop.robots.record import RecordingSpec, record
-from twinloop.robots.signals import cell_signals
+from twinloop.robots.signals import list_signals
 from twinloop.tasks import make_cell, make_task
 from twinloop.testing.robots import check_robot
 from twinloop.twins import load_twin
@@ -77,7 +77,7 @@ def test_signals_are_those_of_generated_data_without_the_truth():
         generated = [s for s in make_schema(cell, ()).signals if not s.name.startswith("simulation.")]
         # The stand-in has no force-torque sensor and no inertial unit.
         absent = ["action", *(group.signal.name for group in cell.sensors)]
-        assert [s for s in generated if s.name not in absent] == list(cell_signals(cell))
+        assert [s for s in generated if s.name not in absent] == list(list_signals(cell))
 
 
 def test_the_command_line_records_a_stand_in_and_appends(tmp_path):

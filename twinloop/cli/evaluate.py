@@ -173,7 +173,7 @@ def _cameras(policies: list[Policy], robot: Description, filmed: bool) -> tuple[
 def _film(policies: list[Policy], kept: Path, twin: str | None, folder: Path) -> list[Path]:
     """Films of failures: of the robot's camera where it has one, else drawn in the twin."""
     from twinloop.datasets.reader import open_dataset
-    from twinloop.generation.film import film_failures
+    from twinloop.generation.videos import record_failure_videos
     from twinloop.twins import load_twin
 
     made = []
@@ -181,7 +181,7 @@ def _film(policies: list[Policy], kept: Path, twin: str | None, folder: Path) ->
         name = twin or policy.training_record.twin["name"]
         drawn_in = load_twin(name) if name is not None else None
         dataset = open_dataset(kept / policy.name if len(policies) > 1 else kept)
-        made += film_failures(dataset, folder, twin=drawn_in, title=policy.name)
+        made += record_failure_videos(dataset, folder, twin=drawn_in, title=policy.name)
     return made
 
 

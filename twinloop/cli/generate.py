@@ -141,7 +141,7 @@ def replay(
     Exits with 1 if a repeated episode is not the same.
     """
     from twinloop.datasets.reader import open_dataset
-    from twinloop.generation.replay import replay as make_again
+    from twinloop.generation.replay import replay as regenerate
     from twinloop.twins import load_twin
 
     folder, number = console.episode_name(episode)
@@ -152,7 +152,7 @@ def replay(
         if found.provenance.source != "sim" or chosen.content_hash != found.provenance.twin_hash:
             _send_actions(found, chosen.name, json, twin)
             return
-    result = make_again(dataset, number)
+    result = regenerate(dataset, number)
     if json:
         console.print_json(
             {
@@ -164,7 +164,7 @@ def replay(
             }
         )
     elif result.same:
-        console.out.print(f"episode {number} is the same, bit for bit: {len(result.again)} rows")
+        console.out.print(f"episode {number} is the same, bit for bit: {len(result.replayed)} rows")
     else:
         console.out.print(f"episode {number} is not the same")
         for difference in result.differences:
@@ -185,7 +185,7 @@ def _send_actions(episode: Episode, name: str, json: bool, twin: str) -> None:
     if json:
         console.print_json({"twin": name, "errors": [asdict(error) for error in result.errors]})
         return
-    console.out.print(f"sent {len(result.again)} actions to {name}; twin minus recording:")
+    console.out.print(f"sent {len(result.replayed)} actions to {name}; twin minus recording:")
     _print_errors(result.errors)
 
 

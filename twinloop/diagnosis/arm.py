@@ -13,7 +13,7 @@ from twinloop.diagnosis.follow import Following, measure_following, noise_of, so
 from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled, set_draws
 from twinloop.tasks import Cell
 from twinloop.twins import Twin
-from twinloop.twins.declare import word
+from twinloop.twins.declare import to_identifier
 from twinloop.twins.hardware import load_names
 
 Array = NDArray[Any]
@@ -104,7 +104,7 @@ def measure_actuation(
     quantities.append(found)
     if found.differs:
         for joint in (cell.actuators[index] for index in cell.arm if cell.turning[index]):
-            set_draws(values, twin, f"{word(joint)}_backlash_rad", draws)
+            set_draws(values, twin, f"{to_identifier(joint)}_backlash_rad", draws)
     if float(np.median(following.play)) == 0.0:
         _efforts(cell, following, nominal, rows, rng, quantities, values)
     if cell.gripper is not None:
@@ -140,7 +140,7 @@ def _efforts(
         for column, index in enumerate(cell.arm):
             joint = cell.actuators[index]
             if which == 0:
-                parameter = f"{word(joint)}_friction_nm"
+                parameter = f"{to_identifier(joint)}_friction_nm"
                 own = _nominal(cell.twin, parameter)
                 set_draws(values, cell.twin, parameter, own + drawn[:, column, 0])
             else:
@@ -168,7 +168,7 @@ def _grip(
     quantities.append(found)
     gripper = cell.actuators[cell.gripper] if cell.gripper is not None else ""
     for suffix in ("n", "nm"):
-        name = f"{word(gripper)}_force_limit_{suffix}"
+        name = f"{to_identifier(gripper)}_force_limit_{suffix}"
         if found.differs and found.real < own:
             set_draws(values, real.twin, name, draws)
 

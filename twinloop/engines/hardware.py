@@ -31,7 +31,7 @@ from twinloop.experts.reading import Reading, rotation_columns
 from twinloop.imperfect import backlash, delay, quantize, stream
 from twinloop.imperfect.noise import draw_normal, draw_uniform
 from twinloop.tasks import Cell, Truth
-from twinloop.twins.declare import word
+from twinloop.twins.declare import to_identifier
 from twinloop.twins.hardware import load_names
 
 Array = NDArray[Any]
@@ -63,8 +63,8 @@ class Hardware:
         self._stiffness = np.ones((count, actuators))
         self._joints = np.zeros((count, actuators))
         self._turning = cell.turning.astype(np.float64)
-        self._biased = self._any(*(f"{word(name)}_encoder_bias_rad" for name in cell.actuators))
-        self._slack = self._any(*(f"{word(name)}_backlash_rad" for name in cell.actuators))
+        self._biased = self._any(*(f"{to_identifier(name)}_encoder_bias_rad" for name in cell.actuators))
+        self._slack = self._any(*(f"{to_identifier(name)}_backlash_rad" for name in cell.actuators))
         self._loaded = self._any(*(name for joint in cell.actuators for name in load_names(joint)))
         self._late_action = self._any("action_delay_s", "action_jitter_s", "action_drop_probability")
         self._late_reading = self._any(
@@ -100,7 +100,7 @@ class Hardware:
                 column[ids] = values.get(parameter.name, parameter.nominal)
         for index, name in enumerate(self._cell.actuators):
             for kind, table in (("encoder_bias", self._bias), ("backlash", self._play)):
-                table[ids, index] = self._told(f"{word(name)}_{kind}_rad")[ids]
+                table[ids, index] = self._told(f"{to_identifier(name)}_{kind}_rad")[ids]
         if self._loaded:
             self._restart_loads(ids, values, truth)
         which = np.zeros(self._count, dtype=bool)

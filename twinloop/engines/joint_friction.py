@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from twinloop.imperfect.friction import Friction, GearLoad, gear_level_nm
 from twinloop.tasks import Cell
-from twinloop.twins.declare import word
+from twinloop.twins.declare import to_identifier
 
 Array = NDArray[Any]
 
@@ -141,7 +141,7 @@ def loaded_rows(cell: Cell, field: str, values: Mapping[str, Any], count: int) -
 
 def _dof_names(model: mujoco.MjModel) -> list[str]:
     """The joint of each degree of freedom, as parameters are named after it."""
-    return [word(model.joint(int(joint)).name or f"joint{joint}") for joint in model.dof_jntid]
+    return [to_identifier(model.joint(int(joint)).name or f"joint{joint}") for joint in model.dof_jntid]
 
 
 def _squared_gears(model: mujoco.MjModel) -> Array:

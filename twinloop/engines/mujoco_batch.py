@@ -172,7 +172,7 @@ class MujocoBatch:
         readings = self._sensors[:, start : start + _PER_TOUCH]
         x, y, z = readings[:, 1], readings[:, 2], readings[:, 3]
         return Touch(
-            found=readings[:, 0] > 0.0,
+            touching=readings[:, 0] > 0.0,
             force_n=np.sqrt(x * x + y * y + z * z),
             depth_m=np.maximum(-readings[:, 4], 0.0),
         )

@@ -4,8 +4,8 @@ Importing this package registers the built-in experts.
 """
 
 from twinloop.experts import excitation, passive, pick_and_place, push, random_actions
-from twinloop.experts.played import Motion, find_expert, load_motion, save_motion
-from twinloop.experts.protocol import EXPERTS, Expert, Looking, Setup, expert_for
+from twinloop.experts.playback import Motion, find_expert, load_motion, save_motion
+from twinloop.experts.protocol import EXPERTS, Expert, Looking, Setup, default_expert
 from twinloop.experts.reading import Reading
 
 __all__ = [
@@ -15,8 +15,8 @@ __all__ = [
     "Motion",
     "Reading",
     "Setup",
+    "default_expert",
     "excitation",
-    "expert_for",
     "find_expert",
     "load_motion",
     "passive",

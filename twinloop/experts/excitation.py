@@ -30,8 +30,8 @@ Shape = Callable[[Array, Array, Array], Array]
 REACH = 0.4
 """Share of the way from home to the nearest stop, and at most this many radians."""
 
-TOP_SPEED_RAD_S = 1.5
-TOP_ACCELERATION_RAD_S2 = 12.0
+MAX_SPEED_RAD_S = 1.5
+MAX_ACCELERATION_RAD_S2 = 12.0
 SLOWEST_HZ, FASTEST_HZ = 0.1, 5.0
 TONES = 8
 FADE_S = 0.5
@@ -48,7 +48,7 @@ class Excitation:
         self._name, self._shape = name, shape
         self._rows, self._last = np.arange(setup.count), setup.steps - 1
         self._time_s = np.arange(setup.steps) * cell.dt_s
-        self._home, self._reach = reach_of(cell)
+        self._home, self._reach = excitation_range(cell)
         self._low, self._high = cell.control_low, cell.control_high
         self._plan = np.zeros((setup.count, setup.steps, len(cell.actuators)))
 
@@ -71,8 +71,8 @@ def chirp(
     reach: Array,
     uniform: Array,
     *,
-    speed_rad_s: float = TOP_SPEED_RAD_S,
-    acceleration_rad_s2: float = TOP_ACCELERATION_RAD_S2,
+    speed_rad_s: float = MAX_SPEED_RAD_S,
+    acceleration_rad_s2: float = MAX_ACCELERATION_RAD_S2,
     fastest_hz: float = FASTEST_HZ,
 ) -> Array:
     """A logarithmic sweep, as large as speed and acceleration allow at each moment."""
@@ -112,7 +112,7 @@ def _moves(time_s: Array, levels: Array, lengths_s: Array, *, hurried: bool) -> 
         before = np.concatenate([[0.0], levels[:-1, joint]])
         step = np.abs(levels[:, joint] - before)
         # A minimum-jerk move of length d in time T peaks at speed 1.875 d / T and acceleration 5.77 d / T^2.
-        needed_s = np.maximum(1.875 * step / TOP_SPEED_RAD_S, np.sqrt(5.77 * step / TOP_ACCELERATION_RAD_S2))
+        needed_s = np.maximum(1.875 * step / MAX_SPEED_RAD_S, np.sqrt(5.77 * step / MAX_ACCELERATION_RAD_S2))
         whole_s = np.maximum(lengths_s[:, joint], needed_s)
         starts_s = np.concatenate([[0.0], np.cumsum(whole_s)])
         index = np.minimum(np.searchsorted(starts_s, time_s, side="right") - 1, len(levels) - 1)
@@ -125,8 +125,8 @@ def _moves(time_s: Array, levels: Array, lengths_s: Array, *, hurried: bool) -> 
 def _allowed(
     reach: Array,
     rate_rad_s: Any,
-    speed_rad_s: float = TOP_SPEED_RAD_S,
-    acceleration_rad_s2: float = TOP_ACCELERATION_RAD_S2,
+    speed_rad_s: float = MAX_SPEED_RAD_S,
+    acceleration_rad_s2: float = MAX_ACCELERATION_RAD_S2,
 ) -> Array:
     """The largest sine at this rate within reach, speed and acceleration."""
     by_speed = speed_rad_s / rate_rad_s
@@ -134,7 +134,7 @@ def _allowed(
     return np.asarray(np.minimum(reach, np.minimum(by_speed, by_acceleration)))
 
 
-def reach_of(cell: Cell, share: float = REACH) -> tuple[Array, Array]:
+def excitation_range(cell: Cell, share: float = REACH) -> tuple[Array, Array]:
     """Home of every actuator, and how far from it a signal may go; a gripper stays where it is."""
     home = cell.positions(home_qpos(cell))[0]
     room = np.minimum(cell.control_high - home, home - cell.control_low)

@@ -11,13 +11,13 @@ from twinloop.tasks import Cell
 class Grip:
     """`offset_m` is where the object should be along the tool's x axis when the hand comes down.
 
-    `open_share` is how far the gripper opens, of all it can. `above_m` is how far above object and target the tool
+    `opening_fraction` is how far the gripper opens, of all it can. `above_m` is how far above object and target the tool
     travels. `sag_per_s` is how fast the command is raised where the joints hang below it: servos without gravity
     compensation need it, stiff ones do not.
     """
 
     offset_m: float = 0.0
-    open_share: float = 1.0
+    opening_fraction: float = 1.0
     above_m: float = 0.1
     sag_per_s: float = 0.0
 
@@ -25,10 +25,10 @@ class Grip:
 GRIPS = {
     # One jaw is fixed, 8 mm from the tool's centre; the arm reaches no higher than 6 cm above its outer objects, and
     # its servos hold their load with an error of a few degrees.
-    "so101": Grip(offset_m=0.009, open_share=0.45, above_m=0.05, sag_per_s=2.0),
+    "so101": Grip(offset_m=0.009, opening_fraction=0.45, above_m=0.05, sag_per_s=2.0),
 }
 
 
-def grip_of(cell: Cell) -> Grip:
+def find_grip(cell: Cell) -> Grip:
     """The grip of a cell's robot."""
     return GRIPS.get(cell.twin.robot, Grip())

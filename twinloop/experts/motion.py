@@ -20,10 +20,10 @@ DAMPING = 0.03
 POSTURE_GAIN = 0.02
 """Share of the way home that the joints the task leaves free go in one step."""
 
-TOP_JOINT_SPEED_RAD_S = 2.0
-TOP_SPEED_M_S = 0.6
-SHORTEST_S = 0.2
-MOST_SAG_RAD = 0.2
+MAX_JOINT_SPEED_RAD_S = 2.0
+MAX_SPEED_M_S = 0.6
+MIN_DURATION_S = 0.2
+MAX_SAG_RAD = 0.2
 
 
 class ToolMotion:
@@ -43,7 +43,7 @@ class ToolMotion:
         self.yaw = np.zeros(count)
         self._elapsed_s = np.zeros(count)
         self._pause_s = np.zeros(count)
-        self._duration_s = np.full(count, SHORTEST_S)
+        self._duration_s = np.full(count, MIN_DURATION_S)
 
     def restart(self, ids: Array, joints: Array) -> None:
         """Begin at the given joints, (len(ids), joints)."""
@@ -58,7 +58,7 @@ class ToolMotion:
         self,
         which: Array,
         goal: Array,
-        speed_m_s: float | Array = TOP_SPEED_M_S,
+        speed_m_s: float | Array = MAX_SPEED_M_S,
         pause_s: float | Array = 0.0,
     ) -> None:
         """The environments `which` (N,) bool set off from where they are commanded to be, towards `goal` (N, 3).
@@ -68,7 +68,7 @@ class ToolMotion:
         away = goal - self.pose.place
         distance_m = np.sqrt((away * away).sum(axis=1))
         # A minimum-jerk path is 15/8 times faster in the middle than on average.
-        duration_s = np.maximum(1.875 * distance_m / speed_m_s, SHORTEST_S)
+        duration_s = np.maximum(1.875 * distance_m / speed_m_s, MIN_DURATION_S)
         self._from[which] = self.pose.place[which]
         self._from_yaw[which] = self.yaw[which]
         self._pause_s[which] = np.broadcast_to(pause_s, which.shape)[which]
@@ -104,7 +104,7 @@ class ToolMotion:
         preferred = POSTURE_GAIN * (self._home - self.joints)
         step = step_towards(jacobian, error, preferred, DAMPING)
         fastest = np.abs(step).max(axis=1)
-        limit = TOP_JOINT_SPEED_RAD_S * self._dt_s
+        limit = MAX_JOINT_SPEED_RAD_S * self._dt_s
         step *= np.minimum(1.0, limit / np.maximum(fastest, 1e-12))[:, None]
         self.joints = np.clip(self.joints + step, self.arm.low, self.arm.high)
         self.pose = pose
@@ -116,7 +116,7 @@ class ToolMotion:
             return joints
         # Only at the end of a path: on the way the joints lag behind, which is no sag.
         share = np.where(self.arrived, self._sag_per_s * self._dt_s, 0.0)[:, None]
-        self._sag = np.clip(self._sag + share * (joints - measured), -MOST_SAG_RAD, MOST_SAG_RAD)
+        self._sag = np.clip(self._sag + share * (joints - measured), -MAX_SAG_RAD, MAX_SAG_RAD)
         return np.asarray(np.clip(joints + self._sag, self.arm.low, self.arm.high))
 
 
@@ -146,7 +146,7 @@ def vertical_angle(columns: Array) -> Array:
     return np.asarray(np.arctan2(np.ascontiguousarray(columns[:, 1]), np.ascontiguousarray(columns[:, 0])))
 
 
-def nearest_quarter(angle: Array, to: Array) -> Array:
+def nearest_quarter_turn(angle: Array, to: Array) -> Array:
     """`angle` plus the multiple of a quarter turn that brings it nearest to `to`: a cube has four equal sides."""
     quarter = 0.5 * np.pi
     return np.asarray(angle + quarter * np.rint((to - angle) / quarter))

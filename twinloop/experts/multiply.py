@@ -21,7 +21,7 @@ from twinloop.experts.kinematics import Arm
 from twinloop.experts.motion import (
     ToolMotion,
     minimum_jerk,
-    nearest_quarter,
+    nearest_quarter_turn,
     tool_yaw,
     vertical_angle,
 )
@@ -32,7 +32,7 @@ from twinloop.tasks import Cell
 
 Array = NDArray[Any]
 
-MOVED_SHARE = 0.1
+MOVED_FRACTION = 0.1
 """A hand that is moved by less than this share of what it can was neither opened nor closed."""
 
 NEAR_M = 0.12
@@ -56,7 +56,7 @@ class Demonstration:
     about_target: Array
 
 
-def cut(cell: Cell, episode: Episode) -> Demonstration:
+def segment_demonstration(cell: Cell, episode: Episode) -> Demonstration:
     """Cut a successful demonstration, real or simulated, into its two parts."""
     if cell.gripper is None or cell.target_mocap is None:
         raise WrongUse(f"twin {cell.twin.name!r} has no gripper or no target", expected="pick-and-place")
@@ -70,7 +70,7 @@ def cut(cell: Cell, episode: Episode) -> Demonstration:
     closed = gripper < 0.5 * (gripper.min() + gripper.max())
     released = np.flatnonzero(closed[:-1] & ~closed[1:]) + 1
     reach = cell.control_high[cell.gripper] - cell.control_low[cell.gripper]
-    if not len(released) or np.ptp(gripper) < MOVED_SHARE * reach:
+    if not len(released) or np.ptp(gripper) < MOVED_FRACTION * reach:
         raise WrongUse(f"demonstration {episode.id} never lets go of anything", expected="a pick and a place")
     release = int(released[-1])
     grasp = int(np.flatnonzero(~closed[:release])[-1]) + 1
@@ -89,14 +89,14 @@ def cut(cell: Cell, episode: Episode) -> Demonstration:
     )
 
 
-def multiplier(demonstrations: Sequence[Episode]) -> Callable[[Setup], Multiplier]:
+def make_multiplier(demonstrations: Sequence[Episode]) -> Callable[[Setup], Multiplier]:
     """An expert's factory: acts as these demonstrations would have, in scenes they have not seen."""
     chosen = [episode for episode in demonstrations if episode.success is not False]
     if not chosen:
         raise WrongUse(
             "there is no successful demonstration to multiply", got=f"{len(demonstrations)} episodes"
         )
-    return lambda setup: Multiplier(setup, [cut(setup.cell, episode) for episode in chosen])
+    return lambda setup: Multiplier(setup, [segment_demonstration(setup.cell, episode) for episode in chosen])
 
 
 class Multiplier:
@@ -153,7 +153,7 @@ class Multiplier:
         self, demonstration: Demonstration, place: Array, yaw: float, target: Array, start: Array
     ) -> Array:
         # A cube looks the same after a quarter turn: of the four ways to hold it, the one that turns the hand least.
-        turn = float(nearest_quarter(np.array([yaw - demonstration.object_yaw]), np.zeros(1))[0])
+        turn = float(nearest_quarter_turn(np.array([yaw - demonstration.object_yaw]), np.zeros(1))[0])
         first = _moved(demonstration.about_object, demonstration.object_place, place, turn)
         second = demonstration.about_target.copy()
         second[:, :3] += target - demonstration.target_place

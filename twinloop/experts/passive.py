@@ -1,4 +1,4 @@
-"""Nobody acts: for twins without actuators, and to watch what a scene does on its own."""
+"""PassiveExpert acts: for twins without actuators, and to watch what a scene does on its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 
 @EXPERTS.register("passive")
-class Nobody:
+class PassiveExpert:
     """Commands every actuator to stay where the episode found it."""
 
     actor: Actor = "unknown"

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Actor
 from twinloop.experts.disturb import Bumps
-from twinloop.experts.grip import grip_of
-from twinloop.experts.motion import ToolMotion, nearest_quarter, pointing_down, vertical_angle
+from twinloop.experts.grip import find_grip
+from twinloop.experts.motion import ToolMotion, nearest_quarter_turn, pointing_down, vertical_angle
 from twinloop.experts.protocol import EXPERTS, Setup
 from twinloop.experts.reading import Reading
 from twinloop.experts.style import Style
@@ -45,10 +45,10 @@ class PickAndPlaceExpert:
         cell, count = setup.cell, setup.count
         assert cell.gripper is not None
         self._gripper = cell.gripper
-        self._grip = grip_of(cell)
+        self._grip = find_grip(cell)
         self._closed = float(cell.control_low[self._gripper])
         widest = float(cell.control_high[self._gripper])
-        self._open = self._closed + self._grip.open_share * (widest - self._closed)
+        self._open = self._closed + self._grip.opening_fraction * (widest - self._closed)
         self._dt_s = cell.dt_s
         self._actuators = len(cell.actuators)
         self._motion = ToolMotion(cell, count, self._grip.sag_per_s)
@@ -144,7 +144,7 @@ class PickAndPlaceExpert:
         self._in_hand[fresh] = 0.0
         sees = which & (self._phase <= DESCEND)
         angle = vertical_angle(reading.object_columns)
-        self._yaw = np.where(sees, nearest_quarter(angle, np.zeros_like(angle)), self._yaw)
+        self._yaw = np.where(sees, nearest_quarter_turn(angle, np.zeros_like(angle)), self._yaw)
         grasps = which & (self._phase == CLOSE)
         self._grasp[grasps] = self._motion.pose.place[grasps]
         careful = (self._phase == DESCEND) | (self._phase == LIFT) | (self._phase == LOWER)

@@ -69,6 +69,6 @@ EXPERTS: Registry[Callable[[Setup], Expert]] = Registry("expert", "experts")
 _USUAL = {"excite": "multisine", "toss": "passive"}
 
 
-def expert_for(task: str) -> str:
+def default_expert(task: str) -> str:
     """The expert that usually does a task: the one of the same name, unless the task is not about achieving something."""
     return _USUAL.get(task, task)

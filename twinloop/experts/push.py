@@ -82,7 +82,7 @@ class PushExpert:
         place, yaw = self._motion.path(self._goal(reading), self._yaw)
         pushing = self._phase == PUSH
         place = np.where(pushing[:, None], self._ahead(reading), place)
-        wanted = nearest_half(vertical_angle(self._direction(reading)), self._motion.yaw)
+        wanted = nearest_half_turn(vertical_angle(self._direction(reading)), self._motion.yaw)
         turn = np.clip(wanted - self._motion.yaw, -TURN_RAD_S * self._dt_s, TURN_RAD_S * self._dt_s)
         yaw = np.where(pushing, self._motion.yaw + turn, yaw)
         commands = np.empty((len(self._phase), self._actuators))
@@ -141,14 +141,14 @@ class PushExpert:
         self._latched[lands] = self._motion.pose.place[lands]
         aims = which & (self._phase <= DESCEND)
         # Nearest to straight ahead, so that the wrist never winds up.
-        wanted = nearest_half(vertical_angle(self._direction(reading)), np.zeros_like(self._yaw))
+        wanted = nearest_half_turn(vertical_angle(self._direction(reading)), np.zeros_like(self._yaw))
         self._yaw = np.where(aims, wanted, np.where(which, self._motion.yaw, self._yaw))
         careful = self._phase == DESCEND
         speed_m_s = self._style.speed * np.where(careful, SLOW_M_S, FAST_M_S)
         self._motion.begin(which, self._goal(reading), speed_m_s, self._style.pause_s)
 
 
-def nearest_half(angle: Array, to: Array) -> Array:
+def nearest_half_turn(angle: Array, to: Array) -> Array:
     """`angle` plus the multiple of half a turn that brings it nearest to `to`: a pusher has two equal sides."""
     return np.asarray(angle + np.pi * np.rint((to - angle) / np.pi))
 

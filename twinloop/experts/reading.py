@@ -36,7 +36,7 @@ class Reading:
     frames: Mapping[str, Array] = field(default_factory=dict)
 
 
-def exact_reading(truth: Truth) -> Reading:
+def ideal_reading(truth: Truth) -> Reading:
     """What somebody with perfect eyes sees."""
     return Reading(
         time_s=truth.time_s,

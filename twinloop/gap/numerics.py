@@ -13,7 +13,7 @@ from twinloop.gap.evidence import Evidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.generation.artefacts import KIND
-from twinloop.generation.convergence import Convergence, check_time_step, simulated_numbers
+from twinloop.generation.convergence import Convergence, check_time_step, list_simulated
 from twinloop.stats.bootstrap import of_mean, of_share
 
 Array = NDArray[Any]
@@ -41,7 +41,7 @@ def numerics(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
 
 def _time_step(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     name = "half the time step"
-    numbers = simulated_numbers(evidence.sim.dataset)
+    numbers = list_simulated(evidence.sim.dataset)
     if len(numbers) < 3:
         needs = "at least 3 episodes simulated by Twinloop in a twin that is kept beside them"
         yield NotEvaluated("numerics", needs, name)

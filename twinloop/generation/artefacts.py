@@ -21,7 +21,7 @@ from twinloop.tasks import Cell, Truth
 
 Array = NDArray[Any]
 
-DEEP_M, DEEP_SHARE = 0.003, 0.08
+DEEP_M, DEEP_FRACTION = 0.003, 0.08
 """Overlap is deep beyond the larger of a length and a share of the object's size."""
 
 SUNK_M = 0.005
@@ -43,8 +43,8 @@ def trace_row(truth: Truth, inertia: Inertia, judged_phase: Array) -> Array:
     """What is kept of one control step for finding events and artefacts: (N, COLUMNS)."""
     row = np.empty((len(judged_phase), COLUMNS))
     row[:, 0] = judged_phase
-    row[:, 1] = truth.robot_object.found
-    row[:, 2] = truth.object_table.found
+    row[:, 1] = truth.robot_object.touching
+    row[:, 2] = truth.object_table.touching
     row[:, 3] = truth.robot_object.depth_m
     row[:, 4] = truth.object_table.depth_m
     row[:, 5] = truth.robot_table.depth_m
@@ -56,7 +56,7 @@ def trace_row(truth: Truth, inertia: Inertia, judged_phase: Array) -> Array:
     row[:, 13] = truth.table_height_m
     away = truth.tool_position - truth.object_position
     row[:, 14] = away[:, 0] * away[:, 0] + away[:, 1] * away[:, 1] + away[:, 2] * away[:, 2]
-    row[:, 15] = truth.robot_table.found
+    row[:, 15] = truth.robot_table.touching
     return row
 
 
@@ -64,7 +64,7 @@ def find_artefacts(cell: Cell, trace: Array, time_s: Array, gravity_m_s2: float)
     """The artefacts in a trace (T, COLUMNS), each flagged once, where it first shows."""
     events = []
     depth_m = trace[:, 3:6].max(axis=1)
-    deep_m = max(DEEP_M, DEEP_SHARE * _object_size_m(cell))
+    deep_m = max(DEEP_M, DEEP_FRACTION * _object_size_m(cell))
     if (depth_m > deep_m).any():
         first = int(np.argmax(depth_m > deep_m))
         pair = ("robot object", "object table", "robot table")[int(np.argmax(trace[first, 3:6]))]

@@ -9,7 +9,7 @@ CHUNK_EPISODES = 128
 CAMERA_CHUNK_EPISODES = 16
 """Frames of a chunk may wait in memory together."""
 
-LEAST_CHUNK_EPISODES = 4
+MIN_CHUNK_EPISODES = 4
 
 CHUNKS_PER_COMMIT = 8
 """Chunks that become part of the dataset together: one data file in LeRobot's layout."""
@@ -18,15 +18,15 @@ CHUNKS_PER_COMMIT = 8
 def chunk_size(episodes: int, cameras: bool) -> int:
     """Episodes per chunk: a small run is cut finer, so that every worker has something to do."""
     most = CAMERA_CHUNK_EPISODES if cameras else CHUNK_EPISODES
-    return max(LEAST_CHUNK_EPISODES, min(most, -(-episodes // 16)))
+    return max(MIN_CHUNK_EPISODES, min(most, -(-episodes // 16)))
 
 
-def cut(episodes: int, size: int) -> list[range]:
+def split_episodes(episodes: int, size: int) -> list[range]:
     """Episode numbers 0 ... episodes - 1 in chunks of `size`; the last one may be shorter."""
     return [range(first, min(first + size, episodes)) for first in range(0, episodes, size)]
 
 
-def named(numbers: range) -> str:
+def describe_chunk(numbers: range) -> str:
     """The chunk in words."""
     if len(numbers) == 1:
         return f"episode {numbers[0]}"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from twinloop.errors import GenerationError, MissingExtra, TwinloopError
-from twinloop.generation.chunks import named
+from twinloop.generation.chunks import describe_chunk
 from twinloop.generation.part import Tick, Work, part_folder, write_part
 from twinloop.generation.record import this_build
 
@@ -102,12 +102,12 @@ def _result(ray: Any, reference: Any, numbers: range) -> tuple[int, dict[str, by
         cause = error.cause
         what = cause.what if isinstance(cause, TwinloopError) else repr(cause)
         raise GenerationError(
-            f"{named(numbers)} could not be made: {what}",
+            f"{describe_chunk(numbers)} could not be made: {what}",
             remedy=cause.remedy if isinstance(cause, TwinloopError) else None,
         ) from error
     except ray.exceptions.RayError as error:
         raise GenerationError(
-            f"{named(numbers)} could not be made on the cluster, {RETRIES + 1} times tried",
+            f"{describe_chunk(numbers)} could not be made on the cluster, {RETRIES + 1} times tried",
             got=str(error).splitlines()[0],
             remedy="look at the cluster, then continue with --resume",
         ) from error

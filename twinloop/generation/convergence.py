@@ -13,8 +13,8 @@ from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.engines.mujoco_batch import ENGINE
 from twinloop.episode import Episode
 from twinloop.errors import InvalidTwin, WrongUse
-from twinloop.generation.record import find_kept_twin
-from twinloop.generation.replay import SignalError, demonstrations_of, make_again, signal_errors
+from twinloop.generation.record import find_stored_twin
+from twinloop.generation.replay import SignalError, find_demonstrations, regenerate, signal_errors
 from twinloop.twins import Twin
 
 OBJECT = "simulation.object"
@@ -40,7 +40,7 @@ def check_time_step(
 ) -> Convergence:
     """Compare simulated episodes with themselves at half the time step: `numbers`, or `count` spread over all."""
     source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
-    simulated = simulated_numbers(source)
+    simulated = list_simulated(source)
     if not simulated:
         raise WrongUse(f"{source.root} has no episodes of this engine whose time step could be halved")
     if numbers is None:
@@ -51,11 +51,11 @@ def check_time_step(
     for number in numbers:
         original = source.episode(number)
         made = original.provenance
-        twin = find_kept_twin(source.root, made.twin_hash or "", made.twin or "unnamed")
+        twin = find_stored_twin(source.root, made.twin_hash or "", made.twin or "unnamed")
         dt_s = twin.physics_dt_s
         finer = with_time_step(twin, dt_s / 2.0)
-        shown = demonstrations_of(source, original)
-        pairs.append((original, make_again(original, finer, demonstrations=shown, threads=threads)))
+        shown = find_demonstrations(source, original)
+        pairs.append((original, regenerate(original, finer, demonstrations=shown, threads=threads)))
     ends = [_object_end_m(coarse, fine) for coarse, fine in pairs]
     return Convergence(
         dt_s,
@@ -80,7 +80,7 @@ def with_time_step(twin: Twin, dt_s: float) -> Twin:
     return finer
 
 
-def simulated_numbers(source: Dataset) -> list[int]:
+def list_simulated(source: Dataset) -> list[int]:
     """Episodes of this engine that can be made again in the twin that is kept with them."""
     side = source.side_table()
     if side is None:

@@ -49,7 +49,7 @@ def describe_actor(job: Job) -> str:
     return " ".join(words)
 
 
-def job_from_actor(twin: Twin, actor_id: str, randomization: Randomization | None = None) -> Job:
+def parse_actor(twin: Twin, actor_id: str, randomization: Randomization | None = None) -> Job:
     """The job that `describe_actor` described, in the twin it was described for."""
     expert, *words = actor_id.split()
     said = dict(word.split("=", 1) for word in words)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from twinloop.episode import Episode
-from twinloop.experts.multiply import multiplier
+from twinloop.experts.multiply import make_multiplier
 from twinloop.generation.job import Job, episode_seed
 from twinloop.generation.rollout import rollout_drawn
 from twinloop.randomization import draw_many
@@ -25,5 +25,5 @@ def multiply(
     numbers = [int(number) for number in numbers]
     drawn = draw_many(job.randomization, seed, numbers) if job.randomization is not None else {}
     seeds = [episode_seed(seed, number) for number in numbers]
-    made = multiplier(demonstrations)
+    made = make_multiplier(demonstrations)
     return rollout_drawn(replace(job, expert=MULTIPLY), seeds, drawn, threads, make_expert=made)

@@ -24,7 +24,7 @@ class OpenLoop:
     """What the twin did with recorded actions, and how far that is from the recording: (twin - recording)."""
 
     original: Episode
-    again: Episode
+    replayed: Episode
     errors: tuple[SignalError, ...]
 
 
@@ -99,7 +99,7 @@ def _simulate(
     hardware = Hardware(cell, 1, len(actions), drawn)
     start = start_at_rest(cell, drawn, 1)
     if states is not None and states.shape[1:] == (len(cell.actuators),):
-        qpos = posed(cell, start.qpos, states[:1])
+        qpos = set_actuator_positions(cell, start.qpos, states[:1])
         start = replace(start, qpos=qpos, ctrl=actions[:1].astype(np.float64))
     engine.load(one, drawn, start)
     hardware.restart(one, drawn, seeds, engine.truth(), start.ctrl)
@@ -115,7 +115,7 @@ def _simulate(
     return np.stack(rows)
 
 
-def posed(cell: Cell, qpos: Array, positions: Array) -> Array:
+def set_actuator_positions(cell: Cell, qpos: Array, positions: Array) -> Array:
     """qpos (T, nq) with every actuator at its position (T, actuators); one that moves two joints moves them alike."""
     made = qpos.copy()
     for index in range(positions.shape[1]):

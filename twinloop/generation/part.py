@@ -15,7 +15,7 @@ from twinloop.datasets.manifest import load_manifest
 from twinloop.datasets.writer import make_dataset
 from twinloop.episode import Episode, Schema
 from twinloop.errors import DatasetError, GenerationError
-from twinloop.generation.chunks import named
+from twinloop.generation.chunks import describe_chunk
 from twinloop.generation.job import Job
 from twinloop.generation.rollout import rollout
 
@@ -76,7 +76,7 @@ def write_part(work: Work, chunk: int, numbers: range, parts: Path, threads: int
                 yield Tick(chunk, done, successes)
         if done != len(numbers):
             raise GenerationError(
-                f"{named(numbers)}: wrong number of episodes", got=done, expected=len(numbers)
+                f"{describe_chunk(numbers)}: wrong number of episodes", got=done, expected=len(numbers)
             )
         _put(temporary, folder)
     finally:

@@ -18,7 +18,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 from twinloop.errors import GenerationError, TwinloopError
-from twinloop.generation.chunks import named
+from twinloop.generation.chunks import describe_chunk
 from twinloop.generation.part import Tick, Work, write_part
 
 ATTEMPTS = 2
@@ -192,7 +192,9 @@ def _environment(threads: int) -> Iterator[None]:
 
 
 def _failure(numbers: range, failed: Failed) -> GenerationError:
-    error = GenerationError(f"{named(numbers)} could not be made: {failed.what}", remedy=failed.remedy)
+    error = GenerationError(
+        f"{describe_chunk(numbers)} could not be made: {failed.what}", remedy=failed.remedy
+    )
     error.add_note(failed.trace)
     return error
 
@@ -200,7 +202,7 @@ def _failure(numbers: range, failed: Failed) -> GenerationError:
 def _death(numbers: range, exit_code: int | None) -> GenerationError:
     how = f"by signal {-exit_code}" if exit_code is not None and exit_code < 0 else f"with code {exit_code}"
     return GenerationError(
-        f"the worker making {named(numbers)} died {ATTEMPTS} times, last {how}",
+        f"the worker making {describe_chunk(numbers)} died {ATTEMPTS} times, last {how}",
         remedy="out of memory? use fewer workers. In a script, call generate under `if __name__ == '__main__':`, "
         "or with workers=1, which stays in this process and shows what happens",
     )

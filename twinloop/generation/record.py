@@ -115,7 +115,7 @@ def load_record(root: Path, dataset_id: str) -> GenerationRecord | None:
 def recorded_job(root: Path, record: GenerationRecord) -> Job:
     """The job as it ran: with the twin kept beside the episodes, or the same one from the library."""
     words = dict(record.job)
-    twin = find_kept_twin(root, words["twin_hash"], words["twin"])
+    twin = find_stored_twin(root, words["twin_hash"], words["twin"])
     randomization = words["randomization"]
     return Job(
         twin,
@@ -129,7 +129,7 @@ def recorded_job(root: Path, record: GenerationRecord) -> Job:
     )
 
 
-def find_kept_twin(root: Path, content_hash: str, name: str) -> Twin:
+def find_stored_twin(root: Path, content_hash: str, name: str) -> Twin:
     """The twin with this content: beside the episodes, or the registered one if it has not changed since."""
     folder = root / TWINS / content_hash
     if folder.is_dir():

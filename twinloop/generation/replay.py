@@ -14,10 +14,10 @@ from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.engines.mujoco_batch import ENGINE
 from twinloop.episode import Array, Episode, content_id
 from twinloop.errors import GenerationError, WrongUse
-from twinloop.experts.multiply import multiplier
-from twinloop.generation.job import job_from_actor
+from twinloop.experts.multiply import make_multiplier
+from twinloop.generation.job import parse_actor
 from twinloop.generation.multiply import MULTIPLY
-from twinloop.generation.record import find_kept_twin, load_record, this_build
+from twinloop.generation.record import find_stored_twin, load_record, this_build
 from twinloop.generation.rollout import rollout_drawn
 from twinloop.twins import Twin
 
@@ -42,7 +42,7 @@ class Replay:
     """
 
     original: Episode
-    again: Episode
+    replayed: Episode
     differences: tuple[str, ...]
     build_changes: tuple[str, ...]
     errors: tuple[SignalError, ...]
@@ -87,7 +87,7 @@ def replay(
             f"episode {number} of {source.root} was not made by an expert", got=made.actor_id or made.actor
         )
     if twin is None:
-        twin = find_kept_twin(source.root, made.twin_hash, made.twin or "unnamed")
+        twin = find_stored_twin(source.root, made.twin_hash, made.twin or "unnamed")
     elif twin.content_hash != made.twin_hash:
         raise GenerationError(
             f"episode {number} was made with another twin than {twin.name!r}",
@@ -95,7 +95,7 @@ def replay(
             expected=made.twin_hash,
             remedy="leave --twin out to use the one kept in the dataset",
         )
-    again = make_again(original, twin, demonstrations=demonstrations_of(source, original), threads=threads)
+    again = regenerate(original, twin, demonstrations=find_demonstrations(source, original), threads=threads)
     side = _side_row(source, number)
     return Replay(
         original,
@@ -106,7 +106,7 @@ def replay(
     )
 
 
-def demonstrations_of(source: Dataset, episode: Episode) -> list[Episode]:
+def find_demonstrations(source: Dataset, episode: Episode) -> list[Episode]:
     """The demonstrations that an episode was multiplied from; none for an episode of any other kind."""
     made = episode.provenance
     if made.actor_id is None or made.actor_id.split()[0] != MULTIPLY:
@@ -125,16 +125,16 @@ def demonstrations_of(source: Dataset, episode: Episode) -> list[Episode]:
     return [source.episode(numbers[parent]) for parent in made.parents]
 
 
-def make_again(
+def regenerate(
     original: Episode, twin: Twin, *, demonstrations: Sequence[Episode] = (), threads: int = 1
 ) -> Episode:
     """The episode that its provenance describes, without images; one that was multiplied, from its `demonstrations`."""
     made = original.provenance
     assert made.seed is not None and made.actor_id is not None
-    job = job_from_actor(twin, made.actor_id)
+    job = parse_actor(twin, made.actor_id)
     drawn = {name: np.array([value], dtype=None) for name, value in made.draw.items()}
     drawn = {name: v.astype(object) if v.dtype.kind == "U" else v for name, v in drawn.items()}
-    make_expert = multiplier(demonstrations) if demonstrations else None
+    make_expert = make_multiplier(demonstrations) if demonstrations else None
     again = next(iter(rollout_drawn(job, [made.seed], drawn, threads, make_expert=make_expert)))
     provenance = replace(again.provenance, randomization=made.randomization)
     schema = replace(again.schema, cameras=original.schema.cameras)

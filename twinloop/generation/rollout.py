@@ -21,20 +21,20 @@ from twinloop.engines.render import Renderer
 from twinloop.episode import Episode, Event, Provenance, Schema
 from twinloop.errors import WrongUse
 from twinloop.experts import Expert, Looking, Setup, find_expert
-from twinloop.experts.played import Player
-from twinloop.experts.reading import Reading, exact_reading
+from twinloop.experts.playback import MotionExpertFactory
+from twinloop.experts.reading import Reading, ideal_reading
 from twinloop.generation.artefacts import diverged_event, trace_row
 from twinloop.generation.job import Job, describe_actor, episode_seed
 from twinloop.generation.recorder import Recorder
 from twinloop.generation.signals import make_schema, row_parts
-from twinloop.randomization import draw_many, one_of
+from twinloop.randomization import draw_many, select_draw
 from twinloop.tasks import Judgement, Task, Truth, make_cell, make_task
 from twinloop.tasks.excite import Excite
 from twinloop.version import __version__
 
 Array = NDArray[Any]
 
-MOST_SIDE_BY_SIDE = 256
+MAX_ENVIRONMENTS = 256
 """Environments stepped together: enough that Python costs little per environment, few enough to stay in cache."""
 
 
@@ -97,11 +97,11 @@ class _Run:
         self._drawn = {name: np.asarray(values) for name, values in drawn.items()}
         cell = self._cell = make_cell(job.twin)
         self._task: Task = make_task(job.task, job.twin)
-        if isinstance(make_expert, Player) and job.task == "excite":
-            self._task = Excite(cell, make_expert.lasts_s)
+        if isinstance(make_expert, MotionExpertFactory) and job.task == "excite":
+            self._task = Excite(cell, make_expert.duration_s)
         longest = round(self._task.time_limit_s * job.twin.control_hz)
         self._steps = longest if job.max_steps is None else min(longest, job.max_steps)
-        count = self._count = min(len(seeds), MOST_SIDE_BY_SIDE)
+        count = self._count = min(len(seeds), MAX_ENVIRONMENTS)
         self._engine = MujocoBatch(cell, count, threads, tuple(drawn))
         self._hardware = Hardware(cell, count, self._steps, self._drawn)
         self._disturbance = Disturbance(self._engine, self._drawn)
@@ -147,7 +147,7 @@ class _Run:
         commands = self._hardware.command(action, self._step)
         running = self._episode >= 0
         self._step[running] += 1
-        over = running & (judged.success | judged.hopeless | (self._step >= self._steps))
+        over = running & (judged.success | judged.failed | (self._step >= self._steps))
         finished = [self._finish(int(i), judged) for i in np.flatnonzero(over)]
         stepping = np.flatnonzero(running & ~over)
         self._load(np.flatnonzero(over))
@@ -162,7 +162,7 @@ class _Run:
         if not self._job.expert_sees_truth:
             return self._expert.act(reading, self._step)
         # Commands are followed by encoders, so whoever knows where the joints are must allow for their error.
-        return self._expert.act(exact_reading(truth), self._step) + self._hardware.bias
+        return self._expert.act(ideal_reading(truth), self._step) + self._hardware.bias
 
     def _look(self, expert: Looking, renderer: Renderer) -> dict[str, Array]:
         """Images for the environments whose expert looks now; the others' are black."""
@@ -170,7 +170,7 @@ class _Run:
         frames = {name: np.zeros((self._count, *sizes[name], 3), np.uint8) for name in expert.cameras}
         for row in np.flatnonzero(expert.looks() & (self._episode >= 0)).tolist():
             index, states = int(self._episode[row]), self._states[row, : self._step[row] + 1]
-            draw, mocap = one_of(self._drawn, index), self._engine.mocap[row]
+            draw, mocap = select_draw(self._drawn, index), self._engine.mocap[row]
             painted = renderer.paint_newest(draw, int(self._seeds[index]), states, mocap)
             for name, frame in frames.items():
                 frame[row] = painted[name]
@@ -196,7 +196,7 @@ class _Run:
         self._hardware.restart(taken, values, seeds, truth, start.ctrl)
         for name, column in self._setup.style.items():
             column[taken] = values.get(name, job.twin.parameter(name).nominal)
-        seen = exact_reading(truth) if job.expert_sees_truth else self._hardware.first_reading(truth)
+        seen = ideal_reading(truth) if job.expert_sees_truth else self._hardware.first_reading(truth)
         self._expert.restart(taken, seen, seeds)
 
     def _finish(self, environment: int, judged: Judgement) -> tuple[int, Episode]:
@@ -256,7 +256,7 @@ class _Run:
             twin_version=job.twin.version,
             twin_hash=job.twin.content_hash,
             randomization=None if job.randomization is None else job.randomization.name,
-            draw=one_of(self._drawn, index),
+            draw=select_draw(self._drawn, index),
             seed=int(self._seeds[index]),
             actor=self._expert.actor,
             actor_id=describe_actor(job),

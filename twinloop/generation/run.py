@@ -24,10 +24,10 @@ from twinloop.datasets.rewrite import building
 from twinloop.datasets.room import check_room
 from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
 from twinloop.errors import DatasetError, GenerationError, WrongUse
-from twinloop.experts import find_expert
-from twinloop.experts.played import PREFIX, full_name
+from twinloop.experts import default_expert, find_expert
+from twinloop.experts.playback import PREFIX, pinned_name
 from twinloop.generation import disk
-from twinloop.generation.chunks import CHUNKS_PER_COMMIT, chunk_size, cut
+from twinloop.generation.chunks import CHUNKS_PER_COMMIT, chunk_size, split_episodes
 from twinloop.generation.job import Job
 from twinloop.generation.part import Tick, Work, is_complete, part_bytes, part_folder
 from twinloop.generation.processes import run_here, run_in_processes, usable_cores
@@ -44,9 +44,6 @@ from twinloop.twins import Twin, load_twin
 
 PARTS = ".generating"
 """Hidden, so that nothing that lists datasets takes a part for one."""
-
-USUAL_EXPERTS = {"excite": "multisine", "toss": "passive"}
-"""Who does a task that no expert is named after."""
 
 DEFAULT_EPISODE_S = 10.0
 """Length assumed for an episode where the job sets no limit, until the first ones are there."""
@@ -171,7 +168,7 @@ def make_job(
     `motion:FILE` plays a motion, which is excitation whatever the twin's task.
     """
     task = "excite" if not twin.task or (expert or "").startswith(PREFIX) else twin.task
-    expert = full_name(expert or USUAL_EXPERTS.get(task, task))
+    expert = pinned_name(expert or default_expert(task))
     find_expert(expert)
     return Job(twin, task, expert, randomization, tuple(cameras), expert_noise, max_steps, expert_sees_truth)
 
@@ -217,7 +214,7 @@ def run(
     else:
         _check_room(work, root, episodes)
         _begin(root, work, record)
-    chunks = cut(episodes, size)
+    chunks = split_episodes(episodes, size)
     writer = append_to(root, commit_every_s=math.inf, schema=work.schema)
     try:
         state = _Run(root, work, chunks, writer, progress)

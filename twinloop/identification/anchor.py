@@ -20,7 +20,7 @@ from twinloop.identification.result import Estimate, Identification
 from twinloop.randomization.distribution import Distribution, LogUniform, Normal, Uniform
 from twinloop.randomization.randomization import MAX_FRACTION_OUTSIDE, Randomization, make_randomization
 from twinloop.twins import Parameter
-from twinloop.twins.declare import word
+from twinloop.twins.declare import to_identifier
 
 Array = NDArray[Any]
 
@@ -144,7 +144,7 @@ def _cut(parameter: Parameter, value: float, deviation: float) -> Normal:
 def _joint_offsets(result: Identification, taken: set[str]) -> dict[str, Distribution]:
     made: dict[str, Distribution] = {}
     for channel, unit, size in zip(result.channels, result.units, result.discrepancy, strict=True):
-        name = f"{word(channel)}_encoder_bias_rad"
+        name = f"{to_identifier(channel)}_encoder_bias_rad"
         if unit == "rad" and name not in taken and size > 0.0 and result.twin.has(name):
             parameter = result.twin.parameter(name)
             made[name] = _cut(parameter, float(parameter.nominal), size)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from twinloop.errors import WrongUse
 from twinloop.experts.excitation import chirp
-from twinloop.experts.played import Motion
+from twinloop.experts.playback import Motion
 from twinloop.identification.identifiable import Confusion, Status, find_confusions, status_of
 from twinloop.identification.information import Gauge
 from twinloop.identification.limits import MotionLimits, Peaks, Rehearsal, make_limits
@@ -32,7 +32,7 @@ Array = NDArray[Any]
 Progress = Callable[[int, int], None]
 
 SEGMENT_S = 3.0
-SHORTEST_S = 2.0
+MIN_DURATION_S = 2.0
 GENERATIONS = 10
 BROOD = 32
 CHIRPS = 3
@@ -139,7 +139,7 @@ def design_excitation(
     """
     if not parameters:
         raise WrongUse("no parameter to design for", remedy="name some; `twinloop twin show` lists them")
-    if not SHORTEST_S <= seconds <= 600.0:
+    if not MIN_DURATION_S <= seconds <= 600.0:
         raise WrongUse("a motion's length is out of range", got=f"{seconds:g} s", expected="2 to 600 s")
     cell = make_cell(twin)
     limits = limits or make_limits(cell)
@@ -148,7 +148,7 @@ def design_excitation(
     gauge = Gauge(cell, scales, asked, noise, threads)
     rehearsal = Rehearsal(cell, limits, threads)
     rows = round(seconds * twin.control_hz)
-    count = max(1, round(seconds / SEGMENT_S)) if seconds >= 2 * SHORTEST_S else 1
+    count = max(1, round(seconds / SEGMENT_S)) if seconds >= 2 * MIN_DURATION_S else 1
     lengths = np.diff(np.linspace(0, rows, count + 1).round().astype(int))
     total = generations + 2
     report = progress or (lambda done, of: None)

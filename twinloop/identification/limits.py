@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from twinloop.errors import WrongUse
 from twinloop.experts.excitation import (
     FASTEST_HZ,
+    MAX_ACCELERATION_RAD_S2,
+    MAX_SPEED_RAD_S,
     REACH,
-    TOP_ACCELERATION_RAD_S2,
-    TOP_SPEED_RAD_S,
+    excitation_range,
     home_qpos,
-    reach_of,
 )
 from twinloop.tasks import Cell
 
@@ -60,8 +60,8 @@ def make_limits(
     cell: Cell,
     *,
     reach: float = REACH,
-    speed_rad_s: float = TOP_SPEED_RAD_S,
-    acceleration_rad_s2: float = TOP_ACCELERATION_RAD_S2,
+    speed_rad_s: float = MAX_SPEED_RAD_S,
+    acceleration_rad_s2: float = MAX_ACCELERATION_RAD_S2,
     torque_share: float = 0.9,
     fastest_hz: float = FASTEST_HZ,
 ) -> MotionLimits:
@@ -77,7 +77,7 @@ def make_limits(
             raise WrongUse(
                 f"a motion's {name} is out of range", got=value, expected=f"above 0, at most {top:g}"
             )
-    _, room = reach_of(cell, reach)
+    _, room = excitation_range(cell, reach)
     if not room.any():
         raise WrongUse(
             f"twin {cell.twin.name!r} has nothing that a motion could move",

@@ -25,7 +25,7 @@ from twinloop.identification.roll import roll_by_step
 from twinloop.imperfect import backlash
 from twinloop.tasks import Cell
 from twinloop.twins import BatchWriter
-from twinloop.twins.declare import word
+from twinloop.twins.declare import to_identifier
 
 Array = NDArray[Any]
 
@@ -204,7 +204,7 @@ class Predictor:
         bias = np.zeros((count, len(self.cell.actuators)))
         for index, name in enumerate(self.cell.actuators):
             if self.cell.turning[index]:
-                bias[:, index] = self._number(f"{word(name)}_encoder_bias_rad", drawn)
+                bias[:, index] = self._number(f"{to_identifier(name)}_encoder_bias_rad", drawn)
         return bias
 
     def _number(self, name: str, drawn: Mapping[str, Array]) -> Array | float:
@@ -259,7 +259,7 @@ class Predictor:
         actuators = len(self.cell.actuators)
         if not actuators:
             return np.zeros((len(windows), steps, 0))
-        plays = [self._number(f"{word(name)}_backlash_rad", drawn) for name in self.cell.actuators]
+        plays = [self._number(f"{to_identifier(name)}_backlash_rad", drawn) for name in self.cell.actuators]
         warm = round(_PLAY_WARM_UP_S / self.dt_s) if np.any([np.any(play) for play in plays]) else 0
         edges = (np.arange(-warm, steps + 1)) * self.dt_s
         delay = self._delay(drawn, len(windows))

@@ -41,7 +41,7 @@ from twinloop.identification.windows import (
 )
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin
-from twinloop.twins.declare import word
+from twinloop.twins.declare import to_identifier
 
 Array = NDArray[Any]
 
@@ -312,7 +312,7 @@ def default_parameters(twin: Twin, real: Iterable[Episode]) -> list[str]:
     names = []
     for channel in channels:
         if channel.kind == "position":
-            stem = word(channel.name)
+            stem = to_identifier(channel.name)
             wanted = (f"{stem}_friction_", f"{stem}_damping_", f"{stem}_armature_")
             names += [p.name for p in twin.parameters if p.stage == "model" and p.name.startswith(wanted)]
     if twin.has("action_delay_s"):

@@ -17,7 +17,7 @@ from twinloop.identification.recording import Recording
 Array = NDArray[Any]
 
 HELD_OUT_SHARE = 0.25
-SHORTEST_S = 0.25
+MIN_DURATION_S = 0.25
 GROWTH = 10.0
 """A window ends before an error in its start has grown by this."""
 _PROBE = 1e-4
@@ -99,7 +99,7 @@ def find_horizon_s(predictor: Predictor, which: Sequence[int]) -> float | None:
                     shortest, recording.time_s[window.start + grown[0]] - recording.time_s[window.start]
                 )
             begin += len(window)
-    return None if np.isinf(shortest) else max(SHORTEST_S, float(shortest))
+    return None if np.isinf(shortest) else max(MIN_DURATION_S, float(shortest))
 
 
 def sensor_noise(recordings: Sequence[Recording]) -> Array:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twinloop.imperfect.parameters import Array, Value, check_field, spread
+from twinloop.imperfect.parameters import Array, Value, broadcast, check_field
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def make_state(initial: Array) -> BacklashState:
 def step(params: Backlash, state: BacklashState, position: Array) -> tuple[BacklashState, Array]:
     """Move the driving side to `position` (N, ...); where the driven side is then."""
     position = np.asarray(position)
-    half = spread(params.width, position.shape) * 0.5
+    half = broadcast(params.width, position.shape) * 0.5
     output = np.maximum(state.output, position - half)
     np.minimum(output, position + half, out=output)
     output.flags.writeable = False

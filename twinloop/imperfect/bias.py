@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinloop.errors import WrongUse
-from twinloop.imperfect.parameters import Array, Value, check_field, needed, spread
+from twinloop.imperfect.parameters import Array, Value, broadcast, check_field, require_noise
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Bias:
         check_field(self, "noise_density", at_least=0.0)
 
 
-def noise_deviation(params: Bias, shape: tuple[int, ...], dt_s: float) -> Array:
+def noise_std(params: Bias, shape: tuple[int, ...], dt_s: float) -> Array:
     """The standard deviation of one reading's noise."""
-    per_reading = spread(params.noise, shape)
-    density = spread(params.noise_density, shape)
+    per_reading = broadcast(params.noise, shape)
+    density = broadcast(params.noise_density, shape)
     return np.sqrt(per_reading * per_reading + density * density / dt_s)
 
 
@@ -43,10 +43,10 @@ def apply(params: Bias, truth: Array, dt_s: float, normal: Array | None = None) 
     if not dt_s > 0:
         raise WrongUse("the time between readings must be positive", got=dt_s, expected="dt_s > 0")
     truth = np.asarray(truth)
-    reading = truth * (1.0 + spread(params.scale_error, truth.shape))
-    reading += spread(params.bias, truth.shape)
-    deviation = noise_deviation(params, truth.shape, dt_s)
-    normal = needed(normal, deviation, "Bias.noise")
+    reading = truth * (1.0 + broadcast(params.scale_error, truth.shape))
+    reading += broadcast(params.bias, truth.shape)
+    deviation = noise_std(params, truth.shape, dt_s)
+    normal = require_noise(normal, deviation, "Bias.noise")
     if normal is not None:
         reading += deviation * normal
     return reading

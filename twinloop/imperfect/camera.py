@@ -19,7 +19,7 @@ import numpy as np
 from twinloop.errors import WrongUse
 from twinloop.imperfect.flare import Flare, make_flare
 from twinloop.imperfect.lens import Lens, defocus, make_defocus, make_remap, make_vignette
-from twinloop.imperfect.parameters import Array, Value, check_field, spread
+from twinloop.imperfect.parameters import Array, Value, broadcast, check_field
 from twinloop.imperfect.shutter import Shutter, blur, roll
 
 _FULL_SCALE = 255.0**2
@@ -102,7 +102,7 @@ def _of_environment(effects: CameraEffects, i: int, environments: int) -> Camera
         values: dict[str, Any] = {}
         for f in fields(of_all):
             shape = (environments, 3) if f.name == "white_balance" else (environments,)
-            values[f.name] = np.broadcast_to(spread(getattr(of_all, f.name), shape), shape)[i]
+            values[f.name] = np.broadcast_to(broadcast(getattr(of_all, f.name), shape), shape)[i]
         parts[part.name] = replace(of_all, **values)
     return CameraEffects(**parts)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from twinloop.errors import WrongUse
-from twinloop.imperfect.parameters import Array, Value, check_field, for_each_environment, needed
+from twinloop.imperfect.parameters import Array, Value, check_field, per_environment, require_noise
 
 JITTER_LIMIT = 4.0
 """Jitter is cut at this many standard deviations, so that the memory a delay needs is bounded."""
@@ -111,9 +111,9 @@ def send(
         )
     remaining_s = state.remaining_s.copy()
     remaining_s[:, slot] = travel_time_s(params, environments, jitter)
-    drop = needed(drop, params.drop_probability, "Delay.drop_probability")
+    drop = require_noise(drop, params.drop_probability, "Delay.drop_probability")
     if drop is not None:
-        lost = drop < for_each_environment(params.drop_probability, environments)
+        lost = drop < per_environment(params.drop_probability, environments)
         remaining_s[lost, slot] = np.inf
     values = state.values.copy()
     values[:, slot] = value
@@ -141,10 +141,10 @@ def advance(state: DelayState, dt_s: float) -> DelayState:
 
 def travel_time_s(params: Delay, environments: int, jitter: Array | None) -> Array:
     """How long a packet takes in each environment (N,), given its standard normal `jitter`."""
-    delay_s = for_each_environment(params.delay_s, environments)
-    jitter = needed(jitter, params.jitter_s, "Delay.jitter_s")
+    delay_s = per_environment(params.delay_s, environments)
+    jitter = require_noise(jitter, params.jitter_s, "Delay.jitter_s")
     if jitter is None:
         return delay_s
-    spread_s = for_each_environment(params.jitter_s, environments)
+    spread_s = per_environment(params.jitter_s, environments)
     travel_s: Array = delay_s + spread_s * np.clip(jitter, -JITTER_LIMIT, JITTER_LIMIT)
     return np.maximum(travel_s, 0.0, out=travel_s)

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from twinloop.errors import WrongUse
 from twinloop.imperfect.noise import frame_noise
-from twinloop.imperfect.parameters import Array, Value, check_field, spread
+from twinloop.imperfect.parameters import Array, Value, broadcast, check_field
 
 _SHIFT_X, _SHIFT_Y, _DISPARITY, _EDGE, _PATCH = range(5)
 
@@ -80,7 +80,7 @@ def apply(params: DepthNoise, depth_m: Array, noise: Array, reflectivity: Array 
 
 def _narrow(value: Value, shape: tuple[int, ...]) -> Array:
     """A parameter ready to meet (N, height, width) without making it float64."""
-    return spread(value, shape).astype(np.float32)
+    return broadcast(value, shape).astype(np.float32)
 
 
 def _shifted(params: DepthNoise, depth: Array, noise: Array) -> Array:

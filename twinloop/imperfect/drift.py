@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twinloop.imperfect.parameters import Array, Value, check_field, for_each_environment, needed, spread
+from twinloop.imperfect.parameters import Array, Value, broadcast, check_field, per_environment, require_noise
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ def step_walk(
     """`truth` (N, ...) plus the present offset, which then moves on by `dt_s`; `normal` (N, ...) is standard normal."""
     truth = np.asarray(truth)
     reading = truth + state.offset
-    steps = dt_s / spread(params.correlation_time_s, truth.shape)
+    steps = dt_s / broadcast(params.correlation_time_s, truth.shape)
     offset = state.offset * np.exp(-steps)
-    normal = needed(normal, params.rate, "RandomWalk.rate")
+    normal = require_noise(normal, params.rate, "RandomWalk.rate")
     if normal is not None:
         # (1 - exp(-2 s)) / (2 s) tends to 1 as the correlation time grows: the plain random walk.
         kept = np.where(steps > 0.0, -np.expm1(-2.0 * steps) / np.where(steps > 0.0, 2.0 * steps, 1.0), 1.0)
-        offset += spread(params.rate, truth.shape) * np.sqrt(dt_s * kept) * normal
+        offset += broadcast(params.rate, truth.shape) * np.sqrt(dt_s * kept) * normal
     return WalkState(offset), reading
 
 
@@ -82,7 +82,7 @@ class TemperatureState:
 
 def make_temperature_state(temperature_c: Value, environments: int) -> TemperatureState:
     """Sensors at a known temperature, usually the ambient one."""
-    return TemperatureState(for_each_environment(temperature_c, environments).copy())
+    return TemperatureState(per_environment(temperature_c, environments).copy())
 
 
 def step_temperature(
@@ -91,10 +91,10 @@ def step_temperature(
     """`truth` (N, ...) plus the present offset; the sensor then warms or cools for `dt_s`."""
     truth = np.asarray(truth)
     environments = len(truth)
-    warmer_k = state.temperature_c - for_each_environment(params.zeroed_at_c, environments)
-    reading = truth + spread(params.offset_per_k, truth.shape) * spread(warmer_k, truth.shape)
-    target_c = for_each_environment(params.ambient_c, environments) + for_each_environment(
+    warmer_k = state.temperature_c - per_environment(params.zeroed_at_c, environments)
+    reading = truth + broadcast(params.offset_per_k, truth.shape) * broadcast(warmer_k, truth.shape)
+    target_c = per_environment(params.ambient_c, environments) + per_environment(
         params.self_heating_k, environments
     )
-    kept = np.exp(-dt_s / for_each_environment(params.time_constant_s, environments))
+    kept = np.exp(-dt_s / per_environment(params.time_constant_s, environments))
     return TemperatureState(target_c + (state.temperature_c - target_c) * kept), reading

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinloop.errors import WrongUse
-from twinloop.imperfect.parameters import Array, Value, check_field, spread
+from twinloop.imperfect.parameters import Array, Value, broadcast, check_field
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ def dry_level_nm(params: Friction, speed_rad_s: Array, load_nm: Value = 0.0) -> 
     """The largest dry friction at this speed and load: (N, ...), never negative."""
     speed = np.asarray(speed_rad_s)
     shape = speed.shape
-    ratio = np.ascontiguousarray(speed / spread(params.stribeck_speed_rad_s, shape))
+    ratio = np.ascontiguousarray(speed / broadcast(params.stribeck_speed_rad_s, shape))
     np.multiply(ratio, ratio, out=ratio)
     np.negative(ratio, out=ratio)
     level = np.exp(ratio, out=ratio)
-    level *= spread(params.stiction_extra_nm, shape)
-    level += spread(params.coulomb_nm, shape)
-    level += spread(params.load_coefficient, shape) * np.abs(spread(load_nm, shape))
+    level *= broadcast(params.stiction_extra_nm, shape)
+    level += broadcast(params.coulomb_nm, shape)
+    level += broadcast(params.load_coefficient, shape) * np.abs(broadcast(load_nm, shape))
     return level
 
 
@@ -90,18 +90,19 @@ def gear_level_nm(
     """The largest dry friction of a gear between a motor's torque and the other torques on the joint: (N, ...)."""
     speed = np.asarray(speed_rad_s)
     shape = speed.shape
-    ratio = np.ascontiguousarray(speed / spread(params.stribeck_speed_rad_s, shape))
+    ratio = np.ascontiguousarray(speed / broadcast(params.stribeck_speed_rad_s, shape))
     np.multiply(ratio, ratio, out=ratio)
     np.negative(ratio, out=ratio)
     resting = np.exp(ratio, out=ratio)
     level: Array = np.abs(
-        spread(load.drive_at_rest, shape) * drive_nm - spread(load.external_at_rest, shape) * external_nm
+        broadcast(load.drive_at_rest, shape) * drive_nm
+        - broadcast(load.external_at_rest, shape) * external_nm
     )
-    level += spread(params.stiction_extra_nm, shape)
+    level += broadcast(params.stiction_extra_nm, shape)
     level *= resting
-    level += spread(params.coulomb_nm, shape)
-    level += np.abs(spread(load.drive, shape) * drive_nm - spread(load.external, shape) * external_nm)
-    level += spread(load.drive_growth_per_nm, shape) * drive_nm * drive_nm
+    level += broadcast(params.coulomb_nm, shape)
+    level += np.abs(broadcast(load.drive, shape) * drive_nm - broadcast(load.external, shape) * external_nm)
+    level += broadcast(load.drive_growth_per_nm, shape) * drive_nm * drive_nm
     return level
 
 
@@ -109,8 +110,8 @@ def regularized_torque(params: Friction, speed_rad_s: Array, load_nm: Value = 0.
     """Friction torque (N, ...) as a smooth function of speed (N, ...)."""
     speed = np.asarray(speed_rad_s)
     torque = dry_level_nm(params, speed, load_nm)
-    torque *= np.tanh(np.ascontiguousarray(speed / spread(params.smooth_speed_rad_s, speed.shape)))
-    torque += spread(params.viscous_nm_s_rad, speed.shape) * speed
+    torque *= np.tanh(np.ascontiguousarray(speed / broadcast(params.smooth_speed_rad_s, speed.shape)))
+    torque += broadcast(params.viscous_nm_s_rad, speed.shape) * speed
     return np.negative(torque, out=torque)
 
 
@@ -129,13 +130,13 @@ def stick_slip_torque(
     if not dt_s > 0:
         raise WrongUse("the time step must be positive", got=dt_s, expected="dt_s > 0")
     speed = np.asarray(speed_rad_s)
-    inertia = spread(inertia_kg_m2, speed.shape)
+    inertia = broadcast(inertia_kg_m2, speed.shape)
     momentum_rate = inertia / dt_s
     # With no friction, `stopping` is the torque that would bring the joint to rest within the step.
     stopping = momentum_rate * speed + applied_nm
     level = dry_level_nm(params, speed, load_nm)
     rest: Array = stopping - np.clip(stopping, -level, level)
     # Viscous friction acts on the speed at the end of the step: implicit, so it cannot overshoot either.
-    rest *= momentum_rate / (momentum_rate + spread(params.viscous_nm_s_rad, speed.shape))
+    rest *= momentum_rate / (momentum_rate + broadcast(params.viscous_nm_s_rad, speed.shape))
     rest -= stopping
     return rest

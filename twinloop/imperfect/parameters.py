@@ -58,7 +58,7 @@ def _wrong(owner: object, name: str, got: str, expected: str) -> WrongUse:
     return WrongUse(f"{type(owner).__name__}.{name} is out of range", got=got, expected=expected)
 
 
-def spread(value: Value, shape: tuple[int, ...]) -> Array:
+def broadcast(value: Value, shape: tuple[int, ...]) -> Array:
     """`value` with the trailing axes it needs to broadcast against a signal of `shape` (N, ...).
 
     Without this, NumPy would read an array (N,) as one value per channel.
@@ -77,15 +77,15 @@ def spread(value: Value, shape: tuple[int, ...]) -> Array:
     return array.reshape(full)
 
 
-def for_each_environment(value: Value, environments: int) -> Array:
+def per_environment(value: Value, environments: int) -> Array:
     """`value` as an array (N,): one number per environment."""
-    array = spread(value, (environments,))
+    array = broadcast(value, (environments,))
     if array.ndim == 0:  # by far faster than broadcasting
         return np.full(environments, array)
     return np.broadcast_to(array, (environments,))
 
 
-def needed(noise: Array | None, value: Value, what: str) -> Array | None:
+def require_noise(noise: Array | None, value: Value, what: str) -> Array | None:
     """`noise`, or an error when a parameter asks for randomness and the caller supplied none."""
     if noise is None and np.any(np.asarray(value) > 0):
         raise WrongUse(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinloop.errors import WrongUse
-from twinloop.imperfect.parameters import Array, Value, check_field, spread
+from twinloop.imperfect.parameters import Array, Value, broadcast, check_field
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Quantization:
 def apply(params: Quantization, reading: Array) -> Array:
     """`reading` (N, ...) in whole steps, within the range."""
     reading = np.asarray(reading)
-    step = spread(params.step, reading.shape)
+    step = broadcast(params.step, reading.shape)
     exact = step == 0.0
     counts = np.rint(reading / np.where(exact, 1.0, step))
     counts *= step
     if exact.any():
         counts = np.where(exact, reading, counts)
-    return np.clip(counts, spread(params.lowest, reading.shape), spread(params.highest, reading.shape))
+    return np.clip(counts, broadcast(params.lowest, reading.shape), broadcast(params.highest, reading.shape))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twinloop.imperfect.parameters import Array, Value, check_field, spread
+from twinloop.imperfect.parameters import Array, Value, broadcast, check_field
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,13 @@ def corner_speed_rad_s(params: Saturation) -> Array:
 def driving_limit_nm(params: Saturation, speed_rad_s: Array) -> Array:
     """The largest torque in the direction of motion, at this speed in that direction: (N, ...)."""
     speed = np.asarray(speed_rad_s)
-    fraction = np.maximum(1.0 - np.maximum(speed, 0.0) / spread(params.no_load_speed_rad_s, speed.shape), 0.0)
-    stall = spread(params.stall_nm, speed.shape)
+    fraction = np.maximum(
+        1.0 - np.maximum(speed, 0.0) / broadcast(params.no_load_speed_rad_s, speed.shape), 0.0
+    )
+    stall = broadcast(params.stall_nm, speed.shape)
     # An infinite stall torque times nothing left at the no-load speed is nothing, not NaN.
     line = np.where(fraction > 0.0, stall * np.where(fraction > 0.0, fraction, 1.0), 0.0)
-    return np.minimum(line, spread(params.limit_nm, speed.shape))
+    return np.minimum(line, broadcast(params.limit_nm, speed.shape))
 
 
 def apply(params: Saturation, torque_nm: Array, speed_rad_s: Array) -> Array:

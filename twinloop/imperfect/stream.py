@@ -14,7 +14,7 @@ import numpy as np
 
 from twinloop.errors import WrongUse
 from twinloop.imperfect.delay import Delay, travel_time_s
-from twinloop.imperfect.parameters import Array, for_each_environment, needed
+from twinloop.imperfect.parameters import Array, per_environment, require_noise
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def step(
     newer = values[rows, (slot - whole) % slots]
     older = values[rows, (slot - whole - 1) % slots]
     seen = newer + part * (older - newer)
-    drop = needed(drop, params.drop_probability, "Delay.drop_probability")
+    drop = require_noise(drop, params.drop_probability, "Delay.drop_probability")
     if drop is not None:
-        lost = np.flatnonzero(drop < for_each_environment(params.drop_probability, environments))
+        lost = np.flatnonzero(drop < per_environment(params.drop_probability, environments))
         seen[lost] = state.seen[lost]
     seen.flags.writeable = False
     return StreamState(values, seen, state.steps + 1), seen

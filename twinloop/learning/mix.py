@@ -29,7 +29,7 @@ from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import LearnError, WrongUse
 from twinloop.evaluation.run import evaluate_in_twin
-from twinloop.generation.record import find_kept_twin, load_record, recorded_job
+from twinloop.generation.record import find_stored_twin, load_record, recorded_job
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.device import AUTO
 from twinloop.learning.fit import Hear
@@ -210,7 +210,7 @@ def twin_of(dataset: Dataset) -> Twin | None:
     if side is None or not len(side):
         return None
     row = side.select(["twin", "twin_hash"]).slice(0, 1).to_pylist()[0]
-    return find_kept_twin(dataset.root, row["twin_hash"], row["twin"]) if row["twin_hash"] else None
+    return find_stored_twin(dataset.root, row["twin_hash"], row["twin"]) if row["twin_hash"] else None
 
 
 def _scenes_in(dataset: Dataset, twin: Twin) -> Randomization | None:

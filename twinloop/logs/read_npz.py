@@ -31,7 +31,7 @@ from twinloop.logs.reader import (
 
 KIND = "NPZ"
 
-MOST_ARRAYS = 100_000
+MAX_ARRAYS = 100_000
 """An archive with more members than this is not a recording."""
 
 
@@ -113,10 +113,8 @@ READERS.register("npz")(NpzReader())
 
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     infos = archive.infolist()
-    if len(infos) > MOST_ARRAYS:
-        raise DamagedLog(
-            f"{path.name} has too many arrays", got=len(infos), expected=f"at most {MOST_ARRAYS}"
-        )
+    if len(infos) > MAX_ARRAYS:
+        raise DamagedLog(f"{path.name} has too many arrays", got=len(infos), expected=f"at most {MAX_ARRAYS}")
     for info in infos:
         refuse_escape(path, info.filename)
         refuse_bomb(path, info.filename, info.file_size, info.compress_size)

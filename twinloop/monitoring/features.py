@@ -25,7 +25,7 @@ STATE, EFFORT, ACTION, SCENE = (
     "action",
     "observation.environment_state",
 )
-ANSWER_S = 0.1
+ANSWER_TIMEOUT_S = 0.1
 """How much later a joint's answer to a command is read."""
 LEAST_MOTION_RAD = 0.05
 STANDING_ROWS = 5
@@ -68,7 +68,7 @@ def _actuators(episode: Episode) -> dict[str, float]:
     if STATE not in names or ACTION not in names or names[STATE].size != names[ACTION].size:
         return {}
     rate = episode.schema.rate_hz
-    ahead = max(1, round(ANSWER_S * rate))
+    ahead = max(1, round(ANSWER_TIMEOUT_S * rate))
     position, command = np.asarray(episode[STATE], np.float64), np.asarray(episode[ACTION], np.float64)
     effort = np.asarray(episode[EFFORT], np.float64) if EFFORT in names else None
     found: dict[str, float] = {}

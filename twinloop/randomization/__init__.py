@@ -19,7 +19,7 @@ from twinloop.randomization.distribution import (
     Uniform,
     WholeNumbers,
 )
-from twinloop.randomization.draw import draw, draw_many, one_of
+from twinloop.randomization.draw import draw, draw_many, select_draw
 from twinloop.randomization.load import ExplainRow, explain, load_randomization
 from twinloop.randomization.notation import distribution_from
 from twinloop.randomization.randomization import Correlation, Randomization, Variation, make_randomization
@@ -48,5 +48,5 @@ __all__ = [
     "load_generate_config",
     "load_randomization",
     "make_randomization",
-    "one_of",
+    "select_draw",
 ]

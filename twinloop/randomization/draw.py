@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 def draw(randomization: Randomization, seed: int, episode_index: int) -> dict[str, float | str]:
     """The values of one episode, by parameter name."""
-    return one_of(draw_many(randomization, seed, [episode_index]), 0)
+    return select_draw(draw_many(randomization, seed, [episode_index]), 0)
 
 
 def draw_many(randomization: Randomization, seed: int, episodes: Sequence[int] | Array) -> dict[str, Array]:
@@ -48,7 +48,7 @@ def draw_many(randomization: Randomization, seed: int, episodes: Sequence[int] |
     return drawn
 
 
-def one_of(drawn: dict[str, Array], row: int) -> dict[str, float | str]:
+def select_draw(drawn: dict[str, Array], row: int) -> dict[str, float | str]:
     """One episode of what `draw_many` drew, as plain values to be recorded."""
     return {name: v if isinstance(v := values[row], str) else float(v) for name, values in drawn.items()}
 

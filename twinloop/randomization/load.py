@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from twinloop.errors import InvalidRandomization, TwinloopError, UnknownName
+from twinloop.randomization.aliases import resolve
 from twinloop.randomization.config import GenerateConfig, load_config_twin, load_generate_config
 from twinloop.randomization.default import NAME as DEFAULT
 from twinloop.randomization.default import default_randomization
 from twinloop.randomization.distribution import Distribution, WholeNumbers
-from twinloop.randomization.friendly import resolve
 from twinloop.randomization.notation import distribution_from
 from twinloop.randomization.randomization import Correlation, Randomization, Variation, fit_distribution
 from twinloop.twins import DIMENSIONS, Twin

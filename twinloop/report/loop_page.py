@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twinloop.datasets.commit import write_atomically
-from twinloop.generation.film import film_uri
+from twinloop.generation.videos import video_data_uri
 from twinloop.report.quality_page import STYLE
 from twinloop.stats.interval import Interval
 
@@ -141,7 +141,7 @@ def _verdict(gate: Found) -> str:
 def _films(films: Sequence[tuple[str, Path]]) -> str:
     made = "".join(
         "<figure><video muted loop autoplay playsinline onclick='this.paused?this.play():this.pause()' "
-        f"src='{film_uri(file)}'></video><figcaption class=soft>{_text(caption)}</figcaption></figure>"
+        f"src='{video_data_uri(file)}'></video><figcaption class=soft>{_text(caption)}</figcaption></figure>"
         for caption, file in films
     )
     return f"<div class=films>{made}</div>" if made else ""

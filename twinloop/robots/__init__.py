@@ -8,7 +8,7 @@ with connected(robot):
 
 from twinloop.robots.controllers import Controller, ExpertController, OperatorController
 from twinloop.robots.lerobot import LeRobotArm
-from twinloop.robots.limits import Limited
+from twinloop.robots.limits import LimitedRobot
 from twinloop.robots.protocol import (
     ROBOTS,
     Description,
@@ -28,7 +28,7 @@ __all__ = [
     "Description",
     "ExpertController",
     "LeRobotArm",
-    "Limited",
+    "LimitedRobot",
     "Limits",
     "Observation",
     "OperatorController",

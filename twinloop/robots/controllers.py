@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Actor
 from twinloop.experts import Expert, Setup, find_expert
-from twinloop.experts.played import recorded_name
+from twinloop.experts.playback import provenance_name
 from twinloop.robots.protocol import Observation, TrialSupervisor
-from twinloop.robots.signals import reading_of
+from twinloop.robots.signals import make_reading
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin
 
@@ -45,7 +45,7 @@ class ExpertController:
         self._cell = make_cell(twin)
         self._steps = max(1, round(time_limit_s * twin.control_hz))
         self._make = find_expert(name)
-        self.actor_id = recorded_name(name)
+        self.actor_id = provenance_name(name)
         self._expert: Expert = self._make(Setup(self._cell, 1, self._steps))
         self.actor: Actor = self._expert.actor
         self._step = 0
@@ -53,12 +53,12 @@ class ExpertController:
     def restart(self, observation: Observation, seed: int) -> None:
         """Start over."""
         self._expert = self._make(Setup(self._cell, 1, self._steps))
-        self._expert.restart(np.array([0]), reading_of(self._cell, observation), np.array([seed]))
+        self._expert.restart(np.array([0]), make_reading(self._cell, observation), np.array([seed]))
         self._step = 0
 
     def act(self, observation: Observation) -> Array:
         """What the expert commands."""
-        action = self._expert.act(reading_of(self._cell, observation), np.array([self._step]))[0]
+        action = self._expert.act(make_reading(self._cell, observation), np.array([self._step]))[0]
         self._step += 1
         return np.asarray(action)
 

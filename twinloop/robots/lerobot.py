@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Camera, Signal
 from twinloop.errors import RobotError, RobotGone
-from twinloop.robots.protocol import Description, Limits, Observation, checked_action
+from twinloop.robots.protocol import Description, Limits, Observation, validate_action
 
 Array = NDArray[Any]
 
@@ -126,7 +126,7 @@ class LeRobotArm:
 
     def act(self, action: Array) -> Array:
         """Send; LeRobot returns what its own safety let through."""
-        asked = checked_action(self.description, action)
+        asked = validate_action(self.description, action)
         words = dict(zip(self._elements, asked.tolist(), strict=True))
         try:
             sent = self._robot.send_action(words)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.robots.protocol import Description, Observation, Robot, checked_action
+from twinloop.robots.protocol import Description, Observation, Robot, validate_action
 
 Array = NDArray[Any]
 
 
-class Limited:
+class LimitedRobot:
     """Wraps a robot; commands are clipped to its declared limits, and what was sent is returned.
 
     The speed limit holds from one command to the next, and for the first one from the reading `start_signal`.
@@ -46,7 +46,7 @@ class Limited:
     def act(self, action: Array) -> Array:
         """Send the nearest command that keeps the limits."""
         description = self._robot.description
-        asked = checked_action(description, action)
+        asked = validate_action(description, action)
         limits = description.limits
         if self._last is None:
             start = self._robot.observe().signals.get(self._start_signal)

@@ -134,7 +134,7 @@ def connected(robot: Robot) -> Iterator[Robot]:
         robot.close()
 
 
-def checked_action(description: Description, action: Array) -> Array:
+def validate_action(description: Description, action: Array) -> Array:
     """An action as finite float64 of the declared shape, or an error."""
     made = np.asarray(action, dtype=np.float64)
     if made.shape != description.action.shape or not np.isfinite(made).all():

@@ -23,7 +23,7 @@ from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
 from twinloop.episode import Array, Episode, Event, Outcome, Provenance, Schema, make_episode
 from twinloop.errors import RobotGone, WrongUse
 from twinloop.robots.controllers import Controller
-from twinloop.robots.limits import Limited
+from twinloop.robots.limits import LimitedRobot
 from twinloop.robots.protocol import Description, Observation, Robot, TrialSupervisor
 from twinloop.version import __version__
 
@@ -96,7 +96,7 @@ def record(
         RobotGone: the robot was lost and did not reconnect. Episodes recorded before that are safe in `out`.
     """
     schema = robot.description.schema(spec.cameras)
-    limited = Limited(robot)
+    limited = LimitedRobot(robot)
     recorded, attempts_left = 0, spec.reconnects
     lost: RobotGone | None = None
     with _open_writer(Path(out), schema, robot.description.serial) as writer:
@@ -133,7 +133,9 @@ def _open_writer(out: Path, schema: Schema, serial: str) -> DatasetWriter:
     return make_dataset(out, schema, history=("recorded", (), f"by {serial}"))
 
 
-def _reconnect(robot: Limited, spec: RecordingSpec, attempts_left: int, log: Callable[[str], None]) -> int:
+def _reconnect(
+    robot: LimitedRobot, spec: RecordingSpec, attempts_left: int, log: Callable[[str], None]
+) -> int:
     """Try to reconnect; returns the remaining attempts, or -1 when they are used up."""
     while attempts_left > 0:
         attempts_left -= 1
@@ -148,7 +150,7 @@ def _reconnect(robot: Limited, spec: RecordingSpec, attempts_left: int, log: Cal
 
 
 def _record_episode(
-    robot: Limited,
+    robot: LimitedRobot,
     controller: Controller,
     supervisor: TrialSupervisor | None,
     spec: RecordingSpec,
@@ -185,7 +187,7 @@ def _record_episode(
     return _make_episode(schema, description, controller, spec, rows, outcome, events)
 
 
-def _observe_newer(robot: Limited, cameras: tuple[str, ...], than_s: float) -> Observation:
+def _observe_newer(robot: LimitedRobot, cameras: tuple[str, ...], than_s: float) -> Observation:
     """Wait for an observation with a later timestamp: a robot on its own clock may have nothing new yet."""
     for _ in range(_STALE_OBSERVATIONS):
         observation = robot.observe(cameras)

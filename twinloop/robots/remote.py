@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from twinloop.episode import Camera, Outcome, Signal
 from twinloop.errors import RobotError, RobotGone, WrongUse
 from twinloop.robots import wire
-from twinloop.robots.protocol import ROBOTS, Description, Limits, Observation, checked_action
+from twinloop.robots.protocol import ROBOTS, Description, Limits, Observation, validate_action
 
 Array = NDArray[Any]
 
 PROTOCOL = 1
-ANSWER_S = 30.0
+ANSWER_TIMEOUT_S = 30.0
 PASSES = frozenset({"hello", "prepare", "wait", "act"})
 """Requests after which nothing is as it was."""
 
@@ -55,7 +55,7 @@ class RemoteRobot:
         self._hang_up()
         family = socket.AF_UNIX if isinstance(self._address, str) else socket.AF_INET
         made = socket.socket(family, socket.SOCK_STREAM)
-        made.settimeout(ANSWER_S)
+        made.settimeout(ANSWER_TIMEOUT_S)
         try:
             made.connect(self._address)
             if family == socket.AF_INET:
@@ -84,7 +84,7 @@ class RemoteRobot:
 
     def act(self, action: Array) -> Array:
         """Send a command; in lockstep one control step passes, and the answer says what would be asked for next."""
-        header, arrays = self._ask("act", {"action": checked_action(self.description, action)})
+        header, arrays = self._ask("act", {"action": validate_action(self.description, action)})
         sent = arrays.pop("sent")
         if "time_s" in header:
             outcome = Outcome(header["success"], header["failure"])
@@ -181,7 +181,7 @@ class StandinRobot(RemoteRobot):
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
-        deadline = time.monotonic() + ANSWER_S
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
         while not Path(self._address).exists():
             if self._process.poll() is not None:
                 assert self._process.stderr is not None
@@ -193,7 +193,7 @@ class StandinRobot(RemoteRobot):
                 )
             if time.monotonic() > deadline:
                 self._end()
-                raise RobotGone("the stand-in does not start", got=f"nothing for {ANSWER_S:g} s")
+                raise RobotGone("the stand-in does not start", got=f"nothing for {ANSWER_TIMEOUT_S:g} s")
             time.sleep(0.02)
 
     def _end(self) -> None:

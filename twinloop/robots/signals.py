@@ -19,7 +19,7 @@ TURNING_RAD_S = 4.0
 """How fast the target of a turning joint may change; grippers and slides may be told to go anywhere at once."""
 
 
-def cell_signals(cell: Cell) -> tuple[Signal, ...]:
+def list_signals(cell: Cell) -> tuple[Signal, ...]:
     """What is observed in this cell."""
     made = [
         _per_actuator(cell, "observation.state", "pos", "rad", "m"),
@@ -48,7 +48,7 @@ def describe_cell(cell: Cell, *, serial: str, lockstep: bool) -> Description:
     return Description(
         robot_type=twin.robot or "unknown",
         serial=serial,
-        signals=cell_signals(cell),
+        signals=list_signals(cell),
         action=_per_actuator(cell, "action", "target", "rad", "m"),
         limits=Limits(
             tuple(cell.control_low.tolist()),
@@ -68,7 +68,7 @@ def describe_cell(cell: Cell, *, serial: str, lockstep: bool) -> Description:
     )
 
 
-def signals_of(cell: Cell, reading: Reading) -> dict[str, Array]:
+def make_signals(cell: Cell, reading: Reading) -> dict[str, Array]:
     """One reading as an array per declared signal."""
     made: dict[str, Array] = {}
     if cell.actuators:
@@ -83,7 +83,7 @@ def signals_of(cell: Cell, reading: Reading) -> dict[str, Array]:
     return {name: np.asarray(values, dtype=np.float32) for name, values in made.items()}
 
 
-def reading_of(cell: Cell, observation: Observation) -> Reading:
+def make_reading(cell: Cell, observation: Observation) -> Reading:
     """What an expert sees of an observation; parts that the robot does not report are zeros."""
     signals = {name: np.asarray(values, np.float64) for name, values in observation.signals.items()}
     still = np.zeros(len(cell.actuators))

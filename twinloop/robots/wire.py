@@ -23,9 +23,9 @@ from twinloop.errors import RobotError, RobotGone
 Array = NDArray[Any]
 
 MAGIC = b"TWL1"
-HEADER_BYTES = 1 << 16
-BODY_BYTES = 1 << 25
-MOST_ARRAYS = 64
+MAX_HEADER_BYTES = 1 << 16
+MAX_BODY_BYTES = 1 << 25
+MAX_ARRAYS = 64
 DTYPES = {name: np.dtype(name).newbyteorder("<") for name in ("float64", "float32", "uint8", "int64")}
 """What may be sent, as it travels."""
 
@@ -47,7 +47,7 @@ def send(
     body = b"".join(
         array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes() for array in made.values()
     )
-    if len(header) > HEADER_BYTES or len(body) > BODY_BYTES or len(made) > MOST_ARRAYS:
+    if len(header) > MAX_HEADER_BYTES or len(body) > MAX_BODY_BYTES or len(made) > MAX_ARRAYS:
         raise RobotError("a message is too long", got=f"{len(header)} + {len(body)} bytes")
     try:
         connection.sendall(_PREFIX.pack(MAGIC, len(header)) + header + body)
@@ -58,7 +58,7 @@ def send(
 def receive(connection: socket.socket) -> tuple[dict[str, Any], dict[str, Array]]:
     """Wait for one message; refuses anything malformed or too long before making room for it."""
     magic, length = _PREFIX.unpack(_read(connection, _PREFIX.size))
-    if magic != MAGIC or length > HEADER_BYTES:
+    if magic != MAGIC or length > MAX_HEADER_BYTES:
         raise RobotError("this is not a message", got=f"{magic!r}, {length} bytes", expected=f"{MAGIC!r}")
     try:
         header: Any = json.loads(_read(connection, length))
@@ -66,15 +66,15 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], dict[str, Array]
         plan = [(str(name), str(dtype), tuple(int(size) for size in shape)) for name, dtype, shape in listed]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RobotError("the header of a message cannot be read", got=type(error).__name__) from error
-    if not isinstance(kind, str) or len(plan) > MOST_ARRAYS:
+    if not isinstance(kind, str) or len(plan) > MAX_ARRAYS:
         raise RobotError("the header of a message makes no sense")
     ends = [0]
     for name, dtype, shape in plan:
         if dtype not in DTYPES or len(shape) > 4 or any(size < 0 for size in shape):
             raise RobotError(f"array {name!r} cannot be received", got=f"{dtype} {shape}")
         ends.append(ends[-1] + prod(shape) * DTYPES[dtype].itemsize)
-        if ends[-1] > BODY_BYTES:
-            raise RobotError("a message is too long", expected=f"at most {BODY_BYTES} bytes of arrays")
+        if ends[-1] > MAX_BODY_BYTES:
+            raise RobotError("a message is too long", expected=f"at most {MAX_BODY_BYTES} bytes of arrays")
     body = _read(connection, ends[-1])
     return header, {
         name: _array(body[begin:end], dtype, shape)

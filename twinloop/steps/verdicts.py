@@ -8,7 +8,7 @@ from pathlib import Path
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import GateError
-from twinloop.generation.film import record_video
+from twinloop.generation.videos import record_video
 from twinloop.policies.policy import Policy, load_policy
 from twinloop.promotion.chain import FOLDER
 from twinloop.promotion.evidence import load_evidence

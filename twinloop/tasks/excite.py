@@ -41,7 +41,7 @@ class Excite:
         return Judgement(
             phase=np.zeros(count, dtype=np.int64),
             success=steps[:, 0] >= last,
-            hopeless=np.zeros(count, dtype=bool),
+            failed=np.zeros(count, dtype=bool),
             reason=np.zeros(count, dtype=np.int64),
             memory=steps,
         )

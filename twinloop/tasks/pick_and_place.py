@@ -54,12 +54,12 @@ class PickAndPlace:
 
     def judge(self, truth: Truth, memory: Array) -> Judgement:
         """`memory` holds whether the object was touched, whether it was lifted, and how long it has been in place."""
-        touching = truth.robot_object.found
-        held = touching & ~truth.object_table.found
+        touching = truth.robot_object.touching
+        held = touching & ~truth.object_table.touching
         touched = (memory[:, 0] > 0.0) | touching
         lifted = (memory[:, 1] > 0.0) | held
         near = distance_to_target_m(truth) < self._radius_m
-        resting = (speed_m_s(truth.object_velocity) < REST_M_S) & truth.object_table.found
+        resting = (speed_m_s(truth.object_velocity) < REST_M_S) & truth.object_table.touching
         in_place = lifted & ~touching & near & resting
         in_place_s = np.where(in_place, memory[:, 2] + self._cell.dt_s, 0.0)
         lost = fell_off(truth)
@@ -68,7 +68,7 @@ class PickAndPlace:
         return Judgement(
             phase=phase,
             success=in_place_s > HOLD_S - 1e-9,
-            hopeless=lost,
+            failed=lost,
             reason=first_true(lost, ~touched, ~lifted, touching, ~near),
             memory=np.stack([touched, lifted, in_place_s], axis=-1).astype(np.float64),
         )

@@ -32,13 +32,13 @@ class Start:
 class Judgement:
     """Where N episodes stand: `phase` and `reason` index the task's `phases` and `failures`.
 
-    An episode ends when it succeeded or when nothing can help it any more (`hopeless`). `reason` is what is missing for
+    An episode ends when it succeeded or when nothing can help it any more (`failed`). `reason` is what is missing for
     success now; it becomes the failure label if the episode ends now without success.
     """
 
     phase: Array
     success: Array
-    hopeless: Array
+    failed: Array
     reason: Array
     memory: Array
 

@@ -48,7 +48,7 @@ class Push:
 
     def judge(self, truth: Truth, memory: Array) -> Judgement:
         """`memory` holds whether the object was touched, and how long it has been in place."""
-        touching = truth.robot_object.found
+        touching = truth.robot_object.touching
         touched = (memory[:, 0] > 0.0) | touching
         near = distance_to_target_m(truth) < self._radius_m
         slow = speed_m_s(truth.object_velocity) < REST_M_S
@@ -58,7 +58,7 @@ class Push:
         return Judgement(
             phase=phase,
             success=in_place_s > HOLD_S - 1e-9,
-            hopeless=lost,
+            failed=lost,
             reason=first_true(lost, ~touched, ~near),
             memory=np.stack([touched, in_place_s], axis=-1).astype(np.float64),
         )

@@ -62,14 +62,14 @@ class Toss:
 
     def judge(self, truth: Truth, memory: Array) -> Judgement:
         """`memory` holds whether the table was touched, and how long the object has been at rest."""
-        touched = (memory[:, 0] > 0.0) | truth.object_table.found
-        slow = touched & truth.object_table.found & (speed_m_s(truth.object_velocity) < REST_M_S)
+        touched = (memory[:, 0] > 0.0) | truth.object_table.touching
+        slow = touched & truth.object_table.touching & (speed_m_s(truth.object_velocity) < REST_M_S)
         rest_s = np.where(slow, memory[:, 1] + self._cell.dt_s, 0.0)
         lost = fell_off(truth)
         return Judgement(
             phase=np.where(slow, 2, np.where(touched, 1, 0)),
             success=rest_s > HOLD_S - 1e-9,
-            hopeless=lost,
+            failed=lost,
             reason=first_true(lost),
             memory=np.stack([touched, rest_s], axis=-1).astype(np.float64),
         )

@@ -14,7 +14,7 @@ Array = NDArray[Any]
 class Touch:
     """Contact between two parts: whether (N,) bool, the force of the deepest point (N,) in N, its depth (N,) in m."""
 
-    found: Array
+    touching: Array
     force_n: Array
     depth_m: Array
 

@@ -83,14 +83,14 @@ def _commands(name: str, cell: Any, task: Any, rows: Array, steps: int) -> Array
 
 
 def _check_judgement(judged: Any, task: Any, count: int) -> None:
-    for part in ("phase", "success", "hopeless", "reason"):
+    for part in ("phase", "success", "failed", "reason"):
         assert getattr(judged, part).shape == (count,), f"{part}: one per environment"
     assert judged.memory.shape == (count, task.memory), f"memory: got {judged.memory.shape}"
     assert judged.phase.min() >= 0 and judged.phase.max() < len(task.phases), "phase is one of the task's"
     assert judged.reason.min() >= 0 and judged.reason.max() < len(task.failures), (
         "reason is one of the task's"
     )
-    assert judged.success.dtype == bool and judged.hopeless.dtype == bool, "success and hopeless are bool"
+    assert judged.success.dtype == bool and judged.failed.dtype == bool, "success and failed are bool"
 
 
 def _one_row(truth: Truth, row: int) -> Truth:
@@ -99,7 +99,7 @@ def _one_row(truth: Truth, row: int) -> Truth:
         value = getattr(truth, part.name)
         if isinstance(value, Touch):
             values[part.name] = Touch(
-                value.found[row : row + 1], value.force_n[row : row + 1], value.depth_m[row : row + 1]
+                value.touching[row : row + 1], value.force_n[row : row + 1], value.depth_m[row : row + 1]
             )
         else:
             values[part.name] = None if value is None else value[row : row + 1]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Camera, Outcome, Signal
 from twinloop.errors import RobotGone
-from twinloop.robots.protocol import Description, Limits, Observation, Robot, checked_action
+from twinloop.robots.protocol import Description, Limits, Observation, Robot, validate_action
 
 Array = NDArray[Any]
 
@@ -62,7 +62,7 @@ class FakeRobot:
         """Half the way there."""
         self._check()
         limits = self.description.limits
-        sent = np.clip(checked_action(self.description, action), limits.low, limits.high)
+        sent = np.clip(validate_action(self.description, action), limits.low, limits.high)
         self.sent.append(sent)
         if self.gone_after is not None and len(self.sent) > self.gone_after:
             self.gone_after, self._connected = None, False

@@ -13,7 +13,7 @@ from twinloop.twins.parameter import Parameter, Target
 _MOVING = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 
 
-def word(name: str) -> str:
+def to_identifier(name: str) -> str:
     """A model's name as part of a parameter's name."""
     cleaned = re.sub(r"\W+", "_", name).strip("_").lower()
     return cleaned if cleaned[:1].isalpha() else f"part_{cleaned}"
@@ -39,7 +39,7 @@ def joint_parameters(model: mujoco.MjModel, joints: Sequence[str]) -> tuple[Para
             nominal = float(getattr(model, field)[dof])
             made.append(
                 Parameter(
-                    f"{word(name)}_{quantity}_{suffix}",
+                    f"{to_identifier(name)}_{quantity}_{suffix}",
                     nominal,
                     (0.0, _round_up(max(reach, 10.0 * nominal))),
                     unit,
@@ -81,14 +81,14 @@ def servo_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[P
     made += [_strength(name) for name in actuators if name not in servos]
     for name in servos:
         index = model.actuator(name).id
-        turning = turns(model, index)
+        turning = is_rotary(model, index)
         units = ("N·m/rad", "N·m·s/rad", "N·m") if turning else ("N/m", "N·s/m", "N")
         suffixes = ("nm_rad", "nms_rad", "nm") if turning else ("n_m", "ns_m", "n")
         stiffness = float(model.actuator_gainprm[index, 0])
         damping = abs(float(model.actuator_biasprm[index, 2]))
         made += [
             Parameter(
-                f"{word(name)}_stiffness_{suffixes[0]}",
+                f"{to_identifier(name)}_stiffness_{suffixes[0]}",
                 stiffness,
                 (0.05 * stiffness, 10.0 * stiffness),
                 units[0],
@@ -100,7 +100,7 @@ def servo_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[P
                 ),
             ),
             Parameter(
-                f"{word(name)}_servo_damping_{suffixes[1]}",
+                f"{to_identifier(name)}_servo_damping_{suffixes[1]}",
                 damping,
                 (0.0, max(10.0 * damping, stiffness)),
                 units[1],
@@ -113,7 +113,7 @@ def servo_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[P
             limit = float(model.actuator_forcerange[index, 1])
             made.append(
                 Parameter(
-                    f"{word(name)}_force_limit_{suffixes[2]}",
+                    f"{to_identifier(name)}_force_limit_{suffixes[2]}",
                     limit,
                     (0.02 * limit, 3.0 * limit),
                     units[2],
@@ -137,7 +137,7 @@ def back_emf_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tupl
         nominal = float(model.actuator_damping[model.actuator(name).id])
         made.append(
             Parameter(
-                f"{word(name)}_back_emf_nms_rad",
+                f"{to_identifier(name)}_back_emf_nms_rad",
                 nominal,
                 (0.0, _round_up(10.0 * nominal)),
                 "N·m·s/rad",
@@ -152,7 +152,7 @@ def back_emf_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tupl
 def body_parameters(model: mujoco.MjModel, body: str, name: str | None = None) -> tuple[Parameter, ...]:
     """Mass of one body, and friction of its geoms."""
     index = model.body(body).id
-    prefix = word(name or body)
+    prefix = to_identifier(name or body)
     mass = float(model.body_mass[index])
     geoms = tuple(
         model.geom(int(g)).name
@@ -220,7 +220,7 @@ def _servo_scales(model: mujoco.MjModel, servos: tuple[str, ...]) -> list[Parame
 def _strength(name: str) -> Parameter:
     """For an actuator that is not a position servo, such as a motor: what it gives for a command."""
     return Parameter(
-        f"{word(name)}_gain_scale",
+        f"{to_identifier(name)}_gain_scale",
         1.0,
         (0.05, 5.0),
         "1",
@@ -237,7 +237,7 @@ def is_position_servo(model: mujoco.MjModel, name: str) -> bool:
     return gain > 0.0 and bool(np.isclose(gain, -bias))
 
 
-def turns(model: mujoco.MjModel, actuator: int) -> bool:
+def is_rotary(model: mujoco.MjModel, actuator: int) -> bool:
     """Whether an actuator drives a hinge, so that its position is an angle."""
     if model.actuator_trntype[actuator] != mujoco.mjtTrn.mjTRN_JOINT:
         return False

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import mujoco
 
-from twinloop.twins.declare import word
+from twinloop.twins.declare import to_identifier
 from twinloop.twins.parameter import Dimension, Parameter
 
 
@@ -64,7 +64,7 @@ def encoder_parameters(joints: Sequence[str], encoder_quantum_rad: float = 0.0) 
         _imperfect("stiction_scale", 0.0, 5.0, "1", "actuation", "static over sliding friction, minus one"),
     ]
     for joint in joints:
-        name = word(joint)
+        name = to_identifier(joint)
         made += [
             _imperfect(
                 f"{name}_encoder_bias_rad", 0.0, 0.35, "rad", "sensing", f"offset of {joint}'s reading", -0.35
@@ -91,7 +91,7 @@ def load_parameters(joints: Sequence[str]) -> tuple[Parameter, ...]:
 
 def load_names(joint: str) -> tuple[str, str]:
     """Names of the parameters of a joint's steady load: the load at zero, and its slope."""
-    return f"{word(joint)}_load_nm", f"{word(joint)}_load_slope_nm_rad"
+    return f"{to_identifier(joint)}_load_nm", f"{to_identifier(joint)}_load_slope_nm_rad"
 
 
 def gear_parameters(joints: Sequence[str]) -> tuple[Parameter, ...]:

@@ -23,7 +23,7 @@ def demonstrator_parameters() -> tuple[Parameter, ...]:
     )
 
 
-def thrower_parameters() -> tuple[Parameter, ...]:
+def throw_parameters() -> tuple[Parameter, ...]:
     """How hard an object is thrown; read by the task."""
     return (
         _human("throw_speed_scale", 1.0, 0.0, 3.0, "1", "speed of a throw", "scene"),

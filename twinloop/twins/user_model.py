@@ -14,11 +14,11 @@ from twinloop.twins.appearance import appearance_parameters
 from twinloop.twins.declare import (
     body_parameters,
     is_position_servo,
+    is_rotary,
     joint_parameters,
     moving_joints,
     servo_parameters,
-    turns,
-    word,
+    to_identifier,
 )
 from twinloop.twins.hardware import (
     encoder_parameters,
@@ -82,7 +82,7 @@ def make_twin_from_model(path: str | Path, *, name: str | None = None, control_h
     substeps = max(1, round(1.0 / (control_hz * model.opt.timestep)))
     free = _free_bodies(model)
     twin = Twin(
-        name or word(file.stem),
+        name or to_identifier(file.stem),
         spec.to_xml(),
         parameters=_parameters(model, free),
         assets=assets,
@@ -90,7 +90,7 @@ def make_twin_from_model(path: str | Path, *, name: str | None = None, control_h
         cameras=tuple(Camera(model.camera(i).name, 128, 128) for i in range(model.ncam)),
         home=_home(model),
         roles={"object": free[0]} if len(free) == 1 else {},
-        robot=word(model.names[: model.names.index(b"\0")].decode() or file.stem),
+        robot=to_identifier(model.names[: model.names.index(b"\0")].decode() or file.stem),
         description=f"made from {file.name}",
     )
     check_twin(twin)
@@ -229,7 +229,7 @@ def _gravity_load(model: mujoco.MjModel) -> np.ndarray:
 
 def _parameters(model: mujoco.MjModel, free: list[str]) -> tuple[Parameter, ...]:
     actuators = [model.actuator(i).name for i in range(model.nu)]
-    turning = [name for name in actuators if turns(model, model.actuator(name).id)]
+    turning = [name for name in actuators if is_rotary(model, model.actuator(name).id)]
     made = [
         *joint_parameters(model, moving_joints(model)),
         *servo_parameters(model, actuators),

@@ -41,7 +41,7 @@ class Outages:
         return self._left > 0
 
 
-class CommandLine:
+class CommandChannel:
     """The way of a command to the servos: packets that travel, and what arrived last is held.
 
     The same as `imperfect.delay` does for many environments; asked at every physics step, one line of packets is ten times faster.

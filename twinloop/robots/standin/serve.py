@@ -21,16 +21,16 @@ from numpy.typing import NDArray
 
 from twinloop.errors import RobotError, RobotGone, TwinloopError, WrongUse
 from twinloop.robots import wire
-from twinloop.robots.protocol import checked_action
+from twinloop.robots.protocol import validate_action
 from twinloop.robots.remote import PROTOCOL, description_as_json
 from twinloop.robots.standin.session import Session
 
 Array = NDArray[Any]
 Request = dict[str, Any]
 
-MOST_WAIT_STEPS = 100_000
-MOST_EPISODES = 10**9
-SLOWEST_S = 10.0
+MAX_WAIT_STEPS = 100_000
+MAX_EPISODE_NUMBER = 10**9
+CLIENT_TIMEOUT_S = 10.0
 """A client that stalls in the middle of a message is let go after this long."""
 
 
@@ -116,7 +116,7 @@ class Server:
                 )
             client.close()
             return
-        client.settimeout(SLOWEST_S)
+        client.settimeout(CLIENT_TIMEOUT_S)
         if client.family == socket.AF_INET:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._client, self._greeted = client, False
@@ -180,7 +180,7 @@ class Server:
     def _act(self, request: Request, arrays: dict[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
         if "action" not in arrays:
             raise RobotError("a command needs an action")
-        action = checked_action(self._session.description, arrays["action"])
+        action = validate_action(self._session.description, arrays["action"])
         limits = self._session.description.limits
         sent = np.clip(action, limits.low, limits.high)
         self._session.act(sent)
@@ -194,12 +194,12 @@ class Server:
     def _wait(self, request: Request, arrays: dict[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
         if not self._lockstep:
             raise RobotError("this robot runs by the clock", remedy="just wait")
-        for _ in range(_whole(request.get("steps"), MOST_WAIT_STEPS)):
+        for _ in range(_whole(request.get("steps"), MAX_WAIT_STEPS)):
             self._session.tick()
         return {}, {}
 
     def _prepare(self, request: Request, arrays: dict[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
-        self._session.prepare(_whole(request.get("number"), MOST_EPISODES))
+        self._session.prepare(_whole(request.get("number"), MAX_EPISODE_NUMBER))
         self._due_s = time.monotonic()
         return {}, {}
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from twinloop.episode import Outcome
 from twinloop.errors import RobotError
 from twinloop.experts import Reading
-from twinloop.experts.reading import exact_reading
+from twinloop.experts.reading import ideal_reading
 from twinloop.robots.protocol import Description, Observation
-from twinloop.robots.signals import describe_cell, signals_of
+from twinloop.robots.signals import describe_cell, make_signals
 from twinloop.robots.standin.disturb import Disturbances
 from twinloop.robots.standin.drive import Drive
 from twinloop.robots.standin.hidden import (
@@ -34,7 +34,7 @@ from twinloop.robots.standin.hidden import (
 )
 from twinloop.robots.standin.operator import Operator
 from twinloop.robots.standin.reality import Reality
-from twinloop.robots.standin.sensor_model import CommandLine, Outages, SensorModel, draw_encoder_bias
+from twinloop.robots.standin.sensor_model import CommandChannel, Outages, SensorModel, draw_encoder_bias
 from twinloop.robots.standin.world import SERVO_DT_S, World
 from twinloop.tasks import Start, Task, Truth, make_cell, make_task
 from twinloop.twins import Twin
@@ -85,7 +85,7 @@ class Session:
         gears = self._rng("gears")
         self._drive = Drive(self.cell, world.chain_dofs, reality.actuation, gears, self._worked_s)
         first = start.ctrl[0] + self._encoder_bias
-        self._line = CommandLine(reality.latency, first, rng)
+        self._line = CommandChannel(reality.latency, first, rng)
         self._disturbances = Disturbances(self.cell, world, reality.environment, reality.human, rng)
         self._outages = Outages(reality.latency, self.cell.dt_s, rng)
         for _ in range(round(SETTLE_S / world.dt_s)):
@@ -146,7 +146,7 @@ class Session:
             if name not in names:
                 raise RobotError(f"the robot has no camera {name!r}", available=names)
         frames = {name: self._look(name) for name in cameras}
-        return Observation(self._ticks * self.cell.dt_s, signals_of(self.cell, self._reading), frames)
+        return Observation(self._ticks * self.cell.dt_s, make_signals(self.cell, self._reading), frames)
 
     def _look(self, camera: str) -> Array:
         if self._camera_model is None:
@@ -160,7 +160,7 @@ class Session:
 
     def steer(self) -> Array:
         """What a person at a leader arm does now; the person sees the scene itself, not the readings."""
-        seen = exact_reading(self._truth)
+        seen = ideal_reading(self._truth)
         if self._operator is None:
             steps = 4 * round((self._task.time_limit_s if self._task else 10.0) * self.cell.twin.control_hz)
             human = self._now.human
@@ -196,7 +196,7 @@ class Session:
         self._missing = task.failures[int(judged.reason[0])]
         if judged.success[0]:
             self._verdict = Outcome(True)
-        elif judged.hopeless[0]:
+        elif judged.failed[0]:
             self._verdict = Outcome(False, self._missing)
 
     def _start(self, model: mujoco.MjModel, rng: np.random.Generator) -> Start:

@@ -12,7 +12,7 @@ from twinloop.twins.hardware import (
     lens_parameters,
     object_pose_parameters,
 )
-from twinloop.twins.human import thrower_parameters
+from twinloop.twins.human import throw_parameters
 from twinloop.twins.library.objects import FACE_GEOMS, contact_parameters, object_parameters
 from twinloop.twins.library.registry import TWINS, read_files
 from twinloop.twins.parameter import Parameter, Target
@@ -129,7 +129,7 @@ def make_cube_toss() -> Twin:
                 description="apparent gravity; a wrong length scale shows up here",
                 targets=(Target("opt.gravity", index=(2,), factor=-1.0),),
             ),
-            *thrower_parameters(),
+            *throw_parameters(),
             *object_pose_parameters(),
             *appearance_parameters(lights=1),
             *lens_parameters(moving=False),

@@ -21,7 +21,7 @@ from twinloop.twins.library.objects import (
     contact_parameters,
     face_parameters,
     object_parameters,
-    table_height,
+    table_height_parameter,
 )
 from twinloop.twins.library.registry import TWINS, read_files
 from twinloop.twins.parameter import Parameter, Target
@@ -88,7 +88,7 @@ def _make(
             *joint_parameters(model, JOINTS),
             *servo_parameters(model, [*JOINTS, "gripper"]),
             _gravity_compensation(),
-            table_height(),
+            table_height_parameter(),
             *scene_parameters(len(DISTRACTORS), occluder=True),
             *latency_parameters(),
             *encoder_parameters(JOINTS),

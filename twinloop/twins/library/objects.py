@@ -119,7 +119,7 @@ def object_parameters(
     )
 
 
-def table_height() -> Parameter:
+def table_height_parameter() -> Parameter:
     """Height of the body called `table`."""
     return Parameter(
         "table_height_m",

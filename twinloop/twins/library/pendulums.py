@@ -8,7 +8,7 @@ import mujoco
 
 from twinloop.episode import Camera
 from twinloop.twins.appearance import appearance_parameters
-from twinloop.twins.declare import joint_parameters, word
+from twinloop.twins.declare import joint_parameters, to_identifier
 from twinloop.twins.hardware import encoder_parameters, latency_parameters, lens_parameters
 from twinloop.twins.library.registry import TWINS, read_files
 from twinloop.twins.parameter import Parameter, Target
@@ -212,7 +212,7 @@ def _motor_parameters(
             targets=(gain(constant, 1.0), back_emf(constant, 2.0)),
         ),
         Parameter(
-            f"{word(actuator)}_push_{'nm' if force == 'N·m' else 'n'}",
+            f"{to_identifier(actuator)}_push_{'nm' if force == 'N·m' else 'n'}",
             0.0,
             (-0.02, 0.02) if force == "N·m" else (-5.0, 5.0),
             force,

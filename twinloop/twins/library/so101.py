@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+import mujoco
+
 from twinloop.episode import Camera
 from twinloop.twins.appearance import appearance_parameters
 from twinloop.twins.declare import joint_parameters, joint_scales, servo_parameters
@@ -10,7 +15,6 @@ from twinloop.twins.hardware import (
     gear_parameters,
     latency_parameters,
     lens_parameters,
-    load_parameters,
     object_pose_parameters,
 )
 from twinloop.twins.human import demonstrator_parameters
@@ -19,7 +23,7 @@ from twinloop.twins.library.objects import (
     contact_parameters,
     face_parameters,
     object_parameters,
-    table_height,
+    table_height_parameter,
 )
 from twinloop.twins.library.registry import TWINS, read_files
 from twinloop.twins.parameter import Parameter, Target
@@ -30,21 +34,21 @@ JOINTS = ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_ro
 HOME = dict(zip(JOINTS, (0.0, -0.5, 0.3, 1.4, 0.0, 0.6), strict=True))
 
 
+ENCODER_STEP_RAD = 0.001534
+"""The servo's encoder has 4096 steps per turn."""
+
+
 @TWINS.register("so101")
 def make_so101() -> Twin:
     """An SO-101 above a bare table: the arm of public recordings of its servos."""
-    files = read_files("so101_bare.xml", "so101.xml")
-    bare = Twin("so101", files.pop("so101_bare.xml").decode(), assets=files)
-    model = bare.compile_as_written()
-    return Twin(
-        bare.name,
-        bare.mjcf,
-        assets=files,
-        parameters=(
+    bare, model = _compile("so101", "so101_bare.xml")
+    return _make(
+        bare,
+        (
             *joint_parameters(model, JOINTS),
             *servo_parameters(model, JOINTS),
             *joint_scales(JOINTS),
-            # All six servos are of one kind: what their gears lose is said once for all of them.
+            # All six servos are of one kind, so their gears share one set of parameters.
             *gear_parameters(("servo",)),
             Parameter(
                 "table_height_m",
@@ -56,16 +60,9 @@ def make_so101() -> Twin:
                 targets=(Target("body_pos", ("table",), (2,)),),
             ),
             *latency_parameters(action_delay_s=0.02),
-            # The servo's encoder has 4096 steps per turn.
-            *encoder_parameters(JOINTS, encoder_quantum_rad=0.001534),
-            *appearance_parameters(lights=2),
-            *lens_parameters(),
+            *encoder_parameters(JOINTS, encoder_quantum_rad=ENCODER_STEP_RAD),
         ),
-        control_hz=50.0,
-        cameras=(Camera("front", 128, 128), Camera("wrist", 128, 128)),
-        home=HOME,
         roles={"table": "table", "tool": "tool", "gripper": "gripper"},
-        robot="so101",
         task="excite",
         description="LeRobot SO-101 above a bare table",
     )
@@ -74,42 +71,46 @@ def make_so101() -> Twin:
 @TWINS.register("so101_pick_place")
 def make_so101_pick_place() -> Twin:
     """An SO-101 picks a 2.5 cm cube and places it on a disc."""
-    files = read_files("so101_pick_place.xml", "so101.xml")
-    bare = Twin("so101_pick_place", files.pop("so101_pick_place.xml").decode(), assets=files)
-    model = bare.compile_as_written()
-    return Twin(
-        bare.name,
-        bare.mjcf,
-        assets=files,
-        parameters=(
+    bare, model = _compile("so101_pick_place", "so101_pick_place.xml")
+    return _make(
+        bare,
+        (
             *contact_parameters(model, FACE_GEOMS),
             *face_parameters(),
             *object_parameters(model, ("object", *FACE_GEOMS), 0.025, (0.012, 0.045)),
             *joint_parameters(model, JOINTS),
             *servo_parameters(model, JOINTS),
-            table_height(),
+            table_height_parameter(),
             *scene_parameters(distractors=0, occluder=True),
             # Public recordings of the real arm follow their command 95 to 130 ms late.
             *latency_parameters(action_delay_s=0.1),
-            # The servo's encoder has 4096 steps per turn.
-            *encoder_parameters(JOINTS, encoder_quantum_rad=0.001534),
-            *load_parameters(JOINTS),
+            *encoder_parameters(JOINTS, encoder_quantum_rad=ENCODER_STEP_RAD),
             *object_pose_parameters(),
             *demonstrator_parameters(),
-            *appearance_parameters(lights=2),
-            *lens_parameters(),
         ),
+        roles={name: name for name in ("object", "target", "table", "tool", "gripper")},
+        task="pick_and_place",
+        description="LeRobot SO-101, 2.5 cm cube, pick and place on a disc",
+    )
+
+
+def _compile(name: str, file: str) -> tuple[Twin, mujoco.MjModel]:
+    files = read_files(file, "so101.xml")
+    bare = Twin(name, files.pop(file).decode(), assets=files)
+    return bare, bare.compile_as_written()
+
+
+def _make(
+    bare: Twin, parameters: tuple[Parameter, ...], *, roles: Mapping[str, str], task: str, description: str
+) -> Twin:
+    return replace(
+        bare,
+        parameters=(*parameters, *appearance_parameters(lights=2), *lens_parameters()),
         control_hz=50.0,
         cameras=(Camera("front", 128, 128), Camera("wrist", 128, 128)),
         home=HOME,
-        roles={
-            "object": "object",
-            "target": "target",
-            "table": "table",
-            "tool": "tool",
-            "gripper": "gripper",
-        },
+        roles=roles,
         robot="so101",
-        task="pick_and_place",
-        description="LeRobot SO-101, 2.5 cm cube, pick and place on a disc",
+        task=task,
+        description=description,
     )

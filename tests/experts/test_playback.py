@@ -6,7 +6,7 @@ import pytest
 import twinloop as tl
 from twinloop.errors import TwinloopError, WrongUse
 from twinloop.experts import Motion, Setup, find_expert, load_motion, save_motion
-from twinloop.experts.played import fit_motion, full_name, recorded_name
+from twinloop.experts.playback import fit_motion, pinned_name, provenance_name
 from twinloop.robots.controllers import ExpertController
 from twinloop.tasks import make_cell
 
@@ -52,8 +52,8 @@ def test_generation_plays_the_whole_motion_and_can_repeat_it(motion, tmp_path):
 def test_a_recorder_names_the_motion_without_the_folder(motion, tmp_path):
     file = save_motion(motion, tmp_path / "m.csv")
     controller = ExpertController(tl.load_twin("servo_pendulum"), f"motion:{file}", 12.5)
-    assert controller.actor_id == f"motion:m.csv@{motion.digest}" == recorded_name(f"motion:{file}")
-    assert recorded_name("chirp") == full_name("chirp") == "chirp"
+    assert controller.actor_id == f"motion:m.csv@{motion.digest}" == provenance_name(f"motion:{file}")
+    assert provenance_name("chirp") == pinned_name("chirp") == "chirp"
 
 
 def test_what_cannot_be_played_is_refused(motion, tmp_path):
@@ -67,7 +67,7 @@ def test_what_cannot_be_played_is_refused(motion, tmp_path):
     with pytest.raises(WrongUse, match="leaves the range of motor"):
         fit_motion(Motion(("motor",), 200.0, 100.0 * motion.commands), cell, 500)
     with pytest.raises(WrongUse, match="spaces"):
-        full_name(f"motion:{tmp_path}/a b.npz")
+        pinned_name(f"motion:{tmp_path}/a b.npz")
     for text in (
         "time_s,motor\n0,1\n",
         "time_s,motor\n0,1\n1,x\n",

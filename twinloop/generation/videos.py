@@ -22,7 +22,7 @@ from twinloop.engines.render import Renderer
 from twinloop.episode import Camera, Episode
 from twinloop.errors import WrongUse
 from twinloop.generation.caption import LINES, paint_caption
-from twinloop.generation.open_loop import posed
+from twinloop.generation.open_loop import set_actuator_positions
 from twinloop.tasks import Cell, make_cell
 from twinloop.tasks.place import start_at_rest
 from twinloop.twins import Twin
@@ -76,10 +76,10 @@ def record_video(
     else:
         raise WrongUse("the episode has no camera", remedy="give the twin that its states are drawn in")
     caption = paint_caption(_lines(episode, title, source), images.shape[2])
-    return write_film(images, caption, Path(path), episode.schema.rate_hz / step)
+    return write_video(images, caption, Path(path), episode.schema.rate_hz / step)
 
 
-def film_failures(
+def record_failure_videos(
     dataset: Dataset, folder: str | Path, *, twin: Twin | None = None, title: str = "", most: int = 6
 ) -> list[Path]:
     """Films of the first failed episodes of a dataset, `NAME-number-reason.webm`, NAME being the title or the dataset's."""
@@ -115,13 +115,13 @@ def draw_states(episode: Episode, twin: Twin, rows: Array, *, camera: str | None
     }
     renderer = Renderer(cell, (shown.cameras[0].name,))
     try:
-        states = states_of(episode, cell, rows)
+        states = reconstruct_states(episode, cell, rows)
         return renderer.paint(draw, 0, states, _shown(episode, cell))[shown.cameras[0].name]
     finally:
         renderer.close()
 
 
-def states_of(episode: Episode, cell: Cell, rows: Array) -> Array:
+def reconstruct_states(episode: Episode, cell: Cell, rows: Array) -> Array:
     """qpos (len(rows), nq) as far as an episode's readings tell it."""
     joints = episode.signals.get("observation.state")
     if joints is None or joints.shape[1:] != (len(cell.actuators),):
@@ -132,7 +132,7 @@ def states_of(episode: Episode, cell: Cell, rows: Array) -> Array:
         )
     start = start_at_rest(cell, {}, 1).qpos
     late = np.minimum(rows + _late_rows(episode, cell), len(episode) - 1)
-    qpos = posed(cell, np.repeat(start, len(rows), axis=0), _held(joints)[late])
+    qpos = set_actuator_positions(cell, np.repeat(start, len(rows), axis=0), _held(joints)[late])
     if cell.object_qpos is not None:
         pose = _object_poses(episode)
         if pose is not None:
@@ -140,7 +140,7 @@ def states_of(episode: Episode, cell: Cell, rows: Array) -> Array:
     return qpos
 
 
-def write_film(images: Array, caption: Array, path: Path, rate_hz: float) -> Path:
+def write_video(images: Array, caption: Array, path: Path, rate_hz: float) -> Path:
     """Images (T, height, width, 3) with a caption (height, width, 3) under each, as WebM."""
     import av
 
@@ -165,7 +165,7 @@ def write_film(images: Array, caption: Array, path: Path, rate_hz: float) -> Pat
     return path
 
 
-def film_uri(path: str | Path) -> str:
+def video_data_uri(path: str | Path) -> str:
     """A film as a data URI, for the `src` of a video in a page that needs no other file."""
     return "data:video/webm;base64," + base64.b64encode(Path(path).read_bytes()).decode()
 

@@ -123,7 +123,7 @@ def load_motion(path: str | Path) -> Motion:
         ) from error
 
 
-class Played:
+class MotionExpert:
     """Plays one motion in every environment; actuators that it does not name stay at home."""
 
     actor: Actor = "excitation"
@@ -161,19 +161,19 @@ def fit_motion(motion: Motion, cell: Cell, steps: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Player:
-    """Makes the expert that plays a motion; `lasts_s` is how long an episode then takes."""
+class MotionExpertFactory:
+    """Makes the expert that plays a motion; `duration_s` is how long an episode then takes."""
 
     motion: Motion
 
     @property
-    def lasts_s(self) -> float:
+    def duration_s(self) -> float:
         """The motion's length."""
         return self.motion.duration_s
 
     def __call__(self, setup: Setup) -> Expert:
         """An expert for these environments."""
-        return Played(setup, self.motion)
+        return MotionExpert(setup, self.motion)
 
 
 def find_expert(name: str) -> Callable[[Setup], Expert]:
@@ -189,10 +189,10 @@ def find_expert(name: str) -> Callable[[Setup], Expert]:
             expected=digest,
             remedy="bring the old file back",
         )
-    return Player(motion)
+    return MotionExpertFactory(motion)
 
 
-def full_name(name: str) -> str:
+def pinned_name(name: str) -> str:
     """The name that stays true when files change: a motion's with its digest."""
     if not name.startswith(PREFIX) or "@" in name:
         return name
@@ -202,7 +202,7 @@ def full_name(name: str) -> str:
     return f"{name}@{load_motion(file).digest}"
 
 
-def recorded_name(name: str) -> str:
+def provenance_name(name: str) -> str:
     """The name that goes into a recording's provenance: a motion by its file's name and digest, without the folder."""
     if not name.startswith(PREFIX):
         return name

@@ -11,9 +11,16 @@ from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.writer import make_dataset
 from twinloop.episode import Camera, Outcome, Schema, Signal, make_episode
 from twinloop.errors import WrongUse
-from twinloop.generation.film import HEIGHT, WIDTH, film_failures, film_uri, record_video, states_of
 from twinloop.generation.job import Job
 from twinloop.generation.rollout import rollout
+from twinloop.generation.videos import (
+    HEIGHT,
+    WIDTH,
+    reconstruct_states,
+    record_failure_videos,
+    record_video,
+    video_data_uri,
+)
 from twinloop.tasks import make_cell
 from twinloop.twins import load_twin
 
@@ -65,14 +72,14 @@ def test_a_film_shows_the_episode_at_its_own_speed(episode, film):
 def test_states_are_put_together_from_readings_where_the_truth_is_not_known(episode):
     """A robot's recording has no `simulation.object`: the pose must come out of what was perceived."""
     cell, rows = make_cell(TWIN), np.arange(len(episode))
-    true = states_of(episode, cell, rows)
+    true = reconstruct_states(episode, cell, rows)
     signals = tuple(s for s in episode.schema.signals if not s.name.startswith("simulation."))
     bare = replace(
         episode,
         schema=replace(episode.schema, signals=signals),
         signals={s.name: episode.signals[s.name] for s in signals},
     )
-    perceived = states_of(bare, cell, rows)
+    perceived = reconstruct_states(bare, cell, rows)
     place = cell.object_qpos
     joints = np.delete(np.arange(true.shape[1]), np.arange(place, place + 7))
     assert np.array_equal(true[:, joints], perceived[:, joints])
@@ -114,7 +121,7 @@ def test_only_failures_are_filmed_and_no_more_than_asked_for(episode, tmp_path):
             failure = None if success else "dropped"
             writer.add(replace(short, outcome=Outcome(success, failure), id=f"{number:064x}"))
     runs = open_dataset(tmp_path / "runs")
-    made = film_failures(runs, tmp_path / "films", twin=TWIN, title="policy-v1", most=2)
+    made = record_failure_videos(runs, tmp_path / "films", twin=TWIN, title="policy-v1", most=2)
     assert [path.name for path in made] == ["policy-v1-1-dropped.webm", "policy-v1-2-dropped.webm"]
     assert all(path.exists() for path in made)
 
@@ -122,7 +129,7 @@ def test_only_failures_are_filmed_and_no_more_than_asked_for(episode, tmp_path):
 @pytest.mark.skipif(CHROMIUM is None, reason="no browser")
 def test_a_film_plays_in_a_page_that_needs_no_other_file(film, tmp_path):
     page = tmp_path / "page.html"
-    page.write_text(f"<!doctype html><video muted src='{film_uri(film)}'></video>")
+    page.write_text(f"<!doctype html><video muted src='{video_data_uri(film)}'></video>")
     with Browser(400, 400) as browser:
         browser.open(page)
         played = browser.run(
