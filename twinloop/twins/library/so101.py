@@ -15,6 +15,7 @@ from twinloop.twins.hardware import (
     gear_parameters,
     latency_parameters,
     lens_parameters,
+    load_parameters,
     object_pose_parameters,
 )
 from twinloop.twins.human import demonstrator_parameters
@@ -85,6 +86,7 @@ def make_so101_pick_place() -> Twin:
             # Public recordings of the real arm follow their command 95 to 130 ms late.
             *latency_parameters(action_delay_s=0.1),
             *encoder_parameters(JOINTS, encoder_quantum_rad=ENCODER_STEP_RAD),
+            *load_parameters(JOINTS),
             *object_pose_parameters(),
             *demonstrator_parameters(),
         ),
