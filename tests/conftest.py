@@ -1,4 +1,4 @@
-"""What every test may rely on, and in which order they come."""
+"""Fixtures that every test may use, and the order in which files run."""
 
 import signal
 
@@ -6,6 +6,8 @@ import pytest
 
 LONGEST = ("test_loop.py", "test_docs.py")
 """Files of several minutes. They are begun first: one that begins last keeps a single worker busy while the others idle."""
+
+PLACES = "{environment: {object_offset_x_m: [-0.05, 0.05], object_offset_y_m: [-0.05, 0.05]}}"
 
 
 def pytest_configure() -> None:
@@ -16,3 +18,30 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, everything else in its usual order."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+@pytest.fixture
+def twinloop():
+    """A function that runs one command and returns its exit code, standard output and standard error."""
+    from tests.terminal import run_command
+
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def panda_data(tmp_path_factory):
+    """Eight simulated pick-and-place episodes, all successful."""
+    from twinloop.generation.run import generate
+
+    config = tmp_path_factory.mktemp("config") / "tiny.yaml"
+    config.write_text(f"twin: franka_pick_place\nrandomization: {PLACES}\n")
+    return generate(config, out=tmp_path_factory.mktemp("data") / "sim", episodes=8, seed=3, workers=1)
+
+
+@pytest.fixture(scope="session")
+def tiny_policy(panda_data, tmp_path_factory):
+    """A policy that has learned next to nothing, for everything but success."""
+    from tests.learning.examples import TINY
+    from twinloop.learning.train import train
+
+    return train(panda_data, out=tmp_path_factory.mktemp("policies") / "tiny", config=TINY)

@@ -1,6 +1,5 @@
-"""The command line as a user types it: real processes, exit codes, messages."""
+"""The command line as a user types it: exit codes, messages, tables."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,22 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.datasets.examples import STATE_ONLY, WITH_CAMERA, toy_episode
+from tests.terminal import twinloop, twinloop_json
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.writer import make_dataset
 from twinloop.testing import assert_same_episode
 
 TWINLOOP = Path(sys.executable).with_name("twinloop")
-
-
-def twinloop(*words, cwd, code=0):
-    done = subprocess.run([TWINLOOP, *map(str, words)], cwd=cwd, capture_output=True, text=True)
-    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr + done.stdout
-    return done.stdout if code == 0 else done.stdout + done.stderr
-
-
-def twinloop_json(*words, cwd, code=0):
-    return json.loads(twinloop(*words, "--json", cwd=cwd, code=code))
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +26,15 @@ def shelf(tmp_path_factory):
     return folder
 
 
-def test_version_and_help(tmp_path):
-    assert twinloop("--version", cwd=tmp_path).startswith("twinloop 0.")
-    assert "data" in twinloop("-h", cwd=tmp_path)
+def test_the_installed_script_prints_version_help_and_errors(shelf):
+    def run(*words):
+        return subprocess.run([TWINLOOP, *words], cwd=shelf, capture_output=True, text=True)
+
+    assert run("--version").stdout.startswith("twinloop 0.")
+    assert "data" in run("-h").stdout
+    refused = run("data", "info", "nowhere")
+    assert refused.returncode == 2 and "nowhere does not exist" in refused.stderr and not refused.stdout
+    assert "Traceback" not in refused.stderr
 
 
 def test_a_workspace_is_made_once_and_says_what_to_do_next(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import twinloop, twinloop_json
+from tests.terminal import twinloop, twinloop_json
 from twinloop.cli.loop import summary, write_report
 from twinloop.demo import SMALL
 from twinloop.errors import GateError, UnknownName

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.coverage import worlds
-from tests.test_cli import twinloop, twinloop_json
+from tests.terminal import twinloop, twinloop_json
 
 
 @pytest.fixture(scope="module")

@@ -1,32 +1,13 @@
 """The commands around generation, as a user types them."""
 
 import json
-import sys
 
 import pytest
 import yaml
 
 from tests.twins.test_user_model import MJCF, URDF, write_stl
-from twinloop.cli import main
 from twinloop.datasets.reader import open_dataset
 from twinloop.workspace import find_workspace, first_config
-
-
-@pytest.fixture
-def twinloop(monkeypatch, capsys):
-    """Run one command; returns the exit code, standard output and standard error."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["twinloop", *map(str, words)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def test_twins_are_listed_and_shown_with_units_and_bounds(twinloop):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_generate_commands import twinloop  # noqa: F401
-from tests.learning.conftest import panda_data, point, tiny_policy  # noqa: F401
+from tests.learning.examples import point
 from twinloop.cli.train import train
 from twinloop.datasets.reader import open_dataset
 from twinloop.learning.config import TrainConfig
@@ -28,7 +27,7 @@ SMALL = (
 )
 
 
-def test_train_evaluate_show_and_export(twinloop, panda_data, tmp_path, monkeypatch):  # noqa: F811
+def test_train_evaluate_show_and_export(twinloop, panda_data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("--sim", panda_data.root, "--out", "p", "--tracking", "off", "--json")
     code, out, _ = twinloop("train", *SMALL, *words)
@@ -49,7 +48,7 @@ def test_train_evaluate_show_and_export(twinloop, panda_data, tmp_path, monkeypa
     assert code == 1 and "holds a policy already" in err
 
 
-def test_data_that_seems_to_be_on_the_wrong_side_is_pointed_out(twinloop, panda_data, tmp_path, monkeypatch):  # noqa: F811
+def test_data_that_seems_to_be_on_the_wrong_side_is_pointed_out(twinloop, panda_data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     point(tmp_path / "recorded", episodes=8)
     for side, data, words in (
@@ -74,7 +73,7 @@ def test_data_that_seems_to_be_on_the_wrong_side_is_pointed_out(twinloop, panda_
     assert code == 0 and not err
 
 
-def test_wrong_words_are_answered_with_the_right_ones(twinloop, tmp_path, monkeypatch):  # noqa: F811
+def test_wrong_words_are_answered_with_the_right_ones(twinloop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for words, answer in (
         (("train", "--set", "widht=3", "--out", "p"), "did you mean 'width'"),
@@ -102,7 +101,7 @@ def test_wrong_words_are_answered_with_the_right_ones(twinloop, tmp_path, monkey
         assert code == 2 and answer in err
 
 
-def test_the_mix_is_found_as_typed(twinloop, tmp_path, monkeypatch):  # noqa: F811
+def test_the_mix_is_found_as_typed(twinloop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     point(tmp_path / "sim", episodes=10)
     point(tmp_path / "real", episodes=6, first=40)
@@ -115,7 +114,7 @@ def test_the_mix_is_found_as_typed(twinloop, tmp_path, monkeypatch):  # noqa: F8
     )
 
 
-def test_training_that_fails_at_once_does_not_stand_in_the_way_of_the_next(twinloop, tmp_path, monkeypatch):  # noqa: F811
+def test_training_that_fails_at_once_does_not_stand_in_the_way_of_the_next(twinloop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     point(tmp_path / "sim", episodes=8)
     words = ("--sim", "sim", "--tracking", "off", "--out", "p")
@@ -125,7 +124,7 @@ def test_training_that_fails_at_once_does_not_stand_in_the_way_of_the_next(twinl
     assert code == 0, err
 
 
-def test_policies_of_one_name_are_told_apart(twinloop, tiny_policy, tmp_path, monkeypatch):  # noqa: F811
+def test_policies_of_one_name_are_told_apart(twinloop, tiny_policy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny_policy.save(tmp_path / "a/p")
     late = tiny_policy.for_latency(0.02)
@@ -139,7 +138,7 @@ def test_policies_of_one_name_are_told_apart(twinloop, tiny_policy, tmp_path, mo
     assert code == 0 and "for 20 ms of delay" in out and "validation error" in out
 
 
-def test_a_pace_is_found_in_a_twin(twinloop, tiny_policy, tmp_path, monkeypatch):  # noqa: F811
+def test_a_pace_is_found_in_a_twin(twinloop, tiny_policy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny_policy.save(tmp_path / "p")
     code, out, _ = twinloop("policy", "horizon", "p", "--out", "other-horizon", "--episodes", 1)
@@ -159,7 +158,7 @@ def test_a_pace_is_found_in_a_twin(twinloop, tiny_policy, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("look", [(), ("wrist",)])
-def test_a_policy_is_recorded_on_a_robot(twinloop, tmp_path, monkeypatch, look):  # noqa: F811
+def test_a_policy_is_recorded_on_a_robot(twinloop, tmp_path, monkeypatch, look):
     pytest.importorskip("pybullet")
     monkeypatch.chdir(tmp_path)
     assert "standin" in ROBOTS.names()

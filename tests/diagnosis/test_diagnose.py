@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from tests.cli.test_generate_commands import twinloop  # noqa: F401
-from tests.learning.conftest import panda_data, tiny_policy  # noqa: F401
 from twinloop.datasets.reader import open_dataset
 from twinloop.diagnosis.result import load_diagnosis
 from twinloop.diagnosis.run import diagnose
@@ -17,7 +15,7 @@ SMALL = {"scenes": 8, "budget": 48}
 
 
 @pytest.fixture(scope="module")
-def runs(tiny_policy, tmp_path_factory):  # noqa: F811
+def runs(tiny_policy, tmp_path_factory):
     """Runs in a twin that answers 80 ms late, as if they were a robot's."""
     late = load_twin("franka_pick_place").with_values(action_delay_s=0.08)
     out = tmp_path_factory.mktemp("real") / "runs"
@@ -31,7 +29,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def diagnosed(runs, tiny_policy, folder):  # noqa: F811
+def diagnosed(runs, tiny_policy, folder):
     return diagnose(tiny_policy, runs, "franka_pick_place", keep=folder / "evaluations", **SMALL)
 
 
@@ -49,7 +47,7 @@ def test_it_sees_that_the_robot_is_late_and_says_unknown_where_runs_are_few(diag
     }
 
 
-def test_runs_of_others_and_of_several_robots_are_not_taken_for_the_policys(runs, tiny_policy, panda_data):  # noqa: F811
+def test_runs_of_others_and_of_several_robots_are_not_taken_for_the_policys(runs, tiny_policy, panda_data):
     with pytest.raises(WrongUse, match="acted in none of these runs") as refused:
         diagnose(tiny_policy, panda_data, "franka_pick_place")
     assert tiny_policy.id in str(refused.value) and "pick_and_place" in str(refused.value)
@@ -61,7 +59,7 @@ def test_runs_of_others_and_of_several_robots_are_not_taken_for_the_policys(runs
     assert "simulated" in found.notes[0] and "8 of 12 episodes are not this policy's" in found.notes[1]
 
 
-def test_runs_that_nobody_judged_and_budgets_too_small_are_refused(runs, tiny_policy):  # noqa: F811
+def test_runs_that_nobody_judged_and_budgets_too_small_are_refused(runs, tiny_policy):
     with pytest.raises(WrongUse, match="no real runs"):
         diagnose(tiny_policy, [], "franka_pick_place")
     with pytest.raises(WrongUse, match="budget is too small"):
@@ -69,9 +67,9 @@ def test_runs_that_nobody_judged_and_budgets_too_small_are_refused(runs, tiny_po
 
 
 def test_the_command_goes_on_with_what_was_kept_prints_writes_and_refuses(
-    twinloop,  # noqa: F811
+    twinloop,
     runs,
-    tiny_policy,  # noqa: F811
+    tiny_policy,
     folder,
     diagnosed,
 ):

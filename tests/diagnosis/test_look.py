@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from tests.learning.conftest import TINY
+from tests.learning.examples import TINY
 from twinloop.datasets.reader import open_dataset
 from twinloop.diagnosis.look import Look, find_look, measure_visual, with_look
 from twinloop.diagnosis.run import diagnose

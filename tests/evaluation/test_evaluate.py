@@ -1,12 +1,11 @@
 """How often a policy succeeds: exact intervals, the same scenes for all, in a twin and on a robot."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 
-from tests.learning.conftest import TINY, Standin, point
+from tests.learning.examples import TINY, Standin, point
+from tests.terminal import twinloop
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import LearnError, WrongUse
 from twinloop.evaluation.run import (
@@ -99,9 +98,7 @@ def test_what_cannot_end_well_is_refused_before_anybody_acts(panda_data, tmp_pat
         ([policy, "--videos", str(tmp_path / "film")], "films are written to a folder"),
         ([policy, "--seed", "-1"], "greater than or equal to 0"),
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "twinloop", "evaluate", *words], capture_output=True, text=True
-        )
-        assert done.returncode == 2 and said in " ".join(done.stderr.split()), done.stderr
+        refused = twinloop("evaluate", *words, cwd=tmp_path, code=2)
+        assert said in " ".join(refused.split())
     with pytest.raises(WrongUse, match="a policy is a folder"):
         train(panda_data, out=tmp_path / "film", config=TINY)

@@ -2,15 +2,14 @@
 
 import json
 
-from tests.cli.test_generate_commands import twinloop  # noqa: F401
-from tests.learning.conftest import TINY, panda_data  # noqa: F401
+from tests.learning.examples import TINY
 from twinloop.evaluation.run import evaluate_in_twin
 from twinloop.learning.train import train
 
 from .worlds import record_arm
 
 
-def test_the_gap_is_printed_kept_as_a_page_and_given_as_json(twinloop, tmp_path, monkeypatch):  # noqa: F811
+def test_the_gap_is_printed_kept_as_a_page_and_given_as_json(twinloop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     record_arm(tmp_path / "real", {"action_delay_s": 0.06}, count=4)
     (tmp_path / "told.csv").write_text("episode,site\n0,a\n1,a\n2,b\n3,b\n")
@@ -40,7 +39,7 @@ def test_the_gap_is_printed_kept_as_a_page_and_given_as_json(twinloop, tmp_path,
     assert told["success"]["needs"], "nobody judged these episodes"
 
 
-def test_success_is_that_of_the_policys_own_episodes(twinloop, panda_data, tmp_path, monkeypatch):  # noqa: F811
+def test_success_is_that_of_the_policys_own_episodes(twinloop, panda_data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     policy = train(panda_data, out=tmp_path / "tiny", config=TINY)
     evaluate_in_twin(policy, "franka_pick_place", episodes=3, seed=9, out=tmp_path / "runs")
@@ -54,7 +53,7 @@ def test_success_is_that_of_the_policys_own_episodes(twinloop, panda_data, tmp_p
     assert code == 2 and "acted in none of the real episodes" in err
 
 
-def test_wrong_use_says_what_is_wrong(twinloop, tmp_path, monkeypatch):  # noqa: F811
+def test_wrong_use_says_what_is_wrong(twinloop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     record_arm(tmp_path / "real", {"action_delay_s": 0.02}, count=3, seconds=1.0)
     code, _, err = twinloop("gap", "--real", "real")
@@ -72,7 +71,7 @@ def test_wrong_use_says_what_is_wrong(twinloop, tmp_path, monkeypatch):  # noqa:
     assert code == 1 and "nowhere.csv" in err
 
 
-def test_rankings_are_printed_and_given_as_json(twinloop, tmp_path, monkeypatch):  # noqa: F811
+def test_rankings_are_printed_and_given_as_json(twinloop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "both.json").write_text(
         json.dumps(

@@ -1,26 +1,16 @@
 """`twinloop identify` as a user types it: a workspace whose logs come from a cell with other values than its twin."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.terminal import twinloop
 from twinloop.datasets.writer import make_dataset
 from twinloop.twins import load_twin
 
 from .worlds import record
 
-TWINLOOP = Path(sys.executable).with_name("twinloop")
 TRUTH = {"motor_damping_nms_rad": 0.02, "action_delay_s": 0.031}
-
-
-def twinloop(*words, cwd, code=0):
-    done = subprocess.run([TWINLOOP, *map(str, words)], cwd=cwd, capture_output=True, text=True)
-    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr + done.stdout
-    return done.stdout if code == 0 else done.stdout + done.stderr
 
 
 def write_logs(folder, truth, count=4, first=0):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tests.learning.conftest import TINY, point
+from tests.learning.examples import TINY, point
 from twinloop.cli import app
 from twinloop.errors import LearnError, WrongUse
 from twinloop.learning.train import train

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.learning.conftest import TINY, point
+from tests.learning.examples import TINY, point
 from twinloop.errors import WrongUse
 from twinloop.learning.device import describe_device, find_device
 from twinloop.learning.fit import Fit, Stage

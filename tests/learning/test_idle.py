@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.cli.test_generate_commands import twinloop  # noqa: F401
 from tests.datasets.examples import STATE_ONLY, toy_episode
-from tests.learning.conftest import TINY
+from tests.learning.examples import TINY
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.writer import make_dataset
 from twinloop.episode import Outcome
@@ -130,7 +129,7 @@ def test_beyond_the_end_of_an_episode_that_nobody_judged_nothing_is_known(demons
     np.testing.assert_array_equal(batch.valid[0], [1.0] + [0.0] * (TINY.chunk - 1))
 
 
-def test_training_reports_how_many_frames_were_idle(twinloop, demonstrated, tmp_path, monkeypatch):  # noqa: F811
+def test_training_reports_how_many_frames_were_idle(twinloop, demonstrated, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small = (
         "--steps",

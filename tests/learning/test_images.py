@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.learning.conftest import TINY, Standin, photograph, point
+from tests.learning.examples import TINY, Standin, photograph, point
 from twinloop.datasets.cache import cached_frames
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.shrink import averaging, cut, cut_size, shrink

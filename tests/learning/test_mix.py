@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.learning.conftest import TINY, point
+from tests.learning.examples import TINY, point
 from twinloop.datasets.writer import make_dataset
 from twinloop.errors import LearnError, WrongUse
 from twinloop.learning.mix import SHARES as SEVEN

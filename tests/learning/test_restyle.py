@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.learning.conftest import photograph
+from tests.learning.examples import photograph
 from twinloop.errors import LearnError
 from twinloop.learning.restyle import SHARE, Styles, fourier, fourier_exact, histogram, load_photographs
 

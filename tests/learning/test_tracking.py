@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.learning.conftest import TINY, point
+from tests.learning.examples import TINY, point
 from twinloop.errors import LearnError
 from twinloop.learning import tracking
 from twinloop.learning.tracking import local_tracking, mlflow_client

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.learning.conftest import TINY, Standin, point
+from tests.learning.examples import TINY, Standin, point
 from twinloop.cli.train import make_config
 from twinloop.consent.records import add_consent
 from twinloop.consent.withdraw import withdraw_consent

@@ -1,20 +1,9 @@
 """`twinloop ingest` as a user types it."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 from tests.logs import examples
-
-TWINLOOP = Path(sys.executable).with_name("twinloop")
-
-
-def twinloop(*words, cwd, code=0):
-    done = subprocess.run([TWINLOOP, *map(str, words)], cwd=cwd, capture_output=True, text=True)
-    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr + done.stdout
-    return done.stdout if code == 0 else done.stdout + done.stderr
+from tests.terminal import twinloop
 
 
 def test_propose_then_ingest(tmp_path):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import twinloop as tl
-from tests.cli.test_generate_commands import twinloop  # noqa: F401
 from tests.identification.test_drift import BASELINE, USUAL, lifetime
 from twinloop.errors import WrongUse
 from twinloop.monitoring.alerts import load_alerts, make_alert, send
@@ -144,7 +143,7 @@ def deployed(path, **change):
     return tl.open_dataset(path)
 
 
-def test_a_pass_says_what_to_do_and_the_gate_heeds_it(twinloop, tmp_path, monkeypatch):  # noqa: F811
+def test_a_pass_says_what_to_do_and_the_gate_heeds_it(twinloop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     heard = []
 
@@ -188,7 +187,7 @@ def test_a_pass_says_what_to_do_and_the_gate_heeds_it(twinloop, tmp_path, monkey
     assert drift.blocks and "aged actuator" in drift.detail
 
 
-def test_what_is_dealt_with_is_not_told_again_and_what_comes_after_it_is(twinloop, tmp_path, monkeypatch):  # noqa: F811
+def test_what_is_dealt_with_is_not_told_again_and_what_comes_after_it_is(twinloop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     last = list(deployed(tmp_path / "used", stiffness=6.0))[-1].id
     words = ("monitor", "used", "--baseline", 20, "--once", "--json")
@@ -242,7 +241,7 @@ def test_failures_become_a_data_set_of_failures(tmp_path):
     assert all(e.success is False and e.outcome.failure == UNSPECIFIED for e in found)
 
 
-def test_a_quiet_pass_ends_with_zero_and_bad_words_are_answered(twinloop, tmp_path, monkeypatch):  # noqa: F811
+def test_a_quiet_pass_ends_with_zero_and_bad_words_are_answered(twinloop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with tl.make_dataset("used", SCHEMA) as writer:
         for k in range(24):

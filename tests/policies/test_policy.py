@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.learning.conftest import TINY, point
+from tests.learning.examples import TINY, point
 from twinloop.consent.policies import policies_trained_on
 from twinloop.errors import LearnError, NewerFormat, WrongUse
 from twinloop.learning.train import train

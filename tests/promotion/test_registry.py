@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import twinloop as tl
-from tests.cli.test_generate_commands import twinloop  # noqa: F401
-from tests.learning.conftest import TINY, Standin, point
+from tests.learning.examples import TINY, Standin, point
 from twinloop.errors import GateError, LearnError, TamperedRecord, WrongUse
 from twinloop.learning.tracking import DATABASE
 from twinloop.learning.train import train
@@ -177,7 +176,7 @@ def test_mlflow_shows_versions_aliases_and_the_verdict(registry, policies, tmp_p
 
 
 def test_a_lost_database_is_told_and_made_again_from_the_record(
-    twinloop,  # noqa: F811
+    twinloop,
     registry,
     policies,
     tmp_path,
@@ -334,7 +333,7 @@ def test_a_step_that_was_interrupted_after_it_was_recorded_is_finished(
     assert registry.verify().number == 6
 
 
-def test_the_commands_promote_list_log_verify_and_roll_back(twinloop, policies, tmp_path, monkeypatch, empty):  # noqa: F811
+def test_the_commands_promote_list_log_verify_and_roll_back(twinloop, policies, tmp_path, monkeypatch, empty):
     make(tmp_path, empty)
     monkeypatch.chdir(tmp_path)
     first, second = policies[:2]
@@ -363,7 +362,7 @@ def test_the_commands_promote_list_log_verify_and_roll_back(twinloop, policies, 
 
 
 def test_the_champion_and_its_shadow_are_recorded_by_what_they_are(
-    twinloop,  # noqa: F811
+    twinloop,
     registry,
     policies,
     tmp_path,
@@ -394,7 +393,7 @@ def test_the_champion_and_its_shadow_are_recorded_by_what_they_are(
     assert len(load_shadow(tmp_path / "used.shadow.jsonl", policies[1].id)) == 1
 
 
-def test_status_says_who_is_what(twinloop, policies, tmp_path, monkeypatch, empty):  # noqa: F811
+def test_status_says_who_is_what(twinloop, policies, tmp_path, monkeypatch, empty):
     init_workspace(tmp_path / "cell")
     monkeypatch.chdir(tmp_path / "cell")
     assert "registry" not in twinloop("status")[1]
@@ -408,7 +407,7 @@ def test_status_says_who_is_what(twinloop, policies, tmp_path, monkeypatch, empt
     assert "entry 4 was edited" in twinloop("status")[1]
 
 
-def test_a_registry_that_is_not_there_is_told_and_not_made(twinloop, tmp_path, monkeypatch, empty):  # noqa: F811
+def test_a_registry_that_is_not_there_is_told_and_not_made(twinloop, tmp_path, monkeypatch, empty):
     monkeypatch.chdir(tmp_path)
     reading = (
         ("registry", "ls"),

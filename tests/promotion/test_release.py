@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.cli.test_generate_commands import twinloop  # noqa: F401
-from tests.learning.conftest import TINY, Standin, point
+from tests.learning.examples import TINY, Standin, point
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import GateError, UnknownName
 from twinloop.learning.train import train
@@ -109,7 +108,7 @@ def test_a_shadow_that_would_break_limits_or_go_elsewhere_is_told(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_stage_is_judged_and_stopped_from_the_command_line(twinloop, tmp_path, monkeypatch):  # noqa: F811
+def test_a_stage_is_judged_and_stopped_from_the_command_line(twinloop, tmp_path, monkeypatch):
     pytest.importorskip("sqlalchemy", reason="needs: pip install 'twinloop[learn]'")
     monkeypatch.chdir(tmp_path)
     data = point(tmp_path / "data")

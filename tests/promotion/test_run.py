@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_generate_commands import twinloop  # noqa: F401
-from tests.learning.conftest import TINY, panda_data, tiny_policy  # noqa: F401
+from tests.learning.examples import TINY
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import GateError, UnknownName, WrongUse
 from twinloop.learning.train import train
@@ -26,7 +25,7 @@ ACCEPTED = Situation(accepted=("replay", "artefacts"), by="ann", reason="a test 
 
 
 @pytest.fixture(scope="module")
-def other_policy(panda_data, tmp_path_factory):  # noqa: F811
+def other_policy(panda_data, tmp_path_factory):
     return train(panda_data, out=tmp_path_factory.mktemp("policies") / "other", config=replace(TINY, seed=5))
 
 
@@ -103,7 +102,7 @@ def test_every_gate_check_keeps_the_protocol(name):
 
 
 def test_real_people_in_the_training_data_must_have_agreed_and_not_changed_their_minds(tmp_path):
-    from tests.learning.conftest import point
+    from tests.learning.examples import point
     from twinloop.consent.records import add_consent
     from twinloop.consent.withdraw import withdraw_consent
     from twinloop.testing.robots import FakeRobot
@@ -133,7 +132,7 @@ def test_real_people_in_the_training_data_must_have_agreed_and_not_changed_their
     assert answers(unlisted)["consent"] == ("failed", True)
 
 
-def test_a_gate_in_the_twin_stores_evidence_and_verdict(tiny_policy, other_policy, tmp_path):  # noqa: F811
+def test_a_gate_in_the_twin_stores_evidence_and_verdict(tiny_policy, other_policy, tmp_path):
     twin = load_twin("franka_pick_place")
     words = {"champion": other_policy, "out": tmp_path / "g"}
     found = gate(tiny_policy, twin, **words, scenes=2, situation=ACCEPTED)
@@ -147,7 +146,7 @@ def test_a_gate_in_the_twin_stores_evidence_and_verdict(tiny_policy, other_polic
         gate(other_policy, twin, evidence=evidence, out=tmp_path / "g")
 
 
-def test_a_gate_does_not_replace_trials_that_were_made_before(tiny_policy, tmp_path):  # noqa: F811
+def test_a_gate_does_not_replace_trials_that_were_made_before(tiny_policy, tmp_path):
     twin, words = load_twin("franka_pick_place"), {"out": tmp_path / "g", "situation": ACCEPTED}
     gate(tiny_policy, twin, **words, scenes=2)
     file = tmp_path / "g" / EVIDENCE
@@ -160,7 +159,7 @@ def test_a_gate_does_not_replace_trials_that_were_made_before(tiny_policy, tmp_p
     assert file.read_bytes() == before
 
 
-def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, other_policy, tmp_path):  # noqa: F811
+def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, other_policy, tmp_path):
     pytest.importorskip("pybullet")
     twin = load_twin("franka_pick_place")
     robot = open_robot("standin:ideal")
@@ -192,7 +191,7 @@ def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, oth
         gate(tiny_policy, twin, **words, evidence=replace(evidence, standin=False))
 
 
-def test_earlier_trials_are_neither_lost_nor_left_out(tiny_policy, tmp_path):  # noqa: F811
+def test_earlier_trials_are_neither_lost_nor_left_out(tiny_policy, tmp_path):
     pytest.importorskip("pybullet")
     twin, robot = load_twin("franka_pick_place"), open_robot("standin:ideal")
     remembered = replace(ACCEPTED, workspace=tmp_path)
@@ -233,7 +232,7 @@ def test_earlier_trials_are_neither_lost_nor_left_out(tiny_policy, tmp_path):  #
     assert {check.name: check.status for check in alone.checks}["attempts"] == "not evaluated"
 
 
-def test_what_was_evaluated_in_a_twin_is_no_real_evidence(twinloop, tiny_policy, tmp_path, monkeypatch):  # noqa: F811
+def test_what_was_evaluated_in_a_twin_is_no_real_evidence(twinloop, tiny_policy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny_policy.save(tmp_path / "p")
     code, out, err = twinloop("evaluate", "p", "--twin", "franka_pick_place", "--episodes", "2", "--json")
@@ -269,7 +268,7 @@ def test_simulated_trials_from_a_file_say_of_which_twin_they_are_and_how_it_beha
     assert told(twin={"name": "cube_toss"}, where="cube_toss") == (failed, passed)
 
 
-def test_the_command_judges_files_and_writes_a_page(twinloop, tiny_policy, panda_data, tmp_path, monkeypatch):  # noqa: F811
+def test_the_command_judges_files_and_writes_a_page(twinloop, tiny_policy, panda_data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny_policy.save(tmp_path / "p")
     entry = {

@@ -1,9 +1,6 @@
 """Blocking findings stop later stages until somebody answers for them, by name and with a reason."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +9,7 @@ import pytest
 
 from tests.quality.examples import ARM, arm_episode
 from tests.quality.faults import rebuilt
+from tests.terminal import twinloop
 from twinloop.datasets.overrides import load_overrides
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.rewrite import merge
@@ -20,8 +18,6 @@ from twinloop.errors import QualityError, WrongUse
 from twinloop.quality import require
 from twinloop.quality.check import check_dataset
 from twinloop.quality.require import override, require_usable
-
-TWINLOOP = Path(sys.executable).with_name("twinloop")
 
 
 def dead_elbow(seed):
@@ -126,13 +122,6 @@ def test_foreign_data_with_holes_is_checked_and_never_written_to(mixed, tmp_path
     with pytest.raises(WrongUse, match="never changed"):
         override(report, dataset, "not_a_number", "ann", "tiny")
     assert sorted(foreign.rglob("*")) == files
-
-
-def twinloop(*words, cwd, code=0):
-    done = subprocess.run([TWINLOOP, *map(str, words)], cwd=cwd, capture_output=True, text=True)
-    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr + done.stdout
-    return done.stdout + done.stderr
 
 
 def test_check_from_the_command_line_exits_with_one_until_it_is_overridden(mixed):

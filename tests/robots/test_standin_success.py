@@ -1,13 +1,9 @@
 """The task can be done in the stand-in: by the scripted expert where nothing is wrong, by a person where something is."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from tests.terminal import twinloop, twinloop_json
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import open_dataset
 from twinloop.robots import connected, open_robot
@@ -17,8 +13,6 @@ from twinloop.robots.signals import list_signals
 from twinloop.tasks import make_cell, make_task
 from twinloop.testing.robots import check_robot
 from twinloop.twins import load_twin
-
-TWINLOOP = Path(sys.executable).with_name("twinloop")
 
 
 def record_expert(out, episodes):
@@ -82,13 +76,11 @@ def test_signals_are_those_of_generated_data_without_the_truth():
 
 def test_the_command_line_records_a_stand_in_and_appends(tmp_path):
     for count in (1, 2):
-        done = subprocess.run(
-            [TWINLOOP, "record", "--robot", "standin:mild", "--excite", "chirp", "--seconds", "1",
-             "--episodes", "1", "--out", tmp_path / "out", "--json"],
-            capture_output=True, text=True,
+        recorded = twinloop_json(
+            "record", "--robot", "standin:mild", "--excite", "chirp", "--seconds", 1, "--episodes", 1,
+            "--out", "out", cwd=tmp_path,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["standin"] is True
+        assert recorded["standin"] is True
         assert len(open_dataset(tmp_path / "out")) == count
     assert open_dataset(tmp_path / "out").episode(0).provenance.actor == "excitation"
 
@@ -104,6 +96,5 @@ def test_the_command_line_records_a_stand_in_and_appends(tmp_path):
 )
 def test_a_mistake_on_the_command_line_is_named(words, said, tmp_path):
     more = ["--out", tmp_path / "out"] if words[0] == "record" else []
-    done = subprocess.run([TWINLOOP, *words, *more], capture_output=True, text=True)
-    assert done.returncode == 2 and said in done.stderr, done.stderr
-    assert "Traceback" not in done.stderr and not (tmp_path / "out").exists()
+    assert said in twinloop(*words, *more, cwd=tmp_path, code=2)
+    assert not (tmp_path / "out").exists()

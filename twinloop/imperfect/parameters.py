@@ -5,6 +5,7 @@ A `Value` is a number, an array (N,) with one value per environment, or an array
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,34 +28,47 @@ def check_field(
 ) -> None:
     """Refuse a field of the parameters `owner` that is not a number within its bounds."""
     value = getattr(owner, name)
-    bounds = [
-        text
-        for bound, text in (
-            (above, f"above {above}"),
-            (at_least, f"at least {at_least}"),
-            (at_most, f"at most {at_most}"),
-        )
-        if bound is not None
-    ]
-    expected = f"{'numbers' if infinite else 'finite numbers'} {' and '.join(bounds)}".rstrip()
+    # Parameters are made anew in every control step, and NumPy is slow on single numbers.
+    if isinstance(value, float | int):
+        usable = value == value if infinite else math.isfinite(value)
+        if usable and not _outside(value, above, at_least, at_most):
+            return
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise _wrong(owner, name, repr(value), expected) from None
-    bad = np.isnan(array) if infinite else ~np.isfinite(array)
-    if above is not None:
-        bad |= array <= above
-    if at_least is not None:
-        bad |= array < at_least
-    if at_most is not None:
-        bad |= array > at_most
+        raise _wrong(owner, name, repr(value), infinite, above, at_least, at_most) from None
+    bad = (np.isnan(array) if infinite else ~np.isfinite(array)) | _outside(array, above, at_least, at_most)
     if bad.any():
         where = np.argwhere(bad)[0]
         at = "" if array.ndim == 0 else f" at index {tuple(int(i) for i in where)}"
-        raise _wrong(owner, name, f"{array[tuple(where)]:g}{at}", expected)
+        got = f"{array[tuple(where)]:g}{at}"
+        raise _wrong(owner, name, got, infinite, above, at_least, at_most)
 
 
-def _wrong(owner: object, name: str, got: str, expected: str) -> WrongUse:
+def _outside(value: Any, above: float | None, at_least: float | None, at_most: float | None) -> Any:
+    """Whether a number, or each of an array, is outside its bounds."""
+    bad: Any = False
+    if above is not None:
+        bad |= value <= above
+    if at_least is not None:
+        bad |= value < at_least
+    if at_most is not None:
+        bad |= value > at_most
+    return bad
+
+
+def _wrong(
+    owner: object,
+    name: str,
+    got: str,
+    infinite: bool,
+    above: float | None,
+    at_least: float | None,
+    at_most: float | None,
+) -> WrongUse:
+    bounds = ((above, f"above {above}"), (at_least, f"at least {at_least}"), (at_most, f"at most {at_most}"))
+    limits = " and ".join(text for bound, text in bounds if bound is not None)
+    expected = f"{'numbers' if infinite else 'finite numbers'} {limits}".rstrip()
     return WrongUse(f"{type(owner).__name__}.{name} is out of range", got=got, expected=expected)
 
 

@@ -1,14 +1,11 @@
-"""Tiny datasets and policies: a Panda that reaches for a cube for a second, and a robot of two joints."""
+"""A tiny training config, and demonstrations by a fake robot of two joints."""
 
 from dataclasses import replace
 
 import av
-import pytest
 
 from twinloop.datasets.reader import open_dataset
-from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
-from twinloop.learning.train import train
 from twinloop.robots import connected
 from twinloop.robots.controllers import OperatorController
 from twinloop.robots.record import RecordingSpec, record
@@ -25,21 +22,6 @@ TINY = TrainConfig(
     n_action_steps=3,
     patience=99,
 )
-PLACES = {"environment": {"object_offset_x_m": [-0.05, 0.05], "object_offset_y_m": [-0.05, 0.05]}}
-
-
-@pytest.fixture(scope="session")
-def panda_data(tmp_path_factory):
-    """Eight successful pick-and-places, simulated."""
-    config = tmp_path_factory.mktemp("config") / "tiny.yaml"
-    config.write_text(f"twin: franka_pick_place\nrandomization: {PLACES}\n".replace("'", ""))
-    return generate(config, out=tmp_path_factory.mktemp("data") / "sim", episodes=8, seed=3, workers=1)
-
-
-@pytest.fixture(scope="session")
-def tiny_policy(panda_data, tmp_path_factory):
-    """A policy that has learned next to nothing, for everything but success."""
-    return train(panda_data, out=tmp_path_factory.mktemp("policies") / "tiny", config=TINY)
 
 
 class Standin(FakeRobot):

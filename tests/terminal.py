@@ -1,0 +1,47 @@
+"""`twinloop` commands inside the test's own process: a new process spends most of its time on imports."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from twinloop.cli import main
+
+WIDTH = {"COLUMNS": "80"}
+"""Width of the terminal unless the environment sets another, so that output does not depend on the window."""
+
+
+def run_command(*arguments: object, cwd: str | Path = ".") -> tuple[int, str, str]:
+    """Run one command in `cwd`; returns its exit code, standard output and standard error."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        patch.dict(os.environ, WIDTH | os.environ),
+        patch.object(sys, "argv", ["twinloop", *map(str, arguments)]),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return code, out.getvalue(), err.getvalue()
+
+
+def twinloop(*arguments: object, cwd: str | Path, code: int = 0) -> str:
+    """Output of a command that must end with `code`; with another code than 0, its errors as well."""
+    got, out, err = run_command(*arguments, cwd=cwd)
+    assert got == code, f"exit {got}\n{out}\n{err}"
+    assert "Traceback" not in out + err
+    return out if code == 0 else out + err
+
+
+def twinloop_json(*arguments: object, cwd: str | Path, code: int = 0) -> Any:
+    """The JSON document that a command prints."""
+    return json.loads(twinloop(*arguments, "--json", cwd=cwd, code=code))
