@@ -6,7 +6,10 @@ import contextlib
 import io
 import json
 import os
+import re
+import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -45,3 +48,17 @@ def twinloop(*arguments: object, cwd: str | Path, code: int = 0) -> str:
 def twinloop_json(*arguments: object, cwd: str | Path, code: int = 0) -> Any:
     """The JSON document that a command prints."""
     return json.loads(twinloop(*arguments, "--json", cwd=cwd, code=code))
+
+
+def run_script(lines: Iterable[str], cwd: str | Path) -> None:
+    """Run the `twinloop` and `cd` commands of a page one after the other, as a shell would; all must succeed."""
+    folder = Path(cwd)
+    for line in lines:
+        for command in re.sub(r"\s#\s.*$", "", line).split(" && "):
+            program, *arguments = shlex.split(command)
+            if program == "cd":
+                folder /= arguments[0]
+                continue
+            assert program == "twinloop" and not re.search(r"[|<>$]", command), f"not a plain command: {command}"
+            code, out, err = run_command(*arguments, cwd=folder)
+            assert code == 0, f"{command}\n{out}\n{err}"

@@ -11,6 +11,7 @@ import yaml
 
 from docs import api_page
 from docs.generate import PAGE, commands, page
+from tests.terminal import run_script
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -119,7 +120,7 @@ def test_code_blocks_run(path, tmp_path):
                 _run([sys.executable, "-c", program], tmp_path, environment)
                 program = ""
             lines = [line[2:] for line in text.splitlines() if line.startswith(("$ twinloop", "$ cd"))]
-            _run(["bash", "-ec", "\n".join(lines)], tmp_path, environment)
+            run_script(lines, tmp_path)
     if program:
         _run([sys.executable, "-c", program], tmp_path, environment)
 

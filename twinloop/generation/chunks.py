@@ -9,16 +9,18 @@ CHUNK_EPISODES = 128
 CAMERA_CHUNK_EPISODES = 16
 """Frames of a chunk may wait in memory together."""
 
-MIN_CHUNK_EPISODES = 4
+MIN_CHUNK_EPISODES = 8
+MAX_CHUNKS_OF_SMALL_RUN = 8
+"""A small run is cut into no more chunks than this: with few episodes in a batch, Python costs more than the physics."""
 
 CHUNKS_PER_COMMIT = 8
 """Chunks that become part of the dataset together: one data file in LeRobot's layout."""
 
 
 def chunk_size(episodes: int, cameras: bool) -> int:
-    """Episodes per chunk: a small run is cut finer, so that every worker has something to do."""
+    """Episodes per chunk: a small run is cut finer, so that several workers have something to do."""
     most = CAMERA_CHUNK_EPISODES if cameras else CHUNK_EPISODES
-    return max(MIN_CHUNK_EPISODES, min(most, -(-episodes // 16)))
+    return max(MIN_CHUNK_EPISODES, min(most, -(-episodes // MAX_CHUNKS_OF_SMALL_RUN)))
 
 
 def split_episodes(episodes: int, size: int) -> list[range]:
