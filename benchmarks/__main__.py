@@ -1,4 +1,4 @@
-"""Run the benchmarks: `python -m benchmarks [--only store] [--quick]`.
+"""Run the benchmarks: `python -m benchmarks [--only store] [--quick]`, or write their pages: `python -m benchmarks --pages`.
 
 A benchmark is a module benchmarks/bench_<name>.py with `run(settings) -> Section`.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.pages import write_pages
 from benchmarks.report import ROOT, Settings, save, show
 
 
@@ -23,8 +24,12 @@ def names() -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", choices=names(), action="append", help="run this one; may be repeated")
-    parser.add_argument("--quick", action="store_true", help="a short run; RESULTS.md is left alone")
+    parser.add_argument("--quick", action="store_true", help="a short run; nothing is saved")
+    parser.add_argument("--pages", action="store_true", help="only write the pages from the saved results")
     arguments = parser.parse_args()
+    if arguments.pages:
+        write_pages()
+        return 0
     console = Console()
     work = ROOT / "benchmarks/work"
     work.mkdir(exist_ok=True)
@@ -38,6 +43,7 @@ def main() -> int:
         console.print(f"[dim]{name}: {time.monotonic() - began:.0f} s[/dim]")
         if not arguments.quick:
             save(section)
+            write_pages()
         missed += sum(target.met is False for target in section.targets)
     if missed:
         console.print(f"[bold]{missed} targets missed[/bold]")

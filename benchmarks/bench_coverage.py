@@ -115,6 +115,7 @@ def run(settings: Settings) -> Section:
             f"below number {FIRST} were looked at while the search was written; these were not.",
         ),
         loads=tuple(loads),
+        cases=tuple(str(number) for number in range(FIRST, FIRST + len(cases))),
     )
 
 

@@ -122,6 +122,7 @@ def run(settings: Settings) -> Section:
         (Table("Realities (every robot is a stand-in)", columns, tuple(rows)),),
         targets(found, truths),
         notes(size, found, truths),
+        cases=tuple(str(number) for number in order if found[number]),
     )
 
 

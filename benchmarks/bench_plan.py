@@ -78,6 +78,9 @@ class Size:
     config: TrainConfig
 
 
+FIRST = 1
+"""Number of the first reality that is reported."""
+
 FULL = Size(800, 5, 48, (3, 6, 12, 24, 48), 40, TrainConfig(steps=2500))
 QUICK = Size(20, 1, 6, (2, 6), 4, TrainConfig(steps=60))
 
@@ -86,7 +89,8 @@ def run(settings: Settings) -> Section:
     size = QUICK if settings.quick else FULL
     cells = Cells(settings.work / ("plan-quick" if settings.quick else "plan"), settings.say)
     rows, ratios = [], []
-    for number in range(size.realities):
+    numbers = range(FIRST, FIRST + size.realities)
+    for number in numbers:
         needed = compare(cells, number, size)
         if needed is None:
             rows.append((f"reality {number}", *["not measured yet"] * 5))
@@ -126,9 +130,10 @@ def run(settings: Settings) -> Section:
             f"{size.sim_episodes} simulated episodes without the far part of the table; co-training with the demonstrations; "
             f"at most {size.trials} trials each in the same scenes; numbers of demonstrations tried: "
             f"{', '.join(map(str, size.counts))}. The target is half of what all of them bring; where that is less than "
-            f"{100 * LEAST_RISE:.0f} points there is nothing to compare (-). Reality 0 was looked at "
-            "while the method was mended, the others were not.",
+            f"{100 * LEAST_RISE:.0f} points there is nothing to compare (-). Realities "
+            f"below {FIRST} were looked at while the method was mended.",
         ),
+        cases=tuple(map(str, numbers)),
     )
 
 

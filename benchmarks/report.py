@@ -1,31 +1,27 @@
-"""What a benchmark gives back, and how it is shown: tables in the terminal and sections of RESULTS.md."""
+"""What a benchmark returns, how it is printed, and how it is saved as a result with its commit, date and machine."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
-import re
 import statistics
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks/RESULTS.md"
+RESULTS = ROOT / "benchmarks/results"
+"""One JSON file and one page per benchmark."""
 LIBRARIES = ("numpy", "pyarrow", "duckdb", "av", "mujoco", "torch")
-INTRODUCTION = """# Benchmark results
-
-Written by `make bench`. Every section says on which commit and machine it was measured; sections that were not run
-again keep their old numbers. Both sides of a comparison run in turn on the same machine and the same data. A number is
-the median of its repeats, with the smallest and largest in brackets where there were several.
-"""
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Target:
-    """A promise and what was measured; `met` is None where it could not be measured."""
+    """A claim and what was measured; `met` is None where it could not be measured."""
 
     promise: str
     measured: str
@@ -52,7 +48,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Section:
-    """The result of one benchmark module."""
+    """The result of one benchmark module. `cases` names the cases that count in its targets, where cases have names."""
 
     name: str
     title: str
@@ -61,11 +57,27 @@ class Section:
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     loads: tuple[float, ...] = ()
+    cases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """A section as it was saved: where and when it was measured, and on which commit."""
+
+    name: str
+    title: str
+    commit: str
+    date: str
+    machine: str
+    targets: tuple[Target, ...]
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]
+    cases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to run: `quick` is a short run that shows the shape and no more; `work` is for datasets, kept between runs."""
+    """How to run: `quick` is a short run that exercises every part; `work` is for datasets, kept between runs."""
 
     quick: bool
     work: Path
@@ -85,10 +97,18 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return statistics.median(ours) / statistics.median(theirs)
 
 
+def target_table(targets: Sequence[Target]) -> tuple[Table, ...]:
+    """The targets as a table; nothing where there are none."""
+    if not targets:
+        return ()
+    rows = tuple((target.promise, target.measured, target.verdict) for target in targets)
+    return (Table("Targets", ("promise", "measured", "verdict"), rows),)
+
+
 def show(section: Section, console: Console) -> None:
     """Print a section."""
     console.rule(section.title)
-    for table in (*section.tables, *_target_table(section)):
+    for table in (*section.tables, *target_table(section.targets)):
         drawn = RichTable(*map(escape, table.columns), title=escape(table.title), title_justify="left")
         for row in table.rows:
             drawn.add_row(*map(escape, row))
@@ -98,48 +118,52 @@ def show(section: Section, console: Console) -> None:
 
 
 def save(section: Section) -> None:
-    """Put a section into RESULTS.md in place of the one it replaces; the others stay as they are."""
-    kept = load_sections(RESULTS.read_text()) if RESULTS.exists() else {}
-    kept[section.name] = _as_markdown(section)
-    parts = [INTRODUCTION]
-    for name in sorted(kept):
-        parts.append(f"<!-- section {name} -->\n{kept[name].strip()}\n<!-- end {name} -->\n")
-    RESULTS.write_text("\n".join(parts))
+    """Save a section as the newest result of its benchmark."""
+    result = Result(
+        name=section.name,
+        title=section.title,
+        commit=commit(),
+        date=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
+        machine=_describe_machine(section),
+        targets=section.targets,
+        tables=section.tables,
+        notes=section.notes,
+        cases=section.cases,
+    )
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{section.name}.json").write_text(
+        json.dumps(asdict(result), indent=1, ensure_ascii=False) + "\n"
+    )
 
 
-def load_sections(text: str) -> dict[str, str]:
-    """The sections of a results page, by name."""
-    found = re.findall(r"<!-- section (\w+) -->\n(.*?)<!-- end \1 -->", text, re.DOTALL)
-    return dict(found)
+def load_results(folder: Path = RESULTS) -> list[Result]:
+    """The saved results, by name."""
+    return [_load_result(json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
 
 
-def _as_markdown(section: Section) -> str:
-    lines = [f"## {section.title}", "", _circumstances(section), ""]
-    for table in (*_target_table(section), *section.tables):
-        lines += [f"### {table.title}", ""]
-        lines.append("| " + " | ".join(table.columns) + " |")
-        lines.append("|" + "---|" * len(table.columns))
-        lines += ["| " + " | ".join(row) + " |" for row in table.rows]
-        lines.append("")
-    lines += [f"- {note}" for note in section.notes]
-    return "\n".join(lines)
+def _load_result(plain: dict[str, Any]) -> Result:
+    tables = tuple(
+        Table(table["title"], tuple(table["columns"]), tuple(map(tuple, table["rows"])))
+        for table in plain["tables"]
+    )
+    return Result(
+        **plain
+        | {
+            "targets": tuple(Target(**target) for target in plain["targets"]),
+            "tables": tables,
+            "notes": tuple(plain["notes"]),
+            "cases": tuple(plain["cases"]),
+        }
+    )
 
 
-def _target_table(section: Section) -> tuple[Table, ...]:
-    if not section.targets:
-        return ()
-    rows = tuple((t.promise, t.measured, t.verdict) for t in section.targets)
-    return (Table("Targets", ("promise", "measured", "verdict"), rows),)
-
-
-def _circumstances(section: Section) -> str:
+def _describe_machine(section: Section) -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     libraries = {name: _version(name) for name in LIBRARIES} | section.versions
     listed = ", ".join(f"{name} {number}" for name, number in libraries.items() if number)
     return (
-        f"Commit {commit()}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {os.cpu_count()} cores ({platform.machine()}), "
-        f"{memory:.0f} GiB memory, load {_range(section.loads)} meanwhile, Python {platform.python_version()}; "
-        f"{listed}."
+        f"{os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GiB memory, load {_range(section.loads)} meanwhile, "
+        f"Python {platform.python_version()}; {listed}"
     )
 
 
@@ -161,13 +185,6 @@ def commit() -> str:
         done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
         return done.stdout.strip()
 
-    changed = git(
-        "status",
-        "--porcelain",
-        "--untracked-files=no",
-        "--",
-        ".",
-        ":!benchmarks/RESULTS.md",
-        ":!benchmarks/measured",
-    )
+    written = (":!benchmarks/RESULTS.md", ":!benchmarks/measured", ":!benchmarks/results")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *written)
     return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")

@@ -59,6 +59,8 @@ def run_script(lines: Iterable[str], cwd: str | Path) -> None:
             if program == "cd":
                 folder /= arguments[0]
                 continue
-            assert program == "twinloop" and not re.search(r"[|<>$]", command), f"not a plain command: {command}"
+            assert program == "twinloop" and not re.search(r"[|<>$]", command), (
+                f"not a plain command: {command}"
+            )
             code, out, err = run_command(*arguments, cwd=folder)
             assert code == 0, f"{command}\n{out}\n{err}"
