@@ -16,6 +16,11 @@ from twinloop.twins.parameter import from_plain, plain
 from twinloop.twins.twin import Twin, check_twin
 
 FORMAT = 1
+_Loader, _Dumper = (
+    getattr(yaml, "CSafeLoader", yaml.SafeLoader),
+    getattr(yaml, "CSafeDumper", yaml.SafeDumper),
+)
+"""libyaml's where it is built in: ten times as fast, and a twin's description is long."""
 
 
 def save_twin(twin: Twin, path: str | Path, *, overwrite: bool = False) -> Path:
@@ -32,7 +37,7 @@ def save_twin(twin: Twin, path: str | Path, *, overwrite: bool = False) -> Path:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
         (staged / "twin.yaml").write_text(
-            yaml.safe_dump(_description(twin), sort_keys=False, allow_unicode=True, width=110)
+            yaml.dump(_description(twin), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
         )
         if folder.exists():
             shutil.rmtree(folder)
@@ -50,7 +55,7 @@ def load_twin_folder(path: str | Path) -> Twin:
     if not description.is_file():
         raise InvalidTwin(f"{folder} holds no twin", expected="a folder with twin.yaml and model.xml")
     try:
-        words: dict[str, Any] = yaml.safe_load(description.read_text())
+        words: dict[str, Any] = yaml.load(description.read_text(), Loader=_Loader)  # noqa: S506, both loaders are safe
     except yaml.YAMLError as error:
         raise InvalidTwin(f"{description} is not YAML", got=str(error)) from error
     if not isinstance(words, dict) or "name" not in words:
