@@ -22,7 +22,7 @@ def test_from_two_data_sets_to_a_sheet_for_the_operator(shelf):
         "coverage", "--real", "runs", "--sim", "sim", "--html", "map.html", "--out", "c.json", cwd=shelf
     )
     [region] = found["regions"]
-    assert region["outcomes"]["worse"] and found["outside"] == pytest.approx(region["share"])
+    assert region["outcomes"]["worse"] and found["outside"] == pytest.approx(region["fraction"])
     assert json.loads((shelf / "c.json").read_text())["regions"] == found["regions"]
     asked = twinloop_json("data", "query", "runs", region["query"], cwd=shelf)
     assert [row["episode_index"] for row in asked] == region["episodes"]
