@@ -19,7 +19,7 @@ from twinloop.identification.scale import make_scales
 from twinloop.identification.segments import draw_genes, lay_out
 from twinloop.identification.slopes import linearize
 from twinloop.identification.solve import solve
-from twinloop.report.motion_plot import draw_motion
+from twinloop.report.identification_plots import draw_motion
 from twinloop.tasks import make_cell
 from twinloop.twins import load_twin
 

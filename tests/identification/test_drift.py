@@ -12,7 +12,7 @@ import twinloop as tl
 from twinloop.cli import main
 from twinloop.errors import WrongUse
 from twinloop.identification.drift import UNEXPLAINED, in_time_order, watch_drift
-from twinloop.report.drift_plot import draw_drift
+from twinloop.report.identification_plots import draw_drift
 from twinloop.twins import load_twin
 
 from .worlds import record

@@ -11,7 +11,7 @@ from tests.learning.examples import TINY, point
 from twinloop.cli import app
 from twinloop.errors import LearnError, WrongUse
 from twinloop.learning.train import train
-from twinloop.report.curve_plot import TONES, draw_learning
+from twinloop.report.training_plots import TONES, draw_learning
 
 
 def colours(path):

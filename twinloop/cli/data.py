@@ -348,7 +348,7 @@ def show(
 ) -> None:
     """Draw one episode: signals over time, events, a contact sheet of frames; as PNG or one HTML page."""
     from twinloop.datasets.reader import open_dataset
-    from twinloop.report.episode_plot import draw_episode
+    from twinloop.report.episode_page import draw_episode
 
     folder, number = console.episode_name(episode)
     target = out or Path(f"episode-{number}.png")

@@ -36,7 +36,7 @@ def diagnose(
     from twinloop.datasets.reader import open_dataset
     from twinloop.diagnosis.run import diagnose as explain
     from twinloop.policies.policy import load_policy
-    from twinloop.report.diagnose_page import write_diagnosis
+    from twinloop.report.diagnosis_page import write_diagnosis_page
 
     folder = out or Path(f"diagnosis-{real.name}")
     others = [episode for path in excitation or () for episode in open_dataset(path)]
@@ -52,7 +52,8 @@ def diagnose(
             keep=folder / "evaluations",
             progress=lambda stage, done, total: bar(done, total),
         )
-    page = write_diagnosis(found, folder)
+    found.save(folder)
+    page = write_diagnosis_page(found, folder / "diagnosis.html")
     if json:
         console.print_json(found.as_json() | {"report": str(page)})
     else:

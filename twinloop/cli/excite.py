@@ -89,7 +89,7 @@ def excite(
     if out is not None:
         save_motion(design.motion, out)
     if plot is not None:
-        from twinloop.report.motion_plot import draw_motion
+        from twinloop.report.identification_plots import draw_motion
 
         draw_motion(design, plot)
     if json:
@@ -130,7 +130,7 @@ def drift(
         threads=threads,
     )
     if plot is not None:
-        from twinloop.report.drift_plot import draw_drift
+        from twinloop.report.identification_plots import draw_drift
 
         draw_drift(result, plot)
     if json:

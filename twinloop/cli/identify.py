@@ -102,7 +102,7 @@ def identify(
     from twinloop.identification.replays import replay_held_out
     from twinloop.identification.result import save_identification
     from twinloop.quality.require import require_usable
-    from twinloop.report.identify_page import write_identify_page
+    from twinloop.report.identification_page import write_identification_page
 
     workspace = workspace_here()
     base = twin_of(twin, workspace)
@@ -133,7 +133,7 @@ def identify(
     replays = replay_held_out(
         base, result, dataset, given=how["given"], signals=how["signals"], threads=threads
     )
-    page = write_identify_page(result, replays, folder / "report.html", choice)
+    page = write_identification_page(result, replays, folder / "report.html", choice)
     if not result.gate.accepted:
         randomization_out = None
     if randomization_out is not None:

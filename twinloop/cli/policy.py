@@ -78,7 +78,7 @@ def curves(
 ) -> None:
     """Draw learning curves: how the errors on training and held-out data fell, and which weights were kept."""
     from twinloop.policies.policy import load_policy
-    from twinloop.report.curve_plot import draw_learning
+    from twinloop.report.training_plots import draw_learning
 
     found = [load_policy(policy_path(policy)) for policy in policies]
     path = draw_learning(found, out)

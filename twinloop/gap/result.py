@@ -83,6 +83,17 @@ class DimensionGap:
         shown = [m for m in headlines if m.excludes_zero and _chance(m) <= CHANCE / len(headlines)]
         return tuple(sorted(shown, key=_chance))
 
+    @property
+    def most_certain(self) -> Measure:
+        """The difference that is furthest from zero in standard errors; one that shows a gap where there is one."""
+        return next(
+            iter(self.shown),
+            max(
+                self.headlines or self.measures,
+                key=lambda m: abs(m.value) / max(m.standard_error, 1e-300),
+            ),
+        )
+
 
 @dataclass(frozen=True)
 class Gap:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import signal
 
 from twinloop.episode import Episode
 from twinloop.identification.predict import Predictor
@@ -18,6 +19,9 @@ from twinloop.tasks import make_cell
 from twinloop.twins import Twin
 
 Array = NDArray[Any]
+
+LONGEST_SEGMENT = 512
+"""Rows of a segment whose spectrum is averaged with the others'."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +35,24 @@ class Replay:
     before: Array
     after: Array
     half_width: Array
+
+    def error_spectra(self) -> ErrorSpectra:
+        """Power of the replay error over frequency (Welch's method)."""
+        rate_hz = 1.0 / float(np.median(np.diff(self.time_s)))
+        length = min(LONGEST_SEGMENT, len(self.time_s))
+        hz, before = signal.welch(self.before - self.real, rate_hz, nperseg=length, axis=0)
+        _, after = signal.welch(self.after - self.real, rate_hz, nperseg=length, axis=0)
+        return ErrorSpectra(rate_hz, hz, before, after)
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorSpectra:
+    """Power spectral density of replay errors: `hz` (F,), `before` and `after` (F, channels) in squared units per Hz."""
+
+    rate_hz: float
+    hz: Array
+    before: Array
+    after: Array
 
 
 def replay_held_out(

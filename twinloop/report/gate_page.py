@@ -1,136 +1,81 @@
-"""A gate's evidence as one HTML file: the verdict, e-value and confidence over the trials, slices and checks."""
+"""A gate's verdict as one HTML file: the decision, e-value and confidence over the trials, slices and checks."""
 
 from __future__ import annotations
 
-import base64
-import html
 from pathlib import Path
 
 import numpy as np
+from markupsafe import Markup
 
-from twinloop.datasets.commit import write_atomically
-from twinloop.promotion.checks import Check
 from twinloop.promotion.evidence import Evidence
-from twinloop.promotion.statistics import SliceStatistic, Statistics
+from twinloop.promotion.statistics import Statistics
 from twinloop.promotion.verdict import Verdict
-from twinloop.report.identify_plots import AFTER, BEFORE, INK, _figure, _png
-from twinloop.report.quality_page import STYLE
-
-_TONES = {"promote": "fine", "more": "warning", "refuse": "blocking"}
-_STANDINGS = {"not worse": "fine", "open": "warning", "worse": "blocking"}
-_STATUSES = {"passed": "fine", "not evaluated": "warning", "failed": "blocking"}
+from twinloop.report.charts import BLUE, INK, ORANGE, add_legend, encode_svg, make_figure
+from twinloop.report.page import write_page
+from twinloop.stats.interval import exact_interval
 
 
 def write_gate_page(verdict: Verdict, evidence: Evidence, path: str | Path) -> Path:
-    """Write the report to one file that needs no other."""
-    target = Path(path)
-    found = verdict.statistics
-    champion = f"against {verdict.champion.name}" if verdict.champion else "alone"
-    title = f"Gate: {verdict.candidate.name} {champion}"
-    parts = [
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
-        f"<title>{_text(title)}</title><style>{STYLE}.wide{{overflow-x:auto}}figure{{margin:1rem 0}}figure img{{max-width:min(100%,860px)}}</style>",
-        f"<main><h1>{_text(title)}</h1><div class=soft>{_text(_where(verdict))}</div>",
-        f"<div class='verdict {_TONES[verdict.decision]}'>{_text(verdict.sentence)}</div>",
-        _image(draw_gate(found, verdict.rules.alpha, _robot(verdict)), "Above: log10 of the e-value of bets that the bar is "
-        "passed; it decides at the dashed line. Below: mean outcome and what no bet has refuted, at all times together.")
-        if found.trials
-        else "",
-        f"<h2>Trials</h2>{_trials(verdict, evidence)}",
-        f"<h2>Slices</h2>{_slices(found.slices, _robot(verdict))}" if found.slices else "",
-        f"<h2>Checks</h2>{_checks(verdict.checks)}" if verdict.checks else "",
-        "</main></html>",
-    ]  # fmt: skip
-    write_atomically(target, "".join(parts).encode())
-    return target
+    """Write the report to one file that needs no other.
+
+    Args:
+        verdict: The decision and the statistics it rests on.
+        evidence: The trials behind it.
+        path: The HTML file to write.
+
+    Returns:
+        The path of the page.
+    """
+    robot = "stand-in" if verdict.standin else "robot"  # a stand-in is never called real
+    champion = verdict.champion
+    rates = []
+    for place, trials in (("simulation", evidence.simulated), (robot, evidence.real)):
+        if trials:
+            wins = sum(trial.candidate for trial in trials)
+            rates.append((place, "candidate", exact_interval(wins, len(trials)), len(trials)))
+            if champion is not None:
+                wins = sum(bool(trial.champion) for trial in trials)
+                rates.append((place, "champion", exact_interval(wins, len(trials)), len(trials)))
+    statistics = verdict.statistics
+    return write_page(
+        path,
+        "gate.html",
+        title=f"Gate: {verdict.candidate.name}" + (f" against {champion.name}" if champion else ""),
+        verdict=verdict,
+        rates=rates,
+        robot=robot,
+        chart=draw_gate(statistics, verdict.rules.alpha, robot) if statistics.trials else None,
+        provenance=[
+            ("robot", verdict.robot if verdict.robot else "none"),
+            ("candidate", verdict.candidate.id[:12]),
+            ("champion", champion.id[:12] if champion else ""),
+            ("decided", verdict.decided_at),
+            ("evidence", verdict.evidence_hash[:16]),
+        ],
+    )
 
 
-def draw_gate(found: Statistics, alpha: float, robot: str) -> bytes:
+def draw_gate(statistics: Statistics, alpha: float, robot: str) -> Markup:
     """E-value over the trials, and the confidence sequence below it."""
-    figure, (e_value, means) = _figure(2, 2.3)
-    number = np.arange(1, found.trials + 1)
-    decimal = np.log(10.0)
-    e_value.plot(number, np.array(found.log_e_value) / decimal, color=AFTER, lw=1.4, label="bar is passed")
-    e_value.plot(
-        number, np.array(found.log_against) / decimal, color=BEFORE, lw=1.0, label="no gain worth having"
-    )
-    e_value.axhline(np.log10(1.0 / alpha), color=INK, lw=0.9, ls="--")
-    e_value.set_ylabel("log10 of e-value", fontsize=7)
-    e_value.legend(fontsize=6, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False)
-    running = np.cumsum(found.outcomes) / number
-    if found.lows:
-        means.fill_between(number, found.lows, found.highs, color=AFTER, alpha=0.18, lw=0)
-    means.plot(number, running, color=AFTER, lw=1.2)
-    means.axhline(found.bar, color=INK, lw=0.9, ls="--")
-    means.set_ylabel("gain" if found.paired else "success", fontsize=7)
-    means.set_xlabel(f"{'simulated' if found.grounds == 'simulated' else robot} trials", fontsize=7)
-    return _png(figure)
-
-
-def _robot(verdict: Verdict) -> str:
-    """A stand-in is never called real."""
-    return "stand-in" if verdict.standin else "real"
-
-
-def _where(verdict: Verdict) -> str:
-    if verdict.robot is None:
-        place = "in simulation only" if verdict.rules.simulation_only else "no robot"
-    else:
-        place = f"{'stand-in ' if verdict.standin else ''}{verdict.robot}"
-    return f"{place}; decided {verdict.decided_at}; evidence {verdict.evidence_hash[:16]}"
-
-
-def _trials(verdict: Verdict, evidence: Evidence) -> str:
-    found = verdict.statistics
-    rows = []
-    for name, trials in (("simulated", evidence.simulated), ("real", evidence.real)):
-        if not trials:
-            continue
-        first = np.mean([trial.candidate for trial in trials])
-        second = "" if evidence.champion is None else f"{100 * np.mean([t.champion for t in trials]):.1f} %"
-        shown = _robot(verdict) if name == "real" else name
-        rows.append(
-            f"<tr><td>{shown}</td><td class=n>{len(trials)}</td><td class=n>{100 * first:.1f} %</td><td class=n>{second}</td></tr>"
+    figure, (e_value, means) = make_figure(2, row_height=2.0)
+    number = np.arange(1, statistics.trials + 1)
+    scale = 100.0
+    unit = "points" if statistics.paired else "%"
+    bar = f"above {scale * statistics.bar:g} {unit}"
+    e_value.plot(number, np.array(statistics.log_e_value) / np.log(10.0), color=BLUE, lw=1.4, label=bar)
+    against = np.array(statistics.log_against) / np.log(10.0)
+    e_value.plot(number, against, color=ORANGE, lw=1.0, label="no gain of the required size")
+    e_value.axhline(np.log10(1.0 / alpha), color=INK, lw=0.9, ls="--", label="decides")
+    e_value.set_ylabel("log10 e-value")
+    add_legend(e_value)
+    if statistics.lows:
+        lows, highs = (scale * np.array(ends) for ends in (statistics.lows, statistics.highs))
+        means.fill_between(
+            number, lows, highs, color=BLUE, alpha=0.18, lw=0, label=f"{1 - alpha:.0%} confidence sequence"
         )
-    head = "<tr><th>trials<th class=n>scenes<th class=n>candidate<th class=n>champion</tr>"
-    note = ""
-    if found.correlation is not None:
-        note = (
-            f"<p>Simulated and {_robot(verdict)} outcomes of the same scene correlate by {found.correlation:.2f}; "
-            f"{found.coefficient:.2f} of the simulated outcome is taken off the other.</p>"
-        )
-    return f"<div class=wide><table>{head}{''.join(rows)}</table></div>{note}"
-
-
-def _slices(slices: tuple[SliceStatistic, ...], robot: str) -> str:
-    def mean(value: float | None) -> str:
-        return "" if value is None else f"{100 * value:+.1f}"
-
-    rows = "".join(
-        f"<tr><td>{_text(s.name)}</td><td class=n>{s.simulated}</td><td class=n>{mean(s.simulated_mean)}</td>"
-        f"<td class=n>{s.real}</td><td class=n>{mean(s.real_mean)}</td>"
-        f"<td><span class='badge {_STANDINGS[s.standing]}'>{s.standing}</span></td></tr>"
-        for s in slices
-    )
-    head = (
-        f"<tr><th>slice<th class=n>simulated<th class=n>points<th class=n>{robot}<th class=n>points<th></tr>"
-    )
-    return f"<div class=wide><table>{head}{rows}</table></div>"
-
-
-def _checks(checks: tuple[Check, ...]) -> str:
-    rows = "".join(
-        f"<tr><td>{_text(c.name)}</td><td><span class='badge {_STATUSES[c.status]}'>{c.status}</span></td>"
-        f"<td>{_text(c.detail)}{f' (accepted by {_text(c.accepted)})' if c.accepted else ''}</td></tr>"
-        for c in checks
-    )
-    return f"<div class=wide><table><tr><th>check<th><th></tr>{rows}</table></div>"
-
-
-def _image(png: bytes, caption: str) -> str:
-    data = base64.b64encode(png).decode()
-    return f"<figure><img alt='{_text(caption)}' src='data:image/png;base64,{data}'><figcaption class=soft>{_text(caption)}</figcaption></figure>"
-
-
-def _text(value: str) -> str:
-    return html.escape(value, quote=True)
+    means.plot(number, scale * np.cumsum(statistics.outcomes) / number, color=BLUE, lw=1.2, label="mean")
+    means.axhline(scale * statistics.bar, color=INK, lw=0.9, ls="--", label="required")
+    means.set_ylabel(f"{'gain' if statistics.paired else 'success rate'}, {unit}")
+    means.set_xlabel(f"trials ({'simulation' if statistics.grounds == 'simulated' else robot})")
+    add_legend(means)
+    return encode_svg(figure)

@@ -1,37 +1,38 @@
-"""Small images that show a finding: what the channel did, where, and beyond which limit."""
+"""Charts of quality findings: the channel around the finding, and the limit it passed."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from twinloop.episode import Array
 from twinloop.quality.finding import Finding, Measurement
 from twinloop.quality.view import View
+from twinloop.report.charts import BLUE, ORANGE, RED, draw_frames, encode_svg, make_figure
 
-INK, RESPONSE, COMMAND, MARK, LIMIT = "#33414e", "#1f6fb2", "#e08a1e", "#f3c6c2", "#b3261e"
-MOST_POINTS = 4000
+RESPONSE, COMMAND, LIMIT = BLUE, ORANGE, RED
+MAX_POINTS = 1200
 
 
-def draw_finding(view: View, finding: Finding) -> bytes | None:
-    """A PNG, or None where an image says nothing."""
+def draw_finding(view: View, finding: Finding) -> Markup | None:
+    """The chart of a finding; None where a chart adds nothing."""
     draw = _DRAW.get(finding.code, _draw_channel)
-    figure, axis = _figure()
-    if not draw(axis, view, finding):
-        return None
-    return _png(figure)
+    figure, (axis,) = make_figure(row_height=1.5, width=6.4)
+    axis.margins(x=0.01)
+    axis.set_xlabel("time, s")
+    return encode_svg(figure) if draw(axis, view, finding) else None
 
 
-def draw_lags(measurements: list[Measurement]) -> bytes | None:
-    """Lag by channel: one point per episode, as wide as it is uncertain."""
+def draw_lags(measurements: list[Measurement]) -> Markup | None:
+    """Delay by channel: one point per episode with its uncertainty."""
     lags = [m for m in measurements if m.quantity == "lag" and np.isfinite(m.uncertainty)]
     names = sorted({m.channel for m in lags})
     if not names:
         return None
-    figure, axis = _figure(height=0.7 + 0.28 * len(names))
+    figure, (axis,) = make_figure(row_height=0.2 + 0.28 * len(names))
     for row, name in enumerate(names):
         mine = [m for m in lags if m.channel == name]
         spread = np.linspace(-0.22, 0.22, len(mine)) if len(mine) > 1 else [0.0]
@@ -40,12 +41,12 @@ def draw_lags(measurements: list[Measurement]) -> bytes | None:
             axis.errorbar(
                 m.value, row + shift, xerr=m.uncertainty, fmt="o", ms=2.5, lw=0.8, color=RESPONSE, alpha=faint
             )
-    axis.set_yticks(range(len(names)), names, fontsize=7)
+    axis.set_yticks(range(len(names)), names)
     axis.set_ylim(len(names) - 0.5, -0.5)
     values = [m.value for m in lags]
     axis.set_xlim(min(0.0, *values) - 20, max(values) * 1.1 + 20)
-    axis.set_xlabel("lag behind the command, ms (faint: known no better than 30 ms)", fontsize=7)
-    return _png(figure)
+    axis.set_xlabel("delay from command to response, ms")
+    return encode_svg(figure)
 
 
 def _draw_channel(axis: Any, view: View, finding: Finding) -> bool:
@@ -70,8 +71,8 @@ def _draw_channel(axis: Any, view: View, finding: Finding) -> bool:
         label=channel.name,
     )
     _mark(axis, view, finding)
-    axis.set_ylabel(channel.unit, fontsize=7)
-    axis.legend(fontsize=6.5, loc="upper right", framealpha=0.85)
+    axis.set_ylabel(channel.unit)
+    axis.legend(loc="upper right")
     return True
 
 
@@ -79,9 +80,9 @@ def _draw_waits(axis: Any, view: View, finding: Finding) -> bool:
     """The distance between time stamps over the whole episode."""
     waits_ms = 1000 * np.diff(view.time_s)
     rows = np.arange(len(waits_ms))
-    if len(rows) > MOST_POINTS:
+    if len(rows) > MAX_POINTS:
         # The longest of each stretch, so that no gap is lost.
-        starts = np.linspace(0, len(rows), MOST_POINTS // 4, endpoint=False).astype(int)
+        starts = np.linspace(0, len(rows), MAX_POINTS // 4, endpoint=False).astype(int)
         rows = np.array(
             [
                 a + int(np.argmax(waits_ms[a:b]))
@@ -95,9 +96,9 @@ def _draw_waits(axis: Any, view: View, finding: Finding) -> bool:
         axis.axhline(
             1000 * finding.threshold, color=LIMIT, lw=0.8, label=f"limit {1000 * finding.threshold:.3g} ms"
         )
-    axis.set_ylabel("ms to the row before", fontsize=7)
+    axis.set_ylabel("interval between rows, ms")
     axis.set_ylim(bottom=0)
-    axis.legend(fontsize=6.5, loc="upper right", framealpha=0.85)
+    axis.legend(loc="upper right")
     _mark(axis, view, finding)
     return True
 
@@ -107,7 +108,7 @@ def _draw_clock(axis: Any, view: View, finding: Finding) -> bool:
     clock = view.episode.signals[finding.channel].reshape(len(view.time_s), -1)[:, 0].astype(np.float64)
     apart = clock - view.time_s
     axis.plot(view.time_s, 1000 * (apart - apart[0]), ".", color=RESPONSE, ms=2)
-    axis.set_ylabel("ms apart", fontsize=7)
+    axis.set_ylabel("ms apart")
     return True
 
 
@@ -122,8 +123,8 @@ def _draw_repeats(axis: Any, view: View, finding: Finding) -> bool:
     same = np.concatenate([[False], np.diff(values) == 0])
     axis.plot(times, values, color=RESPONSE, lw=0.9, marker=".", ms=4, label=channel.name)
     axis.plot(times[same], values[same], "o", mfc="none", color=LIMIT, ms=6, label="same as the row before")
-    axis.set_ylabel(channel.unit, fontsize=7)
-    axis.legend(fontsize=6.5, loc="upper right", framealpha=0.85)
+    axis.set_ylabel(channel.unit)
+    axis.legend(loc="upper right")
     return True
 
 
@@ -133,11 +134,11 @@ def _draw_frames(axis: Any, view: View, finding: Finding) -> bool:
     first, last = (int(np.searchsorted(view.time_s, t)) for t in (finding.start_s, finding.end_s))
     last = min(last, len(view.time_s) - 1)
     rows = sorted({max(first - 1, 0), first, (first + last) // 2, last, min(last + 1, len(view.time_s) - 1)})
-    images: list[Array] = [np.asarray(frames[row]) for row in rows]
-    gap = np.full((images[0].shape[0], max(2, images[0].shape[1] // 40), 3), 255, np.uint8)
-    axis.imshow(np.concatenate([part for image in images for part in (image, gap)][:-1], axis=1))
-    axis.set_title("   ".join(f"row {row}, {view.time_s[row]:.2f} s" for row in rows), fontsize=7)
-    axis.axis("off")
+    draw_frames(
+        axis,
+        [np.asarray(frames[row]) for row in rows],
+        "   ".join(f"row {row}, {view.time_s[row]:.2f} s" for row in rows),
+    )
     return True
 
 
@@ -159,34 +160,11 @@ def _around(view: View, finding: Finding, least: int = 100) -> Array:
     first, last = np.searchsorted(view.time_s, [finding.start_s, finding.end_s])
     margin = max(int(last - first) // 2, (least - int(last - first)) // 2, 4)
     low, high = max(int(first) - margin, 0), min(int(last) + margin + 1, len(view.time_s))
-    return np.arange(low, high, max(1, (high - low) // MOST_POINTS))
+    return np.arange(low, high, max(1, (high - low) // MAX_POINTS))
 
 
 def _mark(axis: Any, view: View, finding: Finding) -> None:
     if finding.end_s - finding.start_s < 0.95 * view.episode.duration_s:
         axis.axvspan(
-            finding.start_s, max(finding.end_s, finding.start_s + view.period_s), color=MARK, alpha=0.6, lw=0
+            finding.start_s, max(finding.end_s, finding.start_s + view.period_s), color=RED, alpha=0.15, lw=0
         )
-
-
-def _figure(height: float = 1.75) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, height), layout="constrained")
-    axis = figure.subplots()
-    axis.tick_params(labelsize=7, colors=INK)
-    axis.grid(alpha=0.25, lw=0.6)
-    axis.margins(x=0.01)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-    axis.set_xlabel("time, s", fontsize=7)
-    return figure, axis
-
-
-def _png(figure: Any) -> bytes:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    figure.set_dpi(150)
-    buffer = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(buffer)
-    return buffer.getvalue()

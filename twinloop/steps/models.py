@@ -32,9 +32,9 @@ from twinloop.randomization import Randomization, default_randomization, load_ra
 from twinloop.randomization.distribution import Constant, Distribution, Normal, Uniform
 from twinloop.randomization.randomization import make_randomization
 from twinloop.report.coverage_page import write_coverage_page
-from twinloop.report.diagnose_page import write_diagnosis
+from twinloop.report.diagnosis_page import write_diagnosis_page
 from twinloop.report.gap_page import write_gap_page
-from twinloop.report.identify_page import write_identify_page
+from twinloop.report.identification_page import write_identification_page
 from twinloop.report.plan_sheet import write_plan_sheet
 from twinloop.stages import Done, Progress
 from twinloop.steps.folders import (
@@ -180,7 +180,7 @@ def calibrate(
     ) as error:  # the report says so, and whether the twin is taken is for held-out replay to decide
         result = fit(f"the loop goes on though {error.what}")
     save_identification(result, out / TWIN)
-    write_identify_page(result, replay_held_out(twin, result, episodes, signals=signals), out / REPORT)
+    write_identification_page(result, replay_held_out(twin, result, episodes, signals=signals), out / REPORT)
     return {
         "twin": result.twin.content_hash,
         "accepted": result.gate.accepted,
@@ -245,7 +245,8 @@ def explain(
         keep=out / "evaluations",
         progress=lambda _, done, total: progress(done, total),
     )
-    write_diagnosis(found, out)
+    found.save(out)
+    write_diagnosis_page(found, out / "diagnosis.html")
     write_atomically(out / BELIEVED, json.dumps(found.randomization(twin).plain()).encode())
     return found.as_json()
 

@@ -2,7 +2,15 @@
 // The map of real and simulated points. Everything is drawn into one pixel buffer, so that 100,000 points pan and zoom
 // without a graphics card; the page's data lies in <script id=data> as JSON with base64 arrays.
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const SIM = 0xffd8c3ab, REAL = 0xff4d7dd9, NONE = 255; // colours are stored as ABGR
+const NONE = 255;
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+let theme = null; // colours are stored as ABGR
+function useTheme() {
+  theme = dark.matches
+    ? { back: 0xff2b231b, sim: 0xff90714f, real: 0xff5f92e8, chosen: 0xffffffff, ink: "#e4eaf0", soft: "#9fadba", fill: "#e4eaf018" }
+    : { back: 0xffffffff, sim: 0xffd8c3ab, real: 0xff4d7dd9, chosen: 0xff000000, ink: "#22303c", soft: "#5d6b78", fill: "#22303c18" };
+}
+useTheme();
 const REGIONS = [0xff2f2fd3, 0xffa0399c, 0xff3c8e38, 0xff0097e6, 0xff8a7b00, 0xff5c5cff, 0xff6b4a2b, 0xff9b1fd0];
 const byId = (id) => document.getElementById(id);
 const canvas = byId("map"), overlay = byId("overlay");
@@ -66,7 +74,7 @@ function blank(context, width, height) {
     const image = context.createImageData(width, height);
     buffer = { image, pixels: new Uint32Array(image.data.buffer) };
   }
-  buffer.pixels.fill(0xffffffff);
+  buffer.pixels.fill(theme.back);
   return buffer;
 }
 
@@ -85,8 +93,8 @@ function draw() {
       if (xs[i] === MISSING || ys[i] === MISSING || (!sim && only !== null && region !== only)) continue;
       const px = (xs[i] * ax + bx) | 0, py = (ys[i] * ay + by) | 0;
       if (px < 0 || py < 0 || px >= right || py >= bottom) continue;
-      let colour = sim ? SIM : region === NONE ? REAL : REGIONS[region % REGIONS.length];
-      if (chosen !== null && chosen[i]) colour = 0xff000000;
+      let colour = sim ? theme.sim : region === NONE ? theme.real : REGIONS[region % REGIONS.length];
+      if (chosen !== null && chosen[i]) colour = theme.chosen;
       for (let row = py * width + px, last = row + size * width; row < last; row += width)
         for (let k = 0; k < size; k++) pixels[row + k] = colour;
     }
@@ -112,7 +120,7 @@ const short = (value) => String(Number(value.toPrecision(3)));
 function drawAxes(context, width, height, ratio) {
   const [cx, cy] = axes(), view = state.view;
   context.font = `${11 * ratio}px system-ui, sans-serif`;
-  context.fillStyle = "#5d6b78";
+  context.fillStyle = theme.soft;
   for (const v of ticks(view.x0, view.x1)) {
     const px = ((v - view.x0) / (view.x1 - view.x0)) * width;
     context.fillRect(px, height - 4 * ratio, 1, 4 * ratio);
@@ -124,7 +132,7 @@ function drawAxes(context, width, height, ratio) {
     if (cy.unit !== null) context.fillText(short(v), 6 * ratio, py - 2 * ratio);
   }
   const named = (column) => (column.unit ? `${column.name}, ${column.unit}` : column.name);
-  context.fillStyle = "#22303c";
+  context.fillStyle = theme.ink;
   context.textAlign = "right";
   context.fillText(`${named(cx)} →`, width - 8 * ratio, height - 20 * ratio);
   context.textAlign = "left";
@@ -144,8 +152,8 @@ function drawOverlay() {
     context.beginPath();
     state.lasso.forEach(([x, y], k) => (k ? context.lineTo(x, y) : context.moveTo(x, y)));
     context.closePath();
-    context.fillStyle = "#22303c18";
-    context.strokeStyle = "#22303c";
+    context.fillStyle = theme.fill;
+    context.strokeStyle = theme.ink;
     context.lineWidth = 1.5 * ratio;
     context.fill();
     context.stroke();
@@ -154,7 +162,7 @@ function drawOverlay() {
     const [x, y] = place(state.picked);
     context.beginPath();
     context.arc(x, y, 9 * ratio, 0, 2 * Math.PI);
-    context.strokeStyle = "#000";
+    context.strokeStyle = theme.ink;
     context.lineWidth = 2 * ratio;
     context.stroke();
   }
@@ -195,12 +203,12 @@ function showPoint(i) {
   const ended = side.ended[level.episode[i]];
   panel.append(text("h3", `${side.role} · ${side.name}#${number}, frame ${level.frame[i]}`));
   panel.append(text("div", ended, ended.startsWith("failed") ? "badge blocking" : "badge fine"));
-  const shown = imageOf(level.side[i], level.episode[i], level.frame[i]);
-  if (shown) {
+  const shot = imageOf(level.side[i], level.episode[i], level.frame[i]);
+  if (shot) {
     const image = document.createElement("img");
-    image.src = shown.source;
-    image.alt = `frame ${shown.frame} of episode ${number}`;
-    panel.append(image, text("div", `camera ${shown.camera}, frame ${shown.frame}`, "soft"));
+    image.src = shot.source;
+    image.alt = `frame ${shot.frame} of episode ${number}`;
+    panel.append(image, text("div", `camera ${shot.camera}, frame ${shot.frame}`, "soft"));
   }
   if (level.region[i] !== NONE) panel.append(text("p", `Outside: ${DATA.regions[level.region[i]].name}`));
   else if (level.side[i] === 0 && level.score[i] > 100) panel.append(text("p", `Far from simulation: ${level.score[i]} % of the threshold`));
@@ -406,14 +414,20 @@ overlay.addEventListener("pointerup", (event) => {
   }
   drag = null;
 });
-overlay.addEventListener("wheel", (event) => {
-  event.preventDefault();
-  const [x, y] = at(event), view = state.view, factor = Math.exp(0.0015 * event.deltaY);
+function zoom(x, y, factor) {
+  const view = state.view;
   const fx = x / canvas.width, fy = 1 - y / canvas.height;
   const cx = view.x0 + fx * (view.x1 - view.x0), cy = view.y0 + fy * (view.y1 - view.y0);
   state.view = { x0: cx + (view.x0 - cx) * factor, x1: cx + (view.x1 - cx) * factor, y0: cy + (view.y0 - cy) * factor, y1: cy + (view.y1 - cy) * factor };
   redraw();
+}
+overlay.addEventListener("wheel", (event) => {
+  event.preventDefault();
+  zoom(...at(event), Math.exp(0.0015 * event.deltaY));
 }, { passive: false });
+for (const [id, factor] of [["closer", 1 / 1.5], ["farther", 1.5]])
+  byId(id).addEventListener("click", () => zoom(canvas.width / 2, canvas.height / 2, factor));
+dark.addEventListener("change", () => { useTheme(); redraw(); });
 
 for (const axis of ["x", "y"]) byId(axis).addEventListener("change", (event) => {
   state[axis] = event.target.value;

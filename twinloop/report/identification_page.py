@@ -1,0 +1,56 @@
+"""An identification as one HTML file: the verdict, each parameter with its interval, and charts of real against twin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from twinloop.identification.choose import Choice
+from twinloop.identification.replays import Replay
+from twinloop.identification.result import Identification
+from twinloop.report.identification_plots import draw_corner, draw_replay, draw_spectra
+from twinloop.report.page import write_page
+
+MAX_REPLAYS = 4
+
+
+def write_identification_page(
+    identification: Identification,
+    replays: Sequence[Replay],
+    path: str | Path,
+    choice: Choice | None = None,
+) -> Path:
+    """Write the report to one file that needs no other.
+
+    Args:
+        identification: The estimates and the held-out replay errors.
+        replays: Held-out episodes beside the twin's replay of them.
+        path: The HTML file to write.
+        choice: Which of several models was chosen, where there were several.
+
+    Returns:
+        The path of the page.
+    """
+    twin = identification.twin
+    horizon = identification.horizon_s
+    return write_page(
+        path,
+        "identification.html",
+        title=f"Identification of {twin.name}",
+        result=identification,
+        choice=choice,
+        replays=[
+            (draw_replay(replay, identification), f"{replay.task or 'episode'} ({replay.episode[:12]})")
+            for replay in replays[:MAX_REPLAYS]
+        ],
+        spectra=draw_spectra(replays, identification) if replays else None,
+        corner=draw_corner(identification),
+        provenance=[
+            ("twin", f"{twin.name} version {twin.version}"),
+            ("from", identification.base[:12]),
+            ("fitted episodes", len(identification.fitted)),
+            ("held-out episodes", len(identification.held_out)),
+            ("replay windows", "whole episodes" if horizon is None else f"{horizon:.2g} s"),
+            ("seed", identification.seed),
+        ],
+    )

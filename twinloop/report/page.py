@@ -1,0 +1,87 @@
+"""The shell of every report: Jinja2 templates filled with results, written as one file that needs no other."""
+
+from __future__ import annotations
+
+import math
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from twinloop.datasets.commit import write_atomically
+from twinloop.version import __version__
+
+PACKAGE = "twinloop.report"
+
+
+def write_page(path: str | Path, template: str, **context: Any) -> Path:
+    """Render a template and write the page; folders are made as needed.
+
+    Args:
+        path: The HTML file to write.
+        template: Name of a file in `twinloop/report/templates`.
+        context: What the template names; a name that is missing is an error.
+
+    Returns:
+        The path of the page.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(target, render(template, **context).encode())
+    return target
+
+
+def render(template: str, **context: Any) -> str:
+    """The page as text; every value is escaped."""
+    return _ENVIRONMENT.get_template(template).render(**context)
+
+
+def read_asset(name: str) -> Markup:
+    """A style sheet or script of the package, to be inlined."""
+    return Markup((files(PACKAGE) / "assets" / name).read_text())  # noqa: S704  (our own file)
+
+
+def format_number(value: float | None, digits: int = 3) -> str:
+    """Significant digits without exponents where a reader expects none; a dash for None."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value == 0.0:
+        return "0"
+    if not 1e-4 <= abs(value) < 1e6:
+        return f"{value:.{digits - 1}e}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_percent(value: float | None, decimals: int = 0) -> str:
+    """A fraction in percent; a dash for None."""
+    return "–" if value is None else f"{100.0 * value:.{decimals}f} %"
+
+
+def format_unit(unit: str | None) -> str:
+    """The unit as written beside a number; nothing for a plain number."""
+    return "" if unit in (None, "1") else str(unit)
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where needed."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+_ENVIRONMENT = Environment(
+    autoescape=True,
+    undefined=StrictUndefined,
+    loader=PackageLoader(PACKAGE),
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters |= {
+    "number": format_number,
+    "percent": format_percent,
+    "unit": format_unit,
+    "count": count,
+}
+_ENVIRONMENT.globals |= {"asset": read_asset, "version": __version__}
