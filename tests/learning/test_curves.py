@@ -11,7 +11,8 @@ from tests.learning.examples import TINY, point
 from twinloop.cli import app
 from twinloop.errors import LearnError, WrongUse
 from twinloop.learning.train import train
-from twinloop.report.training_plots import TONES, draw_learning
+from twinloop.report.charts import SERIES
+from twinloop.report.training_plots import draw_learning
 
 
 def colours(path):
@@ -27,8 +28,8 @@ def test_every_policy_has_a_line_and_stages_follow_each_other(tmp_path):
     alone = train(real=real, out=tmp_path / "alone", config=replace(TINY, recipe="real-only"))
     both = train(sim, real, out=tmp_path / "both", config=replace(TINY, recipe="pretrain-finetune"))
     seen = colours(draw_learning([alone, both], tmp_path / "two/curves.png"))
-    assert seen[TONES[0]] > 100 and seen[TONES[1]] > 100
-    assert TONES[1] not in colours(draw_learning([alone], tmp_path / "one.png"))
+    assert seen[SERIES[0]] > 100 and seen[SERIES[1]] > 100
+    assert SERIES[1] not in colours(draw_learning([alone], tmp_path / "one.png"))
 
     done = CliRunner().invoke(
         app,
@@ -51,6 +52,6 @@ def test_what_cannot_be_drawn_is_said(tiny_policy, tmp_path):
     with pytest.raises(WrongUse, match=r"is a PNG; got .*svg"):
         draw_learning([tiny_policy], tmp_path / "curves.svg")
     silent = tiny_policy.with_training_record(replace(tiny_policy.training_record, results={}))
-    with pytest.raises(LearnError, match="policy tiny does not say how its training went"):
+    with pytest.raises(LearnError, match="policy tiny has no learning curve"):
         draw_learning([silent], tmp_path / "curves.png")
     assert not list(tmp_path.iterdir())

@@ -24,12 +24,13 @@ Array = NDArray[Any]
 
 INK, SOFT, GRID = "#22303c", "#5d6b78", "#d5dce2"
 BLUE, ORANGE, GREEN, RED, PURPLE, PINK = "#1f6fb2", "#d17a12", "#2d7a46", "#b3261e", "#7a4fa0", "#a03a5a"
-SERIES = (ORANGE, GREEN, BLUE, PURPLE, PINK, SOFT)
+TEAL, OLIVE = "#0e8a8a", "#7d7a12"
+SERIES = (ORANGE, GREEN, BLUE, PURPLE, PINK, SOFT, TEAL, OLIVE, RED)
 """Colours of lines that have no meaning of their own, in order."""
 
 _VARIABLES = {
     INK: "ink", SOFT: "soft", GRID: "line", BLUE: "blue", ORANGE: "orange", GREEN: "green", RED: "red",
-    PURPLE: "purple", PINK: "pink",
+    PURPLE: "purple", PINK: "pink", TEAL: "teal", OLIVE: "olive",
 }  # fmt: skip
 _SETTINGS = {
     "svg.fonttype": "none",
@@ -52,9 +53,6 @@ _SETTINGS = {
     "ytick.color": SOFT,
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
-    "legend.labelcolor": INK,
 }
 
 
@@ -95,16 +93,18 @@ def make_corner(count: int) -> tuple[Any, dict[tuple[int, int], Any]]:
     return figure, axes
 
 
-def add_legend(axis: Any, columns: int = 3) -> None:
-    """A legend above the panel, where it hides no line."""
-    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns)
+def add_legend(axis: Any, columns: int = 3, *, beside: bool = False) -> None:
+    """A legend above the panel, or to the right of it, where it hides no line."""
+    place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": columns}
+    if beside:
+        place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+    axis.legend(fontsize=7, frameon=False, labelcolor=INK, borderaxespad=0.3, **place)
 
 
 def encode_svg(figure: Any) -> Markup:
     """The figure as SVG to be put into a page; its colours are the page's."""
     buffer = io.StringIO()
-    with _style():
-        figure.savefig(buffer, format="svg", transparent=True)
+    _save(figure, buffer, format="svg", transparent=True)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(
@@ -115,14 +115,14 @@ def encode_svg(figure: Any) -> Markup:
     rest = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]).replace("\n", ""), rest)
     # Only inside style attributes: a label that looks like a colour stays as it is.
     rest = re.sub(r'(?:style|fill|stroke)="[^"]*"', _name_colours, rest)
-    return Markup(f'{root} role="img">{rest}')
+    width = f'style="--inches:{figure.get_figwidth():.1f}"'
+    return Markup(f'{root} role="img" {width}>{rest}')
 
 
 def encode_png(figure: Any, dpi: int = 130) -> bytes:
     """The figure as PNG on white."""
     buffer = io.BytesIO()
-    with _style():
-        figure.savefig(buffer, format="png", dpi=dpi)
+    _save(figure, buffer, format="png", dpi=dpi)
     return buffer.getvalue()
 
 
@@ -164,11 +164,21 @@ def label_unit(name: str, unit: str) -> str:
     return name if unit == "1" else f"{name}\n{unit}"
 
 
+def _save(figure: Any, buffer: Any, **how: Any) -> None:
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):  # names hold "$" and "_"; none of them is a formula
+        text.set_parse_math(False)
+    with _style():
+        figure.savefig(buffer, **how)
+
+
 @contextmanager
 def _style() -> Iterator[None]:
     import matplotlib
+    from cycler import cycler
 
-    with matplotlib.rc_context(_SETTINGS):
+    with matplotlib.rc_context(_SETTINGS | {"axes.prop_cycle": cycler(color=SERIES)}):
         yield
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from twinloop.datasets.commit import write_atomically
 from twinloop.episode import Episode, Event
 from twinloop.errors import WrongUse
-from twinloop.report.charts import SOFT, draw_frames, encode_png, encode_svg, make_figure
+from twinloop.report.charts import SERIES, SOFT, add_legend, draw_frames, encode_png, encode_svg, make_figure
 from twinloop.report.page import write_page
 
 MAX_FRAMES = 8
@@ -62,7 +62,7 @@ def _draw(episode: Episode) -> Any:
     cameras, signals = list(episode.frames), list(episode.signals)
     heights = [1.45] * len(cameras) + [2.0] * len(signals)
     figure, axes = make_figure(
-        len(heights), row_height=sum(heights) / len(heights), width=11, height_ratios=heights
+        len(heights), row_height=sum(heights) / len(heights), width=9.5, height_ratios=heights
     )
     for axis, camera in zip(axes, cameras, strict=False):
         _draw_contact_sheet(axis, episode, camera)
@@ -105,7 +105,7 @@ def _plot_signal(axis: Any, episode: Episode, name: str) -> None:
     axis.set_ylabel(f"{name}\n[{', '.join(units)}]")
     axis.margins(x=0.01)
     if 1 < values.shape[1] <= MAX_LEGEND:
-        axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        add_legend(axis, beside=True)
 
 
 def _mark_events(plots: Any, episode: Episode) -> None:
@@ -113,7 +113,7 @@ def _mark_events(plots: Any, episode: Episode) -> None:
     together: list[list[Event]] = []
     for event in sorted(episode.events, key=lambda event: event.time_s):
         for axis in plots:
-            colour = f"C{(kinds.index(event.kind) + 3) % 10}"
+            colour = SERIES[(kinds.index(event.kind) + 3) % len(SERIES)]
             axis.axvline(event.time_s, color=colour, linewidth=0.8, linestyle="--")
         if together and event.time_s - together[-1][0].time_s < MERGED_LABELS * episode.duration_s:
             together[-1].append(event)

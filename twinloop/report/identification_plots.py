@@ -148,7 +148,7 @@ def draw_motion(design: Design, path: str | Path) -> Path:
         axis.plot(plain.time_s, plain.commands[:, column], color=GRID, lw=0.8, label="chirp")
         axis.plot(motion.time_s, motion.commands[:, column], color=BLUE, lw=1.1, label="designed")
         axis.set_ylabel(name)
-    axes[0].legend(loc="upper right", ncols=2)
+    add_legend(axes[0])
     axes[-1].set_xlabel("time, s")
     return write_png(figure, target)
 
@@ -181,7 +181,7 @@ def draw_drift(drift: Drift, path: str | Path) -> Path:
             alarm = f"detected at {change.alarmed} ({change.role})"
             axis.axvline(change.alarmed, color=RED, lw=1.2, label=alarm)
         axis.set_ylabel(label_unit(series.name, series.unit))
-        axis.legend(loc="upper left", ncols=4)
+        add_legend(axis, columns=4)
     axes[-1].set_xlabel("episode, in the order of recording")
     return write_png(figure, target)
 

@@ -14,6 +14,8 @@ from twinloop.datasets.commit import write_atomically
 from twinloop.version import __version__
 
 PACKAGE = "twinloop.report"
+NOTHING = 1e-12
+"""Below this a number is rounding error, whatever its unit."""
 
 
 def write_page(path: str | Path, template: str, **context: Any) -> Path:
@@ -47,7 +49,7 @@ def format_number(value: float | None, digits: int = 3) -> str:
     """Significant digits without exponents where a reader expects none; a dash for None."""
     if value is None or not math.isfinite(value):
         return "–"
-    if value == 0.0:
+    if abs(value) < NOTHING:
         return "0"
     if not 1e-4 <= abs(value) < 1e6:
         return f"{value:.{digits - 1}e}"

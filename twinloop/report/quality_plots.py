@@ -11,7 +11,7 @@ from markupsafe import Markup
 from twinloop.episode import Array
 from twinloop.quality.finding import Finding, Measurement
 from twinloop.quality.view import View
-from twinloop.report.charts import BLUE, ORANGE, RED, draw_frames, encode_svg, make_figure
+from twinloop.report.charts import BLUE, ORANGE, RED, add_legend, draw_frames, encode_svg, make_figure
 
 RESPONSE, COMMAND, LIMIT = BLUE, ORANGE, RED
 MAX_POINTS = 1200
@@ -72,7 +72,7 @@ def _draw_channel(axis: Any, view: View, finding: Finding) -> bool:
     )
     _mark(axis, view, finding)
     axis.set_ylabel(channel.unit)
-    axis.legend(loc="upper right")
+    add_legend(axis)
     return True
 
 
@@ -98,7 +98,7 @@ def _draw_waits(axis: Any, view: View, finding: Finding) -> bool:
         )
     axis.set_ylabel("interval between rows, ms")
     axis.set_ylim(bottom=0)
-    axis.legend(loc="upper right")
+    add_legend(axis)
     _mark(axis, view, finding)
     return True
 
@@ -124,7 +124,7 @@ def _draw_repeats(axis: Any, view: View, finding: Finding) -> bool:
     axis.plot(times, values, color=RESPONSE, lw=0.9, marker=".", ms=4, label=channel.name)
     axis.plot(times[same], values[same], "o", mfc="none", color=LIMIT, ms=6, label="same as the row before")
     axis.set_ylabel(channel.unit)
-    axis.legend(loc="upper right")
+    add_legend(axis)
     return True
 
 

@@ -1,6 +1,6 @@
 "use strict";
 // The map of real and simulated points. Everything is drawn into one pixel buffer, so that 100,000 points pan and zoom
-// without a graphics card; the page's data lies in <script id=data> as JSON with base64 arrays.
+// without a graphics card; the data is the JSON in the element "data", its arrays in base64.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const NONE = 255;
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
