@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.coverage import worlds
 from twinloop.coverage.run import cover
-from twinloop.diagnosis.imperfection import Measured, Quantity
+from twinloop.diagnosis.measured import Measured, Quantity
 from twinloop.diagnosis.result import Cost, Diagnosis, Rule
 from twinloop.gap.result import Gap, Measure, NotEvaluated, collect
 from twinloop.gap.success import Pair, Success, rate

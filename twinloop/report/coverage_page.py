@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.coverage.result import Coverage
+from twinloop.coverage.result import Coverage, CoverageMap
 from twinloop.coverage.rule import Range
 from twinloop.coverage.side import Points, Side
 from twinloop.datasets.reader import Dataset
+from twinloop.errors import WrongUse
 from twinloop.report.charts import encode_frame
 from twinloop.report.page import write_page
 
@@ -38,55 +39,64 @@ def write_coverage_page(
 
     Returns:
         The path of the page.
+
+    Raises:
+        WrongUse: The coverage was loaded from disk, where its map is not kept.
     """
+    if coverage.map is None:
+        raise WrongUse("a coverage that was loaded has no map", remedy="run `twinloop coverage --html` again")
     real, sim = coverage.real, coverage.sim
     return write_page(
         path,
         "coverage.html",
-        title=f"Coverage: {real.name} against {sim.name}",
+        title=f"Coverage: {real.dataset} against {sim.dataset}",
         coverage=coverage,
-        points=len(real.moments.values) + len(sim.moments.values),
+        points=real.points + sim.points,
         colours=REGION_COLOURS,
-        data=_make_map_data(coverage, datasets),
+        data=_make_map_data(coverage, coverage.map, datasets),
         provenance=[
-            ("real dataset", f"{real.name} {real.dataset_id}"),
-            ("simulated dataset", f"{sim.name} {sim.dataset_id}"),
+            ("real dataset", f"{real.dataset} {real.id}"),
+            ("simulated dataset", f"{sim.dataset} {sim.id}"),
             ("seed", coverage.seed),
         ],
     )
 
 
-def _make_map_data(result: Coverage, datasets: tuple[Dataset, Dataset] | None) -> dict[str, Any]:
-    sides = (result.real, result.sim)
+def _make_map_data(
+    coverage: Coverage, points: CoverageMap, datasets: tuple[Dataset, Dataset] | None
+) -> dict[str, Any]:
+    """What the script of the map reads."""
+    real, sim = points.real, points.sim
     regions = [
         {
             "name": region.name,
             "level": region.level,
             "axes": [c.variable.name for c in region.rule.conditions if isinstance(c, Range)],
         }
-        for region in result.regions
+        for region in coverage.regions
     ]
-    whole = np.full(len(result.real), _NONE)
-    moment = np.full(len(result.real.moments.values), _NONE)
-    for number, region in reversed(list(enumerate(result.regions))):
-        moment[region.points] = number
+    whole = np.full(len(real), _NONE)
+    moment = np.full(len(real.moments.values), _NONE)
+    for number, region in reversed(list(enumerate(coverage.regions))):
+        moment[points.inside[number]] = number
         if region.level == "situation":
-            whole[np.isin(result.real.numbers, region.episodes)] = number
-    score = np.clip(100.0 * np.nan_to_num(result.score), 0, 255)
-    places = [("map 1", np.concatenate([result.real_places[:, 0], result.sim_places[:, 0]]))]
-    places.append(("map 2", np.concatenate([result.real_places[:, 1], result.sim_places[:, 1]])))
-    situations = [side.situations for side in sides]
+            whole[np.isin(real.numbers, region.episodes)] = number
+    score = np.clip(100.0 * np.nan_to_num(points.score), 0, 255)
+    places = [
+        (f"map {axis + 1}", np.concatenate([points.real_places[:, axis], points.sim_places[:, axis]]))
+        for axis in range(2)
+    ]
     return {
         "sides": [
-            _side(result.real, "real", datasets and datasets[0]),
-            _side(result.sim, "simulated", datasets and datasets[1]),
+            _side(real, "real", datasets and datasets[0]),
+            _side(sim, "simulated", datasets and datasets[1]),
         ],
         "regions": regions,
         "levels": [
-            _level("moment", [side.moments for side in sides], moment, score, places),
-            _level("situation", situations, whole, np.zeros(len(result.real)), []),
+            _level("moment", [real.moments, sim.moments], moment, score, places),
+            _level("situation", [real.situations, sim.situations], whole, np.zeros(len(real)), []),
         ],
-        "images": _encode_frames(result, datasets) if datasets else [],
+        "images": _encode_frames(coverage, points, datasets) if datasets else [],
     }
 
 
@@ -150,15 +160,17 @@ def _encode_array(values: Array, kind: Any) -> str:
     return base64.b64encode(np.ascontiguousarray(values.astype(kind)).tobytes()).decode()
 
 
-def _encode_frames(result: Coverage, datasets: tuple[Dataset, Dataset]) -> list[dict[str, Any]]:
+def _encode_frames(
+    coverage: Coverage, points: CoverageMap, datasets: tuple[Dataset, Dataset]
+) -> list[dict[str, Any]]:
     """Small frames: of regions first, then spread over both sides."""
     encoded: list[dict[str, Any]] = []
-    for number, (side, dataset) in enumerate(zip((result.real, result.sim), datasets, strict=True)):
+    for number, (side, dataset) in enumerate(zip((points.real, points.sim), datasets, strict=True)):
         if not dataset.schema.cameras:
             continue
         camera = dataset.schema.cameras[0].name
         room = MAX_FRAMES * 2 // 3 if number == 0 else MAX_FRAMES // 3
-        first = {n for region in result.regions for n in region.episodes} if number == 0 else set()
+        first = {n for region in coverage.regions for n in region.episodes} if number == 0 else set()
         order = sorted(range(len(side)), key=lambda i: (side.numbers[i] not in first, i))
         each = max(1, room // len(side))
         for place in order[: room // each]:
