@@ -179,4 +179,4 @@ def test_values_that_are_missing_are_drawn_nowhere(tmp_path):
     values[:5, 0] = np.nan
     real = replace(result.map.real, moments=replace(result.map.real.moments, values=values))
     page = write_coverage_page(replace(result, map=replace(result.map, real=real)), tmp_path / "gaps.html")
-    assert "NaN" not in page.read_text().split("id=data")[1].split("</script>")[0]
+    assert "NaN" not in page.read_text().split('id="data"')[1].split("</script>")[0]
