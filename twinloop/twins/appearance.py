@@ -37,7 +37,7 @@ DAYLIGHT_K = 6500.0
 def appearance_parameters(
     lights: int, *, textured: bool = True, object_colour: bool = True
 ) -> tuple[Parameter, ...]:
-    """What can vary in the look of a cell with `lights` lights."""
+    """Appearance parameters of a cell with `lights` lights."""
 
     def image(
         name: str, nominal: float, low: float, high: float, unit: str, text: str, whole: bool = False
@@ -102,7 +102,7 @@ def apply_appearance(twin: Twin, model: mujoco.MjModel, values: Mapping[str, Any
 
 def _light(drawn: mujoco.MjModel, model: mujoco.MjModel, value: Any, count: int) -> None:
     strength = value("light_intensity") * light_colour(value("light_temperature_k"))
-    # A light that is off gives its share to the others, so that number and brightness vary separately.
+    # The remaining lights take over the light of those that are off: number and brightness vary independently.
     share = drawn.light_diffuse.sum() / max(float(drawn.light_diffuse[:count].sum()), 1e-6)
     azimuth, tilt = value("light_azimuth_rad"), value("light_tilt_rad")
     about_z = np.array(

@@ -1,4 +1,4 @@
-"""In what two versions of a twin differ."""
+"""Differences between two versions of a twin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twinloop.twins.twin import Twin
 
 @dataclass(frozen=True)
 class Difference:
-    """A parameter whose nominal value is not the same, or that only one of the two has."""
+    """A parameter whose nominal value differs; None where a twin does not have it."""
 
     name: str
     first: float | str | None
@@ -19,13 +19,21 @@ class Difference:
 
 
 def compare_twins(first: Twin, second: Twin) -> list[Difference]:
-    """Every parameter whose nominal value differs, in the first twin's order."""
+    """List the parameters whose nominal values differ.
+
+    Args:
+        first: a twin.
+        second: another version of it.
+
+    Returns:
+        One entry per difference, in the first twin's order.
+    """
     a, b = ({p.name: p for p in twin.parameters} for twin in (first, second))
-    made = []
+    differences = []
     for name in dict.fromkeys([*a, *b]):
         one, other = a.get(name), b.get(name)
         values = (one.nominal if one else None, other.nominal if other else None)
         known = one or other
         if values[0] != values[1] and known is not None:
-            made.append(Difference(name, *values, known.unit, known.dimension))
-    return made
+            differences.append(Difference(name, *values, known.unit, known.dimension))
+    return differences

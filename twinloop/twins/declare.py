@@ -1,4 +1,4 @@
-"""Parameters read off a compiled model: what can vary in any robot cell, with the model's own numbers as nominal."""
+"""Parameters derived from a compiled model, with the model's own values as nominal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOVING = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 
 
 def to_identifier(name: str) -> str:
-    """A model's name as part of a parameter's name."""
+    """A name of the model as part of a parameter's name: lower case letters, digits and _."""
     cleaned = re.sub(r"\W+", "_", name).strip("_").lower()
     return cleaned if cleaned[:1].isalpha() else f"part_{cleaned}"
 
@@ -78,7 +78,7 @@ def servo_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[P
     """Gains and force limit of each position servo, scales for all of them at once, strength of other actuators."""
     made: list[Parameter] = []
     servos = [name for name in actuators if is_position_servo(model, name)]
-    made += [_strength(name) for name in actuators if name not in servos]
+    made += [_gain_scale(name) for name in actuators if name not in servos]
     for name in servos:
         index = model.actuator(name).id
         turning = is_rotary(model, index)
@@ -118,7 +118,7 @@ def servo_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[P
                     (0.02 * limit, 3.0 * limit),
                     units[2],
                     "actuation",
-                    description=f"most that {name} can give",
+                    description=f"force limit of {name}",
                     targets=(
                         Target("actuator_forcerange", (name,), (0,), factor=-1.0),
                         Target("actuator_forcerange", (name,), (1,)),
@@ -131,7 +131,7 @@ def servo_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[P
 
 
 def back_emf_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[Parameter, ...]:
-    """How strongly each motor brakes by turning: its damping, which a servo that is switched off does not have."""
+    """Back-EMF damping of each motor; a servo that is switched off has none."""
     made: list[Parameter] = []
     for name in actuators:
         nominal = float(model.actuator_damping[model.actuator(name).id])
@@ -217,15 +217,15 @@ def _servo_scales(model: mujoco.MjModel, servos: tuple[str, ...]) -> list[Parame
     return made
 
 
-def _strength(name: str) -> Parameter:
-    """For an actuator that is not a position servo, such as a motor: what it gives for a command."""
+def _gain_scale(name: str) -> Parameter:
+    """Output scale of an actuator that is not a position servo."""
     return Parameter(
         f"{to_identifier(name)}_gain_scale",
         1.0,
         (0.05, 5.0),
         "1",
         "actuation",
-        description=f"output of {name} relative to the one drawn",
+        description=f"output of {name} relative to the model's",
         targets=(Target("actuator_gainprm", (name,), (0,), "scale"),),
     )
 

@@ -24,7 +24,19 @@ _Loader, _Dumper = (
 
 
 def save_twin(twin: Twin, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write the twin as a folder; it appears under its name only once it is complete."""
+    """Write a twin as a folder of plain files; it appears under its name only when it is complete.
+
+    Args:
+        twin: the twin.
+        path: the folder to write.
+        overwrite: replace an existing folder.
+
+    Returns:
+        The folder.
+
+    Raises:
+        WrongUse: the folder exists and `overwrite` is false.
+    """
     folder = Path(path)
     if folder.exists() and not overwrite:
         raise WrongUse(f"{folder} exists already", remedy="choose another name, or pass overwrite=True")
@@ -49,11 +61,11 @@ def save_twin(twin: Twin, path: str | Path, *, overwrite: bool = False) -> Path:
 
 
 def load_twin_folder(path: str | Path) -> Twin:
-    """Read a folder that `save_twin` wrote, or that somebody edited since."""
+    """Read a folder written by `save_twin`, or by hand."""
     folder = Path(path)
     description = folder / "twin.yaml"
     if not description.is_file():
-        raise InvalidTwin(f"{folder} holds no twin", expected="a folder with twin.yaml and model.xml")
+        raise InvalidTwin(f"{folder} is not a twin", expected="a folder with twin.yaml and model.xml")
     try:
         words: dict[str, Any] = yaml.load(description.read_text(), Loader=_Loader)  # noqa: S506, both loaders are safe
     except yaml.YAMLError as error:
@@ -77,7 +89,7 @@ def load_twin_folder(path: str | Path) -> Twin:
     except TypeError as error:
         raise InvalidTwin(f"{description} does not describe a twin", got=str(error)) from error
     except OSError as error:
-        raise InvalidTwin(f"{folder} misses a file its twin needs", got=error.filename) from error
+        raise InvalidTwin(f"{folder} lacks a file that its twin needs", got=error.filename) from error
     check_twin(twin)
     if recorded is not None and recorded != twin.content_hash:
         raise InvalidTwin(

@@ -1,4 +1,4 @@
-"""Parameters of real hardware that physics does not hold: delay, backlash, encoders, lens ...
+"""Parameters of real hardware outside the physics engine: delay, backlash, encoders, lens ...
 
 Only names, nominal values and bounds are declared here; the imperfect-hardware stage reads them by name. Nominal is
 ideal hardware unless a built-in twin says otherwise. A random walk is given by its standard deviation after 60 s.
@@ -34,23 +34,23 @@ def latency_parameters(
     Bounds reach 1 s because a real Franka cell was measured at 0.53 s.
     """
     words = {"action": ("command", action_delay_s), "observation": ("reading", observation_delay_s)}
-    made: list[Parameter] = []
+    parameters: list[Parameter] = []
     for side, (what, delay_s) in words.items():
-        made += [
+        parameters += [
             _imperfect(f"{side}_delay_s", delay_s, 1.0, "s", "latency", f"mean delay of a {what}"),
             _imperfect(
                 f"{side}_jitter_s", 0.0, 0.2, "s", "latency", f"standard deviation of a {what}'s delay"
             ),
             _imperfect(
-                f"{side}_drop_probability", 0.0, 0.9, "1", "latency", f"share of {what}s that never arrive"
+                f"{side}_drop_probability", 0.0, 0.9, "1", "latency", f"fraction of {what}s that are lost"
             ),
         ]
-    return tuple(made)
+    return tuple(parameters)
 
 
 def encoder_parameters(joints: Sequence[str], encoder_quantum_rad: float = 0.0) -> tuple[Parameter, ...]:
     """What gears and encoders do: per joint where joints differ, else for all."""
-    made = [
+    parameters = [
         _imperfect("encoder_quantum_rad", encoder_quantum_rad, 0.05, "rad", "sensing", "encoder step"),
         _imperfect(
             "encoder_noise_rad", 0.0, 0.05, "rad", "sensing", "standard deviation of a position reading"
@@ -65,13 +65,13 @@ def encoder_parameters(joints: Sequence[str], encoder_quantum_rad: float = 0.0) 
     ]
     for joint in joints:
         name = to_identifier(joint)
-        made += [
+        parameters += [
             _imperfect(
                 f"{name}_encoder_bias_rad", 0.0, 0.35, "rad", "sensing", f"offset of {joint}'s reading", -0.35
             ),
-            _imperfect(f"{name}_backlash_rad", 0.0, 0.1, "rad", "actuation", f"play in {joint}'s gear"),
+            _imperfect(f"{name}_backlash_rad", 0.0, 0.1, "rad", "actuation", f"backlash of {joint}'s gear"),
         ]
-    return tuple(made)
+    return tuple(parameters)
 
 
 def load_parameters(joints: Sequence[str]) -> tuple[Parameter, ...]:
@@ -79,14 +79,14 @@ def load_parameters(joints: Sequence[str]) -> tuple[Parameter, ...]:
 
     The torque is `load + slope * position`; what the servo has to give is positive.
     """
-    made: list[Parameter] = []
+    parameters: list[Parameter] = []
     for joint in joints:
         load, slope = load_names(joint)
-        made += [
+        parameters += [
             _imperfect(load, 0.0, 100.0, "N·m", "actuation", f"steady load on {joint} at zero", -100.0),
             _imperfect(slope, 0.0, 100.0, "N·m/rad", "actuation", f"its growth with {joint}'s angle", -100.0),
         ]
-    return tuple(made)
+    return tuple(parameters)
 
 
 def load_names(joint: str) -> tuple[str, str]:
@@ -97,80 +97,80 @@ def load_names(joint: str) -> tuple[str, str]:
 def gear_parameters(joints: Sequence[str]) -> tuple[Parameter, ...]:
     """Friction of geared joints beyond Coulomb and viscous: stiction, its fall with speed, and what the load adds.
 
-    The torques of the motor and of all that hangs on the joint press the gear's teeth together from either side; a share of
-    each becomes friction while the joint moves, and a further share when it hardly does. See `twinloop.imperfect.friction`.
+    The torques of the motor and of all that hangs on the joint press the gear's teeth together from either side; a fraction of
+    each becomes friction while the joint moves, and a further fraction near rest. See `twinloop.imperfect.friction`.
     The name `servo` instead of a joint's is for all driven joints at once; for a sliding joint read N for N·m.
     """
-    made: list[Parameter] = []
+    parameters: list[Parameter] = []
     for joint in joints:
-        word = joint.lower()
-        made += [
+        name = joint.lower()
+        parameters += [
             _imperfect(
-                f"{word}_stiction_extra_nm",
+                f"{name}_stiction_extra_nm",
                 0.0,
                 2.0,
                 "N·m",
                 "actuation",
-                f"breaking {joint} away, beyond sliding",
+                f"breakaway torque of {joint} beyond Coulomb friction",
             ),
             _imperfect(
-                f"{word}_stribeck_speed_rad_s",
+                f"{name}_stribeck_speed_rad_s",
                 0.05,
                 10.0,
                 "rad/s",
                 "actuation",
-                f"speed at which the stiction of {joint} has fallen to a third",
+                f"Stribeck speed of {joint}: stiction has fallen to 1/e",
                 0.001,
             ),
         ]
         for side, text in (("drive", "motor torque"), ("external", "other torques")):
-            made += [
+            parameters += [
                 _imperfect(
-                    f"{word}_{side}_load_friction",
+                    f"{name}_{side}_load_friction",
                     0.0,
                     0.9,
                     "1",
                     "actuation",
-                    f"share of {joint}'s {text} lost in its gear",
+                    f"fraction of {joint}'s {text} lost in its gear",
                 ),
                 _imperfect(
-                    f"{word}_{side}_load_stiction",
+                    f"{name}_{side}_load_stiction",
                     0.0,
                     0.9,
                     "1",
                     "actuation",
-                    f"further share of {joint}'s {text} lost at rest",
+                    f"further fraction of {joint}'s {text} lost at rest",
                 ),
             ]
-        made.append(
+        parameters.append(
             _imperfect(
-                f"{word}_drive_load_growth_per_nm",
+                f"{name}_drive_load_growth_per_nm",
                 0.0,
                 5.0,
                 "1/(N·m)",
                 "actuation",
-                f"by how much the share of {joint}'s motor torque that is lost grows with the torque",
+                f"growth of the lost fraction of {joint}'s motor torque with the torque",
             )
         )
-    return tuple(made)
+    return tuple(parameters)
 
 
 def sensor_parameters(model: mujoco.MjModel) -> tuple[Parameter, ...]:
     """Errors of the force, torque and inertial sensors that a model has."""
     kinds = {mujoco.mjtSensor(int(kind)) for kind in model.sensor_type}
     force, torque = mujoco.mjtSensor.mjSENS_FORCE in kinds, mujoco.mjtSensor.mjSENS_TORQUE in kinds
-    made: list[Parameter] = []
+    parameters: list[Parameter] = []
     if force:
-        made += _warming("force", "n", "N", noise=5.0, offset=20.0)
+        parameters += _warming("force", "n", "N", noise=5.0, offset=20.0)
     if torque:
-        made += _warming("torque", "nm", "N·m", noise=0.5, offset=2.0)
+        parameters += _warming("torque", "nm", "N·m", noise=0.5, offset=2.0)
     if force or torque:
-        made += [
+        parameters += [
             _imperfect("force_warm_up_s", 600.0, 7200.0, "s", "sensing", "time constant of warming up", 1.0),
             _imperfect("force_age_s", 0.0, 36000.0, "s", "sensing", "time since the sensor was zeroed, cold"),
         ]
     if mujoco.mjtSensor.mjSENS_GYRO in kinds:
-        made += [
+        parameters += [
             _imperfect(
                 "gyro_noise_rad_s", 0.0, 0.5, "rad/s", "sensing", "standard deviation of a rate reading"
             ),
@@ -180,13 +180,13 @@ def sensor_parameters(model: mujoco.MjModel) -> tuple[Parameter, ...]:
             ),
         ]
     if mujoco.mjtSensor.mjSENS_ACCELEROMETER in kinds:
-        made += [
+        parameters += [
             _imperfect(
                 "accelerometer_noise_m_s2", 0.0, 2.0, "m/s²", "sensing", "standard deviation of a reading"
             ),
             _imperfect("accelerometer_bias_m_s2", 0.0, 1.0, "m/s²", "sensing", "offset of a reading", -1.0),
         ]
-    return tuple(made)
+    return tuple(parameters)
 
 
 def _warming(kind: str, suffix: str, unit: str, noise: float, offset: float) -> list[Parameter]:
@@ -214,12 +214,19 @@ def object_pose_parameters() -> tuple[Parameter, ...]:
         _imperfect("object_pose_bias_y_m", 0.0, 0.05, "m", "sensing", "constant error of perceived y", -0.05),
         _imperfect("object_pose_bias_z_m", 0.0, 0.05, "m", "sensing", "constant error of perceived z", -0.05),
         _imperfect(
-            "object_pose_scale_error", 0.0, 0.05, "1", "sensing", "a place is seen further away", -0.05
+            "object_pose_scale_error", 0.0, 0.05, "1", "sensing", "scale error of perceived positions", -0.05
         ),
-        _imperfect("object_pose_delay_s", 0.0, 0.5, "s", "latency", "age of a pose beside other readings"),
-        _imperfect("object_pose_hidden_m", 0.0, 0.3, "m", "sensing", "not seen when the tool is so near"),
+        _imperfect("object_pose_delay_s", 0.0, 0.5, "s", "latency", "additional delay of a pose"),
         _imperfect(
-            "object_pose_drop_probability", 0.0, 0.9, "1", "sensing", "share of frames without a pose"
+            "object_pose_hidden_m",
+            0.0,
+            0.3,
+            "m",
+            "sensing",
+            "the object is occluded when the tool is nearer than this",
+        ),
+        _imperfect(
+            "object_pose_drop_probability", 0.0, 0.9, "1", "sensing", "fraction of frames without a pose"
         ),
         *(
             _imperfect(
@@ -257,6 +264,6 @@ def lens_parameters(*, moving: bool = True) -> tuple[Parameter, ...]:
         _imperfect("lens_flare", 0.0, 1.0, "1", "visual", "strength of the veil around bright spots"),
         _imperfect("lens_blur_px", 0.0, 10.0, "px", "visual", "standard deviation of defocus"),
         _imperfect("exposure_stops", 0.0, 4.0, "1", "visual", "over- or under-exposure, powers of two", -4.0),
-        _imperfect("shot_noise", 0.0, 0.5, "1", "visual", "noise at full brightness, share of full scale"),
-        _imperfect("read_noise", 0.0, 0.2, "1", "visual", "noise in the dark, share of full scale"),
+        _imperfect("shot_noise", 0.0, 0.5, "1", "visual", "noise at full brightness, fraction of full scale"),
+        _imperfect("read_noise", 0.0, 0.2, "1", "visual", "noise in the dark, fraction of full scale"),
     )

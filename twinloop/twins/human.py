@@ -1,4 +1,4 @@
-"""How people differ: the style of whoever demonstrates a task, and how hard somebody throws."""
+"""Human variation: the style of a demonstrator, and the strength of a throw."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def demonstrator_parameters() -> tuple[Parameter, ...]:
     """The style of a demonstration, which scripted experts follow."""
     return (
         _human("demonstrator_speed_scale", 1.0, 0.3, 1.6, "1", "speed of every movement"),
-        _human("demonstrator_lift_m", 0.0, -0.03, 0.15, "m", "how much higher than usual the tool travels"),
+        _human("demonstrator_lift_m", 0.0, -0.03, 0.15, "m", "additional height at which the tool travels"),
         _human("demonstrator_pause_s", 0.0, 0.0, 1.0, "s", "pause before each movement"),
         # 8 to 12 Hz: Elble and Randall, "Motor-unit activity responsible for 8- to 12-Hz component of human
         # physiological finger tremor", Journal of Neurophysiology 39(2), 1976.
@@ -24,9 +24,9 @@ def demonstrator_parameters() -> tuple[Parameter, ...]:
 
 
 def throw_parameters() -> tuple[Parameter, ...]:
-    """How hard an object is thrown; read by the task."""
+    """Speed, spin and height of a throw; read by the `toss` task."""
     return (
         _human("throw_speed_scale", 1.0, 0.0, 3.0, "1", "speed of a throw", "scene"),
         _human("throw_spin_scale", 1.0, 0.0, 3.0, "1", "spin of a throw", "scene"),
-        _human("throw_height_m", 0.0, -0.05, 0.5, "m", "how much higher than usual a throw starts", "scene"),
+        _human("throw_height_m", 0.0, -0.05, 0.5, "m", "additional height at which a throw starts", "scene"),
     )

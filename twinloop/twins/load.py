@@ -1,4 +1,4 @@
-"""Finding a twin by name, by folder, or by what it does."""
+"""Find twins by name, by folder, or by robot and task."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def load_twin(name_or_path: str | Path) -> Twin:
 
 
 def find_twin(robot: str, task: str) -> Twin:
-    """The registered twin of this robot doing this task."""
-    twins = [_registered(name) for name in TWINS.names()]
+    """Find the registered twin of a robot and task."""
+    twins = list_twins()
     robots = sorted({twin.robot for twin in twins})
     if robot not in robots:
         raise UnknownName("robot", robot, robots)

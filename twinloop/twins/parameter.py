@@ -1,12 +1,12 @@
 """One named, bounded quantity of a twin, and the places it is written to.
 
-A parameter belongs to a stage, which says who reads it:
+A parameter's stage is where its value is applied:
 
-- `model`: fields of the MuJoCo model, written by `twinloop.twins.patch`
-- `scene`: how an episode starts and what disturbs it, read by `twinloop.twins.scene` and by tasks
-- `image`: lights, textures and camera poses of the rendered model, written by `twinloop.twins.appearance`
-- `imperfect`: delay, backlash, noise, lens ..., read by name by the imperfect-hardware stage
-- `actor`: the style of whoever acts, read by experts
+- `model`: fields of the MuJoCo model (`twinloop.twins.patch`)
+- `scene`: initial state and disturbances of an episode (`twinloop.twins.scene`, tasks)
+- `appearance`: lights, textures and camera poses of the rendered model (`twinloop.twins.appearance`)
+- `imperfect`: delay, backlash, noise, lens ... (`twinloop.engines.hardware`)
+- `actor`: the demonstrator's style (experts)
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Target:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A named quantity with its nominal value, bounds, unit and gap dimension.
+    """A named quantity with nominal value, bounds, unit and gap dimension.
 
-    A quantity that is a word instead of a number has `choices` and no bounds. `whole` marks counts and indices.
+    A parameter that takes a word instead of a number has `choices` and no bounds; `whole` marks integers.
     """
 
     name: str
@@ -98,13 +98,13 @@ class Parameter:
         if not self.choices and not self.bounds[0] <= self.bounds[1]:
             raise InvalidTwin(f"{where}: bounds are reversed", got=self.bounds)
         if self.targets and self.stage not in ("model", "appearance"):
-            raise InvalidTwin(f"{where}: a parameter of stage {self.stage!r} writes no model fields")
+            raise InvalidTwin(f"{where}: a parameter of stage {self.stage!r} cannot have targets")
         if self.targets and self.choices:
-            raise InvalidTwin(f"{where}: a word cannot be written to a model field")
+            raise InvalidTwin(f"{where}: a parameter with choices cannot have targets")
         self.check(self.nominal)
 
     def in_unit(self, text: str) -> str:
-        """`text` followed by the unit, unless the quantity is a plain number."""
+        """`text` followed by the unit; dimensionless quantities have none."""
         return text if self.unit == "1" else f"{text} {self.unit}"
 
     def format(self, value: float | str) -> str:
@@ -129,11 +129,11 @@ class Parameter:
                 remedy="use a value inside the bounds, or a twin whose bounds are wider",
             )
         if self.whole and value != round(value):
-            raise InvalidTwin(f"{where}: counts are whole numbers", got=f"{value:g}")
+            raise InvalidTwin(f"{where}: takes whole numbers", got=f"{value:g}")
 
 
 def plain(parameter: Parameter) -> dict[str, Any]:
-    """The parameter as YAML-ready values, defaults left out."""
+    """The parameter as plain YAML values, without defaults."""
     kept = _without_defaults(parameter)
     if "targets" in kept:
         kept["targets"] = [_without_defaults(target) for target in parameter.targets]

@@ -1,7 +1,7 @@
-"""How an episode starts: joints at home, object and target placed, distractors parked or strewn; batched and pure.
+"""The initial state of episodes: joints at home, object, target and distractors placed; batched and pure.
 
 Parameters of stage `scene` are read here. Clutter is laid out from the whole number `clutter_layout`, which is drawn
-and recorded like any other parameter, so that a layout can be had again.
+and recorded like any other parameter, so that a layout is reproducible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLEARANCE_M = 0.14
 
 
 OCCLUDER = "occluder"
-"""The bottle that hides the object: for the eye only, moved where the draw puts it."""
+"""The bottle that occludes the object: visual only."""
 
 
 @dataclass(frozen=True)
@@ -38,23 +38,23 @@ class InitialState:
 
 
 def scene_parameters(distractors: int, *, occluder: bool = False) -> tuple[Parameter, ...]:
-    """Where things lie and what disturbs them, and whether something stands between camera and object."""
+    """Poses of object and target, disturbances, occlusion and clutter."""
 
     def scene(
         name: str, nominal: float, low: float, high: float, unit: str, text: str, whole: bool = False
     ) -> Parameter:
         return Parameter(name, nominal, (low, high), unit, "environment", "scene", text, whole=whole)
 
-    made: tuple[Parameter, ...] = (
+    parameters: tuple[Parameter, ...] = (
         scene("object_offset_x_m", 0.0, -0.2, 0.2, "m", "object's start, along x from its nominal place"),
         scene("object_offset_y_m", 0.0, -0.2, 0.2, "m", "object's start, along y from its nominal place"),
         scene("object_yaw_rad", 0.0, -math.pi, math.pi, "rad", "object's start, turn about the vertical"),
         scene("target_offset_x_m", 0.0, -0.2, 0.2, "m", "target, along x from its nominal place"),
         scene("target_offset_y_m", 0.0, -0.2, 0.2, "m", "target, along y from its nominal place"),
-        scene("push_force_n", 0.0, 0.0, 50.0, "N", "strength of one push on the object"),
-        scene("push_time_s", 1.0, 0.0, 60.0, "s", "when the push comes"),
+        scene("push_force_n", 0.0, 0.0, 50.0, "N", "force of one push on the object"),
+        scene("push_time_s", 1.0, 0.0, 60.0, "s", "time of the push"),
         scene(
-            "push_direction_rad", 0.0, -math.pi, math.pi, "rad", "where the push points, about the vertical"
+            "push_direction_rad", 0.0, -math.pi, math.pi, "rad", "direction of the push about the vertical"
         ),
         scene("vibration_m", 0.0, 0.0, 0.005, "m", "amplitude of the table's vibration"),
         scene("vibration_hz", 10.0, 0.5, 60.0, "Hz", "frequency of the table's vibration"),
@@ -72,19 +72,28 @@ def scene_parameters(distractors: int, *, occluder: bool = False) -> tuple[Param
         ),
     )
     if occluder:
-        text = "share of the object's height that a bottle hides from the first camera"
-        made = (*made, scene("occlusion", 0.0, 0.0, 1.0, "1", text))
+        text = "fraction of the object's height that a bottle occludes from the first camera"
+        parameters = (*parameters, scene("occlusion", 0.0, 0.0, 1.0, "1", text))
     if not distractors:
-        return made
+        return parameters
     return (
-        *made,
+        *parameters,
         scene("clutter_count", 0, 0, distractors, "1", "distractors on the table", whole=True),
         scene("clutter_layout", 0, 0, 9999, "1", "which layout of the distractors", whole=True),
     )
 
 
 def initial_state(twin: Twin, values: Mapping[str, Any], count: int) -> InitialState:
-    """The start of `count` episodes; `values` maps parameter names to a number or an array of shape (count,)."""
+    """Compute the initial state of `count` episodes.
+
+    Args:
+        twin: the cell.
+        values: parameter name to a number, or an array (count,); others are nominal.
+        count: number of episodes.
+
+    Returns:
+        qpos (count, nq), ctrl (count, nu) and mocap_pos (count, nmocap, 3).
+    """
     model = twin.patch.model
     number = _numbers(twin, values, count)
     qpos = np.tile(np.asarray(model.qpos0), (count, 1))
@@ -113,7 +122,7 @@ def initial_state(twin: Twin, values: Mapping[str, Any], count: int) -> InitialS
             shown = _occluding(twin, place, height_m, hidden)
             mocap[:, bottle.mocapid[0]] = np.where(hidden[:, None] > 0.0, shown, bottle.pos)
     if twin.distractors:
-        _strew(twin, qpos, occupied, number("clutter_count"), number("clutter_layout"))
+        _place_distractors(twin, qpos, occupied, number("clutter_count"), number("clutter_layout"))
     return InitialState(qpos, _controls(model, qpos), mocap)
 
 
@@ -184,7 +193,7 @@ def _controls(model: mujoco.MjModel, qpos: Array) -> Array:
     return ctrl
 
 
-def _strew(twin: Twin, qpos: Array, occupied: list[Array], counts: Array, layouts: Array) -> None:
+def _place_distractors(twin: Twin, qpos: Array, occupied: list[Array], counts: Array, layouts: Array) -> None:
     model = twin.patch.model
     joints = [
         [model.joint(f"{name}_{axis}").qposadr[0] for axis in ("x", "y", "turn")] for name in twin.distractors

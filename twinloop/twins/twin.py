@@ -19,12 +19,19 @@ from twinloop.twins.patch import ModelPatch
 
 @dataclass(frozen=True)
 class Twin:
-    """A robot cell: an MJCF model, its named parameters, rates, cameras and the roles its parts play.
+    """A robot cell: an MJCF model with named parameters, control rate, cameras, home pose and roles.
 
-    `roles` says which part of the model does what, so that a task need not know names: `object` and `target` (bodies),
-    `tool` (a site between the fingers), `gripper` (an actuator), `table` (a body). `home` maps joints to the pose in
-    which an episode starts. `distractors` are free bodies used only when the scene is cluttered. `parent` is the
-    content hash of the twin this one was made from.
+    Args:
+        name: the twin's name; versions of one cell share it.
+        mjcf: the model as MJCF text; `assets` are the files it refers to, by name.
+        parameters: everything that can vary or be identified.
+        version: changes with every set of nominal values.
+        control_hz: control rate; its period is a whole number of physics steps.
+        home: joint name to the position (rad or m) at which an episode starts.
+        roles: which part of the model plays which role, so that tasks need no names of their own: `object`, `target`,
+            `table` (bodies), `tool` (a site between the fingers), `gripper` (an actuator).
+        distractors: bodies that are used only in cluttered scenes.
+        parent: content hash of the twin from which this version was made.
     """
 
     name: str
@@ -51,12 +58,12 @@ class Twin:
 
     @cached_property
     def content_hash(self) -> str:
-        """A 128-bit name of everything that shapes behaviour; version and parent are left out."""
+        """128-bit hash of everything that shapes behaviour: not of version, parent or descriptions."""
         digest = hashlib.blake2b(digest_size=16)
-        words: dict[str, Any] = {
+        content: dict[str, Any] = {
             "name": self.name,
             "mjcf": self.mjcf,
-            "parameters": [_numbers_as_floats(asdict(parameter)) for parameter in self.parameters],
+            "parameters": [_numbers_as_floats(asdict(p) | {"description": ""}) for p in self.parameters],
             "control_hz": self.control_hz,
             "cameras": [asdict(camera) for camera in self.cameras],
             "home": _numbers_as_floats(dict(self.home)),
@@ -65,14 +72,14 @@ class Twin:
             "robot": self.robot,
             "task": self.task,
         }
-        digest.update(json.dumps(words, sort_keys=True).encode())
+        digest.update(json.dumps(content, sort_keys=True).encode())
         for name in sorted(self.assets):
             digest.update(f"\0{name}\0".encode())
             digest.update(self.assets[name])
         return digest.hexdigest()
 
     def parameter(self, name: str) -> Parameter:
-        """The parameter called `name`, or an error that names the nearest one."""
+        """The parameter called `name`; raises `UnknownName` with the closest match."""
         for parameter in self.parameters:
             if parameter.name == name:
                 return parameter
@@ -94,7 +101,7 @@ class Twin:
         return {parameter.name: parameter.nominal for parameter in self.parameters}
 
     def values(self, changes: Mapping[str, float | str] | None = None) -> dict[str, float | str]:
-        """The nominal values with `changes`, each checked against its parameter."""
+        """All nominal values, with `changes` applied and checked against bounds and choices."""
         for name, value in (changes or {}).items():
             self.parameter(name).check(value)
         return {**self.nominal, **(changes or {})}
@@ -107,9 +114,18 @@ class Twin:
         version: str | None = None,
         **more: float | str,
     ) -> Twin:
-        """A new version of this twin with other nominal values.
+        """Make a new version of this twin with other nominal values.
 
-        The version is the given one, or this one's followed by the first digits of the new content hash.
+        Args:
+            changes: parameter name to value, in the parameter's unit; also accepted as keywords.
+            version: default: this version followed by the first digits of the new content hash.
+
+        Returns:
+            The new twin; its `parent` is this twin's content hash.
+
+        Raises:
+            UnknownName: the twin has no such parameter.
+            InvalidTwin: a value is outside its bounds.
         """
         changes = {**(changes or {}), **more}
         values = self.values(changes)
@@ -119,13 +135,13 @@ class Twin:
         return replace(changed, version=version or f"{base}+{changed.content_hash[:8]}")
 
     def make_model(self, values: Mapping[str, float | str] | None = None) -> mujoco.MjModel:
-        """Compile the MJCF and write the nominal values with `values` into the result."""
+        """Compile the MJCF with nominal values, except those in `values`."""
         model = self.compile_as_written()
         self.patch.apply_to_model(model, self.values(values))
         return model
 
     def compile_as_written(self) -> mujoco.MjModel:
-        """Compile the MJCF, parameters ignored."""
+        """Compile the MJCF as it is, without parameter values."""
         try:
             return mujoco.MjModel.from_xml_string(self.mjcf, dict(self.assets))
         except (ValueError, mujoco.FatalError) as error:
@@ -137,12 +153,12 @@ class Twin:
 
     @cached_property
     def patch(self) -> ModelPatch:
-        """The parameters resolved against the compiled model; made once, applied often."""
+        """The parameters resolved against the compiled model."""
         return ModelPatch(self.compile_as_written(), self.parameters)
 
     @property
     def physics_dt_s(self) -> float:
-        """The physics time step."""
+        """Physics time step, s."""
         return float(self.patch.model.opt.timestep)
 
     @property
@@ -159,7 +175,7 @@ class Twin:
 
 
 def check_twin(twin: Twin) -> None:
-    """Raise unless the twin compiles and everything it names is in its model."""
+    """Raise `InvalidTwin` unless the twin compiles and its model has every part that the twin names."""
     model = twin.patch.model
     twin.patch.apply_to_model(twin.compile_as_written(), twin.nominal)
     _ = twin.substeps
@@ -173,7 +189,7 @@ def check_twin(twin: Twin) -> None:
             getattr(model, kind)(name)
         except KeyError as error:
             raise InvalidTwin(
-                f"twin {twin.name!r} names a {kind} its model does not have", got=name
+                f"twin {twin.name!r} names a {kind} that its model does not have", got=name
             ) from error
 
 

@@ -18,7 +18,7 @@ def read_urdf(path: Path) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
     """The spec of a URDF file and the mesh files it needs, by the names the spec uses."""
     root = ElementTree.fromstring(path.read_text())
     if root.find(".//collision") is not None:
-        # Shapes for the eye only cost time in physics, and are often in formats MuJoCo does not read.
+        # Visual geometry costs time in physics, and is often in formats MuJoCo does not read.
         for link in root.iter("link"):
             for visual in link.findall("visual"):
                 link.remove(visual)
@@ -47,18 +47,18 @@ def _collect_meshes(path: Path, root: ElementTree.Element) -> dict[str, bytes]:
     assets: dict[str, bytes] = {}
     names: dict[Path, str] = {}
     for mesh in root.iter("mesh"):
-        wanted = mesh.get("filename", "")
-        file = next((candidate for candidate in _places(path, wanted) if candidate.is_file()), None)
+        filename = mesh.get("filename", "")
+        file = next((candidate for candidate in _candidates(path, filename) if candidate.is_file()), None)
         if file is None:
             raise InvalidTwin(
-                f"{path} refers to a mesh that is not there",
-                got=wanted,
+                f"{path} refers to a missing mesh",
+                got=filename,
                 remedy="keep the meshes beside the URDF, or name their package's parent in ROS_PACKAGE_PATH",
             )
         if file.suffix.lower() not in READABLE:
             raise InvalidTwin(
                 f"{path} uses a mesh format that MuJoCo does not read",
-                got=wanted,
+                got=filename,
                 expected=" ".join(READABLE),
                 remedy="convert it, for example with `trimesh` or Blender, and change the file name in the URDF",
             )
@@ -70,17 +70,17 @@ def _collect_meshes(path: Path, root: ElementTree.Element) -> dict[str, bytes]:
     return assets
 
 
-def _places(path: Path, wanted: str) -> Iterator[Path]:
-    """Where a mesh may lie: `package://` is looked for in every folder above the URDF and on ROS_PACKAGE_PATH."""
-    if wanted.startswith("package://"):
-        inside = Path(wanted.removeprefix("package://"))
+def _candidates(path: Path, filename: str) -> Iterator[Path]:
+    """Candidate paths of a mesh: `package://` is searched in all folders above the URDF and on ROS_PACKAGE_PATH."""
+    if filename.startswith("package://"):
+        inside = Path(filename.removeprefix("package://"))
         without_package = Path(*inside.parts[1:])
-        roads = [Path(p) for p in os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep) if p]
-        for folder in (*path.resolve().parents, *roads):
+        packages = [Path(p) for p in os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep) if p]
+        for folder in (*path.resolve().parents, *packages):
             yield folder / inside
             yield folder / without_package
     else:
-        yield path.parent / wanted.removeprefix("file://")
+        yield path.parent / filename.removeprefix("file://")
 
 
 def _check_mimics(root: ElementTree.Element) -> None:

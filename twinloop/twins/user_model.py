@@ -1,4 +1,4 @@
-"""A user's own robot cell: MJCF or URDF in, a working twin with its parameters listed out."""
+"""Make a twin from a user's own MJCF or URDF."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from twinloop.twins.urdf import mimic_joints, read_urdf
 SERVO_HZ = 5.0
 """Bandwidth of servos added to a model without actuators."""
 SAG_RAD = 0.01
-"""How far such a servo may give way under the arm's own weight."""
+"""Sag of such a servo under the arm's own weight."""
 
 
 def make_twin_from_model(path: str | Path, *, name: str | None = None, control_hz: float = 50.0) -> Twin:
@@ -73,7 +73,7 @@ def make_twin_from_model(path: str | Path, *, name: str | None = None, control_h
     _name_everything(spec)
     model = _compile(file, spec)
     if model.njnt == 0:
-        raise InvalidTwin(f"nothing in {file} moves", expected="at least one joint")
+        raise InvalidTwin(f"{file} has no joints", expected="at least one joint")
     if kind == "robot":
         _exclude_overlaps(spec, model)
     if model.nu == 0:
@@ -125,21 +125,21 @@ def _read_mjcf(file: Path) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
     ):
         for part in parts:
             if part.file:
-                part.file = _take(folder / part.file, assets, file)
+                part.file = _add_asset(folder / part.file, assets, file)
     for texture in spec.textures:
         for index, face in enumerate(texture.cubefiles):
             if face:
-                texture.cubefiles[index] = _take(textures / face, assets, file)
+                texture.cubefiles[index] = _add_asset(textures / face, assets, file)
     spec.meshdir = spec.texturedir = ""
     spec.assets = assets
     return spec, assets
 
 
-def _take(source: Path, assets: dict[str, bytes], file: Path) -> str:
+def _add_asset(source: Path, assets: dict[str, bytes], file: Path) -> str:
     try:
         content = source.read_bytes()
     except OSError as error:
-        raise InvalidTwin(f"{file} refers to a file that is not there", got=str(source)) from error
+        raise InvalidTwin(f"{file} refers to a missing file", got=str(source)) from error
     key = source.name
     while key in assets and assets[key] != content:
         key = f"_{key}"
@@ -153,11 +153,11 @@ def _name_everything(spec: mujoco.MjSpec) -> None:
         taken = {part.name for part in parts}
         for index, part in enumerate(parts):
             if not part.name:
-                wish = (
+                new_name = (
                     part.target if what == "actuator" and part.target not in taken else f"{what}_{index + 1}"
                 )
-                part.name = wish
-                taken.add(wish)
+                part.name = new_name
+                taken.add(new_name)
     for number, body in enumerate(spec.bodies):
         if not body.name and number:
             body.name = f"body_{number}"
@@ -213,18 +213,18 @@ def _add_servos(spec: mujoco.MjSpec, model: mujoco.MjModel, followers: set[str])
 
 
 def _gravity_load(model: mujoco.MjModel) -> np.ndarray:
-    """The most that gravity asks of each dof over poses inside the joint ranges."""
+    """Largest gravity torque on each dof, over random poses inside the joint ranges."""
     data = mujoco.MjData(model)
     rng = np.random.Generator(np.random.Philox(key=0))
     joints = [model.joint(name).id for name in moving_joints(model)]
-    most = np.zeros(model.nv)
+    largest = np.zeros(model.nv)
     for _ in range(64):
         for joint in joints:
             low, high = model.jnt_range[joint] if model.jnt_limited[joint] else (-1.0, 1.0)
             data.qpos[model.jnt_qposadr[joint]] = rng.uniform(low, high)
         mujoco.mj_forward(model, data)
-        most = np.maximum(most, np.abs(data.qfrc_bias))
-    return most
+        largest = np.maximum(largest, np.abs(data.qfrc_bias))
+    return largest
 
 
 def _parameters(model: mujoco.MjModel, free: list[str]) -> tuple[Parameter, ...]:

@@ -123,6 +123,6 @@ def _gravity_compensation() -> Parameter:
         (0.0, 1.5),
         "1",
         "actuation",
-        description="share of the arm's own weight that the controller carries",
+        description="fraction of the arm's weight that the controller compensates",
         targets=(Target("body_gravcomp", LINKS),),
     )

@@ -13,7 +13,7 @@ FACE_GEOMS = tuple(f"object_face_{face}" for face in FACES)
 
 
 def contact_parameters(model: mujoco.MjModel, geoms: Sequence[str]) -> tuple[Parameter, ...]:
-    """Friction and softness of geoms whose priority makes them count in every contact they have."""
+    """Friction and softness of geoms whose priority decides every contact they are in."""
     names = tuple(geoms)
     geom = model.geom(names[0]).id
 
@@ -33,7 +33,7 @@ def contact_parameters(model: mujoco.MjModel, geoms: Sequence[str]) -> tuple[Par
             1,
             (0.0, 0.05),
             "m",
-            "friction of turning on the spot",
+            "torsional friction",
         ),
         contact(
             "contact_time_s", "geom_solref", 0, (0.004, 0.1), "s", "time in which penetration decays (solref)"
@@ -88,7 +88,7 @@ def object_parameters(
             (0.2, 3.0),
             "1",
             "object",
-            description="inertia relative to the one drawn",
+            description="inertia relative to the model's",
             targets=(scaled("body_inertia", body, 1.0),),
         ),
         Parameter(
