@@ -1,4 +1,4 @@
-"""What this machine has, what is missing, and how to get it."""
+"""Check this machine: what is installed, what is missing, and how to get it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ State = Literal["ok", "missing", "problem"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at; `needed` says whether Twinloop works without it."""
+    """One component; `needed` where Twinloop does not work without it."""
 
     name: str
     state: State
@@ -27,7 +27,7 @@ class Finding:
     needed: bool = False
 
 
-PARTS = (
+COMPONENTS = (
     ("mujoco", "mujoco", None, "simulation"),
     ("av", "av", None, "video"),
     ("duckdb", "duckdb", None, "queries"),
@@ -42,9 +42,9 @@ PARTS = (
 
 
 def examine(folder: Path) -> list[Finding]:
-    """Look at this machine, with `folder` as the place data would go."""
+    """Check this machine, with `folder` as the place for data."""
     findings = [_python(), _cores(), _memory(), _disk(folder)]
-    findings += [_part(*part) for part in PARTS]
+    findings += [_check_component(*component) for component in COMPONENTS]
     findings.append(_rendering())
     findings.append(_training_device())
     return findings
@@ -64,7 +64,7 @@ def _memory() -> Finding:
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     except (ValueError, OSError):
-        return Finding("memory", "missing", "cannot tell")
+        return Finding("memory", "missing", "unknown")
     if total < 4:
         return Finding("memory", "problem", f"{total:.1f} GiB", "4 GiB or more; use fewer workers")
     return Finding("memory", "ok", f"{total:.1f} GiB")
@@ -79,7 +79,7 @@ def _disk(folder: Path) -> Finding:
     return Finding("disk", "ok", found)
 
 
-def _part(module: str, distribution: str, extra: str | None, purpose: str) -> Finding:
+def _check_component(module: str, distribution: str, extra: str | None, purpose: str) -> Finding:
     if importlib.util.find_spec(module) is None:
         remedy = f"pip install 'twinloop[{extra}]'" if extra else "pip install --force-reinstall twinloop"
         return Finding(
@@ -103,7 +103,7 @@ def _rendering() -> Finding:
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("rendering", "problem", str(error), "cameras will not work; state-only data will")
+        return Finding("rendering", "problem", str(error), "cameras will not work; data without cameras will")
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return Finding(
@@ -112,7 +112,7 @@ def _rendering() -> Finding:
             last,
             "apt-get install libegl1 libegl-mesa0 libgl1-mesa-dri, then MUJOCO_GL=egl",
         )
-    return Finding("rendering", "ok", f"one frame drawn with {backend or 'the default backend'}")
+    return Finding("rendering", "ok", f"one frame rendered with {backend or 'the default backend'}")
 
 
 def _training_device() -> Finding:

@@ -1,4 +1,4 @@
-"""`twinloop excite` and `twinloop drift`: a motion that tells parameters best, and parameters that have moved since."""
+"""`twinloop excite` and `twinloop drift`: design excitation motions, and detect drifting parameters."""
 
 from __future__ import annotations
 
@@ -24,32 +24,38 @@ TwinName = Annotated[str, typer.Option("--twin", metavar="NAME|FOLDER", help="Th
 def excite(
     twin: TwinName,
     parameters: Parameters,
-    seconds: Annotated[float, typer.Option(help="How long the motion takes.")] = 30.0,
+    seconds: Annotated[float, typer.Option(help="Duration of the motion.")] = 30.0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the motion: .npz or .csv.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Also draw it.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Also plot it.")] = None,
     nuisance: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Parameters that are unknown too but not asked for.")
+        str,
+        typer.Option(metavar="NAME,...", help="Nuisance parameters: unknown as well, but of no interest."),
     ] = "",
     reach: Annotated[
-        float, typer.Option(help="Share of the way from home to the nearest stop, at most that many rad.")
+        float,
+        typer.Option(help="Fraction of the way from home to the nearest joint limit, at most that many rad."),
     ] = 0.4,
-    speed: Annotated[float, typer.Option(help="Top speed of commands and joints, rad/s.")] = 1.5,
-    acceleration: Annotated[float, typer.Option(help="Top acceleration of commands, rad/s².")] = 12.0,
-    torque: Annotated[float, typer.Option(help="Share of each actuator's torque that may be used.")] = 0.9,
+    speed: Annotated[float, typer.Option(help="Maximum speed of commands and joints, rad/s.")] = 1.5,
+    acceleration: Annotated[float, typer.Option(help="Maximum acceleration of commands, rad/s².")] = 12.0,
+    torque: Annotated[
+        float, typer.Option(help="Fraction of each actuator's torque limit that may be used.")
+    ] = 0.9,
     fastest: Annotated[float, typer.Option(help="Highest frequency, Hz.")] = 5.0,
     noise: Annotated[
-        float | None, typer.Option(help="Deviation of a position reading, rad; default: the twin's.")
+        float | None, typer.Option(help="Standard deviation of a position reading, rad; default: the twin's.")
     ] = None,
-    generations: Annotated[int, typer.Option(help="Rounds of search; more is slower and better.")] = 10,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same motion.")] = 0,
+    generations: Annotated[
+        int, typer.Option(help="Generations of the search; more is slower and better.")
+    ] = 10,
+    seed: Annotated[int, typer.Option(help="Random seed of the search.")] = 0,
     threads: Annotated[int, typer.Option(help="Threads; 0 is one per core.")] = 0,
     json: Json = False,
 ) -> None:
-    """Design a motion that determines parameters best, and say how well: the expected interval of each.
+    """Design the motion that identifies parameters best, and predict their confidence intervals.
 
-    It keeps joint, speed and torque limits in the twin, touches nothing, and starts and ends at rest at home. Play it with
+    It respects joint, speed and torque limits, is free of collisions in the twin, and starts and ends at rest at home. Play it with
     `twinloop record --motion FILE`, or in the twin with `twinloop generate --expert motion:FILE`.
     """
     from twinloop.experts import save_motion
@@ -61,9 +67,9 @@ def excite(
     if out is not None and out.suffix not in (".npz", ".csv"):
         raise WrongUse("a motion is a .npz or a .csv file", got=str(out))
     if generations < 1:
-        raise WrongUse("a search takes at least one round", got=generations)
+        raise WrongUse("the search needs at least one generation", got=generations)
     if noise is not None and not noise > 0.0:
-        raise WrongUse("a deviation is positive", got=noise)
+        raise WrongUse("a standard deviation must be positive", got=noise)
     found = load_twin(twin)
     limits = make_limits(
         make_cell(found),
@@ -76,9 +82,9 @@ def excite(
     with console.progress_bar("designing") as progress:
         design = design_excitation(
             found,
-            _listed(parameters),
+            _split_names(parameters),
             seconds,
-            nuisance=_listed(nuisance),
+            nuisance=_split_names(nuisance),
             limits=limits,
             noise=noise,
             generations=generations,
@@ -103,16 +109,16 @@ def drift(
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="Episodes of one robot over time.")],
     twin: TwinName,
     parameters: Parameters,
-    baseline: Annotated[int, typer.Option(help="How many first episodes show the usual state.")] = 20,
-    chance: Annotated[float, typer.Option(help="Chance of a false alarm in 100 episodes.")] = 0.01,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw estimates and alarms.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the reference fit's search.")] = 0,
+    baseline: Annotated[int, typer.Option(help="Number of first episodes that define the baseline.")] = 20,
+    chance: Annotated[float, typer.Option(help="Probability of a false alarm in 100 episodes.")] = 0.01,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Plot estimates and alarms.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed of the reference fit.")] = 0,
     threads: Annotated[int, typer.Option(help="Threads; 0 is one per core.")] = 0,
     json: Json = False,
 ) -> None:
-    """Say which parameter of a robot has moved since its first episodes, and when. Exits with 1 when one has.
+    """Detect which parameters of a robot have drifted since its first episodes, and when. Exits with 1 if any has.
 
-    Ask for parameters of the robot and of the scene together: each takes only the change that is its own.
+    List parameters of the robot and of the scene together, so that each change is attributed to its own parameter.
     """
     from twinloop.datasets.reader import open_dataset
     from twinloop.identification.drift import watch_drift
@@ -123,7 +129,7 @@ def drift(
     result = watch_drift(
         load_twin(twin),
         episodes,
-        _listed(parameters),
+        _split_names(parameters),
         baseline=baseline,
         chance=chance,
         seed=seed,
@@ -141,24 +147,24 @@ def drift(
         raise typer.Exit(1)
 
 
-def _listed(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
 def _print_design(design: Design, out: Path | None) -> None:
     console.print_table(
-        ("parameter", "nominal", "expected 95 % interval", "±", "± with a chirp", "unit", "told"),
+        ("parameter", "nominal", "expected 95 % interval", "±", "± with a chirp", "unit", "identified"),
         [
             (e.name, e.nominal, f"{e.low:.5g} to {e.high:.5g}", e.half_width, e.chirp, e.unit, e.status)
             for e in design.expected
         ],
     )
     for confusion in design.confusions:
-        console.out.print(f"cannot be told apart: {confusion}; {confusion.remedy}", markup=False)
+        console.out.print(f"not separately identifiable: {confusion}; {confusion.remedy}", markup=False)
     peaks = design.peaks
     wrote = f"; wrote {out}" if out else ""
     console.out.print(
-        f"{design.motion.duration_s:g} s, confidence volume {design.gain:.3g} times smaller than a chirp's; "
+        f"{design.motion.duration_s:g} s, confidence volume {design.gain:.3g} times smaller than with a chirp; "
         f"{peaks.reach_rad:.2f} rad from home, {peaks.speed_rad_s:.2f} rad/s, "
         f"{peaks.torque_share:.0%} of the allowed torque at most{wrote}"
     )
@@ -171,7 +177,7 @@ def _print_drift(result: Drift) -> None:
                 "changed",
                 "dimension",
                 "since episode",
-                "noticed at",
+                "detected at",
                 "before",
                 "after",
                 "95 % interval",
@@ -192,7 +198,9 @@ def _print_drift(result: Drift) -> None:
             ],
         )
     if result.unwatched:
-        console.out.print(f"not told by these episodes, so not watched: {', '.join(result.unwatched)}")
+        console.out.print(
+            f"not identifiable from these episodes, so not monitored: {', '.join(result.unwatched)}"
+        )
     count = len(result.episodes) - result.baseline
-    verdict = f"drift in {', '.join(result.dimensions)}" if result.moved else "nothing has moved"
+    verdict = f"drift in {', '.join(result.dimensions)}" if result.moved else "no drift"
     console.out.print(f"{count} episodes after a baseline of {result.baseline}: {verdict}")

@@ -1,4 +1,4 @@
-"""`twinloop generate` and `twinloop replay`: episodes out of a twin, and the same episodes once more."""
+"""`twinloop generate` and `twinloop replay`: simulate episodes, and reproduce them."""
 
 from __future__ import annotations
 
@@ -18,93 +18,100 @@ from twinloop.cli.console import Json
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
+    from twinloop.datasets.reader import Dataset
     from twinloop.episode import Episode
     from twinloop.generation.replay import SignalError
     from twinloop.generation.run import GenerationProgress
     from twinloop.randomization import GenerateConfig
 
 Config = Annotated[
-    Path, typer.Argument(metavar="CONFIG", help="A YAML file: the cell, what varies, how many episodes.")
+    Path, typer.Argument(metavar="CONFIG", help="A YAML file: scene or twin, randomization, rollout.")
+]
+
+
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="The new dataset; default: a new one in data/ of the config's workspace."),
+]
+Episodes = Annotated[int | None, typer.Option(help="Number of episodes; default: the config's.")]
+Cameras = Annotated[str | None, typer.Option(help="Cameras to render, as a,b; 'all' for every camera.")]
+Workers = Annotated[int | None, typer.Option(help="Worker processes; default: one per core.")]
+Ray = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on the Ray cluster at this address.")]
+Seed = Annotated[int | None, typer.Option(help="Random seed; the same seed gives the same episodes.")]
+Expert = Annotated[str | None, typer.Option(help="The expert that acts; default: the task's own.")]
+ExpertNoise = Annotated[
+    float,
+    typer.Option(
+        help="Perturb the expert so that the data covers recovery: 0 none, 0.5 some, 2.5 centimetres."
+    ),
+]
+ExpertSeesTruth = Annotated[
+    bool,
+    typer.Option(
+        "--expert-sees-truth", help="The expert acts on the true state; sensor readings are recorded."
+    ),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
+Explain = Annotated[
+    bool,
+    typer.Option("--explain", help="Only list the varied parameters: unit, nominal value, distribution."),
+]
+Preview = Annotated[
+    Path | None,
+    typer.Option(help="Only render the first episodes: a contact sheet (.png) and a video (.mp4)."),
 ]
 
 
 def generate(
     config: Config,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="The new dataset; default: in data/ of the config's workspace."),
-    ] = None,
-    episodes: Annotated[int | None, typer.Option(help="How many; default: what the config says.")] = None,
-    cameras: Annotated[
-        str | None, typer.Option(help="Cameras to draw, as a,b; 'all' for every camera of the twin.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; default: one per core.")] = None,
-    ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Run on the Ray cluster at this address.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same episodes.")] = None,
-    expert: Annotated[str | None, typer.Option(help="Who acts; default: the task's own expert.")] = None,
-    expert_noise: Annotated[
-        float,
-        typer.Option(
-            help="Disturb the expert, so that the data shows recoveries: 0 none, 0.5 some, 2.5 by centimetres."
-        ),
-    ] = 0.0,
-    expert_sees_truth: Annotated[
-        bool,
-        typer.Option(
-            "--expert-sees-truth",
-            help="The expert acts on how things are; what is recorded are readings all the same.",
-        ),
-    ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Only say what will vary, in which unit, against nominal.")
-    ] = False,
-    preview: Annotated[
-        Path | None,
-        typer.Option(
-            help="Only draw the first episodes: a contact sheet (.png) and beside it a video (.mp4)."
-        ),
-    ] = None,
+    out: Out = None,
+    episodes: Episodes = None,
+    cameras: Cameras = None,
+    workers: Workers = None,
+    ray: Ray = None,
+    seed: Seed = None,
+    expert: Expert = None,
+    expert_noise: ExpertNoise = 0.0,
+    expert_sees_truth: ExpertSeesTruth = False,
+    resume: Resume = False,
+    explain: Explain = False,
+    preview: Preview = None,
     json: Json = False,
 ) -> None:
-    """Make a dataset of simulated episodes; the same seed gives the same one on any number of workers."""
-    from twinloop.datasets.room import in_words
+    """Simulate a dataset of episodes. The same seed gives the same episodes on any number of workers."""
     from twinloop.generation.run import generate as make
     from twinloop.randomization import load_config_twin, load_generate_config
 
-    read = load_generate_config(config)
+    loaded = load_generate_config(config)
     if explain:
-        _explain(read, json)
+        _explain(loaded, json)
         return
     chosen: tuple[str, ...] | None = tuple(cameras.split(",")) if cameras else None
     if chosen == ("all",):
-        chosen = tuple(camera.name for camera in load_config_twin(read).cameras)
+        chosen = tuple(camera.name for camera in load_config_twin(loaded).cameras)
+    options: dict[str, Any] = {
+        "seed": seed,
+        "cameras": chosen,
+        "expert": expert,
+        "expert_noise": expert_noise,
+        "expert_sees_truth": expert_sees_truth,
+    }
     if preview is not None:
-        _preview(read, preview, chosen, seed, expert, expert_noise, expert_sees_truth, json)
+        _preview(loaded, preview, json, options)
         return
-    target = out or _next_dataset(config, read.name, resume)
+    target = out or _next_dataset(config, loaded.name, resume)
     started = time.monotonic()
     with generation_bar(target) as progress:
-        dataset = make(
-            read,
-            out=target,
-            episodes=episodes,
-            seed=seed,
-            cameras=chosen,
-            expert=expert,
-            expert_noise=expert_noise,
-            expert_sees_truth=expert_sees_truth,
-            workers=workers,
-            ray=ray,
-            resume=resume,
-            progress=progress,
-        )
-    elapsed_s = time.monotonic() - started
-    side = dataset.side_table()
-    outcomes = side.column("success").to_pylist() if side is not None else []
-    success = sum(value is True for value in outcomes) / len(outcomes)
+        options |= {"episodes": episodes, "workers": workers, "ray": ray, "resume": resume}
+        dataset = make(loaded, out=target, progress=progress, **options)
+    _print_generated(dataset, target, time.monotonic() - started, json)
+
+
+def _print_generated(dataset: Dataset, target: Path, elapsed_s: float, json: bool) -> None:
+    from twinloop.datasets.outcomes import known_outcomes
+    from twinloop.datasets.room import in_words
+
+    success = sum(outcome is True for outcome in known_outcomes(dataset)) / len(dataset)
     size = sum(entry.bytes for entry in dataset.manifest.files.values()) if dataset.manifest else 0
     if json:
         console.print_json(
@@ -131,14 +138,14 @@ def replay(
     twin: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME|FOLDER", help="Send the recorded actions to this twin instead of repeating."
+            metavar="NAME|FOLDER", help="Replay the recorded actions open loop in this twin instead."
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make a simulated episode again and compare bit for bit, or send a recorded one's actions to a twin.
+    """Reproduce a simulated episode and compare it bit for bit, or replay recorded actions open loop in a twin.
 
-    Exits with 1 if a repeated episode is not the same.
+    Exits with 1 if the reproduced episode differs.
     """
     from twinloop.datasets.reader import open_dataset
     from twinloop.generation.replay import replay as regenerate
@@ -164,15 +171,15 @@ def replay(
             }
         )
     elif result.same:
-        console.out.print(f"episode {number} is the same, bit for bit: {len(result.replayed)} rows")
+        console.out.print(f"episode {number} reproduced bit for bit: {len(result.replayed)} rows")
     else:
-        console.out.print(f"episode {number} is not the same")
+        console.out.print(f"episode {number} differs")
         for difference in result.differences:
             console.out.print(f"  {difference}", markup=False)
         _print_errors(result.errors)
     if not json:
         for change in result.build_changes:
-            console.out.print(f"made by another build; {change}", markup=False)
+            console.out.print(f"recorded with another build: {change}", markup=False)
     if not result.same:
         raise typer.Exit(1)
 
@@ -185,13 +192,13 @@ def _send_actions(episode: Episode, name: str, json: bool, twin: str) -> None:
     if json:
         console.print_json({"twin": name, "errors": [asdict(error) for error in result.errors]})
         return
-    console.out.print(f"sent {len(result.replayed)} actions to {name}; twin minus recording:")
+    console.out.print(f"replayed {len(result.replayed)} actions open loop in {name}; twin minus recording:")
     _print_errors(result.errors)
 
 
 def _print_errors(errors: tuple[SignalError, ...]) -> None:
     console.print_table(
-        ("signal", "unit", "largest", "root mean square"),
+        ("signal", "unit", "max error", "RMS error"),
         [(e.signal, e.unit, e.largest, e.root_mean_square) for e in errors],
     )
 
@@ -213,34 +220,18 @@ def _explain(config: GenerateConfig, json: bool) -> None:
     for row, cell in zip(rows, cells, strict=True):
         if row.dimension != dimension:
             dimension = row.dimension
-            console.out.print(f"\n{dimension}: nominal, what it varies over, unit, what it is")
+            console.out.print(f"\n{dimension}: nominal, distribution, unit, description")
         padded = (word.ljust(width) for word, width in zip(cell, widths, strict=True))
         console.out.print("  " + "  ".join((*padded, row.description)), markup=False)
 
 
-def _preview(
-    config: GenerateConfig,
-    out: Path,
-    cameras: tuple[str, ...] | None,
-    seed: int | None,
-    expert: str | None,
-    expert_noise: float,
-    expert_sees_truth: bool,
-    json: bool,
-) -> None:
+def _preview(config: GenerateConfig, out: Path, json: bool, options: dict[str, Any]) -> None:
     from twinloop.generation.preview import write_preview
     from twinloop.generation.processes import usable_cores
     from twinloop.generation.run import make_work
 
-    work, _ = make_work(
-        config,
-        seed=seed,
-        cameras=cameras,
-        expert=expert,
-        expert_noise=expert_noise,
-        expert_sees_truth=expert_sees_truth,
-    )
-    with console.progress_bar("drawing"):
+    work, _ = make_work(config, **options)
+    with console.progress_bar("rendering"):
         sheet, video = write_preview(work, out, threads=usable_cores())
     if json:
         console.print_json({"sheet": str(sheet), "video": str(video)})
@@ -263,7 +254,7 @@ def _next_dataset(config: Path, name: str, resume: bool) -> Path:
             data = find_workspace().data
         except WorkspaceError as error:
             raise WrongUse(
-                "where to? neither the config nor this folder is in a workspace",
+                "no output folder: neither the config nor this folder is in a workspace",
                 remedy="--out DATASET, or run it inside a workspace",
             ) from error
     number = 1
@@ -274,7 +265,7 @@ def _next_dataset(config: Path, name: str, resume: bool) -> Path:
 
 @contextlib.contextmanager
 def generation_bar(out: Path) -> Iterator[Callable[[GenerationProgress], None]]:
-    """A bar on standard error: episodes, rate, success so far, time left, size on disk; only if somebody watches."""
+    """A bar on standard error: episodes, rate, success so far, time left, size on disk; on terminals only."""
     from twinloop.datasets.room import in_words
 
     bar = Progress(
@@ -290,7 +281,7 @@ def generation_bar(out: Path) -> Iterator[Callable[[GenerationProgress], None]]:
     def show(progress: GenerationProgress) -> None:
         success = "" if progress.success is None else f", {progress.success:.0%} success"
         left = "" if math.isinf(progress.remaining_s) else f", {_duration(progress.remaining_s)} left"
-        state = f"{progress.episodes_per_s:.3g}/s{success}{left}, {in_words(progress.bytes_in_all)} in all"
+        state = f"{progress.episodes_per_s:.3g}/s{success}{left}, {in_words(progress.bytes_in_all)} in total"
         bar.update(task, completed=progress.episodes, total=progress.total, state=state)
 
     try:
@@ -298,7 +289,9 @@ def generation_bar(out: Path) -> Iterator[Callable[[GenerationProgress], None]]:
             task: Any = bar.add_task("generating", total=None, state="starting workers")
             yield show
     except KeyboardInterrupt:
-        console.err.print(f"stopped; what is finished is kept in {out}. Continue with --resume", markup=False)
+        console.err.print(
+            f"interrupted; finished episodes are kept in {out}. Continue with --resume", markup=False
+        )
         raise
 
 

@@ -1,4 +1,4 @@
-"""`twinloop init`, `doctor` and `status`: a place to work, what the machine has, what to do next."""
+"""`twinloop init`, `doctor` and `status`: make a workspace, check the machine, show the next step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from twinloop.errors import TamperedRecord, WrongUse
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="The folder to make.")],
+    folder: Annotated[Path, typer.Argument(help="The folder to create.")],
     twin: Annotated[
         str | None,
         typer.Option(metavar="NAME|FOLDER", help="The cell's twin; `twinloop twin ls` lists built-in ones."),
@@ -24,7 +24,7 @@ def init(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make a workspace: one folder for the twins, datasets, policies and reports of a robot cell."""
+    """Create a workspace: a folder for the twins, datasets, policies and reports of one robot cell."""
     from twinloop.twins import load_twin, make_twin_from_model
     from twinloop.workspace import init_workspace
 
@@ -37,7 +37,7 @@ def init(
             {"workspace": workspace.name, "path": str(workspace.root.resolve()), "twin": workspace.twin}
         )
         return
-    console.out.print(f"made workspace {workspace.name} in {folder}")
+    console.out.print(f"created workspace {workspace.name} in {folder}")
     if chosen:
         console.out.print(
             f"twin {chosen.name}: {len(chosen.parameters)} parameters, {len(chosen.cameras)} cameras, "
@@ -47,21 +47,18 @@ def init(
 
 
 def doctor(
-    folder: Annotated[Path, typer.Option(help="Where your data would go.")] = Path(),
+    folder: Annotated[Path, typer.Option(help="Where data will be stored.")] = Path(),
     json: Json = False,
 ) -> None:
-    """Say what this machine has, what is missing and how to get it. Exits with 1 if something needed is missing."""
+    """Check this machine: what is installed, what is missing and how to get it. Exits with 1 if a requirement is missing."""
     from twinloop.doctor import examine
 
     findings = examine(folder)
     if json:
         console.print_json([asdict(finding) for finding in findings])
     else:
-        marks = {"ok": "ok", "missing": "missing", "problem": "problem"}
-        console.print_table(
-            ("", "part", "found", "remedy"),
-            [(marks[f.state], f.name, f.found, f.remedy or "") for f in findings],
-        )
+        rows = [(f.state, f.name, f.found, f.remedy or "") for f in findings]
+        console.print_table(("", "component", "found", "remedy"), rows)
     if any(f.needed and f.state != "ok" for f in findings):
         raise typer.Exit(1)
 
@@ -70,7 +67,7 @@ def status(
     folder: Annotated[Path, typer.Argument(help="The workspace, or any folder inside it.")] = Path(),
     json: Json = False,
 ) -> None:
-    """Show where the workspace stands in the loop, and the next step worth taking."""
+    """Show the state of the workspace and the next step worth taking."""
     from twinloop.workspace import find_workspace, read_status
 
     workspace = find_workspace(folder)
@@ -79,7 +76,7 @@ def status(
         from twinloop.loop import read_loop_status
 
         loop = read_loop_status(workspace.root / "loop")
-    registry = _in_use(workspace.root)
+    registry = _read_aliases(workspace.root)
     if json:
         console.print_json(asdict(state) | {"loop": asdict(loop) if loop else None, "registry": registry})
         return
@@ -107,8 +104,8 @@ def status(
     console.out.print(f"next: {step}  ({reason})", markup=False)
 
 
-def _in_use(root: Path) -> dict[str, str]:
-    """Which policy is champion, challenger and shadow by the registry's record, or what is wrong with that."""
+def _read_aliases(root: Path) -> dict[str, str]:
+    """Which policy is champion, challenger and shadow by the registry's record, or what is wrong with it."""
     from twinloop.promotion.chain import FOLDER, RECORD, read_chain
 
     try:

@@ -1,4 +1,4 @@
-"""`twinloop twin ...`: which cells there are, and what can vary in them."""
+"""`twinloop twin ...`: list, show and compare twins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import typer
 from twinloop.cli import console
 from twinloop.cli.console import Json
 
-app = typer.Typer(help="Look at twins: robot cells with named parameters.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, show and compare twins: robot cells with named parameters.", no_args_is_help=True
+)
 
 
 @app.command("ls")
@@ -105,7 +107,7 @@ def show(
     for name in dict.fromkeys(p.dimension for p in ordered):
         console.out.print(f"\n{name}", style="bold", markup=False)
         console.print_table(
-            ("parameter", "nominal", "bounds", "what it is"),
+            ("parameter", "nominal", "bounds", "description"),
             [(p.name, _value(p.nominal), _bounds(p), _described(p)) for p in ordered if p.dimension == name],
         )
 
@@ -115,7 +117,7 @@ def versions(
     workspace: Annotated[Path, typer.Option(help="The workspace, or any folder inside it.")] = Path(),
     json: Json = False,
 ) -> None:
-    """List which twins of a workspace were current, and the candidates that were rejected."""
+    """List the twin versions of a workspace: when each became current, and the rejected candidates."""
     from twinloop.workspace import find_workspace, rejected_twins, twin_history
 
     found = find_workspace(workspace)
@@ -124,7 +126,7 @@ def versions(
         console.print_json({"history": [asdict(use) for use in uses], "rejected": rejected})
         return
     console.print_table(
-        ("since", "twin", "version", "why"),
+        ("since", "twin", "version", "reason"),
         [(use.at, use.twin, use.version, use.reason) for use in uses],
     )
     for name in rejected:
@@ -137,7 +139,7 @@ def compare(
     second: Annotated[str, typer.Argument(metavar="NAME|FOLDER", help="Another version of it.")],
     json: Json = False,
 ) -> None:
-    """Show the parameters in which two versions of a twin differ."""
+    """Show the parameters whose nominal values differ between two versions of a twin."""
     from twinloop.twins import compare_twins, load_twin
 
     rows = compare_twins(load_twin(first), load_twin(second))
@@ -145,21 +147,21 @@ def compare(
         console.print_json([asdict(row) for row in rows])
         return
     if not rows:
-        console.out.print("no parameter differs")
+        console.out.print("the twins have the same nominal values")
         return
     console.print_table(
         ("parameter", "first", "second", "unit", "dimension"),
-        [(r.name, _shown(r.first), _shown(r.second), r.unit, r.dimension) for r in rows],
+        [(r.name, _format(r.first), _format(r.second), r.unit, r.dimension) for r in rows],
     )
 
 
 @app.command()
 def rollback(
-    reason: Annotated[str, typer.Option(help="Why; recorded with the step back.")],
+    reason: Annotated[str, typer.Option(help="Reason; stored in the history.")],
     workspace: Annotated[Path, typer.Option(help="The workspace, or any folder inside it.")] = Path(),
     json: Json = False,
 ) -> None:
-    """Go back to the twin that was current before this one."""
+    """Make the previous twin current again."""
     from twinloop.workspace import find_workspace, roll_back_twin
 
     use = roll_back_twin(find_workspace(workspace), reason)
@@ -169,7 +171,7 @@ def rollback(
     console.out.print(f"current again: {use.twin}, version {use.version}", markup=False)
 
 
-def _shown(value: float | str | None) -> str:
+def _format(value: float | str | None) -> str:
     return "absent" if value is None else _value(value)
 
 
@@ -178,7 +180,7 @@ def _value(value: float | str) -> str:
 
 
 def _described(parameter: Any) -> str:
-    """What it is and in which unit; names say the unit already, where there is one."""
+    """Description and unit."""
     unit = "" if parameter.unit in ("", "1") else f", {parameter.unit}"
     return f"{parameter.description}{unit}"
 
