@@ -23,6 +23,7 @@ from benchmarks.cells import NOMINAL, TWIN, Cells
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.datasets.reader import open_dataset
 from twinloop.diagnosis.run import diagnose
+from twinloop.diagnosis.weigh import TUNED_ON
 from twinloop.evaluation.run import evaluate_on_robot
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
@@ -67,8 +68,12 @@ EFFECTS: dict[str, list[dict[str, tuple[float, float]]]] = {
 }
 """Effects that can cost this policy success, by block; each is drawn from a range."""
 
-USED = frozenset({1, 5, 6, 13, 22, 23, 26, 42})
-"""Realities that showed faults of the method, which were then mended, or set its constants: no longer unseen, and left out."""
+MENDED_ON = frozenset({1, 5, 6, 13, 22, 23, 26, 42})
+"""Realities that showed faults of the method, which were then mended."""
+USED = MENDED_ON | TUNED_ON
+"""Realities that are no evidence, because they mended the method or set its constants."""
+FIRST = 101
+"""Nothing was tuned or mended on realities from this number on, nor on those without gaps from `NONE_FROM + FIRST` on."""
 
 LEAST_DROP = 0.15
 """A gap that costs less than this in the stand-in cannot be blamed for anything."""
@@ -93,7 +98,7 @@ class Size:
     steps: int
 
 
-FULL = Size(24, 6, 16, 4, 64, 16, 32, 800, 2500)
+FULL = Size(10, 4, 16, 4, 64, 16, 32, 800, 2500)
 QUICK = Size(1, 0, 2, 1, 1, 1, 1, 8, 30)
 
 
@@ -104,9 +109,8 @@ def run(settings: Settings) -> Section:
         cells._until = time.monotonic() + 60.0 * float(minutes)
     sim = cells.folder("sim", lambda out: make_sim(out, size))
     policy = sim and cells.folder("pick", lambda out: learn(sim, out, size))
-    first = int(os.environ.get("TWINLOOP_DIAGNOSE_FIRST", "0"))
-    numbers = [*itertools.islice((n for n in itertools.count(first) if n not in USED), size.gaps)]
-    nones = [*range(NONE_FROM + first, NONE_FROM + first + size.none)]
+    first = int(os.environ.get("TWINLOOP_DIAGNOSE_FIRST", str(FIRST)))
+    numbers, nones = choose_cases(first, size)
     order = [
         n for pair in zip(numbers, _padded(nones, len(numbers)), strict=True) for n in pair if n is not None
     ]
@@ -124,6 +128,15 @@ def run(settings: Settings) -> Section:
         notes(size, found, truths),
         cases=tuple(str(number) for number in order if found[number]),
     )
+
+
+def choose_cases(first: int, size: Size) -> tuple[list[int], list[int]]:
+    """Numbers of realities with gaps from `first` on, and of those without; none that tuned or mended the method."""
+    gaps, nones = (
+        [*itertools.islice((n for n in itertools.count(begin) if n not in USED), count)]
+        for begin, count in ((first, size.gaps), (NONE_FROM + first, size.none))
+    )
+    return gaps, nones
 
 
 def _padded(short: list[int], length: int) -> list[int | None]:
@@ -238,7 +251,7 @@ def diagnosed(cells: Cells, policy: Path, number: int, size: Size) -> dict[str, 
 def truth_of(cells: Cells, policy: Path, number: int, size: Size) -> dict[str, Any] | None:
     """What the stand-in does with nothing, each block alone, and everything injected."""
     blocks = injected(number)
-    nothing = trials(cells, policy, NONE_FROM, {}, "truth-nothing", size.nothing)
+    nothing = trials(cells, policy, NONE_FROM + FIRST - 1, {}, "truth-nothing", size.nothing)
     alone = {}
     if len(blocks) > 1:
         for block, keys in blocks.items():
@@ -324,5 +337,5 @@ def notes(size: Size, found: dict[int, Any], truths: dict[int, Any]) -> tuple[st
         "alike). A reality whose true drop is below "
         f"{100 * LEAST_DROP:.0f} points has nothing to find and is not counted for the first three.",
         f"{left[0]} of {len(found)} realities are not diagnosed yet, {left[1]} of {len(gaps)} with gaps have no measured "
-        f"truth yet. Realities {', '.join(map(str, sorted(USED)))} were used to mend the method and are left out.",
+        f"truth yet. Realities {', '.join(map(str, sorted(USED)))} mended the method or set its constants and are left out.",
     )

@@ -25,8 +25,9 @@ from twinloop.demo import SMALL, TWIN
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
-from twinloop.loop import FIRST, SECOND, LoopConfig, run_loop, training_scenes
+from twinloop.loop import FIRST, SECOND, LoopConfig, run_loop
 from twinloop.randomization import default_randomization
+from twinloop.randomization.scenes import training_scenes
 from twinloop.stages import Done
 from twinloop.steps.folders import USABLE
 from twinloop.twins import load_twin

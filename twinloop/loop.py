@@ -16,7 +16,7 @@ from twinloop.datasets.commit import write_atomically
 from twinloop.errors import UnknownName
 from twinloop.learning.config import TrainConfig
 from twinloop.promotion.rules import Rules
-from twinloop.randomization import Randomization, load_randomization
+from twinloop.randomization.scenes import training_scenes
 from twinloop.stages import Done, FarEnough, Listener, Stages
 from twinloop.twins import Twin
 
@@ -51,15 +51,6 @@ EXCITED_FROM, DEMONSTRATED_FROM, RETRIED_FROM, GATED_FROM, DEPLOYED_FROM = 100, 
 """Numbers of scenes: trials begin with 0 and nothing is trained on in theirs. Close by, because robots age by the episode."""
 PER_ROUND = 500
 """Later rounds meet scenes that nobody has met."""
-
-SCENES = {
-    "object_offset_x_m": [-0.09, 0.09],
-    "object_offset_y_m": [-0.09, 0.09],
-    "object_yaw_rad": [-0.75, 0.75],
-    "target_offset_x_m": [-0.04, 0.04],
-    "target_offset_y_m": [-0.04, 0.04],
-}
-"""Where things lie in training, as far as a twin has them."""
 
 FIRST, SECOND = "nominal", "adapted"
 """The policy before and after."""
@@ -274,9 +265,3 @@ def _path(twin: Twin, robot: steps.Station, stages: Stages, c: LoopConfig) -> li
         first=DEPLOYED_FROM + later,
     )  # fmt: skip
     return [*done, promoted, watched]
-
-
-def training_scenes(twin: Twin) -> Randomization:
-    """Where things lie in training, and nothing else that varies."""
-    had = {name: span for name, span in SCENES.items() if twin.has(name)}
-    return load_randomization({"name": "scenes", "randomization": had}, twin)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from twinloop.diagnosis.attribute import Attribution
-from twinloop.diagnosis.weigh import weigh
+from twinloop.diagnosis.weigh import TUNED_ON, weigh
 
 ROWS = 64
 
@@ -68,3 +68,14 @@ def test_the_interval_of_the_explained_drop_covers_the_true_drop():
         found = weigh(predicted(latency=off), int(rng.binomial(24, 1.0 - true)), 24, rng)
         covered.append(found.explained.low <= true <= found.explained.high)
     assert np.mean(covered) >= 0.9
+
+
+def test_cases_that_set_a_constant_are_no_evidence_for_it():
+    from benchmarks.bench_diagnose import FIRST, FULL, NONE_FROM, choose_cases
+
+    assert TUNED_ON >= {10_000, 10_001}
+    for first in (0, FIRST):
+        gaps, nones = choose_cases(first, FULL)
+        assert len(gaps) == FULL.gaps and len(nones) == FULL.none
+        assert not TUNED_ON & {*gaps, *nones} and max(gaps) < NONE_FROM <= min(nones)
+    assert min(gaps) > 100 and min(nones) > NONE_FROM + 100

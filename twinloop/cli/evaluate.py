@@ -33,7 +33,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0, help="Scenes follow from it; the same for every policy.")] = 0,
     config: Annotated[
         Path | None,
-        typer.Option(help="A generation config: what varies in the twin, besides the usual scenes."),
+        typer.Option(help="A generation config: what varies in the twin, besides the training scenes."),
     ] = None,
     latency_ms: Annotated[
         float | None,

@@ -118,7 +118,7 @@ def horizon(
     seed: Annotated[int, typer.Option(help="Random seed for the scenes, the same for every horizon.")] = 0,
     config: Annotated[
         Path | None,
-        typer.Option(help="A generation config: what varies in the twin, besides the usual scenes."),
+        typer.Option(help="A generation config: what varies in the twin, besides the training scenes."),
     ] = None,
     json: Json = False,
 ) -> None:

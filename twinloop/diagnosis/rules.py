@@ -110,4 +110,4 @@ def _outside(real: Evidence, layout: Layout | None, base: Mapping[str, Array]) -
     if layout is None or not failed or "object_offset_x_m" not in base:
         return f"{len(failed)} failing runs; their scenes are not known"
     beyond = sum(int(layout.beyond[index]) for index in failed)
-    return f"{beyond} of {len(failed)} failing runs began outside the usual scenes"
+    return f"{beyond} of {len(failed)} failing runs began outside the training scenes"

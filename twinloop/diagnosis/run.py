@@ -89,7 +89,7 @@ def measure(
 ) -> tuple[tuple[Measured, ...], scene.Layout | None]:
     """Every dimension's imperfection, the visual one from the episodes `imaged`; sets scenes and looks of `trials` on the way."""
     rows = len(of_run)
-    trials.base = scene.usual_scenes(evidence, of_run)
+    trials.base = scene.first_scenes(evidence, of_run)
     sim = Evidence(evidence.twin, evidence.cell, trials.runs({}, NOMINAL_RUNS))
     both = arm.follow_both(evidence, sim)
     latency = arm.measure_latency(evidence, sim, both, rows, rng)

@@ -96,8 +96,8 @@ def read_layout(
     return Layout(place, yaw, target, height, tilt, bias, scale, size, beyond)
 
 
-def usual_scenes(real: Evidence, of_run: Array) -> dict[str, Array]:
-    """Scenes as the twin is usually evaluated in, near those of the runs: before anything is known about perception."""
+def first_scenes(real: Evidence, of_run: Array) -> dict[str, Array]:
+    """Training scenes nearest to those of the runs, before anything is known about errors of perception."""
     if any(run.place is None for run in real.runs):
         return {}
     nominal = _nominal_rest(real.cell)
@@ -236,13 +236,13 @@ def measure_environment(
     for name, column in found.items():
         if not twin.has(name):
             continue
-        low, high = SCENES.get(name, (-0.01, 0.01))
+        low, high = SCENES[name]
         base[name] = np.clip(column, low, high)[of_run]
         bounded = np.clip(column, *twin.parameter(name).bounds)
         beyond = max(beyond, float(np.max(np.maximum(low - bounded, bounded - high) / (high - low))))
         values[name] = bounded[of_run]
     reach = quantity(
-        "things lie outside the usual range, by this share of it",
+        "distance of the scene outside the training range, fraction of it",
         "1",
         0.0,
         np.full(rows, max(beyond, 0.0)),

@@ -50,7 +50,7 @@ def find_execution_horizon(
     Args:
         policy: The policy; its chunk length limits the horizons.
         twin: Where to try it; its delays should be those of the robot.
-        randomization: What varies between episodes; default: the twin's usual scenes.
+        randomization: What varies between episodes; default: `training_scenes`.
         episodes: Episodes for each horizon.
         seed: Random seed for the scenes.
         threads: Simulation threads.

@@ -29,7 +29,7 @@ from twinloop.policies.act import PolicyController, PolicyExpert
 from twinloop.policies.interface import require_cameras
 from twinloop.policies.policy import Policy
 from twinloop.randomization import Randomization, draw_many
-from twinloop.randomization.scenes import usual_scenes
+from twinloop.randomization.scenes import training_scenes
 from twinloop.robots.protocol import Robot, TrialSupervisor
 from twinloop.robots.record import RecordingSpec, record
 from twinloop.stats.interval import Interval, exact_interval, mcnemar_p_value
@@ -174,7 +174,7 @@ def evaluate_in_twin(
     if episodes < 1:
         raise WrongUse("an evaluation needs at least one episode", got=episodes)
     cell = twin if isinstance(twin, Twin) else load_twin(twin)
-    chosen = (randomization or usual_scenes(cell)).over(episodes)
+    chosen = (randomization or training_scenes(cell)).over(episodes)
     job = Job(cell, cell.task, f"{policy.name}@{policy.id}", chosen)
     _require_schema(policy, job)
     numbers = range(episodes)

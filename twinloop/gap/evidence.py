@@ -34,7 +34,7 @@ from twinloop.gap.replay import (
 )
 from twinloop.generation.run import generate
 from twinloop.identification.recording import Channel, Recording
-from twinloop.randomization.scenes import usual_scenes
+from twinloop.randomization.scenes import training_scenes
 from twinloop.stats.bootstrap import RESAMPLES
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin
@@ -238,7 +238,7 @@ class Evidence:
         cameras = self._cameras()
         dataset = generate(
             self.twin,
-            usual_scenes(self.twin),
+            training_scenes(self.twin),
             out=self._work / "generated",
             episodes=self.options.generated,
             seed=self.seed("generated"),

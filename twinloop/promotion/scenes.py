@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from twinloop.episode import Outcome
 from twinloop.errors import GateError
 from twinloop.randomization import Randomization, draw_many
-from twinloop.randomization.scenes import usual_scenes
+from twinloop.randomization.scenes import training_scenes
 from twinloop.robots.protocol import Description, Robot, TrialSupervisor
 from twinloop.twins import Twin
 
@@ -57,7 +57,7 @@ class Placing:
 
 def draw_list(twin: Twin, count: int, seed: int, randomization: Randomization | None = None) -> list[Scene]:
     """Scenes drawn from a randomization, by default where a person usually puts things."""
-    chosen = (randomization or usual_scenes(twin)).over(count)
+    chosen = (randomization or training_scenes(twin)).over(count)
     drawn = draw_many(chosen, seed, range(count))
     numeric = {name: values for name, values in drawn.items() if values.dtype.kind == "f"}
     return [Scene(k, {name: float(values[k]) for name, values in numeric.items()}) for k in range(count)]

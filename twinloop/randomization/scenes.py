@@ -1,4 +1,4 @@
-"""The scenes a twin is tried in when nobody says otherwise."""
+"""The scenes that policies are trained and evaluated in unless a randomization says otherwise."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from twinloop.randomization.randomization import Randomization
 from twinloop.twins import Twin
 
 SCENES = {
-    "object_offset_x_m": [-0.05, 0.05],
-    "object_offset_y_m": [-0.05, 0.05],
-    "object_yaw_rad": [-0.5, 0.5],
+    "object_offset_x_m": [-0.09, 0.09],
+    "object_offset_y_m": [-0.09, 0.09],
+    "object_yaw_rad": [-0.75, 0.75],
+    "target_offset_x_m": [-0.04, 0.04],
+    "target_offset_y_m": [-0.04, 0.04],
 }
-"""Where the object lies: about as a person puts it down."""
+"""Range of each parameter that places the object and the target."""
 
-PLACES = (*SCENES, "target_offset_x_m", "target_offset_y_m")
-"""Everything that says where things lie."""
+
+def training_scenes(twin: Twin) -> Randomization:
+    """Uniform distributions over where object and target lie, everything else nominal.
+
+    Args:
+        twin: Parameters that it does not have are left out.
+
+    Returns:
+        The randomization of `SCENES`.
+    """
+    ranges = {name: span for name, span in SCENES.items() if twin.has(name)}
+    return load_randomization({"name": "scenes", "randomization": ranges}, twin)
 
 
 def scenes_of(randomization: Randomization, twin: Twin) -> Randomization | None:
-    """Where things lie in a randomization, everything else as the twin has it; None where nothing of that varies."""
-    kept = tuple(v for v in randomization.variations if v.name in PLACES and twin.has(v.name))
+    """The part of a randomization that places object and target; None where it places nothing."""
+    kept = tuple(v for v in randomization.variations if v.name in SCENES and twin.has(v.name))
     return Randomization(f"scenes of {randomization.name}", twin.name, kept) if kept else None
-
-
-def usual_scenes(twin: Twin) -> Randomization:
-    """The usual scenes of a twin, everything else nominal."""
-    varied = {name: span for name, span in SCENES.items() if twin.has(name)}
-    return load_randomization({"name": "usual-scenes", "randomization": {"environment": varied}}, twin)
