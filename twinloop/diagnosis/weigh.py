@@ -1,12 +1,16 @@
 """What the twin predicts against what the robot did: costs, explained drop and unknown rest, with intervals.
 
-Rows of the twin are resampled, the robot's success is drawn from its posterior, and the twin's prediction is believed up to
+Rows of the twin are resampled, the robot's success rate is drawn from its posterior, and the twin's prediction is trusted up to
 `DISCREPANCY`. What the twin predicts beyond the real drop explains nothing: it is cut off there, and the costs with it.
+
+Costs and unknown add up to the drop. The explained drop is the smaller of the predicted and the real one. A dimension without
+which the policy would do no better in the twin costs nothing (its Shapley value is zero or below); the others share the
+explained drop in proportion to their Shapley values, in every resample. The unknown is the real drop minus the explained one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,16 +50,21 @@ def weigh(shared: Attribution, won: int, count: int, rng: np.random.Generator) -
     something = float(np.abs(shared.before - shared.after).sum()) > 0.0
     doubt = rng.normal(0.0, DISCREPANCY, RESAMPLES) if something else 0.0
     explained = np.clip(np.minimum(total + doubt, drop), 0.0, 1.0)
-    scale = explained / np.maximum(np.maximum(total, explained), 1e-9)
+    blamed = [d for d in shared.dimensions if float(np.mean(shared.lost[d])) > 0.0]
+    blamed_loss = sum((shared.lost[d] for d in blamed), np.zeros(rows))
+    scale = explained / np.maximum(np.maximum(blamed_loss[picks].mean(axis=1), explained), 1e-9)
     # The smaller of two uncertain numbers is smaller than either on average: single values are of the averages.
     lost, whole = float(np.mean(shared.before - shared.after)), float(np.mean(drop))
     middle = float(np.clip(min(lost, whole), 0.0, 1.0))
-    share = middle / max(lost, middle, 1e-9)
+    fraction = middle / max(float(np.mean(blamed_loss)), middle, 1e-9)
     costs = [
         Cost(
             d,
-            interval_of_draws(
-                shared.lost[d][picks].mean(axis=1) * scale, float(np.mean(shared.lost[d])) * share
+            _positive(
+                interval_of_draws(
+                    shared.lost[d][picks].mean(axis=1) * scale,
+                    float(np.mean(shared.lost[d])) * fraction if d in blamed else 0.0,
+                )
             ),
             _alone(shared, d),
         )
@@ -72,3 +81,8 @@ def weigh(shared: Attribution, won: int, count: int, rng: np.random.Generator) -
 
 def _alone(shared: Attribution, dimension: str) -> float:
     return float(np.mean(shared.before - shared.outcomes[frozenset({dimension})]))
+
+
+def _positive(interval: Interval) -> Interval:
+    """A cost is never below zero: what looks like a gain is noise, or belongs to no cost."""
+    return replace(interval, low=max(interval.low, 0.0), high=max(interval.high, 0.0))
