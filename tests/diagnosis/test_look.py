@@ -11,7 +11,10 @@ from tests.learning.examples import TINY
 from twinloop.datasets.reader import open_dataset
 from twinloop.diagnosis.look import Look, find_look, measure_visual, with_look
 from twinloop.diagnosis.run import diagnose
+from twinloop.experts import find_expert
 from twinloop.gap.features import QUALITIES, qualities
+from twinloop.generation.job import Job
+from twinloop.generation.rollout import rollout_drawn
 from twinloop.generation.run import generate
 from twinloop.learning.train import train
 from twinloop.randomization import load_randomization
@@ -73,7 +76,7 @@ def test_images_like_the_twins_show_no_difference_and_none_are_said_to_be_missin
     _, folder = seeing
     alike, sim = list(open_dataset(folder / "alike")), list(open_dataset(folder / "sim"))
     found, looks = measure_visual(("wrist",), alike, sim, 32, np.random.default_rng(0))
-    assert not found.differs and not looks and len(found.quantities) == len(QUALITIES)
+    assert not found.differs and not looks and len(found.quantities) == len(QUALITIES) + 1
     blind, _ = measure_visual((), alike, sim, 32, np.random.default_rng(0))
     assert blind.missing == ("images: this policy sees none",)
     unseen, _ = measure_visual(("front",), alike, sim, 32, np.random.default_rng(0))
@@ -97,3 +100,64 @@ def test_a_policy_that_looks_is_diagnosed_with_the_recorded_look(seeing):
     exposure = next(q for q in visual.quantities if q.name == "exposure, wrist")
     assert exposure.differs and exposure.real < 0.7 * exposure.twin
     assert visual.looks == ("wrist",) and "visual" in {cost.dimension for cost in found.costs}
+
+
+class CarefulExpert:
+    """Acts as the scripted expert where the first image of an episode has few edges, and does not move otherwise."""
+
+    actor = "policy"
+    cameras = ("front",)
+
+    def __init__(self, policy, setup):
+        self._expert = find_expert("pick_and_place")(setup)
+        self._fresh = np.ones(setup.count, dtype=bool)
+        self._puzzled = np.zeros(setup.count, dtype=bool)
+        self._home = np.zeros((setup.count, len(setup.cell.actuators)))
+
+    def looks(self):
+        return self._fresh.copy()
+
+    def restart(self, ids, reading, seeds):
+        self._fresh[ids], self._home[ids] = True, reading.position[ids]
+        self._expert.restart(ids, reading, seeds)
+
+    def act(self, reading, step):
+        for row in np.flatnonzero(self._fresh):
+            self._puzzled[row] = edginess(reading.frames["front"][row]) > EDGY
+        self._fresh[:] = False
+        return np.where(self._puzzled[:, None], self._home, self._expert.act(reading, step))
+
+
+EDGY = 0.9
+
+
+def edginess(frame):
+    light = np.asarray(frame, float).mean(axis=2)
+    return float(np.abs(np.diff(light[80:], axis=1)).mean())
+
+
+def watched(twin, count, **look):
+    """Runs of the careful expert in a twin with this look, as a robot's recordings."""
+    rng = np.random.default_rng(4)
+    drawn = {f"object_offset_{axis}_m": rng.uniform(-0.06, 0.06, count) for axis in "xy"}
+    drawn |= {name: np.full(count, float(value)) for name, value in look.items()}
+    job = Job(twin, twin.task, "careful@1", cameras=("front",))
+    runs = rollout_drawn(
+        job, list(range(count)), drawn, 2, lambda setup: CarefulExpert(None, setup), stills=[0.0] * count
+    )
+    return [one.with_provenance(actor="policy", actor_id=None) for one in runs]
+
+
+def test_another_pattern_of_the_table_is_named_and_the_same_look_is_not(monkeypatch):
+    twin = load_twin("franka_pick_place")
+    for module in ("trials", "look"):
+        monkeypatch.setattr(f"twinloop.diagnosis.{module}.PolicyExpert", CarefulExpert)
+    careful = SimpleNamespace(name="careful", id="1", interface=SimpleNamespace(cameras=twin.cameras[:1]))
+    for pattern in (0, 40):
+        runs = watched(twin, 8, texture_index=pattern)
+        assert [one.success for one in runs] == [pattern == 0] * len(runs)
+        found = diagnose(careful, runs, twin, scenes=8, budget=32)
+        visual = next(m for m in found.measured if m.dimension == "visual")
+        likeness = next(q for q in visual.quantities if q.name == "likeness of the background, front")
+        assert likeness.differs == bool(pattern) == ("texture_index" in visual.values)
+        assert [cost.dimension for cost in found.named] == (["visual"] if pattern else [])

@@ -2,7 +2,8 @@
 
 What a camera shows of a scene depends on light, table and lens. Images of how runs begin, when real and simulated cells look the
 same but for that, give a mixing of the colours (light, exposure, saturation), what is darker or brighter at one place of every image
-(vignetting, flare), blur and noise. Where a camera stands and what pattern covers the table is not among it: what that costs stays unknown.
+(vignetting, flare), blur and noise. What pattern covers the table is found in `pattern`. Where a camera stands is not measured: what that
+costs stays unknown.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from twinloop.diagnosis.measured import Measured, quantity, resampled
+from twinloop.diagnosis.pattern import Textured, find_textures, measure_pattern
 from twinloop.episode import Actor, Episode
 from twinloop.experts import Reading, Setup
 from twinloop.gap.features import LUMINANCE, QUALITIES, qualities
@@ -30,7 +32,8 @@ BEGINS_S = 1.5
 FRAMES, RUNS = 5, 24
 """Images of each run, and runs (spread evenly) from which a look is found."""
 BLURS_PX = (0.0, 0.4, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
-SOFT_PX = 2.0
+SOFT_PX, LIGHT_PX = 2.0, 12.0
+"""What is finer than the first is noise; where a pattern is put in by textures, light varies no faster than over the second."""
 FAINT = 4.0
 """Levels by which colours differ anyway: a grey simulation is not made colourful from nothing."""
 TURNS = 5
@@ -74,11 +77,27 @@ def measure_visual(
     sim: Sequence[Episode],
     rows: int,
     rng: np.random.Generator,
+    textured: Textured | None = None,
 ) -> tuple[Measured, dict[str, Look]]:
-    """Plain qualities of both sides' images, camera by camera, and the look of each camera whose images differ."""
+    """Compare images of how runs begin, camera by camera.
+
+    Args:
+        cameras: The cameras that the policy sees.
+        real: Recorded runs.
+        sim: Runs in the nominal twin, in the same scenes.
+        rows: Number of draws.
+        rng: Source of randomness.
+        textured: Renders the twin with other textures; None for a twin that has none.
+
+    Returns:
+        What was measured, with textures (rows,) where the robot's table has another pattern, and the look of each camera whose
+        images differ.
+    """
     if not cameras:
         return Measured("visual", missing=("images: this policy sees none",)), {}
     quantities, looks, missing = [], {}, []
+    patterned: dict[str, Array] = {}
+    values: dict[str, Array] = {}
     for camera in cameras:
         mine, theirs = (
             [_begins(one, camera) for one in side if camera in one.frames] for side in (real, sim)
@@ -99,16 +118,27 @@ def measure_visual(
             quantity(f"{name}, {camera}", unit, float(usual[place]), draws[:, place], floor)
             for place, (name, (unit, floor, _)) in enumerate(QUALITIES.items())
         ]
-        quantities += found
-        if any(one.differs for one in found):
-            some = mine[:: 1 + len(mine) // RUNS]
+        some = mine[:: 1 + len(mine) // RUNS]
+        pattern = measure_pattern(camera, mine, theirs, rows, rng)
+        quantities += [*found, pattern]
+        if pattern.differs:
+            patterned[camera] = np.concatenate(some)
+        elif any(one.differs for one in found):
             looks[camera] = find_look(np.concatenate(some), np.concatenate(theirs), rng)
-    return Measured("visual", tuple(quantities), missing=tuple(missing), looks=tuple(looks)), looks
+    if patterned and textured is None:
+        missing.append("another pattern of the table: needs a twin whose textures can vary")
+    elif patterned and textured is not None:
+        indices = find_textures(patterned, textured)
+        values["texture_index"] = rng.choice(indices, rows).astype(np.float64)
+        alike = textured(indices)
+        for camera, frames in patterned.items():
+            looks[camera] = find_look(frames, alike[camera], rng, LIGHT_PX)
+    return Measured("visual", tuple(quantities), values, tuple(missing), looks=tuple(looks)), looks
 
 
-def find_look(real: Array, sim: Array, rng: np.random.Generator) -> Look:
-    """The look of real images (n, height, width, 3) on simulated ones (m, ...)."""
-    mixing, offset = _colours(_softened(sim), _softened(real))
+def find_look(real: Array, sim: Array, rng: np.random.Generator, light_px: float = SOFT_PX) -> Look:
+    """The look of real images (n, height, width, 3) on simulated ones (m, ...); light varies no faster than over `light_px`."""
+    mixing, offset = _colours(_softened(sim), _softened(real), light_px)
     wanted = np.mean([qualities(frame) for frame in real], axis=0)
     fine = _detail(real)
     tried = sim[np.unique(np.linspace(0, len(sim) - 1, TRIED).round().astype(int))]
@@ -125,7 +155,7 @@ def find_look(real: Array, sim: Array, rng: np.random.Generator) -> Look:
     return best
 
 
-def _colours(sim: Array, real: Array) -> tuple[Array, Array]:
+def _colours(sim: Array, real: Array, light_px: float) -> tuple[Array, Array]:
     """Linear mixing (3, 3) that gives simulated colours the real ones' covariance with the least change (Pitie and Kokaram's
     transfer), and what then has to be added (height, width, 3) because images usually show other light there.
 
@@ -139,7 +169,7 @@ def _colours(sim: Array, real: Array) -> tuple[Array, Array]:
     for _ in range(TURNS):
         theirs = np.cov((real - offset).reshape(-1, 3).T) + FAINT**2 * np.eye(3)
         mixing = inverse @ _root(root @ theirs @ root) @ inverse
-        offset = ndimage.gaussian_filter(usual - middle @ mixing.T, (SOFT_PX, SOFT_PX, 0.0))
+        offset = ndimage.gaussian_filter(usual - middle @ mixing.T, (light_px, light_px, 0.0))
     return mixing, offset
 
 

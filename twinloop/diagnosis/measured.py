@@ -20,8 +20,9 @@ NOT_INDEPENDENT = ("_load_nm", "_load_slope_nm_rad", "wind_x_m_s2", "wind_y_m_s2
 
 Independent distributions of them would describe robots that were never measured.
 """
-SEEN_ONLY = ("table_tilt_x_rad", "table_tilt_y_rad")
-"""The slope of the table turns the perceived object; the simulated table stays level, so training on it would teach half of it."""
+SEEN_ONLY = ("table_tilt_x_rad", "table_tilt_y_rad", "texture_index")
+"""Stand-ins for what a policy perceives: the slope of the table turns the perceived object while the simulated table stays level,
+and textures are only like the real pattern. They show what a difference costs; they are no values of the robot."""
 
 
 @dataclass(frozen=True)

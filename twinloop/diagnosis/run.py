@@ -112,7 +112,8 @@ def measure(
     cameras = [camera.name for camera in trials.policy.interface.cameras]
     steps = round(look.BEGINS_S * evidence.twin.control_hz)
     simulated = trials.imaged(NOMINAL_RUNS, steps)
-    visual, trials.looks = look.measure_visual(cameras, imaged, simulated, rows, rng)
+    textured = trials.textured if evidence.twin.has("texture_index") else None
+    visual, trials.looks = look.measure_visual(cameras, imaged, simulated, rows, rng, textured)
     return (latency, actuation, sensing, contact, *others, visual), layout
 
 

@@ -70,6 +70,21 @@ class Trials:
         with _quiet():
             return read_evidence(self.twin, self._rollout({**scenes, **values}, rows)).runs
 
+    def textured(self, indices: Array) -> dict[str, Array]:
+        """How the first scene begins with each texture (n,), by camera of the policy: (n, height, width, 3)."""
+        first = {name: np.full(len(indices), column[0]) for name, column in self.base.items()}
+        cameras = tuple(camera.name for camera in self.policy.interface.cameras)
+        with _quiet():
+            episodes = list(
+                self._rollout(
+                    {**first, "texture_index": indices.astype(np.float64)},
+                    len(indices),
+                    cameras=cameras,
+                    steps=1,
+                )
+            )
+        return {camera: np.stack([np.asarray(e.frames[camera][0]) for e in episodes]) for camera in cameras}
+
     def imaged(self, rows: int, steps: int) -> list[Episode]:
         """How the first scenes begin, as the policy's cameras show it; none for a policy that sees none."""
         cameras = tuple(camera.name for camera in self.policy.interface.cameras)
