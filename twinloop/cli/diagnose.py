@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def diagnose(
     policy: Annotated[Path, typer.Option("--policy", help="Folder of the policy that was run.")],
-    real: Annotated[Path, typer.Option("--real", help="Dataset of its real runs, judged.")],
+    real: Annotated[Path, typer.Option("--real", help="Dataset of its judged real runs.")],
     twin: Annotated[str, typer.Option("--twin", help="The robot's twin: a name or a folder.")],
     excitation: Annotated[
         list[Path] | None,
@@ -24,15 +24,15 @@ def diagnose(
         ),
     ] = None,
     scenes: Annotated[int, typer.Option(help="Scenes in which every combination is evaluated.")] = 32,
-    budget: Annotated[int, typer.Option(help="Simulated episodes at most.")] = 800,
-    seed: Annotated[int, typer.Option(help="Of scenes, draws and resampling.")] = 0,
+    budget: Annotated[int, typer.Option(help="Maximum number of simulated episodes.")] = 800,
+    seed: Annotated[int, typer.Option(help="Random seed for scenes, draws and resampling.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for report, JSON and evaluations; a stopped run goes on there."),
+        typer.Option(help="Folder for report, JSON and evaluations; an interrupted run resumes there."),
     ] = None,
     json: console.Json = False,
 ) -> None:
-    """Say how many success points each gap dimension costs a policy on the robot, and how much is unknown."""
+    """Measure how many success points each gap dimension costs a policy on the robot, and how much is unknown."""
     from twinloop.datasets.reader import open_dataset
     from twinloop.diagnosis.run import diagnose as explain
     from twinloop.policies.policy import load_policy
@@ -70,34 +70,44 @@ def _print(found: Diagnosis, page: Path) -> None:
     console.out.print(found.verdict, style="bold", markup=False)
     for note in found.notes:
         console.out.print(f"note: {note}", markup=False)
-    rows = [
-        (
-            cost.dimension,
-            cost.lost.points,
-            f"{100 * cost.alone:.0f}",
-            "yes" if cost.named else "not shown",
-            _why(found, cost.dimension),
+    _print_costs(found)
+    _print_not_measured(found)
+    for place, counts in found.failures.items():
+        reasons = ", ".join(f"{reason} {count:g}" for reason, count in counts.items()) or "none"
+        console.out.print(
+            f"failures {place.replace('_', ' ').replace('robot', where)}: {reasons}", markup=False
         )
-        for cost in found.costs
-    ]
-    rows.append(("unknown", found.unknown.points, "", "", "what nothing measured explains"))
-    console.print_table(("dimension", "points lost", "alone", "named", "measured"), rows)
-    quiet = [m.dimension for m in found.measured if not m.differs and m.quantities]
-    if quiet:
-        console.out.print(f"measured and as in the twin: {', '.join(quiet)}", markup=False)
-    for part in found.measured:
-        for missing in part.missing:
-            console.out.print(f"not measured: {part.dimension}: {missing}", markup=False)
-    for where_failed, counts in found.failures.items():
-        said = ", ".join(f"{reason} {count:g}" for reason, count in counts.items()) or "none"
-        place = where_failed.replace("_", " ").replace("robot", where)
-        console.out.print(f"failures {place}: {said}", markup=False)
     for rule in found.rules:
-        mark = {True: "yes", False: "no", None: "ask"}[rule.applies]
+        mark = {True: "yes", False: "no", None: "check"}[rule.applies]
         console.out.print(f"[{mark}] {rule.name}: {rule.because}", markup=False)
         if rule.applies is not False:
             console.out.print(f"  -> {rule.advice}", markup=False)
     console.out.print(f"report {page}", markup=False)
+
+
+def _print_costs(found: Diagnosis) -> None:
+    rows = [
+        (
+            cost.dimension,
+            cost.points,
+            f"{max(100 * cost.alone, 0.0):.0f}",
+            "yes" if cost.named else "no",
+            _why(found, cost.dimension),
+        )
+        for cost in found.costs
+    ]
+    rows.append(("unknown", found.unknown.points, "", "", "not explained by anything measured"))
+    rows.append(("whole drop", found.drop.points, "", "", "success in the twin minus success on the robot"))
+    console.print_table(("dimension", "points lost", "alone", "named", "measured: twin -> robot"), rows)
+
+
+def _print_not_measured(found: Diagnosis) -> None:
+    alike = [part.dimension for part in found.measured if not part.differs and part.quantities]
+    if alike:
+        console.out.print(f"measured, no difference from the twin: {', '.join(alike)}", markup=False)
+    for part in found.measured:
+        for missing in part.missing:
+            console.out.print(f"not measured: {part.dimension}: {missing}", markup=False)
 
 
 def _why(found: Diagnosis, dimension: str) -> str:

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 NEEDS_EFFORT = "needs observation.effort of a position servo"
 MOST_RUNS = 10
-"""Runs whose commands are compared with what came of them: more tell little more."""
+"""Runs whose commands are compared with what came of them: more add little."""
 CARRY_S = 0.4
 """A carry shorter than this does not show how late the object is seen."""
 
@@ -57,7 +57,7 @@ def measure_latency(
             set_draws(values, twin, "action_delay_s", draws - _nominal(twin, "observation_delay_s"))
         quantities.append(found)
         jitter = np.sqrt(np.maximum(following.jitter_s**2 - float(np.median(nominal.jitter_s)) ** 2, 0.0))
-        clean = float(np.median(following.play)) == 0.0
+        clean = float(np.median(following.backlash_rad)) == 0.0
         spread = resampled(jitter, rows, rng)
         found = quantity("jitter of the delay", "s", 0.0, spread, 0.006)
         quantities.append(found)
@@ -71,7 +71,7 @@ def measure_latency(
         set_draws(values, twin, "observation_drop_probability", draws)
     seen, usual = _seen_late(real.all), _seen_late(sim.runs)
     if len(seen) == 0:
-        missing.append("lateness of the perceived object: needs runs that carry it")
+        missing.append("delay of the perceived object: needs runs that carry it")
     else:
         draws = resampled(seen, rows, rng) - (float(np.mean(usual)) if len(usual) else 0.0)
         found = quantity("further delay of the perceived object", "s", 0.0, draws, 0.02)
@@ -84,7 +84,7 @@ def measure_latency(
 def measure_actuation(
     real: Evidence, both: tuple[Following | None, Following | None], rows: int, rng: np.random.Generator
 ) -> Measured:
-    """Gains, friction, steady loads and play of the joints, and how hard the gripper presses."""
+    """Gains, friction, steady loads and backlash of the joints, and how hard the gripper presses."""
     following, nominal = both
     if following is None or nominal is None:
         return Measured("actuation", missing=(f"gains, friction and loads: {NEEDS_EFFORT}",))
@@ -97,15 +97,15 @@ def measure_actuation(
     quantities.append(found)
     if found.differs:
         set_draws(values, twin, "servo_damping_scale", draws)
-    draws = resampled(following.play, rows, rng)
-    # Commands that tremble by more than the play hide it, and what joints make of them passes for a little of it.
+    draws = resampled(following.backlash_rad, rows, rng)
+    # Commands that tremble by more than the backlash hide it, and what joints make of them passes for a little of it.
     trembles = [float(np.mean(noise_of(run.action[:, cell.arm]))) for run in real.all]
-    found = quantity("play of the gears", "rad", 0.0, draws, max(0.0015, float(np.median(trembles))))
+    found = quantity("backlash of the gears", "rad", 0.0, draws, max(0.0015, float(np.median(trembles))))
     quantities.append(found)
     if found.differs:
         for joint in (cell.actuators[index] for index in cell.arm if cell.turning[index]):
             set_draws(values, twin, f"{to_identifier(joint)}_backlash_rad", draws)
-    if float(np.median(following.play)) == 0.0:
+    if float(np.median(following.backlash_rad)) == 0.0:
         _efforts(cell, following, nominal, rows, rng, quantities, values)
     if cell.gripper is not None:
         _grip(real, cell, following, nominal, rows, rng, quantities, values)
@@ -121,7 +121,7 @@ def _efforts(
     quantities: list[Quantity],
     values: dict[str, Array],
 ) -> None:
-    """Friction and steady loads beyond the twin's own, as shares of what each joint can give."""
+    """Friction and steady loads beyond the twin's own, as fractions of what each joint can give."""
     count = len(following.delay_s)
     usual = solve_effort(nominal, np.arange(len(nominal.delay_s)))
     picks = rng.integers(0, count, (rows, count))
@@ -132,7 +132,7 @@ def _efforts(
         numbers = drawn[:, :, which] + (drawn[:, :, 4] * home if which == 3 else 0.0)
         middle = np.median(numbers, axis=0) / limit
         worst = int(np.argmax(np.abs(middle)))
-        name = f"{label} of {cell.actuators[cell.arm[worst]]}, share of its limit"
+        name = f"{label} of {cell.actuators[cell.arm[worst]]}, fraction of its limit"
         found = quantity(name, "1", 0.0, numbers[:, worst] / limit[worst], share)
         quantities.append(found)
         if not found.differs or (which == 0 and found.real < 0.0):
@@ -164,7 +164,7 @@ def _grip(
         return
     own = float(np.median(usual))
     draws = resampled(pressed, rows, rng)
-    found = quantity("most the gripper gave", "1", own, draws, 0.1 * own)
+    found = quantity("largest force of the gripper", "1", own, draws, 0.1 * own)
     quantities.append(found)
     gripper = cell.actuators[cell.gripper] if cell.gripper is not None else ""
     for suffix in ("n", "nm"):
@@ -183,10 +183,10 @@ def _unseen_delay_s(real: Evidence, rows: int, rng: np.random.Generator) -> Arra
 
 
 def _repeated(run: Run, cell: Cell) -> float:
-    """Share of rows that say exactly what the row before said, while the arm is told to move."""
+    """Fraction of rows that repeat the row before exactly, while the arm is commanded to move."""
     same = np.all(run.position[1:] == run.position[:-1], axis=1)
-    told = np.abs(run.action[1:, cell.arm] - run.position[1:, cell.arm]).max(axis=1) > 0.02
-    return float(np.mean(same[told])) if told.any() else 0.0
+    commanded = np.abs(run.action[1:, cell.arm] - run.position[1:, cell.arm]).max(axis=1) > 0.02
+    return float(np.mean(same[commanded])) if commanded.any() else 0.0
 
 
 def _seen_late(runs: tuple[Run, ...]) -> Array:

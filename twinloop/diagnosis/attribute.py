@@ -54,7 +54,7 @@ def attribute(
     acting = [d for d in dimensions if _differ(outcomes[frozenset()], outcomes[frozenset({d})])]
     if frozenset(acting) not in outcomes:
         outcomes |= evaluate([frozenset(acting)])
-    if _differ(outcomes[frozenset(acting)], outcomes[everyone]):  # somebody acts only together with others
+    if _differ(outcomes[frozenset(acting)], outcomes[everyone]):  # a dimension acts only together with others
         outcomes |= evaluate(sorted({everyone - {d} for d in dimensions} - set(outcomes), key=_key))
         acting = [
             d for d in dimensions if d in acting or _differ(outcomes[everyone - {d}], outcomes[everyone])

@@ -1,4 +1,4 @@
-"""Real episodes as diagnosis reads them: recorded signals and the person's verdict, nothing else."""
+"""Real episodes as diagnosis reads them: recorded signals and verdicts, nothing else."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from twinloop.twins import Twin
 
 Array = NDArray[Any]
 
-STOPPED_SHARE = 0.05
-"""A gripper that stopped this share of its range before it was told to has something between its fingers."""
+STOPPED_FRACTION = 0.05
+"""A gripper that stops this fraction of its range before its command has something between its fingers."""
 
 CARRIED_M = 0.015
 """A tool this much higher than where the gripper closed carries what it holds."""
@@ -66,14 +66,14 @@ class Run:
 
     @cached_property
     def holding(self) -> Array:
-        """When (T,) the gripper is told to close further than it gets, and has stopped."""
+        """When (T,) the gripper is commanded to close further than it gets, and has stopped."""
         if self.gripper is None:
             return np.zeros(len(self), dtype=bool)
-        at, told = self.position[:, self.gripper], self.action[:, self.gripper]
+        at, commanded = self.position[:, self.gripper], self.action[:, self.gripper]
         rows = np.arange(len(self))
         back, ahead = np.maximum(rows - 5, 0), np.minimum(rows + 5, len(self) - 1)
-        moving = np.abs(at[ahead] - at[back]) > 0.5 * STOPPED_SHARE * self.span
-        return np.asarray((at - told > STOPPED_SHARE * self.span) & ~moving)
+        moving = np.abs(at[ahead] - at[back]) > 0.5 * STOPPED_FRACTION * self.span
+        return np.asarray((at - commanded > STOPPED_FRACTION * self.span) & ~moving)
 
     @cached_property
     def carrying(self) -> Array:
@@ -107,7 +107,7 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What is known: the policy's runs, other recordings that may tell about the robot, and how every run ended.
+    """What is known: the policy's runs, other recordings of the robot, and how every run ended.
 
     Runs that ended before there was anything to measure are in `outcomes` only.
     """
@@ -125,7 +125,7 @@ class Evidence:
 
     @property
     def judged(self) -> tuple[Outcome, ...]:
-        """How the runs ended that somebody judged."""
+        """Outcomes of the judged runs."""
         return tuple(outcome for outcome in self.outcomes if outcome.success is not None)
 
 

@@ -1,8 +1,8 @@
-"""How an arm follows its commands: delay, gains, play, friction and loads, read off commands, readings and efforts.
+"""How an arm follows its commands: delay, gains, backlash, friction and loads, read off commands, readings and efforts.
 
 A position servo asks for effort = stiffness (command(t - delay) - position) - damping speed. Solved for the command, which
 nothing disturbs, this is a linear regression for every delay: of command(t - delay) - position on speed, effort and the
-direction in which the command moves (play in the gears). What effort it takes to move (friction) or to stand still (a load)
+direction in which the command moves (backlash in the gears). What effort it takes to move (friction) or to stand still (a load)
 is a second one. Every number is per run, so that the spread between runs is known; what a servo does by its nature is the
 same in the twin's runs, measured in the same way, and is taken off there.
 """
@@ -25,12 +25,12 @@ Array = NDArray[Any]
 LONGEST_S = 0.6
 STEP_S = 0.01
 TURN_RAD_S = 0.02
-"""Slower than this a joint's direction is not told from rest."""
+"""Slower than this a joint's direction cannot be distinguished from rest."""
 FEWEST_ROWS = 40
 LONG_GRIP_ROWS = 10
-PLAYS_RAD = (0.0, 0.002, 0.004, 0.007, 0.012, 0.02, 0.03, 0.045, 0.06, 0.08, 0.1)
+BACKLASHES_RAD = (0.0, 0.002, 0.004, 0.007, 0.012, 0.02, 0.03, 0.045, 0.06, 0.08, 0.1)
 WORTH = 0.9
-"""Play, or another time constant, is believed when it leaves less than this share of what is left without."""
+"""Backlash, or another time constant, is believed when it leaves less than this fraction of the residual without it."""
 LIKELY = (0.2, 5.0)
 """Time constants outside these multiples of the twin's are a fit's escape, not a servo's."""
 QUIET = 0.86
@@ -41,18 +41,18 @@ EASES = 4
 
 @dataclass(frozen=True, eq=False)
 class Following:
-    """Per run: delay and its jitter (R,), play (R,); per run and joint (R, J): time constant and compliance.
+    """Per run: delay and its jitter (R,), backlash (R,); per run and joint (R, J): time constant and compliance.
 
-    `lag_s` is damping over stiffness, `compliance` one over stiffness, `play` (R,) the slack of the gears in radians, `square` and `right` the normal equations of what effort it takes to move (friction) and to stand
+    `lag_s` is damping over stiffness, `compliance` one over stiffness, `backlash_rad` (R,) the slack of the gears in radians, `square` and `right` the normal equations of what effort it takes to move (friction) and to stand
     still (a load), see `solve_effort`. `gripper_n` is the largest effort of the
-    gripper, nan where it was never told to press.
+    gripper, nan where it was never commanded to press.
     """
 
     delay_s: Array
     jitter_s: Array
     lag_s: Array
     compliance: Array
-    play: Array
+    backlash_rad: Array
     square: Array
     right: Array
     gripper_n: Array
@@ -75,30 +75,30 @@ def _of_run(cell: Cell, run: Run, usual_lag: Array | None) -> tuple[Any, ...]:
     assert run.effort is not None
     joints = cell.arm
     law = _Law(run, joints)
-    cost, delay, play = _search(law, usual_lag)
-    lag, compliance, spread = law.solve(delay, play, usual_lag)
+    cost, delay, backlash_rad = _search(law, usual_lag)
+    lag, compliance, spread = law.solve(delay, backlash_rad, usual_lag)
     if usual_lag is not None and not law.noisy:
-        own_cost, own_delay, own_play = _search(law, None)
-        own = law.solve(own_delay, own_play, None)
+        own_cost, own_delay, own_backlash_rad = _search(law, None)
+        own = law.solve(own_delay, own_backlash_rad, None)
         likely = LIKELY[0] < float(np.median(own[0] / usual_lag)) < LIKELY[1]
         if likely and own_cost < WORTH * cost:
-            delay, play, (lag, compliance, spread) = own_delay, own_play, own
+            delay, backlash_rad, (lag, compliance, spread) = own_delay, own_backlash_rad, own
     square, right = _takes(cell, run)
-    return delay, spread, lag, compliance, play, square, right, _grip(cell, run)
+    return delay, spread, lag, compliance, backlash_rad, square, right, _grip(cell, run)
 
 
 def _search(law: _Law, lag: Array | None) -> tuple[float, float, float]:
-    """What the best delay and play leave, that delay, and that play."""
+    """The residual cost of the best delay and backlash, that delay, and that backlash."""
     coarse = np.arange(-0.04, LONGEST_S, 4.0 * STEP_S)
-    plays = [(play, law.costs(coarse, play, lag)) for play in PLAYS_RAD]
-    play, cost = min(plays, key=lambda pair: float(pair[1].min()))
-    if cost.min() > WORTH * plays[0][1].min():
-        play, cost = plays[0]
+    candidates = [(backlash_rad, law.costs(coarse, backlash_rad, lag)) for backlash_rad in BACKLASHES_RAD]
+    backlash_rad, cost = min(candidates, key=lambda pair: float(pair[1].min()))
+    if cost.min() > WORTH * candidates[0][1].min():
+        backlash_rad, cost = candidates[0]
     around = float(coarse[int(np.argmin(cost))])
     fine = around + STEP_S * np.arange(-4, 5)
-    cost = law.costs(fine, play, lag)
+    cost = law.costs(fine, backlash_rad, lag)
     best = int(np.argmin(cost))
-    return float(cost[best]), float(fine[best]) + _vertex(cost, best) * STEP_S, play
+    return float(cost[best]), float(fine[best]) + _vertex(cost, best) * STEP_S, backlash_rad
 
 
 class _Law:
@@ -120,25 +120,25 @@ class _Law:
         self._late = np.arange(len(run)) > 5
         rate = np.gradient(self._turning, self._time, axis=0)
         self._rate = np.maximum(np.std(rate, axis=0), 1e-6)
-        self._sent = dict(zip(PLAYS_RAD, self._behind(np.array(PLAYS_RAD)), strict=True))
+        self._sent = dict(zip(BACKLASHES_RAD, self._behind(np.array(BACKLASHES_RAD)), strict=True))
 
     def _ease(self, rows: Array) -> Array:
         return rows if self._width == 1 else uniform_filter1d(rows, self._width, axis=0, mode="nearest")
 
-    def _behind(self, plays: Array) -> Array:
-        """The command (plays, T, joints) behind each play in the gears."""
-        state = backlash.make_state(np.repeat(self._turning[:1], len(plays), axis=0))
-        gears = backlash.Backlash(plays)
+    def _behind(self, candidates: Array) -> Array:
+        """The command (candidates, T, joints) behind each backlash."""
+        state = backlash.make_state(np.repeat(self._turning[:1], len(candidates), axis=0))
+        gears = backlash.Backlash(candidates)
         made = []
         for row in self._turning:
-            state, out = backlash.step(gears, state, np.broadcast_to(row, (len(plays), len(row))))
+            state, out = backlash.step(gears, state, np.broadcast_to(row, (len(candidates), len(row))))
             made.append(out)
         return np.array([self._ease(rows) for rows in np.stack(made, axis=1)])
 
-    def _fit(self, delay: float, play: float, lag: Array | None) -> tuple[Array, Array, Array]:
+    def _fit(self, delay: float, backlash_rad: float, lag: Array | None) -> tuple[Array, Array, Array]:
         """Coefficients (J, 3), what is left (J, T), and the command's rate (J, T); the time constant is fitted, or `lag`."""
         at = self._time - delay
-        sent = np.stack([np.interp(at, self._time, column) for column in self._sent[play].T], axis=1)
+        sent = np.stack([np.interp(at, self._time, column) for column in self._sent[backlash_rad].T], axis=1)
         keep = self._late & (at >= self._time[0])
         design = np.stack([self._speed, self._effort, np.ones_like(sent)], axis=2)[keep].swapaxes(0, 1)
         target = (sent - self._position)[keep].T
@@ -155,17 +155,17 @@ class _Law:
             solved[:, 0] = lag
         return solved, left, np.gradient(sent, self._time, axis=0)[keep].T
 
-    def costs(self, delays: Array, play: float, lag: Array | None) -> Array:
+    def costs(self, delays: Array, backlash_rad: float, lag: Array | None) -> Array:
         """What the law leaves at each delay, in seconds of each joint's usual speed; large jumps count little."""
         made = []
         for delay in delays:
-            left = np.abs(self._fit(float(delay), play, lag)[1]) / self._rate[:, None]
+            left = np.abs(self._fit(float(delay), backlash_rad, lag)[1]) / self._rate[:, None]
             made.append(np.mean(np.minimum(left, 4.0 * np.median(left, axis=1, keepdims=True))))
         return np.array(made)
 
-    def solve(self, delay: float, play: float, lag: Array | None) -> tuple[Array, Array, float]:
+    def solve(self, delay: float, backlash_rad: float, lag: Array | None) -> tuple[Array, Array, float]:
         """Time constant and compliance of each joint, and the spread of single delays."""
-        solved, left, rate = self._fit(delay, play, lag)
+        solved, left, rate = self._fit(delay, backlash_rad, lag)
         fast = np.abs(rate) > np.quantile(np.abs(rate), 0.7, axis=1, keepdims=True)
         late = (left / np.where(rate == 0.0, np.inf, rate))[fast]
         spread = float(np.sqrt(np.mean(np.minimum(np.abs(late), 0.2) ** 2))) if len(late) else 0.0
@@ -207,7 +207,7 @@ def solve_effort(following: Following, picks: Array) -> Array:
 
 
 def _grip(cell: Cell, run: Run) -> float:
-    """The gripper's largest effort where it was told to press with all it has; nan where it never was."""
+    """The gripper's largest effort where it was commanded to press with its full force; nan where it never was."""
     if cell.gripper is None or run.effort is None:
         return float("nan")
     stiffness = float(cell.model.actuator_gainprm[cell.gripper, 0])

@@ -48,18 +48,18 @@ def slip_m(run: Run) -> float | None:
 
 
 def _emptied(run: Run, first: int, last: int) -> bool:
-    """Whether a hand that goes on being told to close closes well beyond what it held: the object has left it."""
+    """Whether a hand that is still commanded to close closes well beyond what it held: the object has left it."""
     assert run.gripper is not None
     half = 0.5 * (run.closed + float(np.median(run.position[first:last, run.gripper])))
     after = slice(last, min(last + LEAVES_ROWS, len(run)))
-    told = np.cumprod(run.action[after, run.gripper] < half).astype(bool)
-    return bool(np.any(run.position[after, run.gripper][told] < half))
+    closing = np.cumprod(run.action[after, run.gripper] < half).astype(bool)
+    return bool(np.any(run.position[after, run.gripper][closing] < half))
 
 
 def measure_contact(
     real: Evidence, sim: Evidence, trial: Trial | None, rows: int, rng: np.random.Generator
 ) -> Measured:
-    """The friction with which the twin's grasps slip as the robot's do; without `trial` nobody can try."""
+    """The friction with which the twin's grasps slip as the robot's do; without `trial` it is not measured."""
     missing = ("softness and bounce of contacts: need a force sensor",)
     if trial is None:
         return Measured(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from twinloop.diagnosis.measured import Measured, quantity, resampled
+from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled
 from twinloop.diagnosis.pattern import Textured, find_textures, measure_pattern
 from twinloop.episode import Actor, Episode
 from twinloop.experts import Reading, Setup
@@ -95,36 +95,26 @@ def measure_visual(
     """
     if not cameras:
         return Measured("visual", missing=("images: this policy sees none",)), {}
-    quantities, looks, missing = [], {}, []
-    patterned: dict[str, Array] = {}
+    quantities: list[Quantity] = []
+    missing: list[str] = []
     values: dict[str, Array] = {}
+    looks: dict[str, Look] = {}
+    patterned: dict[str, Array] = {}
     for camera in cameras:
         mine, theirs = (
             [_begins(one, camera) for one in side if camera in one.frames] for side in (real, sim)
         )
-        if len(mine) < 2 or not theirs:
-            missing.append(
-                f"images of {camera}: need runs recorded with it, as `twinloop evaluate --robot ... --out D` does"
-            )
+        if reason := _not_comparable(camera, mine, theirs):
+            missing.append(reason)
             continue
-        if mine[0].shape != theirs[0].shape:
-            sizes = " and ".join(f"{side[0].shape[2]} x {side[0].shape[1]}" for side in (mine, theirs))
-            missing.append(f"images of {camera}: need the size of the twin's; these are {sizes}")
-            continue
-        seen = np.array([np.mean([qualities(frame) for frame in frames], axis=0) for frames in mine])
-        usual = np.mean([qualities(frame) for frames in theirs for frame in frames], axis=0)
-        draws = resampled(seen, rows, rng)
-        found = [
-            quantity(f"{name}, {camera}", unit, float(usual[place]), draws[:, place], floor)
-            for place, (name, (unit, floor, _)) in enumerate(QUALITIES.items())
-        ]
-        some = mine[:: 1 + len(mine) // RUNS]
+        qualities_found = _measure_qualities(camera, mine, theirs, rows, rng)
         pattern = measure_pattern(camera, mine, theirs, rows, rng)
-        quantities += [*found, pattern]
+        quantities += [*qualities_found, pattern]
+        some = np.concatenate(mine[:: 1 + len(mine) // RUNS])
         if pattern.differs:
-            patterned[camera] = np.concatenate(some)
-        elif any(one.differs for one in found):
-            looks[camera] = find_look(np.concatenate(some), np.concatenate(theirs), rng)
+            patterned[camera] = some
+        elif any(one.differs for one in qualities_found):
+            looks[camera] = find_look(some, np.concatenate(theirs), rng)
     if patterned and textured is None:
         missing.append("another pattern of the table: needs a twin whose textures can vary")
     elif patterned and textured is not None:
@@ -134,6 +124,31 @@ def measure_visual(
         for camera, frames in patterned.items():
             looks[camera] = find_look(frames, alike[camera], rng, LIGHT_PX)
     return Measured("visual", tuple(quantities), values, tuple(missing), looks=tuple(looks)), looks
+
+
+def _not_comparable(camera: str, real: Sequence[Array], sim: Sequence[Array]) -> str | None:
+    """Why the images of both sides cannot be compared; None where they can."""
+    if len(real) < 2 or not sim:
+        return (
+            f"images of {camera}: need runs recorded with it, as `twinloop evaluate --robot ... --out D` does"
+        )
+    if real[0].shape != sim[0].shape:
+        sizes = " and ".join(f"{side[0].shape[2]} x {side[0].shape[1]}" for side in (real, sim))
+        return f"images of {camera}: need the size of the twin's; these are {sizes}"
+    return None
+
+
+def _measure_qualities(
+    camera: str, real: Sequence[Array], sim: Sequence[Array], rows: int, rng: np.random.Generator
+) -> list[Quantity]:
+    """Sharpness, noise, brightness, contrast and colour of a camera's images, from those of each run."""
+    seen = np.array([np.mean([qualities(frame) for frame in frames], axis=0) for frames in real])
+    usual = np.mean([qualities(frame) for frames in sim for frame in frames], axis=0)
+    draws = resampled(seen, rows, rng)
+    return [
+        quantity(f"{name}, {camera}", unit, float(usual[place]), draws[:, place], floor)
+        for place, (name, (unit, floor, _)) in enumerate(QUALITIES.items())
+    ]
 
 
 def find_look(real: Array, sim: Array, rng: np.random.Generator, light_px: float = SOFT_PX) -> Look:

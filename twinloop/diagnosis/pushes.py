@@ -1,4 +1,4 @@
-"""What moves an object that nobody touches: knocks at random, or wind."""
+"""What moves an untouched object: pushes at random times, or wind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twinloop.engines.disturbance import PUSH_S
 Array = NDArray[Any]
 
 ONE_WAY = 0.8
-"""Objects that set off in directions this alike are blown, not knocked."""
+"""Objects that set off in directions this alike are blown, not pushed."""
 ONSET_S = 0.1
 
 
@@ -26,7 +26,7 @@ def measure_pushes(
     quantities: list[Quantity],
     values: dict[str, Array],
 ) -> None:
-    """Wind where untouched objects all slide one way; else knocks, at the rate and with the speeds that were seen."""
+    """Wind where untouched objects all slide one way; else pushes, at the rate and with the speeds that were observed."""
     rows, twin, count = len(of_run), real.twin, len(real.runs)
     seen, watched_s = [], 0.0
     for run in real.runs:
@@ -34,8 +34,8 @@ def measure_pushes(
         watched_s += until_s
         if moved is not None:
             seen.append(moved)
-    share = np.full(rows, len(seen) / count)
-    quantities.append(quantity("untouched objects that move", "1", 0.0, share, 0.05))
+    fraction = np.full(rows, len(seen) / count)
+    quantities.append(quantity("untouched objects that move", "1", 0.0, fraction, 0.05))
     if len(seen) < 2:
         return
     speed = np.array(seen)
@@ -52,7 +52,7 @@ def measure_pushes(
     elif twin.has("push_force_n"):
         mass = float(twin.parameter("object_mass_kg").nominal) if twin.has("object_mass_kg") else 0.1
         rate = rng.gamma(len(seen) + 0.5, 1.0, rows) / max(watched_s, 1e-9)
-        quantities.append(quantity("knocks of the object", "Hz", 0.0, rate, 0.01))
+        quantities.append(quantity("pushes of the object", "Hz", 0.0, rate, 0.01))
         set_draws(values, twin, "push_time_s", rng.exponential(1.0, rows) / rate)
         set_draws(values, twin, "push_direction_rad", rng.uniform(-np.pi, np.pi, rows))
         set_draws(values, twin, "push_force_n", mass * (size[pick] / PUSH_S + friction * gravity))

@@ -39,6 +39,13 @@ class Cost:
         """Whether the evidence is enough to name it."""
         return self.lost.low > NOTABLE
 
+    @property
+    def points(self) -> str:
+        """The success points lost, with their interval; or that none are shown, and how many there could be."""
+        if round(100.0 * self.lost.value) > 0:
+            return self.lost.points
+        return f"none shown, at most {100.0 * self.lost.high:.0f}"
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -54,9 +61,15 @@ class Rule:
 class Diagnosis:
     """The outcome of `diagnose`.
 
-    `in_twin` and `on_robot` are shares of success, `drop` their difference; `explained` is what the measured imperfections
-    account for and `unknown` the rest. `costs` are in order, the largest first. `verdict` says it in one line, `notes` what a reader
-    should know about the runs.
+    Attributes:
+        in_twin, on_robot, predicted: Success rates in the nominal twin, on the robot, and in the twin with everything measured.
+        drop: `in_twin - on_robot`; `explained` is what the measured imperfections account for, `unknown` the rest.
+        costs: By dimension, the largest first; with `unknown` they add up to `drop`.
+        measured: What was measured of each dimension, as draws of the twin's parameters.
+        failures, slices, rules: How runs failed, under which conditions, and rules of thumb that apply.
+        verdict, notes: The result in one line, and remarks about the runs.
+        trials, scenes, evaluations: Judged real runs, simulated scenes of each combination, and simulated episodes.
+        exact: Whether every combination of dimensions was evaluated.
     """
 
     policy: str

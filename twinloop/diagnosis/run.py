@@ -50,11 +50,25 @@ def diagnose(
     keep: str | Path | None = None,
     progress: Progress = lambda stage, done, total: None,
 ) -> Diagnosis:
-    """Say what a policy loses on the robot, and to what.
+    """Measure how many success points each gap dimension costs a policy on the robot.
 
-    `real` are recorded runs of the policy with their outcomes; `excitation` are any other recordings of the same robot in the
-    same cell (excitation runs, demonstrations). `budget` is the number of simulated episodes at most. With `keep`, a folder,
-    a run that was stopped goes on where it was.
+    Args:
+        policy: The policy that acted in the real runs.
+        real: Recorded runs of the policy on one robot, with their outcomes. Runs of other actors are left out.
+        twin: The robot's twin: a name, a folder or a twin.
+        excitation: Other recordings of the same robot in the same cell: excitation runs, demonstrations.
+        scenes: Number of scenes in which every combination of dimensions is evaluated, at least 8.
+        budget: Simulated episodes at most, at least twice `scenes`.
+        seed: Random seed for scenes, draws and resampling.
+        keep: Folder for evaluations; an interrupted diagnosis resumes from it.
+        progress: Called with the stage, and how many of its combinations are done.
+
+    Returns:
+        Success points lost to each dimension with 95 % intervals, and what was measured of each.
+
+    Raises:
+        WrongUse: No run of this policy, runs of several robots, no judged run, or a budget that is too small.
+        LearnError: The twin has no task.
     """
     cell = twin if isinstance(twin, Twin) else load_twin(twin)
     given = list(real)
@@ -169,18 +183,20 @@ def _verdict(found: Diagnosis) -> str:
     if found.trials < FEWEST_RUNS:
         return f"unknown: {found.trials} judged runs are too few; record at least {FEWEST_RUNS}"
     if found.drop.low <= 0.0:
-        return "nothing to explain: the robot is not shown to do worse than the twin"
+        return "nothing to explain: these runs do not show that the robot does worse than the twin"
     if not found.named:
         likely = [c for c in found.costs if c.lost.value > NOTABLE]
-        maybe = f"; perhaps {likely[0].dimension}, {likely[0].lost.points}" if likely else ""
-        return f"unknown: what costs {found.drop.points} points is not shown by {found.trials} runs{maybe}"
-    said = ", ".join(f"{cost.dimension} {cost.lost.points}" for cost in found.named)
+        maybe = f"; perhaps {likely[0].dimension}, {likely[0].points}" if likely else ""
+        return f"unknown: {found.trials} runs do not show what costs {found.drop.points} points{maybe}"
+    named = ", ".join(f"{cost.dimension} {cost.points}" for cost in found.named)
+    small = [c for c in found.costs if not c.named and round(100.0 * c.lost.value) > 0]
+    unnamed = "".join(f", {c.dimension} {100.0 * c.lost.value:.0f} (not beyond chance)" for c in small)
     more = "" if found.predicted.high >= found.on_robot.low else _TOO_STRONG
-    return f"{said} points; unknown {found.unknown.points} of {found.drop.points}{more}"
+    return f"{named} points{unnamed}; unknown {found.unknown.points} of {found.drop.points}{more}"
 
 
 _TOO_STRONG = (
-    "; in the twin it costs more than that: something is measured too large, or verdicts are too kind"
+    "; in the twin it costs more than that: a measured value is too large, or verdicts are too lenient"
 )
 
 
@@ -193,17 +209,17 @@ def _counts(reasons: list[str]) -> Mapping[str, float]:
 
 
 def _own_runs(policy: Policy, given: list[Episode]) -> list[Episode]:
-    """Episodes in which this policy acted, or of which nobody says who did."""
+    """Episodes in which this policy acted, or whose actor is not recorded."""
     if not given:
         raise WrongUse(
             "no real runs to diagnose", remedy="record some: twinloop evaluate POLICY --robot ... --out D"
         )
     acted = f"{policy.name}@{policy.id}"
-    nobody = (("policy", None), ("unknown", None))
+    not_recorded = (("policy", None), ("unknown", None))
     mine = [
         one
         for one in given
-        if one.provenance.actor_id == acted or (one.provenance.actor, one.provenance.actor_id) in nobody
+        if one.provenance.actor_id == acted or (one.provenance.actor, one.provenance.actor_id) in not_recorded
     ]
     if not mine:
         actors = sorted({one.provenance.actor_id or one.provenance.actor for one in given})
@@ -216,7 +232,7 @@ def _own_runs(policy: Policy, given: list[Episode]) -> list[Episode]:
     robots = sorted({one.provenance.robot_serial for one in mine if one.provenance.robot_serial})
     if len(robots) > 1:
         raise WrongUse(
-            "these runs are of several robots, which differ from the twin each in its own way",
+            "these runs are of several robots, and each differs from the twin in its own way",
             got=", ".join(robots[:5]),
             expected="one robot",
             remedy="diagnose them one by one: a dataset for each robot",
@@ -236,7 +252,7 @@ def _notes(episodes: list[Episode], given: int) -> tuple[str, ...]:
 def _check(twin: Twin, episodes: list[Episode], scenes: int, budget: int) -> None:
     if all(episode.success is None for episode in episodes):
         raise WrongUse(
-            "nobody said whether these runs succeeded",
+            "none of these runs is judged",
             remedy="label them: `twinloop data label`, or record with a supervisor",
         )
     if scenes < 8 or budget < 2 * scenes:

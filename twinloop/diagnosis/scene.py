@@ -1,4 +1,4 @@
-"""Sensing, object, environment and human: what the perceived object, the gripper and the verdicts say.
+"""Sensing, object, environment and human: measured from the perceived object, the gripper and the verdicts.
 
 The table is where the target lies; what the object's perceived height has beyond that and half its size is an error of
 perception. A gripper pushes what it holds to its middle, so along the direction in which it closes the perceived object and
@@ -364,7 +364,7 @@ def _perception(real: Evidence, sim: Evidence, rows: int, rng: np.random.Generat
 
 
 def _repeated(run: Run, noisy: bool) -> float | None:
-    """Share of poses that repeat the one before exactly, where they should not: under noise, or while carried."""
+    """Fraction of poses that repeat the one before exactly, where they should not: under noise, or while carried."""
     if run.place is None:
         return None
     same = np.all(run.place[1:] == run.place[:-1], axis=1)
@@ -373,7 +373,7 @@ def _repeated(run: Run, noisy: bool) -> float | None:
 
 
 def _frozen(run: Run) -> float:
-    """Share of carried rows in which the perceived object stays where it is although the tool moves."""
+    """Fraction of carried rows in which the perceived object stays where it is although the tool moves."""
     if run.place is None or run.tool is None or not run.carrying.any():
         return 0.0
     moving = np.linalg.norm(np.gradient(run.tool, run.time_s, axis=0), axis=1) > 0.03

@@ -1,4 +1,4 @@
-"""The policy in the twin with imperfections put in: one row per scene, kept on disk so that a stopped run goes on."""
+"""The policy in the twin with measured imperfections: one row per scene, kept on disk so that an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class Trials:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Grasps at the edge of slipping make MuJoCo's solver complain thousands of times; nobody can act on that."""
+    """Grasps at the edge of slipping make MuJoCo's solver complain thousands of times, and there is nothing to do about it."""
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda text: None)
     try:
