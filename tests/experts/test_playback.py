@@ -58,7 +58,7 @@ def test_a_recorder_names_the_motion_without_the_folder(motion, tmp_path):
 
 def test_what_cannot_be_played_is_refused(motion, tmp_path):
     cell = make_cell(tl.load_twin("servo_pendulum"))
-    with pytest.raises(WrongUse, match="there is no motion"):
+    with pytest.raises(WrongUse, match="no motion file"):
         load_motion(tmp_path / "none.npz")
     with pytest.raises(WrongUse, match=r"\.npz or a \.csv"):
         save_motion(motion, tmp_path / "m.txt")

@@ -1,4 +1,4 @@
-"""Who acts when data is generated: scripted experts and excitation signals, batched.
+"""Scripted experts and excitation signals, batched.
 
 Importing this package registers the built-in experts.
 """

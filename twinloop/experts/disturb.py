@@ -1,4 +1,4 @@
-"""Bumps: short shifts of an expert's path, so that the data shows how to come back from where it should not be.
+"""Bumps: short shifts of an expert's path, so that the data covers recovery.
 
 A bump lasts a third of a second and moves the commanded path by up to 4 cm (times the noise scale) in a random
 direction. What is recorded as the action is what was commanded, bump included; what follows the bump is recovery.

@@ -1,7 +1,7 @@
-"""Excitation: joint motion that makes a recording tell what the machine's parameters are.
+"""Excitation signals: joint motion that makes parameters identifiable.
 
-Four signals around the home pose, each joint within its own limits: a share of the way to its nearest stop, a top speed
-and a top acceleration, which bounds the torque that motion asks for. All start and end at rest at home.
+Four signals around the home pose, each joint within its own limits: a fraction of the way to its nearest limit, a maximum speed
+and a maximum acceleration, which bounds the torque. All start and end at rest at home.
 
 - `chirp`: a sweep from slow to fast, one joint leading the next by a random phase
 - `multisine`: eight tones at once, random phases, so that every frequency is there all the time
@@ -28,7 +28,7 @@ Array = NDArray[Any]
 Shape = Callable[[Array, Array, Array], Array]
 
 REACH = 0.4
-"""Share of the way from home to the nearest stop, and at most this many radians."""
+"""Fraction of the way from home to the nearest joint limit, and at most this many radians."""
 
 MAX_SPEED_RAD_S = 1.5
 MAX_ACCELERATION_RAD_S2 = 12.0
@@ -90,7 +90,7 @@ def multisine(time_s: Array, reach: Array, uniform: Array) -> Array:
     for tone, rate in enumerate(2.0 * np.pi * np.geomspace(SLOWEST_HZ, FASTEST_HZ, TONES)):
         phase = 2.0 * np.pi * uniform[tone, :, 0]
         total += _allowed(reach, rate) / TONES * np.sin(rate * time_s[:, None] + phase)
-    # Tones rarely peak together: three times the share of each stays within the limits almost always; the rest is cut.
+    # Tones rarely peak together: three times the amplitude stays within the limits almost always; the rest is clipped.
     return np.clip(3.0 * total, -reach, reach)
 
 

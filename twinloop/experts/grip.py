@@ -1,4 +1,4 @@
-"""How a robot's hand takes hold, where that differs between robots."""
+"""How a gripper grasps, where that differs between robots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twinloop.tasks import Cell
 class Grip:
     """`offset_m` is where the object should be along the tool's x axis when the hand comes down.
 
-    `opening_fraction` is how far the gripper opens, of all it can. `above_m` is how far above object and target the tool
+    `opening_fraction` is the fraction to which the gripper opens. `above_m` is how far above object and target the tool
     travels. `sag_per_s` is how fast the command is raised where the joints hang below it: servos without gravity
     compensation need it, stiff ones do not.
     """

@@ -1,4 +1,4 @@
-"""Demonstration multiplication: a few demonstrations re-targeted to new scenes.
+"""Demonstration augmentation: a few demonstrations retargeted to new scenes (after MimicGen).
 
 A demonstration of pick-and-place is cut into the part that is about the object (near it, until it is lifted) and the
 part that is about the target (near it, until the hand has left). In a new scene the first part moves and turns with the
@@ -33,7 +33,7 @@ from twinloop.tasks import Cell
 Array = NDArray[Any]
 
 MOVED_FRACTION = 0.1
-"""A hand that is moved by less than this share of what it can was neither opened nor closed."""
+"""A gripper that moves less than this fraction of its range was neither opened nor closed."""
 
 NEAR_M = 0.12
 """Where a demonstration begins to be about what it approaches."""
@@ -71,7 +71,7 @@ def segment_demonstration(cell: Cell, episode: Episode) -> Demonstration:
     released = np.flatnonzero(closed[:-1] & ~closed[1:]) + 1
     reach = cell.control_high[cell.gripper] - cell.control_low[cell.gripper]
     if not len(released) or np.ptp(gripper) < MOVED_FRACTION * reach:
-        raise WrongUse(f"demonstration {episode.id} never lets go of anything", expected="a pick and a place")
+        raise WrongUse(f"demonstration {episode.id} never releases an object", expected="a pick and a place")
     release = int(released[-1])
     grasp = int(np.flatnonzero(~closed[:release])[-1]) + 1
     high = np.flatnonzero(pose.place[grasp:release, 2] > pose.place[grasp, 2] + LIFTED_M)

@@ -1,4 +1,4 @@
-"""PassiveExpert acts: for twins without actuators, and to watch what a scene does on its own."""
+"""The passive expert: for twins without actuators, and to observe a scene on its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 @EXPERTS.register("passive")
 class PassiveExpert:
-    """Commands every actuator to stay where the episode found it."""
+    """Holds every actuator at its initial position."""
 
     actor: Actor = "unknown"
 
@@ -24,9 +24,9 @@ class PassiveExpert:
         self._hold = np.zeros((setup.count, len(setup.cell.actuators)))
 
     def restart(self, ids: Array, reading: Reading, seeds: Array) -> None:
-        """Remember where the actuators are."""
+        """Store the actuators' positions."""
         self._hold[ids] = reading.position[ids]
 
     def act(self, reading: Reading, step: Array) -> Array:
-        """Stay."""
+        """Hold."""
         return self._hold.copy()

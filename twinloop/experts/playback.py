@@ -1,4 +1,4 @@
-"""A motion from a file, played as it is: what `twinloop excite` designs, or a path of your own.
+"""Play back a motion from a file: one designed by `twinloop excite`, or your own.
 
 `motion:FILE` is the name of the expert that plays FILE. With `@` and the beginning of the motion's digest behind it, a
 file that has changed since is refused, so that an episode made from it is made again from the same motion or not at all.
@@ -95,9 +95,7 @@ def load_motion(path: str | Path) -> Motion:
     """Read what `save_motion` wrote, or a table of your own: `time_s` at a fixed rate, then one column per actuator."""
     source = Path(path)
     if not source.is_file():
-        raise WrongUse(
-            f"there is no motion {source}", remedy="`twinloop excite --out motion.npz` designs one"
-        )
+        raise WrongUse(f"no motion file {source}", remedy="`twinloop excite --out motion.npz` designs one")
     try:
         if source.suffix == ".npz":
             with np.load(source, allow_pickle=False) as kept:
@@ -162,7 +160,7 @@ def fit_motion(motion: Motion, cell: Cell, steps: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class MotionExpertFactory:
-    """Makes the expert that plays a motion; `duration_s` is how long an episode then takes."""
+    """Makes the expert that plays back a motion; an episode takes `duration_s`."""
 
     motion: Motion
 
@@ -193,7 +191,7 @@ def find_expert(name: str) -> Callable[[Setup], Expert]:
 
 
 def pinned_name(name: str) -> str:
-    """The name that stays true when files change: a motion's with its digest."""
+    """The expert's name with the motion's digest, so that a changed file is detected."""
     if not name.startswith(PREFIX) or "@" in name:
         return name
     file = name.removeprefix(PREFIX)
@@ -203,7 +201,7 @@ def pinned_name(name: str) -> str:
 
 
 def provenance_name(name: str) -> str:
-    """The name that goes into a recording's provenance: a motion by its file's name and digest, without the folder."""
+    """The name stored in provenance: a motion by file name and digest, without its folder."""
     if not name.startswith(PREFIX):
         return name
     file = Path(name.removeprefix(PREFIX).partition("@")[0])

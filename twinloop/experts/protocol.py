@@ -1,4 +1,4 @@
-"""The door for experts: who acts in an episode, and where they are found by name."""
+"""The expert protocol, and the registry of experts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Setup:
-    """What an expert is made for: a cell, N environments side by side, episodes of at most `steps` control steps.
+    """What an expert is built for: a cell, N parallel environments, episodes of at most `steps` control steps.
 
     `noise` scales injected disturbances, see `twinloop.generation.job.Job`.
     """
@@ -38,15 +38,15 @@ class Setup:
 
 
 class Expert(Protocol):
-    """Acts in N environments at once and remembers where each of them stands.
+    """Controls N environments at once and keeps the state of each.
 
-    An expert sees readings, late and wrong as the operator of a real robot sees them, never the truth.
+    An expert acts on sensor readings with delay and errors, never on the true state.
     """
 
     actor: Actor
 
     def restart(self, ids: Array, reading: Reading, seeds: Array) -> None:
-        """Forget the past of the environments `ids`, which begin episodes with these seeds; `reading` is of all."""
+        """Begin new episodes with these seeds in the environments `ids`; `reading` covers all environments."""
 
     def act(self, reading: Reading, step: Array) -> Array:
         """Commands for all actuators of all environments, (N, actuators), each at its own control step (N,)."""
@@ -54,14 +54,14 @@ class Expert(Protocol):
 
 @runtime_checkable
 class Looking(Protocol):
-    """What an expert has besides when it looks through cameras; images are drawn only where and when it looks."""
+    """An expert that uses cameras; frames are rendered only where and when it needs them."""
 
     @property
     def cameras(self) -> tuple[str, ...]:
-        """The cameras it looks through."""
+        """The cameras it uses."""
 
     def looks(self) -> Array:
-        """Which environments (N,) the next `act` needs images of."""
+        """Which environments (N,) need frames for the next `act`."""
 
 
 EXPERTS: Registry[Callable[[Setup], Expert]] = Registry("expert", "experts")
@@ -70,5 +70,5 @@ _USUAL = {"excite": "multisine", "toss": "passive"}
 
 
 def default_expert(task: str) -> str:
-    """The expert that usually does a task: the one of the same name, unless the task is not about achieving something."""
+    """Name of the default expert of a task: its own name, except for tasks without a scripted expert."""
     return _USUAL.get(task, task)

@@ -1,4 +1,4 @@
-"""What a controller gets to see at one control step, one row per environment."""
+"""Sensor readings at one control step, one row per environment."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Reading:
-    """Readings of N environments, as late and as wrong as the hardware makes them.
+    """Readings of N environments, with the delay and errors of the hardware.
 
-    `position`, `velocity` and `effort` are per actuator. The object's pose is the perceived one: its place (N, 3), and
+    `position`, `velocity` and `effort` are per actuator. The object's pose is the perceived one: its position (N, 3), and
     its orientation as the first two columns of the rotation matrix (N, 6), which unlike angles and quaternions have
     neither jumps nor two names for one orientation. `time_s` (N,) is the time in each episode. `sensors` (N, channels)
     holds the axes of `Cell.sensors`; None where a robot does not report them. `frames` (N, height, width, 3) by camera are
@@ -37,7 +37,7 @@ class Reading:
 
 
 def ideal_reading(truth: Truth) -> Reading:
-    """What somebody with perfect eyes sees."""
+    """The reading of ideal sensors."""
     return Reading(
         time_s=truth.time_s,
         position=truth.position,

@@ -1,4 +1,4 @@
-"""The style of a demonstrator: how fast, how high, how hesitant, how steady; from parameters of the twin."""
+"""The style of a demonstrator: speed, height, pauses and tremor, from the twin's parameters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Style:
     """What the `demonstrator_*` parameters say for each of N environments; a twin without them is neutral."""
 
     def __init__(self, setup: Setup) -> None:
-        self._given, self._count, self._dt_s = setup.style, setup.count, setup.cell.dt_s
+        self._parameters, self._count, self._dt_s = setup.style, setup.count, setup.cell.dt_s
         self._rate_hz = np.zeros((setup.count, 3))
         self._phase = np.zeros((setup.count, 3))
 
@@ -50,4 +50,4 @@ class Style:
         return np.asarray(self._value("demonstrator_tremor_m", 0.0)[:, None] * np.sin(angle))
 
     def _value(self, name: str, neutral: float) -> Array:
-        return self._given[name] if name in self._given else np.full(self._count, neutral)
+        return self._parameters[name] if name in self._parameters else np.full(self._count, neutral)

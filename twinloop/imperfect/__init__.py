@@ -1,4 +1,4 @@
-"""What real hardware does to commands and readings: pure, batched, with explicit state and explicit randomness.
+"""Models of imperfect hardware: pure, batched functions with explicit state and explicit randomness.
 
 Every part is one small module with one shape of use::
 

@@ -1,4 +1,4 @@
-"""Backlash: the play operator. The output moves only when the input has crossed the gap and pushes it.
+"""Backlash (the play operator): the output moves only when the input has crossed the gap.
 
 y(t) = clip(y(t - dt), x(t) - width / 2, x(t) + width / 2). It depends on the path and not on its speed; a full cycle
 encloses a loop whose horizontal width is `width`.

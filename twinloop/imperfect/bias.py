@@ -1,4 +1,4 @@
-"""Readings that are wrong by a constant and by noise: reading = (1 + scale_error) truth + bias + noise.
+"""Bias, scale error and noise of a reading: reading = (1 + scale_error) truth + bias + noise.
 
 Noise is given per reading (`noise`, a standard deviation: encoders, poses) or as a density (`noise_density`, unit per
 square root of Hz: gyroscopes, accelerometers), whose standard deviation per reading is density / sqrt(dt). The Allan
@@ -39,7 +39,7 @@ def noise_std(params: Bias, shape: tuple[int, ...], dt_s: float) -> Array:
 
 
 def apply(params: Bias, truth: Array, dt_s: float, normal: Array | None = None) -> Array:
-    """What a sensor read every `dt_s` says for `truth` (N, ...); `normal` (N, ...) is standard normal."""
+    """Readings (N, ...) of `truth` (N, ...), sampled every `dt_s`; `normal` (N, ...) is standard normal."""
     if not dt_s > 0:
         raise WrongUse("the time between readings must be positive", got=dt_s, expected="dt_s > 0")
     truth = np.asarray(truth)

@@ -1,4 +1,4 @@
-"""A camera: from the perfect image of a renderer to what a real one would have recorded.
+"""A camera: from a rendered image to the frame that a real camera would record.
 
 In the order of the light: lens distortion, defocus, motion blur, rolling shutter, exposure and vignetting, flare, shot and read
 noise, gain, colour, clipping, 8 bits. Everything between decoding and encoding happens in linear light; the display

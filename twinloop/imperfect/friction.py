@@ -68,9 +68,9 @@ def dry_level_nm(params: Friction, speed_rad_s: Array, load_nm: Value = 0.0) -> 
 
 @dataclass(frozen=True)
 class GearLoad:
-    """How much of the torques on either side of a gear becomes friction, always and, on top of that, at rest.
+    """How much of the torques on either side of a gear becomes friction, in motion and in addition at rest.
 
-    `drive_growth_per_nm` is by how much the motor's share grows with its torque.
+    `drive_growth_per_nm` is the growth of the motor's fraction with its torque.
     """
 
     drive: Value = 0.0

@@ -1,4 +1,4 @@
-"""What a lens does: Brown-Conrady distortion, defocus and vignetting, as tables made once per episode.
+"""Lens effects: Brown-Conrady distortion, defocus and vignetting, as tables made once per episode.
 
 Distortion maps a point of the ideal image, (x, y) in units of the focal length from the centre, to
 

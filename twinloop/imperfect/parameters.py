@@ -1,4 +1,4 @@
-"""Parameters of the parts: what they may be, how they are checked, and how they meet a batch.
+"""Parameters of the hardware models: validation and broadcasting against a batch.
 
 A `Value` is a number, an array (N,) with one value per environment, or an array that broadcasts against the signal.
 """
@@ -100,7 +100,7 @@ def per_environment(value: Value, environments: int) -> Array:
 
 
 def require_noise(noise: Array | None, value: Value, what: str) -> Array | None:
-    """`noise`, or an error when a parameter asks for randomness and the caller supplied none."""
+    """Return `noise`; raise if the parameter is random and no noise was given."""
     if noise is None and np.any(np.asarray(value) > 0):
         raise WrongUse(
             f"{what} is random but no noise was given",

@@ -1,4 +1,4 @@
-"""What a motor can deliver: a torque limit, and the torque-speed line of its supply voltage.
+"""Motor saturation: a torque limit, and the torque-speed line of the supply voltage.
 
 In the driving quadrants the torque may not exceed min(limit, stall (1 - |speed| / no_load_speed)), and never falls below
 zero; when braking, the voltage helps and only the limit holds. The two meet at the corner speed

@@ -1,4 +1,4 @@
-"""What a shutter does to an image that moves: blur over the exposure, skew over the readout.
+"""Motion blur over the exposure, and rolling-shutter skew over the readout.
 
 The image is taken to move as a whole, by `velocity_px_s` (x to the right, y down); `image_velocity_px_s` gives it for
 a moving camera. Row r is exposed from r `line_time_s` on, for `exposure_s`. An image here is (height, width, 3) float32,

@@ -1,4 +1,4 @@
-"""Names people write in configs, and the parameters and units they stand for."""
+"""Aliases and units of configuration keys, and the parameters they stand for."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What varies in a twin when nobody says otherwise: every dimension, in ranges a careful lab would call usual.
+"""The default randomization: every gap dimension, in the ranges of a careful lab.
 
-A rule is found by the parameter's name and says how far from nominal it goes, so that the same rules serve built-in twins
+A rule is found by the parameter's name and gives the range around nominal, so that the same rules serve built-in twins
 and users' own. Where a scale for all joints exists (`servo_stiffness_scale`), single joints are left alone.
 """
 
@@ -70,25 +70,27 @@ def _orders(low: float, high: float) -> Rule:
     return lambda p: LogUniform(low * float(p.nominal), high * float(p.nominal))
 
 
-def _share_of_bound(share: float) -> Rule:
-    """A share of the way to the bounds."""
-    return lambda p: _within(p, *(float(p.nominal) + share * (b - float(p.nominal)) for b in p.bounds))
+def _fraction_of_bound(fraction: float) -> Rule:
+    """A fraction of the way to the bounds."""
+    return lambda p: _within(p, *(float(p.nominal) + fraction * (b - float(p.nominal)) for b in p.bounds))
 
 
-def _scaled_or_share(low: float, high: float, share: float) -> Rule:
-    return lambda p: (_scaled(low, high) if p.nominal else _share_of_bound(share))(p)
+def _scaled_or_fraction(low: float, high: float, fraction: float) -> Rule:
+    return lambda p: (_scaled(low, high) if p.nominal else _fraction_of_bound(fraction))(p)
 
 
 def _count_to(most: int) -> Rule:
     return lambda p: WholeNumbers(int(p.bounds[0]), min(most, int(p.bounds[1])))
 
 
-def _sometimes(share: float, most: float) -> Rule:
-    """Nominal, but in a share of the episodes anything up to `most` beyond."""
+def _sometimes(probability: float, most: float) -> Rule:
+    """Nominal, but with this probability anything up to `most` beyond."""
 
     def rule(p: Parameter) -> Distribution:
         nominal = float(p.nominal)
-        return Mixture((Constant(nominal), Uniform(nominal, nominal + most)), (1.0 - share, share))
+        return Mixture(
+            (Constant(nominal), Uniform(nominal, nominal + most)), (1.0 - probability, probability)
+        )
 
     return rule
 
@@ -105,8 +107,8 @@ def _within(p: Parameter, low: float, high: float) -> Distribution | None:
 RULES: dict[str, Rule] = {
     # gears; before contact, whose friction has a like ending
     r"\w+_(drive|external)_load_(friction|stiction)": _from_to(0.0, 0.05),
-    r"\w+_drive_load_growth_per_nm": _share_of_bound(0.01),
-    r"\w+_stiction_extra_nm": _share_of_bound(0.005),
+    r"\w+_drive_load_growth_per_nm": _fraction_of_bound(0.01),
+    r"\w+_stiction_extra_nm": _fraction_of_bound(0.005),
     r"\w+_stribeck_speed_rad_s": _scaled(0.5, 2.0),
     # contact
     r"\w+_torsional_friction_m": _scaled(0.5, 1.5),
@@ -121,12 +123,12 @@ RULES: dict[str, Rule] = {
     r"\w+_mass_kg": _orders(0.5, 2.0),
     r"object_inertia_scale": _around(0.2),
     r"object_size_m": _scaled(0.9, 1.1),
-    r"object_center_[xyz]_m": _share_of_bound(0.15),
+    r"object_center_[xyz]_m": _fraction_of_bound(0.15),
     # actuation
-    r"\w+_friction_nm?": _scaled_or_share(0.5, 2.0, 0.01),
-    r"(?!\w+_servo_)\w+_damping_(nms_rad|ns_m)": _scaled_or_share(0.7, 1.3, 0.01),
-    r"\w+_armature_(kgm2|kg)": _scaled_or_share(0.7, 1.3, 0.01),
-    r"\w+_back_emf_nms_rad": _scaled_or_share(0.8, 1.2, 0.01),
+    r"\w+_friction_nm?": _scaled_or_fraction(0.5, 2.0, 0.01),
+    r"(?!\w+_servo_)\w+_damping_(nms_rad|ns_m)": _scaled_or_fraction(0.7, 1.3, 0.01),
+    r"\w+_armature_(kgm2|kg)": _scaled_or_fraction(0.7, 1.3, 0.01),
+    r"\w+_back_emf_nms_rad": _scaled_or_fraction(0.8, 1.2, 0.01),
     r"joint_friction_scale": _scaled(0.5, 2.0),
     r"joint_(damping|armature)_scale": _around(0.3),
     r"servo_(stiffness|damping)_scale": _around(0.2),
@@ -142,7 +144,7 @@ RULES: dict[str, Rule] = {
     r"(action|observation)_jitter_s": _from_to(0.0, 0.005),
     r"(action|observation)_drop_probability": _from_to(0.0, 0.02),
     # sensing
-    r"encoder_quantum_rad": _scaled_or_share(0.9, 1.1, 0.01),
+    r"encoder_quantum_rad": _scaled_or_fraction(0.9, 1.1, 0.01),
     r"encoder_noise_rad": _from_to(0.0, 0.001),
     r"encoder_drift_rad": _from_to(0.0, 0.002),
     r"velocity_noise_rad_s": _from_to(0.0, 0.02),

@@ -66,7 +66,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Any value from low to high alike."""
+    """Uniform from low to high."""
 
     low: float
     high: float
@@ -96,7 +96,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class LogUniform:
-    """Any order of magnitude from low to high alike."""
+    """Log-uniform from low to high."""
 
     low: float
     high: float
@@ -130,7 +130,7 @@ class LogUniform:
 
 @dataclass(frozen=True)
 class Normal:
-    """A bell curve, cut off at low and high where they are given."""
+    """Normal, truncated at `low` and `high` where given."""
 
     mean: float
     std: float
@@ -213,7 +213,7 @@ class Categorical:
             )
 
     def quantile(self, uniform: Array, episode: Array) -> Array:
-        """The value in whose share of (0, 1) u falls."""
+        """The value whose cumulative interval contains u."""
         weights = np.array(self.weights or (1.0,) * len(self.values))
         edges = np.cumsum(weights / weights.sum())[:-1]
         kind: Any = object if isinstance(self.values[0], str) else np.float64
@@ -242,7 +242,7 @@ class Categorical:
 
 @dataclass(frozen=True)
 class WholeNumbers:
-    """Any whole number from low to high alike, both included."""
+    """Uniform over the whole numbers from low to high, both included."""
 
     low: int
     high: int
@@ -324,10 +324,10 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Schedule:
-    """One distribution that turns into another while episodes go by.
+    """A curriculum: one distribution becomes another over the episodes.
 
     Before `start` the draws come from `first`, after `end` from `last`; between, quantiles are interpolated. Start and
-    end are episode numbers, or, with `progress`, shares of a run, which `over(episodes)` turns into numbers.
+    end are episode numbers, or, with `progress`, fractions of a run, which `over(episodes)` turns into numbers.
     """
 
     first: Distribution
@@ -359,9 +359,9 @@ class Schedule:
                 "a schedule over progress needs the length of the run",
                 remedy="call randomization.over(episodes) first",
             )
-        share = np.clip((episode - self.start) / (self.end - self.start), 0.0, 1.0)
+        weight = np.clip((episode - self.start) / (self.end - self.start), 0.0, 1.0)
         first, last = self.first.quantile(uniform, episode), self.last.quantile(uniform, episode)
-        return np.asarray((1.0 - share) * first + share * last)
+        return np.asarray((1.0 - weight) * first + weight * last)
 
     def support(self) -> tuple[float, float]:
         """The union of both supports."""

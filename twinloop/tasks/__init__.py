@@ -1,4 +1,4 @@
-"""What a robot should do: how an episode starts, which phases it has, when it succeeded and why it did not.
+"""Tasks: initial state, phases, success and failure reasons of an episode.
 
 Tasks are batched: every array has one row per environment. Importing this package registers the built-in tasks.
 """

@@ -1,4 +1,4 @@
-"""A twin with the parts it names found in its model: which numbers of the state belong to what."""
+"""A twin with its roles resolved: which elements of the state belong to which part."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """Where things are in the state of a twin's model.
+    """Addresses of a twin's parts in the state of its model.
 
     Actuator k sits at the sum of `weights[k] * qpos[addresses[k]]`, at most two joints: a hinge or slide, or a tendon
     that couples two fingers. `arm` lists the actuators that move the tool, `gripper` is the one that opens and closes.
@@ -53,11 +53,11 @@ class Cell:
         return 1.0 / self.twin.control_hz
 
     def positions(self, qpos: Array) -> Array:
-        """Where the actuators are, (N, actuators), from qpos (N, nq)."""
+        """Actuator positions (N, actuators) from qpos (N, nq)."""
         return _weighted(qpos, self.qpos_addresses, self.weights)
 
     def velocities(self, qvel: Array) -> Array:
-        """How fast the actuators move, (N, actuators), from qvel (N, nv)."""
+        """Actuator velocities (N, actuators) from qvel (N, nv)."""
         return _weighted(qvel, self.dof_addresses, self.weights)
 
 
@@ -75,7 +75,7 @@ class _ByHash:
 
 
 def make_cell(twin: Twin) -> Cell:
-    """Find the parts of a twin; the same twin gives the same cell."""
+    """Resolve the parts of a twin; equal twins share one cell."""
     return _resolve(_ByHash(twin))
 
 
@@ -129,7 +129,7 @@ def _transmission(model: mujoco.MjModel, actuator: int) -> tuple[tuple[int, int]
             weights = [float(model.wrap_prm[w]) for w in wraps] + [0.0]
             return (joints[0], joints[1]), (weights[0], weights[1])
     raise InvalidTwin(
-        f"actuator {model.actuator(actuator).name!r} moves something else than a joint",
+        f"actuator {model.actuator(actuator).name!r} does not drive a joint",
         expected="a joint, or a fixed tendon over at most two joints",
     )
 

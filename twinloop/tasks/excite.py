@@ -1,4 +1,4 @@
-"""Move so that a recording tells the parameters of the machine: the whole time is spent moving."""
+"""Follow an excitation signal, for identification."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 @TASKS.register("excite")
 class Excite:
-    """Success: the recording is complete. There is no other way to fail than to be cut short."""
+    """Success: the signal was followed to its end."""
 
     roles: tuple[str, ...] = ()
     phases = ("excite",)

@@ -1,4 +1,4 @@
-"""What tasks with an object and a target share: the start of an episode, and whether the object is in place."""
+"""Shared by tasks with an object and a target: initial state and success conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door for tasks: what a task must say, and where tasks are found by name."""
+"""The task protocol, and the registry of tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Start:
-    """How n episodes start: qpos (n, nq), qvel (n, nv), ctrl (n, nu), mocap_pos (n, nmocap, 3)."""
+    """Initial state of n episodes: qpos (n, nq), qvel (n, nv), ctrl (n, nu), mocap_pos (n, nmocap, 3)."""
 
     qpos: Array
     qvel: Array
@@ -30,10 +30,10 @@ class Start:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Where N episodes stand: `phase` and `reason` index the task's `phases` and `failures`.
+    """Status of N episodes: `phase` and `reason` index the task's `phases` and `failures`.
 
-    An episode ends when it succeeded or when nothing can help it any more (`failed`). `reason` is what is missing for
-    success now; it becomes the failure label if the episode ends now without success.
+    An episode ends on `success`, or when success has become impossible (`failed`). `reason` is what is missing for
+    success; it is the failure label if the episode ends now.
     """
 
     phase: Array
@@ -44,40 +44,40 @@ class Judgement:
 
 
 class Task(Protocol):
-    """What to do in a cell. Made from the cell; holds no state of its own.
+    """A task in a cell; stateless.
 
     `memory` numbers per environment, zeros at the start, are carried from one judgement to the next.
     """
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Parts a twin must have."""
+        """Roles that a twin must have."""
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """What `Judgement.phase` counts."""
+        """Names that `Judgement.phase` indexes."""
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What `Judgement.reason` counts."""
+        """Names that `Judgement.reason` indexes."""
 
     @property
     def time_limit_s(self) -> float:
-        """When an episode is ended whatever its state."""
+        """Time limit of an episode, s."""
 
     @property
     def memory(self) -> int:
-        """Numbers carried from one judgement to the next."""
+        """Length of the state carried from one judgement to the next."""
 
     @property
     def text(self) -> str:
-        """The task in words, as a person would be told."""
+        """The task as an instruction."""
 
     def start(self, values: Mapping[str, Any], seeds: Array) -> Start:
-        """How one episode per seed starts; `values` maps parameter names to a number or an array (n,)."""
+        """Initial state of one episode per seed; `values` maps parameter names to a number or an array (n,)."""
 
     def judge(self, truth: Truth, memory: Array) -> Judgement:
-        """Where each environment stands; called once per control step."""
+        """Judge every environment; called once per control step."""
 
 
 TASKS: Registry[Callable[[Cell], Task]] = Registry("task", "tasks")
@@ -99,7 +99,7 @@ def _check_roles(name: str, roles: tuple[str, ...], twin: Twin) -> None:
                 f"task {name!r} needs a part that twin {twin.name!r} does not have",
                 got=", ".join(sorted(twin.roles)) or "no roles",
                 expected=", ".join(roles),
-                remedy=f"say which part is the {role!r} in the twin's roles",
+                remedy=f"name the part under {role!r} in the twin's roles",
             )
 
 

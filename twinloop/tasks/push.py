@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 HOLD_S = 0.1
 INSIDE = 0.6
-"""Share of the disc's radius that the object's centre must reach: pushing stops well inside, not at the rim."""
+"""Fraction of the disc's radius within which the object's centre must end: well inside, not at the rim."""
 
 
 @TASKS.register("push")

@@ -1,4 +1,4 @@
-"""An object thrown onto a table, until it rests; nobody acts."""
+"""An object is thrown onto a table until it rests; no robot is involved."""
 
 from __future__ import annotations
 

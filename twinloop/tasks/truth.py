@@ -1,4 +1,4 @@
-"""What is true in the simulation at one moment, one row per environment."""
+"""Ground truth of the simulation at one control step, one row per environment."""
 
 from __future__ import annotations
 
