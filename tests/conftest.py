@@ -45,3 +45,14 @@ def tiny_policy(panda_data, tmp_path_factory):
     from twinloop.learning.train import train
 
     return train(panda_data, out=tmp_path_factory.mktemp("policies") / "tiny", config=TINY)
+
+
+@pytest.fixture(scope="module")
+def short_trials(panda_data):
+    """Pick-and-place trials that end after a second: long enough for everything but success."""
+    from twinloop.tasks.pick_and_place import PickAndPlace
+
+    # Whoever asks for `panda_data` later gets whole episodes: they are there before trials become short.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PickAndPlace, "time_limit_s", 1.0)
+        yield

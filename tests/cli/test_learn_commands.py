@@ -27,7 +27,7 @@ SMALL = (
 )
 
 
-def test_train_evaluate_show_and_export(twinloop, panda_data, tmp_path, monkeypatch):
+def test_train_evaluate_show_and_export(twinloop, panda_data, short_trials, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("--sim", panda_data.root, "--out", "p", "--tracking", "off", "--json")
     code, out, _ = twinloop("train", *SMALL, *words)
@@ -124,7 +124,7 @@ def test_training_that_fails_at_once_does_not_stand_in_the_way_of_the_next(twinl
     assert code == 0, err
 
 
-def test_policies_of_one_name_are_told_apart(twinloop, tiny_policy, tmp_path, monkeypatch):
+def test_policies_of_one_name_are_told_apart(twinloop, tiny_policy, short_trials, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny_policy.save(tmp_path / "a/p")
     late = tiny_policy.for_latency(0.02)
@@ -138,7 +138,7 @@ def test_policies_of_one_name_are_told_apart(twinloop, tiny_policy, tmp_path, mo
     assert code == 0 and "for 20 ms of delay" in out and "validation error" in out
 
 
-def test_a_pace_is_found_in_a_twin(twinloop, tiny_policy, tmp_path, monkeypatch):
+def test_a_pace_is_found_in_a_twin(twinloop, tiny_policy, short_trials, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny_policy.save(tmp_path / "p")
     code, out, _ = twinloop("policy", "horizon", "p", "--out", "other-horizon", "--episodes", 1)

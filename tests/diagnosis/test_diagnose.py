@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def diagnosed(runs, tiny_policy, folder):
+def diagnosed(runs, tiny_policy, folder, short_trials):
     return diagnose(tiny_policy, runs, "franka_pick_place", keep=folder / "evaluations", **SMALL)
 
 

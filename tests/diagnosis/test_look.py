@@ -92,7 +92,7 @@ def test_images_of_another_size_are_not_compared():
     assert not looks and "64 x 64 and 32 x 32" in found.missing[0]
 
 
-def test_a_policy_that_looks_is_diagnosed_with_the_recorded_look(seeing):
+def test_a_policy_that_looks_is_diagnosed_with_the_recorded_look(seeing, short_trials):
     policy, folder = seeing
     runs = [one.with_provenance(actor="policy", actor_id=None) for one in open_dataset(folder / "darker")]
     found = diagnose(policy, runs, "franka_pick_place", scenes=8, budget=16)

@@ -36,7 +36,7 @@ def test_pairs_are_compared_where_they_disagree():
         compare(first, evaluation(1, 0))
 
 
-def test_every_policy_meets_the_same_scenes_in_a_twin(panda_data, tiny_policy, tmp_path):
+def test_every_policy_meets_the_same_scenes_in_a_twin(panda_data, tiny_policy, short_trials, tmp_path):
     other = train(panda_data, out=tmp_path / "other", config=replace(TINY, seed=9, head="flow"))
     twin = load_twin("franka_pick_place")
     kept = tmp_path / "kept"

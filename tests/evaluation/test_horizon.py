@@ -9,6 +9,8 @@ from twinloop.evaluation.run import Evaluation, Trial
 from twinloop.policies.policy import load_policy
 from twinloop.twins import load_twin
 
+pytestmark = pytest.mark.usefixtures("short_trials")
+
 
 def tried_with(successes, monkeypatch):
     """Stand in for the twin: so many successes for each horizon; returns the list of executions it saw."""

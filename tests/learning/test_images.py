@@ -206,7 +206,7 @@ def with_camera(policy, camera):
     return Policy(network, interface, policy.normalisation, execution, policy.domains, policy.training_record)
 
 
-def test_in_a_twin_what_it_does_follows_from_what_it_sees(tiny_policy, tmp_path):
+def test_in_a_twin_what_it_does_follows_from_what_it_sees(tiny_policy, short_trials, tmp_path):
     try:
         open_context(16, 16).free()
     except TwinloopError as error:
