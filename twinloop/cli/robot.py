@@ -142,6 +142,7 @@ def standin(
     if list_effects:
         _print_effects(json)
         return
+    os.environ.setdefault("MUJOCO_GL", "egl")  # read by MuJoCo when it is imported
     from twinloop.robots.standin.reality import list_realities
     from twinloop.robots.standin.run import serve_reality
 

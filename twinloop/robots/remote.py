@@ -176,7 +176,9 @@ class StandinRobot(RemoteRobot):
             words += ["--twin", self._twin]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "twinloop.robots.standin", *words],
-            env=os.environ | {TOKEN: self._token},
+            env={"MUJOCO_GL": "egl"}
+            | os.environ
+            | {TOKEN: self._token},  # read by MuJoCo when it is imported
             stdin=subprocess.PIPE,  # held open: it ends when we do, however we end
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ.setdefault("MUJOCO_GL", "egl")
-
 from twinloop.robots.remote import TOKEN
 from twinloop.robots.standin.reality import load_reality
 from twinloop.twins import load_twin
