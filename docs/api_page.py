@@ -46,9 +46,8 @@ SECTIONS = ("Args", "Returns", "Yields", "Raises")
 
 
 def exports() -> dict[str, Any]:
-    """Every exported class and function by its name."""
-    named = {name: getattr(twinloop, name) for name in twinloop.__all__}
-    return {name: item for name, item in named.items() if inspect.isclass(item) or inspect.isfunction(item)}
+    """Everything exported, by its name."""
+    return {name: getattr(twinloop, name) for name in twinloop.__all__ if name != "__version__"}
 
 
 def page() -> str:
@@ -68,7 +67,7 @@ def split_docstring(item: Any) -> tuple[str, dict[str, str]]:
 
 
 def _topics() -> Iterator[str]:
-    homes = {name: item.__module__.split(".")[1] for name, item in exports().items()}
+    homes = {name: twinloop._HOME[name].split(".")[1] for name in exports()}
     unknown = set(homes.values()) - {package for packages in TOPICS.values() for package in packages}
     if unknown:
         raise SystemExit(f"docs/api_page.py: no topic for exports of {sorted(unknown)}; add them to TOPICS")
@@ -76,8 +75,13 @@ def _topics() -> Iterator[str]:
         here = {name: exports()[name] for name, home in homes.items() if home in packages}
         if here:
             yield f"## {topic}\n"
-        for name, item in sorted(here.items(), key=lambda pair: (inspect.isclass(pair[1]), pair[0])):
-            yield _class(name, item) if inspect.isclass(item) else _function(name, item)
+        for name, item in sorted(here.items(), key=lambda pair: (not inspect.isfunction(pair[1]), pair[0])):
+            if inspect.isfunction(item):
+                yield _function(name, item)
+            elif inspect.isclass(item):
+                yield _class(name, item)
+            else:
+                yield f"### {name}\n\n{_body(type(item))}"
 
 
 def _function(name: str, function: Any) -> str:

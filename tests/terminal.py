@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -50,17 +51,22 @@ def twinloop_json(*arguments: object, cwd: str | Path, code: int = 0) -> Any:
     return json.loads(twinloop(*arguments, "--json", cwd=cwd, code=code))
 
 
-def run_script(lines: Iterable[str], cwd: str | Path) -> None:
-    """Run the `twinloop` and `cd` commands of a page one after the other, as a shell would; all must succeed."""
+def run_script(lines: Iterable[str], cwd: str | Path) -> Path:
+    """Run the commands of a page one after the other, as a shell would; all must succeed.
+
+    Returns the folder that the shell is in at the end. Other programs than `twinloop` and `cd` run in a shell of their own.
+    """
     folder = Path(cwd)
     for line in lines:
         for command in re.sub(r"\s#\s.*$", "", line).split(" && "):
             program, *arguments = shlex.split(command)
             if program == "cd":
-                folder /= arguments[0]
-                continue
-            assert program == "twinloop" and not re.search(r"[|<>$]", command), (
-                f"not a plain command: {command}"
-            )
-            code, out, err = run_command(*arguments, cwd=folder)
-            assert code == 0, f"{command}\n{out}\n{err}"
+                folder = (folder / arguments[0]).resolve()
+            elif program == "twinloop":
+                assert not re.search(r"[|<>$]", command), f"not a plain command: {command}"
+                code, out, err = run_command(*arguments, cwd=folder)
+                assert code == 0, f"{command}\n{out}\n{err}"
+            else:
+                done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True)
+                assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return folder

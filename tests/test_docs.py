@@ -1,5 +1,6 @@
 """Documentation can fail the build: the site, commands, help and code blocks."""
 
+import ast
 import os
 import re
 import subprocess
@@ -9,13 +10,29 @@ from pathlib import Path
 import pytest
 import yaml
 
+import twinloop
 from docs import api_page
 from docs.generate import PAGE, commands, page
 from tests.terminal import run_script
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CONTINUES = {"your-logs.md": [ROOT / "docs/tutorials/your-robot.md"]}
+"""Pages that go on in the folder where other pages ended; those are run on the way."""
+
+STORIES = [path for path in PAGES if not any(path in before for before in CONTINUES.values())]
+
+NOT_RUN = ("make ", "pip ", "source ")
+"""Commands that set up an environment, which the tests have already."""
+
+SMALLER = {
+    "--episodes 60": "--episodes 6",
+    "--steps 600": "--steps 20 --set width=32",
+    "--episodes 8": "--episodes 3",
+}
+"""Sizes in bash blocks of the README, and the sizes at which the tests run them."""
+
 MY_ARM = """<robot name="my_arm">
   <link name="base"/>
   <link name="upper">
@@ -30,7 +47,16 @@ MY_ARM = """<robot name="my_arm">
 """
 """The reader's own robot, which examples on a page may load as `my_arm.urdf`."""
 
-TWINLOOP = Path(sys.executable).with_name("twinloop")
+PUBLIC_PACKAGES = ("twinloop.imperfect", "twinloop.testing")
+"""Packages that pages import besides `twinloop` itself: parts of imperfect hardware, and checks for users' own tests."""
+
+INTERNALS = {
+    "diagnose.md": ["twinloop.diagnosis"],
+    "gap.md": ["twinloop.gap", "twinloop.stats"],
+    "gate.md": ["twinloop.promotion"],
+    "identify.md": ["twinloop.identification"],
+}
+"""Pages that still show functions below the exported ones."""
 
 
 def test_the_command_reference_is_up_to_date():
@@ -101,33 +127,73 @@ def test_every_command_explains_itself_and_takes_json(name, command):
     assert any("--json" in parameter.opts for parameter in command.params), f"{name} has no --json"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.name)
 def test_code_blocks_run(path, tmp_path):
-    """Python blocks of a page run one after the other; `$ twinloop` and `$ cd` lines of a
-    console block run as one script."""
+    """A page works for a reader who types it from top to bottom, in one shell that starts in an empty folder.
+
+    A block with a title is saved under that name. Python blocks without a command between them are one script. Lines of
+    a console block that begin with `$` are commands, and so is every line of a bash block of the README; see NOT_RUN
+    and SMALLER for what is left out and what is run at a smaller size.
+    """
     (tmp_path / "my_arm.urdf").write_text(MY_ARM)
-    blocks = BLOCK.findall(path.read_text())
-    environment = os.environ | {
-        "PATH": f"{TWINLOOP.parent}{os.pathsep}{os.environ['PATH']}",
-        "COLUMNS": "120",
-    }
+    folder = tmp_path
+    for part in [*CONTINUES.get(path.name, ()), path]:
+        folder = _type_page(part, folder)
+
+
+def _type_page(path, folder):
+    """Run the blocks of one page and return the folder that the reader's shell is in at the end."""
     program = ""
-    for language, text in blocks:
-        if language == "python":
+    for language, title, text in BLOCK.findall(path.read_text()):
+        is_bash = language == "console" or (language == "bash" and path.name == "README.md")
+        if program and is_bash:
+            _run_python(program, folder)
+            program = ""
+        if title:
+            (folder / title).write_text(text)
+        elif language == "python":
             program += text + "\n"
-        elif language == "console":
-            if program:
-                _run([sys.executable, "-c", program], tmp_path, environment)
-                program = ""
-            lines = [line[2:] for line in text.splitlines() if line.startswith(("$ twinloop", "$ cd"))]
-            run_script(lines, tmp_path)
+        elif is_bash:
+            lines = text.splitlines()
+            if language == "console":
+                lines = [line[2:] for line in lines if line.startswith("$ ")]
+            else:
+                lines = [_make_smaller(line) for line in lines]
+            folder = run_script([line for line in lines if not line.startswith(NOT_RUN)], folder)
     if program:
-        _run([sys.executable, "-c", program], tmp_path, environment)
+        _run_python(program, folder)
+    return folder
 
 
-def _run(command, folder, environment):
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}\n{done.stderr}"
+def _make_smaller(line):
+    for words, smaller in SMALLER.items():
+        line = line.replace(words, smaller)
+    return line
+
+
+def _run_python(program, folder):
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, f"{program}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_python_blocks_import_only_what_is_exported(path):
+    """A reader needs `import twinloop as tl`, numpy and the standard library; see PUBLIC_PACKAGES for the rest."""
+    for language, _, text in BLOCK.findall(path.read_text()):
+        for node in ast.walk(ast.parse(text)) if language == "python" else ():
+            if isinstance(node, ast.ImportFrom) and node.module == "twinloop":
+                assert {alias.name for alias in node.names} <= set(twinloop.__all__)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                module = getattr(node, "module", None) or node.names[0].name
+                root = module.split(".")[0]
+                known = root in sys.stdlib_module_names or module in ("twinloop", "numpy")
+                package = ".".join(module.split(".")[:2])
+                allowed = (*PUBLIC_PACKAGES, *INTERNALS.get(path.name, ()))
+                assert known or package in allowed, f"{module} in {path.name}"
+            elif (
+                isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "tl"
+            ):
+                assert node.attr in twinloop.__all__, f"tl.{node.attr} in {path.name}"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -138,5 +204,5 @@ def test_links_lead_somewhere(path):
 
 
 def test_a_task_takes_less_than_50_lines():
-    first = next(text for _, text in BLOCK.findall((ROOT / "docs/how-to/tasks.md").read_text()))
+    first = next(text for _, _, text in BLOCK.findall((ROOT / "docs/how-to/tasks.md").read_text()))
     assert "TASKS.register" in first and len(first.splitlines()) < 50

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from twinloop.evaluation.run import Evaluation as Evaluation
     from twinloop.evaluation.run import evaluate_in_twin as evaluate_in_twin
     from twinloop.evaluation.run import evaluate_on_robot as evaluate_on_robot
+    from twinloop.experts import EXPERTS as EXPERTS
+    from twinloop.experts import load_motion as load_motion
+    from twinloop.gap.ranking import Rated as Rated
     from twinloop.gap.ranking import rank_policies as rank_policies
     from twinloop.gap.result import Gap as Gap
     from twinloop.gap.run import measure_gap as measure_gap
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from twinloop.learning.train import train as train
     from twinloop.logs.ingest import ingest as ingest
     from twinloop.logs.log_map import load_map as load_map
+    from twinloop.logs.originals import load_originals as load_originals
     from twinloop.logs.propose import propose_map as propose_map
     from twinloop.monitoring.run import monitor as monitor
     from twinloop.planning.items import Plan as Plan
@@ -59,6 +63,11 @@ if TYPE_CHECKING:
     from twinloop.promotion.registry import PolicyRegistry as PolicyRegistry
     from twinloop.promotion.run import gate as gate
     from twinloop.promotion.verdict import Verdict as Verdict
+    from twinloop.quality.check import check_dataset as check_dataset
+    from twinloop.quality.check import check_episode as check_episode
+    from twinloop.quality.finding import Finding as Finding
+    from twinloop.quality.registry import CHECKS as CHECKS
+    from twinloop.quality.require import require_usable as require_usable
     from twinloop.randomization import Categorical as Categorical
     from twinloop.randomization import LogUniform as LogUniform
     from twinloop.randomization import Normal as Normal
@@ -74,11 +83,15 @@ if TYPE_CHECKING:
     from twinloop.robots import open_robot as open_robot
     from twinloop.robots.record import RecordingSpec as RecordingSpec
     from twinloop.robots.record import record as record
+    from twinloop.tasks import TASKS as TASKS
+    from twinloop.tasks import Judgement as Judgement
+    from twinloop.tasks.place import start_at_rest as start_at_rest
     from twinloop.twins import Parameter as Parameter
     from twinloop.twins import Twin as Twin
     from twinloop.twins import load_twin as load_twin
     from twinloop.twins import make_twin_from_model as make_twin_from_model
     from twinloop.twins import save_twin as save_twin
+    from twinloop.workspace import init_workspace as init_workspace
 
 _NAMES = {
     "twinloop.coverage.result": ["Coverage"],
@@ -99,7 +112,8 @@ _NAMES = {
         "make_episode",
     ],
     "twinloop.errors": ["TwinloopError"],
-    "twinloop.gap.ranking": ["rank_policies"],
+    "twinloop.gap.ranking": ["Rated", "rank_policies"],
+    "twinloop.experts": ["EXPERTS", "load_motion"],
     "twinloop.gap.result": ["Gap"],
     "twinloop.gap.run": ["measure_gap"],
     "twinloop.promotion.registry": ["PolicyRegistry"],
@@ -120,6 +134,7 @@ _NAMES = {
     "twinloop.learning.train": ["train"],
     "twinloop.logs.ingest": ["ingest"],
     "twinloop.logs.log_map": ["load_map"],
+    "twinloop.logs.originals": ["load_originals"],
     "twinloop.logs.propose": ["propose_map"],
     "twinloop.planning.items": ["Plan"],
     "twinloop.planning.run": ["plan"],
@@ -135,9 +150,16 @@ _NAMES = {
         "load_randomization",
         "make_randomization",
     ],
+    "twinloop.quality.check": ["check_dataset", "check_episode"],
+    "twinloop.quality.finding": ["Finding"],
+    "twinloop.quality.registry": ["CHECKS"],
+    "twinloop.quality.require": ["require_usable"],
     "twinloop.robots": ["ExpertController", "OperatorController", "connected", "open_robot"],
     "twinloop.robots.record": ["RecordingSpec", "record"],
+    "twinloop.tasks": ["TASKS", "Judgement"],
+    "twinloop.tasks.place": ["start_at_rest"],
     "twinloop.twins": ["Parameter", "Twin", "load_twin", "make_twin_from_model", "save_twin"],
+    "twinloop.workspace": ["init_workspace"],
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

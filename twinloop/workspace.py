@@ -66,9 +66,17 @@ class Status:
 
 
 def init_workspace(folder: str | Path, twin: Twin | None = None) -> Workspace:
-    """Make a workspace; an existing one, or a folder with other things in it, is left alone.
+    """Make a workspace: one folder for the twins, datasets, policies and reports of a robot cell.
 
-    With a twin, the workspace keeps a copy of it and gets a first config, `seed.yaml`, to generate from.
+    Args:
+        folder: The new folder; it must not hold other files.
+        twin: The twin of the cell; it is copied into the workspace with a randomization to start from.
+
+    Returns:
+        The workspace.
+
+    Raises:
+        WrongUse: The folder is a workspace already, or holds other files.
     """
     root = Path(folder)
     if (root / MARKER).exists():

@@ -92,7 +92,17 @@ def save_motion(motion: Motion, path: str | Path) -> Path:
 
 
 def load_motion(path: str | Path) -> Motion:
-    """Read what `save_motion` wrote, or a table of your own: `time_s` at a fixed rate, then one column per actuator."""
+    """Load a motion from the file that `save_motion` wrote, or from a table of your own.
+
+    Args:
+        path: An .npz file, or a .csv with `time_s` in seconds at a fixed rate and one column per actuator.
+
+    Returns:
+        The motion: commands (rows, actuators) in each actuator's unit, and their rate in Hz.
+
+    Raises:
+        WrongUse: The file cannot be read, or its rate is not fixed.
+    """
     source = Path(path)
     if not source.is_file():
         raise WrongUse(f"no motion file {source}", remedy="`twinloop excite --out motion.npz` designs one")

@@ -97,7 +97,18 @@ def report_of(
 
 
 def load_originals(dataset: Dataset, episode: int) -> dict[str, Stream]:
-    """The streams of one episode as recorded, for the signals that were resampled (or all, if the map said so)."""
+    """Load the streams of one episode as they were recorded, before resampling.
+
+    Args:
+        dataset: An ingested dataset.
+        episode: Number of the episode.
+
+    Returns:
+        Time stamps in seconds and samples of each resampled signal (of all signals, if the map says so), by name.
+
+    Raises:
+        DamagedDataset: A stored stream cannot be read.
+    """
     identity = dataset.episode(episode).id
     streams: dict[str, Stream] = {}
     for path in sorted((dataset.root / INGESTS).glob(f"*/{ORIGINALS}/*/*.parquet")):

@@ -28,7 +28,15 @@ HARDWARE = frozenset(
 
 
 def check_episode(episode: Episode, settings: Settings | None = None) -> list[Finding]:
-    """Everything that is wrong with one episode."""
+    """Check one episode for faults of the recording.
+
+    Args:
+        episode: The episode.
+        settings: Thresholds of the checks, each in the unit that its name says.
+
+    Returns:
+        The findings: check, channel, time in seconds, measured value, threshold, severity and remedy.
+    """
     return _findings(View(episode, settings or Settings()))
 
 
@@ -39,7 +47,17 @@ def check_dataset(
     *,
     episodes: Sequence[int] | None = None,
 ) -> QualityReport:
-    """Check every episode, or those numbered, one after the other; only findings stay in memory."""
+    """Check the episodes of a dataset one after the other; only findings stay in memory.
+
+    Args:
+        dataset: The dataset.
+        settings: Thresholds of the checks.
+        progress: Called with the numbers of episodes done and in all.
+        episodes: Numbers of the episodes to check; by default all.
+
+    Returns:
+        Findings and measurements (such as the lag of each joint in seconds), over all episodes.
+    """
     settings = settings or Settings()
     numbers = dataset.numbers if episodes is None else list(episodes)
     findings: list[Finding] = []

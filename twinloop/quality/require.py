@@ -31,9 +31,20 @@ def require_usable(
     *,
     unused: Collection[int] = (),
 ) -> QualityReport:
-    """The report, if nothing blocks this purpose; else `QualityError`, naming what does and how to go on.
+    """Check a dataset and refuse it if a fault makes it unusable for a purpose.
 
-    `unused` are numbers of episodes that will not be used, so that what is wrong with them does not matter. The report of an unchanged dataset under unchanged settings is read from where the last one was kept.
+    Args:
+        dataset: The dataset.
+        purpose: What the data is for, such as "train" or "identify".
+        settings: Thresholds of the checks.
+        progress: Called with the numbers of episodes done and in all.
+        unused: Numbers of episodes that will not be used and cannot block.
+
+    Returns:
+        The report of the checks.
+
+    Raises:
+        QualityError: A finding blocks the purpose; the message names it and the remedy.
     """
     settings = replace(settings or Settings(), purpose=purpose)
     report = _kept(dataset, settings)

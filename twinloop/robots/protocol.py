@@ -114,7 +114,17 @@ ROBOTS: Registry[Callable[[str], Robot]] = Registry("robot", "robots")
 
 
 def open_robot(url: str) -> Robot:
-    """The robot that a URL names, not connected yet."""
+    """Open the robot at an address.
+
+    Args:
+        url: "standin:NAME", "standin:FILE.yaml", "unix:PATH", "tcp:HOST:PORT", or a plug-in's scheme.
+
+    Returns:
+        The robot, not yet connected.
+
+    Raises:
+        UnknownName: No robot is registered for the scheme.
+    """
     scheme, colon, rest = url.partition(":")
     if not colon:
         raise WrongUse(
@@ -126,7 +136,14 @@ def open_robot(url: str) -> Robot:
 
 @contextmanager
 def connected(robot: Robot) -> Iterator[Robot]:
-    """Connect, and close whatever happens."""
+    """Connect a robot for the length of a `with` block, and close it however the block ends.
+
+    Args:
+        robot: The robot.
+
+    Yields:
+        The same robot, connected.
+    """
     robot.connect()
     try:
         yield robot

@@ -23,7 +23,16 @@ OFF_TABLE_M = 0.03
 
 
 def start_at_rest(cell: Cell, values: Mapping[str, Any], count: int) -> Start:
-    """Joints at home, object and target placed, everything still."""
+    """Start episodes with the joints at home, object and target placed, and nothing moving.
+
+    Args:
+        cell: The cell of the task.
+        values: Values of the scene's parameters, each a number or an array (count,), in the parameter's unit.
+        count: Number of environments.
+
+    Returns:
+        The start of each environment.
+    """
     state = initial_state(cell.twin, values, count)
     return Start(state.qpos, np.zeros((count, cell.model.nv)), state.ctrl, state.mocap_pos)
 
