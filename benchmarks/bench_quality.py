@@ -192,14 +192,16 @@ def measure_lag(motions: list[tuple[str, Episode]]) -> tuple[list[Table], list[T
         measured += list(measurements(view))
         late = View(delayed(episode, 0.137), quality_settings.Settings())
         for pair in view.pairs:
-            lag = view.lags.get(pair.response.name)
-            if lag is None:
+            following = view.following.get(pair.response.name)
+            if following is None:
                 continue
+            delay = following.delay
             grid_s = lag_on_a_grid(episode.time_s, pair.command.values, pair.response.values)
             if 0 < grid_s < 0.999:
-                apart_ms.append(1000 * abs(lag.lag_s - grid_s))
-            if pair.response.name in late.lags and lag.uncertainty_s < 0.01:
-                moved_ms.append(1000 * abs(late.lags[pair.response.name].lag_s - lag.lag_s - 0.137))
+                apart_ms.append(1000 * abs(delay.value - grid_s))
+            if pair.response.name in late.following and delay.standard_deviation < 0.01:
+                later = late.following[pair.response.name].delay
+                moved_ms.append(1000 * abs(later.value - delay.value - 0.137))
     report = QualityReport("so101", "", "", "any", len(motions), (), tuple(measured))
     pooled: list[Measurement] = report.pooled("lag")
     per_joint = tuple((m.channel, f"{m.value:.0f} ± {m.uncertainty:.0f}") for m in pooled)

@@ -12,11 +12,11 @@ from twinloop.datasets.reader import open_dataset
 from twinloop.diagnosis.look import Look, find_look, measure_visual, with_look
 from twinloop.diagnosis.run import diagnose
 from twinloop.experts import find_expert
-from twinloop.gap.features import QUALITIES, qualities
 from twinloop.generation.job import Job
 from twinloop.generation.rollout import rollout_drawn
 from twinloop.generation.run import generate
 from twinloop.learning.train import train
+from twinloop.measure.images import QUALITIES, measure_qualities
 from twinloop.randomization import load_randomization
 from twinloop.twins import load_twin
 
@@ -38,7 +38,7 @@ def test_a_darker_redder_softer_noisier_camera_is_found():
     rng = np.random.default_rng(0)
     found = find_look(truth.of(scenes(40, 1), rng), scenes(40, 2), rng)
     real, again = (
-        np.mean([qualities(frame) for frame in look.of(scenes(40, 3), rng)], axis=0)
+        np.mean([measure_qualities(frame) for frame in look.of(scenes(40, 3), rng)], axis=0)
         for look in (truth, found)
     )
     apart = dict(zip(QUALITIES, np.abs(real - again), strict=True))

@@ -7,8 +7,8 @@ from scipy import ndimage
 from twinloop.episode import Camera, Provenance, Schema, Signal, make_episode
 from twinloop.gap.conditions import conditions_of
 from twinloop.gap.evidence import Evidence, Options, Simulated
-from twinloop.gap.features import QUALITIES, describe, qualities, shrink
 from twinloop.gap.visual import episode_kernel, kernel_distance, permutation_test, visual
+from twinloop.measure.images import QUALITIES, describe, measure_qualities, shrink
 from twinloop.twins import load_twin
 
 SCHEMA = Schema((Signal("observation.state", (1,), ("rad",)),), 10.0, (Camera("front", 48, 64),))
@@ -91,7 +91,7 @@ def test_sizes_of_images_do_not_matter_much():
     large = small.repeat(4, axis=0).repeat(4, axis=1)
     assert describe(small).shape == describe(large).shape
     assert np.abs(describe(small) - describe(large)).max() < 0.15
-    assert len(qualities(small)) == len(QUALITIES)
+    assert len(measure_qualities(small)) == len(QUALITIES)
     assert shrink(large, 16).mean() == pytest.approx(large.mean(), rel=1e-6)
 
 

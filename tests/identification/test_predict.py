@@ -17,10 +17,10 @@ from twinloop.identification.recording import (
     find_travel,
     read_recording,
     rotation_between,
-    slopes,
     turning_rates,
 )
 from twinloop.identification.windows import cut, find_horizon_s, sensor_noise, split_episodes, unmoved_noise
+from twinloop.measure.trace import slopes
 from twinloop.tasks import make_cell
 from twinloop.twins import load_twin
 

@@ -173,16 +173,16 @@ def kill_channel(episode, size, rng):
 def freeze_channel(episode, size, rng):
     view = View(episode, Settings())
     element, name = liveliest(episode)
-    lag = view.lags.get(name)
+    following = view.following.get(name)
     pair = next((p for p in view.pairs if p.response.name == name), None)
-    if lag is None or pair is None:
+    if following is None or pair is None:
         return None
-    sent = np.interp(view.time_s - lag.lag_s, view.time_s, pair.command.values)
-    usual = np.percentile(np.abs(pair.response.values - sent - lag.offset), 95)
+    sent = np.interp(view.time_s - following.delay.value, view.time_s, pair.command.values)
+    usual = np.percentile(np.abs(pair.response.values - sent - following.offset), 95)
     travel = max((5, 7, 10)[size] * usual, 0.15 * pair.command.range, 25 * pair.response.step)
     shortest = int(0.6 / view.period_s) + 1
     for first in rng.permutation(len(sent) - shortest - 1)[:400]:
-        away = np.abs(sent[first:] - pair.response.values[first] + lag.offset) >= travel
+        away = np.abs(sent[first:] - pair.response.values[first] + following.offset) >= travel
         if away.any() and np.argmax(away) < 6 / view.period_s:
             stop = first + max(int(np.argmax(away)) + 1, shortest)
             values = np.array(pair.response.values)
@@ -221,7 +221,7 @@ def _clip(episode: Episode, signal: str, percent: float) -> Faulty | None:
     pair = view.pair_of(view.channel(name))
     if pair is not None:
         # The overshoot after a step can be cut off without leaving a trace; what follows a moving command cannot.
-        lag_rows = round(view.lags[name].lag_s / view.period_s) if name in view.lags else 0
+        lag_rows = round(view.following[name].delay.value / view.period_s) if name in view.following else 0
         sent = np.roll(pair.command.values, lag_rows)
         if np.median([np.ptp(sent[row : row + 6]) for row in crossing]) < 10 * channel.step:
             return None
@@ -258,7 +258,7 @@ def coarsen(episode, size, rng):
 @fault("degrees called radians", "wrong_unit", "one joint", "the state", "state and command")
 def use_degrees(episode, size, rng):
     unit = episode.schema.signal(STATE).units
-    if "rad" not in unit or not View(episode, Settings()).lags:
+    if "rad" not in unit or not View(episode, Settings()).following:
         return None
     element, _ = liveliest(episode, unit="rad")
     factor = np.ones(episode[STATE].shape[1])
@@ -276,10 +276,11 @@ def use_degrees(episode, size, rng):
 def delay_state(episode, size, rng):
     extra_s = (0.25, 0.4, 0.7)[size]
     view = View(episode, Settings())
-    sharp = {n: lag for n, lag in view.lags.items() if lag.uncertainty_s < 0.01 and lag.lag_s + extra_s < 1}
+    delays = {n: found.delay for n, found in view.following.items()}
+    sharp = {n: d for n, d in delays.items() if d.standard_deviation < 0.01 and d.value + extra_s < 1}
     if not sharp:
         return None
-    name = min(sharp, key=lambda n: sharp[n].uncertainty_s)
+    name = min(sharp, key=lambda n: sharp[n].standard_deviation)
     return Faulty(delayed(episode, extra_s), name)
 
 
@@ -299,7 +300,7 @@ def delayed(episode: Episode, extra_s: float) -> Episode:
 def shift_state(episode, size, rng):
     view = View(episode, Settings())
     units = {pair.response.name: pair.response for pair in view.pairs if pair.response.unit == "rad"}
-    good = {n: g for n, g in view.lags.items() if n in units and 0.7 < g.gain < 1.4 and g.scatter < 0.05}
+    good = {n: g for n, g in view.following.items() if n in units and 0.7 < g.gain < 1.4 and g.scatter < 0.05}
     if not good:
         return None
     name = max(good, key=lambda n: units[n].range)

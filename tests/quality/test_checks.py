@@ -12,10 +12,9 @@ from twinloop.episode import Event, Provenance, Schema, Signal, make_episode
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.quality.check import check_episode
 from twinloop.quality.finding import Finding
-from twinloop.quality.lag import estimate_lag
 from twinloop.quality.registry import CHECKS
 from twinloop.quality.settings import Settings
-from twinloop.quality.view import View, resolution
+from twinloop.quality.view import View
 from twinloop.testing.quality import assert_quality_check
 
 STATE = "observation.state"
@@ -67,22 +66,16 @@ def test_lag_is_measured_to_a_fraction_of_a_sample_between_zero_and_one_second()
         for seed in range(3):
             episode = arm_episode(seed)
             late = delayed(episode, extra_s)
-            for lag in View(late, Settings()).lags.values():
-                assert lag.lag_s == pytest.approx(LAG_S + extra_s, abs=0.003)
-                assert abs(lag.lag_s - LAG_S - extra_s) < 6 * lag.uncertainty_s + 0.001
+            for following in View(late, Settings()).following.values():
+                delay = following.delay
+                assert delay.value == pytest.approx(LAG_S + extra_s, abs=0.003)
+                assert abs(delay.value - LAG_S - extra_s) < 6 * delay.standard_deviation + 0.001
 
 
 def test_a_response_before_its_command_is_called_misaligned():
     early = delayed(arm_episode(), -0.15)
     found = check_episode(early, Settings(checks=("lag",)))
     assert found and all("before its command" in finding.message for finding in found)
-
-
-def test_a_periodic_command_gets_the_earliest_lag_that_fits():
-    time_s = np.arange(1000) / 50
-    command = np.sin(2 * np.pi * 2 * time_s)
-    lag = estimate_lag(time_s, command, np.sin(2 * np.pi * 2 * (time_s - 0.1)), 1.0)
-    assert lag.lag_s == pytest.approx(0.1, abs=0.002)
 
 
 def test_pairs_come_from_declaration_names_places_or_motion():
@@ -99,15 +92,6 @@ def test_pairs_come_from_declaration_names_places_or_motion():
     signals = {"action": episode["action"][:, [2, 0]], STATE: episode[STATE]}
     moved = View(replace(episode, schema=swapped, signals=signals), Settings())
     assert [(p.command.element, p.response.element) for p in moved.pairs] == [(0, 2), (1, 0)]
-
-
-def test_the_resolution_of_an_encoder_is_recognised_and_a_continuous_signal_has_none():
-    rng = np.random.default_rng(0)
-    smooth = np.sin(np.arange(2000) / 70) + rng.normal(0, 0.001, 2000)
-    assert resolution(smooth) == 0
-    for step in (0.0015, 0.02):
-        assert resolution(np.rint(smooth / step) * step) == pytest.approx(step, rel=1e-3)
-        assert resolution((np.rint(smooth / step) * step).astype(np.float32)) == pytest.approx(step, rel=1e-2)
 
 
 def test_a_joint_at_rest_is_not_stuck_and_a_square_command_is_not_saturated():

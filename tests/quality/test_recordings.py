@@ -65,12 +65,12 @@ def test_lag_of_a_real_arm_agrees_with_cross_correlation_on_a_fine_grid():
     for name in MOTIONS[:2]:
         episode = recordings.so101_motion(name)
         view = View(episode, Settings())
-        assert len(view.lags) >= 5
+        assert len(view.following) >= 5
         for pair in view.pairs:
-            if pair.response.name in view.lags:
-                lag = view.lags[pair.response.name]
+            if pair.response.name in view.following:
+                delay = view.following[pair.response.name].delay
                 expected = lag_on_a_fine_grid(episode.time_s, pair.command.values, pair.response.values)
-                assert lag.lag_s == pytest.approx(expected, abs=0.005)
+                assert delay.value == pytest.approx(expected, abs=0.005)
 
 
 def lag_on_a_fine_grid(time_s, command, response):

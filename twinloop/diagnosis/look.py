@@ -21,7 +21,7 @@ from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled
 from twinloop.diagnosis.pattern import Textured, find_textures, measure_pattern
 from twinloop.episode import Actor, Episode
 from twinloop.experts import Reading, Setup
-from twinloop.gap.features import LUMINANCE, QUALITIES, qualities
+from twinloop.measure.images import LUMINANCE, QUALITIES, measure_qualities
 from twinloop.policies.act import PolicyExpert
 from twinloop.policies.policy import Policy
 
@@ -142,8 +142,8 @@ def _measure_qualities(
     camera: str, real: Sequence[Array], sim: Sequence[Array], rows: int, rng: np.random.Generator
 ) -> list[Quantity]:
     """Sharpness, noise, brightness, contrast and colour of a camera's images, from those of each run."""
-    seen = np.array([np.mean([qualities(frame) for frame in frames], axis=0) for frames in real])
-    usual = np.mean([qualities(frame) for frames in sim for frame in frames], axis=0)
+    seen = np.array([np.mean([measure_qualities(frame) for frame in frames], axis=0) for frames in real])
+    usual = np.mean([measure_qualities(frame) for frames in sim for frame in frames], axis=0)
     draws = resampled(seen, rows, rng)
     return [
         quantity(f"{name}, {camera}", unit, float(usual[place]), draws[:, place], floor)
@@ -154,13 +154,13 @@ def _measure_qualities(
 def find_look(real: Array, sim: Array, rng: np.random.Generator, light_px: float = SOFT_PX) -> Look:
     """The look of real images (n, height, width, 3) on simulated ones (m, ...); light varies no faster than over `light_px`."""
     mixing, offset = _colours(_softened(sim), _softened(real), light_px)
-    wanted = np.mean([qualities(frame) for frame in real], axis=0)
+    wanted = np.mean([measure_qualities(frame) for frame in real], axis=0)
     fine = _detail(real)
     tried = sim[np.unique(np.linspace(0, len(sim) - 1, TRIED).round().astype(int))]
     best, least = Look(mixing, offset, 0.0, 0.0), np.inf
     for blur in BLURS_PX:
         plain = Look(mixing, offset, blur, 0.0).of(tried, rng)
-        there = float(np.mean([qualities(frame)[NOISE] for frame in plain]))
+        there = float(np.mean([measure_qualities(frame)[NOISE] for frame in plain]))
         more = float(np.sqrt(max(wanted[NOISE] ** 2 - there**2, 0.0)))
         # channels are noisy each by itself
         look = Look(mixing, offset, blur, more / float(np.linalg.norm(LUMINANCE)))

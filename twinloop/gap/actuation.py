@@ -23,7 +23,7 @@ def actuation(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     for name, number, about in (
         (
             "dead band",
-            lambda f: f.dead_band,
+            lambda f: f.dead_band.value,
             "how far a command must turn back before the joint does: dry friction and play",
         ),
         (

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from twinloop.errors import TwinloopError
 from twinloop.gap.evidence import REPLAY, Evidence, Followings
-from twinloop.gap.follow import Following
 from twinloop.gap.result import ALL, Measure, NotEvaluated, measure
+from twinloop.measure.delay import Following
 from twinloop.stats.bootstrap import FEWEST, Difference, paired, unpaired
 
 Array = NDArray[Any]

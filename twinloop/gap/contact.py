@@ -20,13 +20,13 @@ from twinloop.episode import Episode
 from twinloop.errors import TwinloopError
 from twinloop.gap.compare import FEW
 from twinloop.gap.evidence import Evidence
-from twinloop.gap.noise import noise_of
 from twinloop.gap.registry import METRICS
 from twinloop.gap.replay import Readable, Replay, read_all, replay_windows, tool_places, with_object_pose
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.identification.predict import Predictor
 from twinloop.identification.recording import Channel, Recording
 from twinloop.identification.windows import cut
+from twinloop.measure.noise import noise_of
 from twinloop.stats.bootstrap import unpaired
 from twinloop.tasks import Cell
 
@@ -195,7 +195,7 @@ def _as_noisy(episode: Episode, evidence: Evidence) -> Episode:
         levels = _noise_levels(evidence, name)
         if name in signals and levels is not None and levels.shape == signals[name].shape[1:]:
             rows = np.asarray(signals[name], np.float64)
-            own = np.array([noise_of(column) for column in rows.T])
+            own = noise_of(rows)
             more = np.sqrt(np.maximum(levels**2 - own**2, 0.0))
             signals[name] = rows + more * rng.standard_normal(rows.shape)
     return replace(shaped, signals=signals)
@@ -204,7 +204,7 @@ def _as_noisy(episode: Episode, evidence: Evidence) -> Episode:
 def _noise_levels(evidence: Evidence, name: str) -> Array | None:
     """Median noise of every element of a signal over real episodes."""
     rows = [
-        [noise_of(column) for column in np.asarray(shaped.signals[name], np.float64).T]
+        noise_of(np.asarray(shaped.signals[name], np.float64))
         for shaped in map(with_object_pose, evidence.real[:20])
         if name in shaped.signals
     ]

@@ -21,7 +21,6 @@ from twinloop.engines.render import open_context
 from twinloop.episode import Episode
 from twinloop.errors import TwinloopError
 from twinloop.gap.conditions import Known, conditions_of
-from twinloop.gap.follow import TOLD_S, Following, follow
 from twinloop.gap.replay import (
     Readable,
     Replay,
@@ -34,6 +33,8 @@ from twinloop.gap.replay import (
 )
 from twinloop.generation.run import generate
 from twinloop.identification.recording import Channel, Recording
+from twinloop.measure.delay import Following, measure_following
+from twinloop.measure.trace import Trace
 from twinloop.randomization.scenes import training_scenes
 from twinloop.stats.bootstrap import RESAMPLES
 from twinloop.tasks import make_cell
@@ -198,20 +199,29 @@ class Evidence:
         if not self.servos:
             return 0.0
         late = [
-            here.lag_s - there.lag_s
+            here.delay.value - there.delay.value
             for real, twin in zip(*self.following, strict=True)
             for here, there in zip(real, twin, strict=True)
-            if here is not None and there is not None and max(here.lag_error_s, there.lag_error_s) < TOLD_S
+            if here is not None and there is not None and here.delay_known and there.delay_known
         ]
         return max(0.0, float(np.median(late))) if late else 0.0
 
     def _followed(self, recording: Recording, rows: Array, readings: Array) -> list[Following | None]:
         """Each servo's answer to its command, in the order of `servos`."""
         assert not isinstance(self.joints, TwinloopError)
-        actuators = np.array([self.joints.channels[index].actuator for index in self.servos], np.int64)
-        loads = self._loads(recording)[rows][:, actuators]
-        commands = recording.commands[rows][:, actuators]
-        return follow(recording.time_s[rows], commands, readings[:, list(self.servos)], loads)
+        time_s, commands, loads = (
+            recording.time_s[rows],
+            recording.commands[rows],
+            self._loads(recording)[rows],
+        )
+        made = []
+        for index in self.servos:
+            channel = self.joints.channels[index]
+            sent, load = commands[:, channel.actuator], loads[:, channel.actuator]
+            trace = Trace(channel.name, channel.unit, time_s, readings[:, index], sent, load=load)
+            following = measure_following(trace)
+            made.append(following if following is not None and following.follows else None)
+        return made
 
     def _loads(self, recording: Recording) -> Array:
         """The weight that every actuator holds up where it is told to be, (T, actuators); computed once per recording."""

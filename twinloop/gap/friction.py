@@ -1,7 +1,7 @@
 """Dry friction as a torque: what of the recorded effort opposes motion, once the twin's rigid bodies are accounted for.
 
-The effort that moves the twin's bodies along the recorded motion, without friction, is inverse dynamics; what the recorded
-effort has beyond it is fitted by offset + viscous * speed + dry * sign(speed).
+The effort that moves the twin's bodies along the recorded motion, without friction, is inverse dynamics; friction is measured on
+what the recorded effort has beyond it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.episode import Episode
-from twinloop.gap.follow import FEWEST_MOVING, MOVING_SHARE
 from twinloop.gap.replay import Readable
-from twinloop.identification.recording import Recording, slopes
+from twinloop.identification.recording import Recording
+from twinloop.measure.friction import measure_friction
+from twinloop.measure.trace import Trace, slopes
 from twinloop.tasks import Cell
 
 Array = NDArray[Any]
@@ -53,7 +54,13 @@ def dry_friction(
             if actuator is None:
                 continue
             dof = int(cell.dof_addresses[actuator, 0])
-            made[row, place] = _dry(recording.qvel[:, dof], effort[:, actuator] - needed[:, dof])
+            speed, beyond = recording.qvel[:, dof], effort[:, actuator] - needed[:, dof]
+            readings = recording.readings[:, channel]
+            trace = Trace(
+                cell.actuators[actuator], "", recording.time_s, readings, velocity=speed, effort=beyond
+            )
+            friction = measure_friction(trace)
+            made[row, place] = np.nan if friction is None else friction.value
     return made
 
 
@@ -79,12 +86,3 @@ def _inverse(model: mujoco.MjModel, data: mujoco.MjData, recording: Recording) -
         mujoco.mj_inverse(model, data)
         needed[row] = data.qfrc_inverse
     return needed
-
-
-def _dry(speed: Array, left: Array) -> float:
-    typical = float(np.sqrt(np.mean(speed**2)))
-    moving = np.abs(speed) > MOVING_SHARE * typical
-    if typical < 1e-4 or moving.sum() < FEWEST_MOVING:
-        return float("nan")
-    basis = np.stack([np.ones(int(moving.sum())), speed[moving], np.sign(speed[moving])], axis=1)
-    return float(np.linalg.lstsq(basis, left[moving], rcond=None)[0][2])

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from twinloop.episode import Episode
 from twinloop.gap.compare import compare_following
 from twinloop.gap.evidence import Evidence
-from twinloop.gap.follow import TOLD_S
 from twinloop.gap.registry import METRICS
 from twinloop.gap.replay import nominal
 from twinloop.gap.result import Measure, NotEvaluated, measure
@@ -31,7 +30,7 @@ def latency(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
         "latency",
         "command to response",
         "ms",
-        lambda found: 1e3 * found.lag_s if found.lag_error_s < TOLD_S else float("nan"),
+        lambda found: 1e3 * found.delay.value if found.delay_known else float("nan"),
         about="how late the joint follows its command",
         floor=1e3 * evidence.twin.physics_dt_s,
     )

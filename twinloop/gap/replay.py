@@ -22,7 +22,7 @@ from twinloop.identification.predict import LOST, Predictor, Window
 from twinloop.identification.recording import Channel, Recording, find_channels, read_recording
 from twinloop.identification.windows import cut, find_horizon_s, sensor_noise
 from twinloop.imperfect import quantize
-from twinloop.quality.view import resolution
+from twinloop.measure.quantization import resolution_of
 from twinloop.tasks import Cell
 
 Array = NDArray[Any]
@@ -165,7 +165,7 @@ def through_own_sensor(replay: Replay, rng: np.random.Generator) -> Array:
     noise = sensor_noise([replay.recording])
     seen = replay.twin.copy()
     for index, column in enumerate(replay.recording.readings.T):
-        step = resolution(column)
+        step = resolution_of(column)
         # What counts in steps looks like noise of a third of a step by itself.
         sigma = float(np.sqrt(max(noise[index] ** 2 - step**2 / 12.0, 0.0)))
         seen[:, index] += sigma * rng.standard_normal(len(seen))

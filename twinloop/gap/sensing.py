@@ -14,17 +14,18 @@ from twinloop.episode import Episode
 from twinloop.errors import TwinloopError
 from twinloop.gap.compare import FEW, by_unit, cannot_replay, compare_following_tables, compare_tables
 from twinloop.gap.evidence import JOINTS, REPLAY, Evidence
-from twinloop.gap.follow import DRIFT_S
 from twinloop.gap.friction import EFFORTS
-from twinloop.gap.noise import STILL_S, allan_deviation, density, noise_of, still_stretches
 from twinloop.gap.registry import METRICS
 from twinloop.gap.replay import through_twins_sensor
 from twinloop.gap.result import Measure, NotEvaluated
-from twinloop.quality.view import resolution
+from twinloop.measure.delay import DRIFT_S
+from twinloop.measure.noise import STILL_S, allan_deviation, find_rests, noise_density, noise_of
+from twinloop.measure.quantization import resolution_of
+from twinloop.measure.trace import Trace, split_columns
 from twinloop.stats.bootstrap import FEWEST
 
 Array = NDArray[Any]
-Number = Callable[[Array], float]
+Number = Callable[[Trace], float]
 
 ALLAN_S = (0.1, 1.0, 10.0)
 FLOOR_SHARE = 0.1
@@ -54,8 +55,7 @@ def sensing(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     if problem:
         yield NotEvaluated("sensing", problem, "encoders")
         return
-    noises = partial(_columns, number=noise_of)
-    yield from _by_row(evidence, "noise", noises, "standard deviation of a reading, from third differences")
+    yield from _by_row(evidence, "noise", _noises, "standard deviation of a reading, from third differences")
     yield from _by_row(
         evidence, "quantization step", _steps, "the step in which a reading counts; 0: none seen"
     )
@@ -79,7 +79,7 @@ def _other_signals(evidence: Evidence) -> Iterator[Measure]:
     for signal in (one for one in candidates if one.name in known):
         units = list(signal.units) * (signal.size if len(signal.units) == 1 else 1)
         labels = list(signal.elements or map(str, range(signal.size)))
-        real, sim = (np.array([_noises(episode, signal.name) for episode in side]) for side in sides)
+        real, sim = (_noises([_rows(episode, signal.name) for episode in side]) for side in sides)
         if real.shape[1:] != sim.shape[1:]:
             continue
         for unit, columns in by_unit(units):
@@ -91,9 +91,8 @@ def _other_signals(evidence: Evidence) -> Iterator[Measure]:
             )  # fmt: skip
 
 
-def _noises(episode: Episode, name: str) -> list[float]:
-    rows = np.asarray(episode.signals[name], np.float64).reshape(len(episode), -1)
-    return [noise_of(column) for column in rows.T]
+def _rows(episode: Episode, name: str) -> Array:
+    return np.asarray(episode.signals[name], np.float64).reshape(len(episode), -1)
 
 
 def _by_row(
@@ -120,7 +119,8 @@ def _still(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     about = "at rest, under an unchanging command"
     rests, periods = [], []
     for replay in evidence.replays:
-        parts = still_stretches(replay.time_s, replay.recording.commands[replay.rows], replay.real)
+        commands = replay.recording.commands[replay.rows]
+        parts = find_rests(split_columns(replay.time_s, replay.real), commands)
         periods.append(float(np.median(np.diff(replay.time_s))))
         if parts:
             rests.append((replay, max(parts, key=lambda part: part[1] - part[0])))
@@ -131,15 +131,17 @@ def _still(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     channels, rng = evidence.joints.channels, evidence.rng("at rest")
     here, there = [], []
     for replay, (first, last) in rests:
-        here.append(replay.real[first:last])
+        time_s = replay.time_s[first:last]
+        here.append(split_columns(time_s, replay.real[first:last]))
         still = np.tile(replay.twin[first:last].mean(axis=0), (last - first, 1))
-        there.append(through_twins_sensor(evidence.cell, channels, replay.time_s[first:last], still, rng))
+        sensed = through_twins_sensor(evidence.cell, channels, time_s, still, rng)
+        there.append(split_columns(time_s, sensed))
     for name, per, number in _at_rest(1.0 / float(np.median(periods))):
         yield from _measures(
             evidence,
             name,
-            _columns(here, number),
-            _columns(there, number),
+            _numbers(here, number),
+            _numbers(there, number),
             "the twin's encoders at rest",
             True,
             about,
@@ -151,13 +153,13 @@ def _at_rest(rate_hz: float) -> Iterator[tuple[str, str, Number]]:
     """Names, what the unit is divided by, and numbers of a stretch at rest."""
     edges = (0.02 * rate_hz, 0.1 * rate_hz, 0.25 * rate_hz, 0.5 * rate_hz)
     for low, high in itertools.pairwise(edges):
-        number = partial(density, rate_hz=rate_hz, low_hz=low, high_hz=high)
+        number = partial(noise_density, low_hz=low, high_hz=high)
         yield f"noise density {low:.2g} to {high:.2g} Hz", "/√Hz", number
     for over_s in ALLAN_S:
         yield (
             f"Allan deviation over {over_s:g} s",
             "",
-            partial(allan_deviation, rate_hz=rate_hz, over_s=over_s),
+            partial(allan_deviation, over_s=over_s),
         )
 
 
@@ -180,7 +182,7 @@ def _drift(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
 
 def _drift_floor(evidence: Evidence) -> float:
     """Where in its dead band a joint comes to rest cannot be told from drift."""
-    bands = [one.dead_band for row in evidence.following[0] for one in row if one is not None]
+    bands = [one.dead_band.value for row in evidence.following[0] for one in row if one is not None]
     durations = [float(replay.time_s[-1] - replay.time_s[0]) for replay in evidence.replays]
     if not bands:
         return DRIFT_FLOOR
@@ -214,11 +216,15 @@ def _measures(
         )  # fmt: skip
 
 
-def _columns(tables: Sequence[Array], number: Number) -> Array:
-    return np.array([[number(column) for column in rows.T] for rows in tables], np.float64)
+def _numbers(tables: Sequence[Sequence[Trace]], number: Number) -> Array:
+    return np.array([[number(trace) for trace in traces] for traces in tables], np.float64)
+
+
+def _noises(tables: Sequence[Array]) -> Array:
+    return np.array([noise_of(rows) for rows in tables])
 
 
 def _steps(tables: Sequence[Array]) -> Array:
     """Quantization steps; where some episodes of a channel show one, those that do not moved too little to tell."""
-    found = _columns(tables, resolution)
+    found = np.array([[resolution_of(column) for column in rows.T] for rows in tables])
     return np.where((found > 0.0) | ~(found > 0.0).any(axis=0), found, np.nan)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from twinloop.episode import Episode
 from twinloop.gap.compare import FEW
 from twinloop.gap.evidence import Evidence
-from twinloop.gap.features import QUALITIES, describe, qualities
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
+from twinloop.measure.images import QUALITIES, describe, measure_qualities
 from twinloop.stats.bootstrap import FEWEST, of_draws, unpaired
 
 Array = NDArray[Any]
@@ -94,7 +94,7 @@ def look(episodes: Sequence[Episode], camera: str) -> tuple[Array, Array]:
         rows = np.linspace(0, len(episode) - 1, FRAMES).round().astype(int)
         frames = [np.asarray(episode.frames[camera][int(row)]) for row in rows]
         features.append(np.stack([describe(frame) for frame in frames]))
-        plain.append(np.mean([qualities(frame) for frame in frames], axis=0))
+        plain.append(np.mean([measure_qualities(frame) for frame in frames], axis=0))
     return np.array(features), np.array(plain)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Episode, Signal
 from twinloop.errors import WrongUse
+from twinloop.measure.trace import SMOOTHING_ROWS, slopes
 from twinloop.tasks import Cell
 
 Array = NDArray[Any]
@@ -23,8 +24,6 @@ Kind = Literal["position", "velocity", "place", "turn"]
 SUFFIXES = (".pos", ".vel", ".target", ".position", ".velocity")
 ENABLED = "observation.torque_enable"
 """The signal that says whether servos are on."""
-SMOOTHING_ROWS = 4
-"""Rows on either side from which a speed is read off when none was recorded."""
 
 
 @dataclass(frozen=True)
@@ -303,20 +302,6 @@ def _object_states(cell: Cell, episode: Episode, time_s: Array, qpos: Array, qve
         qvel[:, dof + 3 : dof + 6] = signals["observation.omega"]
     elif "observation.orientation" in signals:
         qvel[:, dof + 3 : dof + 6] = turning_rates(time_s, qpos[:, at + 3 : at + 7])
-
-
-def slopes(time_s: Array, values: Array) -> Array:
-    """The slope of `values` (T,) at every row: of the parabola through the rows around it, least squares."""
-    count = len(values)
-    if count < 3:
-        return np.zeros(count) if count < 2 else np.full(count, np.diff(values)[0] / np.diff(time_s)[0])
-    reach = min(SMOOTHING_ROWS, (count - 1) // 2)
-    rows = np.clip(np.arange(count), reach, count - 1 - reach)[:, None] + np.arange(-reach, reach + 1)
-    shifted = time_s[rows] - time_s[:, None]
-    scale = np.maximum(np.abs(shifted).max(axis=1, keepdims=True), 1e-12)
-    basis = np.stack([np.ones_like(shifted), shifted / scale, (shifted / scale) ** 2], axis=2)
-    fitted = np.linalg.pinv(basis) @ values[rows][:, :, None]
-    return np.asarray(fitted[:, 1, 0] / scale[:, 0])
 
 
 def turning_rates(time_s: Array, quat: Array) -> Array:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from twinloop.errors import WrongUse
 from twinloop.identification.predict import Predictor, Window
 from twinloop.identification.recording import Recording
+from twinloop.measure.noise import FEWEST_ROWS, noise_of
+from twinloop.measure.quantization import resolution_of
 
 Array = NDArray[Any]
 
@@ -103,19 +105,13 @@ def find_horizon_s(predictor: Predictor, which: Sequence[int]) -> float | None:
 
 
 def sensor_noise(recordings: Sequence[Recording]) -> Array:
-    """Per channel, what readings scatter by: from differences too quick for motion, and no less than their step allows."""
-    rough, steps = [], []
-    for recording in recordings:
-        if len(recording) < 5:
-            continue
-        third = np.diff(recording.readings, n=3, axis=0)
-        rough.append(1.4826 * np.median(np.abs(third), axis=0) / np.sqrt(20.0))
-        steps.append([_quantum(column) for column in recording.readings.T])
-    if not rough:
+    """Noise (channels,) of readings over all recordings, no less than what their resolution makes of it."""
+    usable = [recording.readings for recording in recordings if len(recording) >= FEWEST_ROWS]
+    if not usable:
         return np.full(recordings[0].readings.shape[1], 1e-6)
-    quantum = np.median(np.array(steps), axis=0)
-    floor = np.maximum(quantum / np.sqrt(12.0), 1e-6)
-    return np.asarray(np.maximum(np.median(np.array(rough), axis=0), floor))
+    noise = np.median([noise_of(readings) for readings in usable], axis=0)
+    steps = np.median([[resolution_of(column) for column in readings.T] for readings in usable], axis=0)
+    return np.asarray(np.maximum(noise, np.maximum(steps / np.sqrt(12.0), 1e-6)))
 
 
 def unmoved_noise(noise: Array, recordings: Sequence[Recording], travel: Array) -> Array:
@@ -142,14 +138,3 @@ def start_deviation(predictor: Predictor, noise: Array) -> Array:
         sigma = float(noise[channels[name]])
         made.append(3.0 * sigma / (3.0 * dt_s) if handle.speed else 2.0 * sigma)
     return np.array(made)
-
-
-def _quantum(column: Array) -> float:
-    """The step in which a reading counts, 0 when it does not."""
-    gaps = np.diff(np.unique(column))
-    gaps = gaps[gaps > 1e-9]
-    if len(gaps) < 4:
-        return float(gaps.min()) if len(gaps) else 0.0
-    step = float(np.quantile(gaps, 0.1))
-    share = np.mean(np.abs(gaps / step - np.round(gaps / step)) < 0.05)
-    return step if share > 0.9 else 0.0

@@ -43,3 +43,16 @@ def step(params: Backlash, state: BacklashState, position: Array) -> tuple[Backl
     np.minimum(output, position + half, out=output)
     output.flags.writeable = False
     return BacklashState(output), output
+
+
+def drive(params: Backlash, positions: Array) -> Array:
+    """Move the driving side through `positions` (T, N, ...), beginning in the middle of the gap; the driven side at every row."""
+    positions = np.asarray(positions, dtype=np.float64)
+    half = spread(params.width, positions.shape[1:]) * 0.5
+    output, low, high = positions[0].copy(), positions - half, positions + half
+    driven = np.empty_like(positions)
+    for row in range(len(positions)):
+        np.maximum(output, low[row], out=output)
+        np.minimum(output, high[row], out=output)
+        driven[row] = output
+    return driven

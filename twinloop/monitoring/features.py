@@ -14,6 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.episode import Episode
+from twinloop.measure.delay import measure_following
+from twinloop.measure.friction import measure_friction
+from twinloop.measure.images import QUALITIES, measure_qualities, measure_shift
+from twinloop.measure.trace import Trace
 
 Array = NDArray[Any]
 Group = Literal["actuator", "scene", "camera"]
@@ -30,16 +34,16 @@ ANSWER_TIMEOUT_S = 0.1
 LEAST_MOTION_RAD = 0.05
 STANDING_ROWS = 5
 """Rows at the start that show the scene before anything touches it."""
-CREEP_RAD_S = 0.05
 
 FLOORS = {
     "actuator.answer": 0.01,
+    "actuator.delay": 0.002,
     "actuator.friction": 0.02,
     "scene": 0.001,
     "camera.shift": 0.3,
     "camera": 0.02,
 }
-"""Smallest change of interest: shares, N·m, m (1 for directions), px, shares of the usual brightness."""
+"""Smallest change of interest: fractions, s, N·m, m (1 for directions), px, fractions of the usual brightness."""
 
 
 def episode_features(episode: Episode, usual: Mapping[str, Array]) -> dict[str, float]:
@@ -49,11 +53,9 @@ def episode_features(episode: Episode, usual: Mapping[str, Array]) -> dict[str, 
 
 
 def usual_frames(episodes: Sequence[Episode]) -> dict[str, Array]:
-    """The median first frame of each camera, grey (height, width)."""
+    """The median first frame of each camera, (height, width, 3)."""
     names = [camera.name for camera in episodes[0].schema.cameras] if episodes else []
-    return {
-        name: np.median([_grey(np.asarray(e.frames[name][0])) for e in episodes], axis=0) for name in names
-    }
+    return {name: np.median([np.asarray(e.frames[name][0]) for e in episodes], axis=0) for name in names}
 
 
 def group_of(feature: str) -> Group:
@@ -63,7 +65,7 @@ def group_of(feature: str) -> Group:
 
 
 def _actuators(episode: Episode) -> dict[str, float]:
-    """Of each joint that moves: how much of the way to its command it goes in a moment, and what friction costs."""
+    """Of each joint that moves: its delay and friction, and how much of the way to its command it goes in a moment."""
     names = {signal.name: signal for signal in episode.schema.signals}
     if STATE not in names or ACTION not in names or names[STATE].size != names[ACTION].size:
         return {}
@@ -77,16 +79,18 @@ def _actuators(episode: Episode) -> dict[str, float]:
         if not turned or np.ptp(position[:, joint]) < LEAST_MOTION_RAD or len(position) < 4 * ahead:
             continue
         label = names[STATE].elements[joint].partition(".")[0] if names[STATE].elements else f"joint{joint}"
+        trace = Trace(
+            label, "rad", np.asarray(episode.time_s), position[:, joint], command[:, joint],
+            effort=effort[:, joint] if effort is not None and effort.shape == position.shape else None,
+        )  # fmt: skip
+        following, friction = measure_following(trace), measure_friction(trace)
+        if following is not None and following.delay_known:
+            found[f"actuator.delay.{label}"] = following.delay.value
+        if friction is not None:
+            found[f"actuator.friction.{label}"] = friction.value
         away = command[:-ahead, joint] - position[:-ahead, joint]
         moved = position[ahead:, joint] - position[:-ahead, joint]
         found[f"actuator.answer.{label}"] = float(away @ moved) / max(float(away @ away), 1e-12)
-        if effort is not None and effort.shape == position.shape:
-            speed = np.gradient(position[:, joint]) * rate
-            if np.mean(np.abs(speed) > CREEP_RAD_S) > 0.2:
-                push = np.tanh(speed / CREEP_RAD_S)
-                rows = np.stack([np.ones_like(speed), position[:, joint], speed, push], axis=1)
-                fit = np.linalg.lstsq(rows, effort[:, joint], rcond=None)[0]
-                found[f"actuator.friction.{label}"] = float(fit[3])
     return found
 
 
@@ -108,47 +112,19 @@ def _cameras(episode: Episode, usual: Mapping[str, Array]) -> dict[str, float]:
         if name not in episode.frames:
             continue
         frame = np.asarray(episode.frames[name][0], np.float64)
-        grey = _grey(frame)
-        bright = max(float(before.mean()), 1e-6)
-        down, right = _shift(before, grey)
+        now, usually = (
+            dict(zip(QUALITIES, measure_qualities(image), strict=True)) for image in (frame, before)
+        )
+        down, right = measure_shift(before, frame)
         found |= {
-            f"camera.brightness.{name}": float(grey.mean()) / bright,
-            f"camera.warmth.{name}": float(frame[..., 0].mean() - frame[..., 2].mean()) / bright,
-            f"camera.contrast.{name}": float(grey.std() / max(before.std(), 1e-6)),
-            f"camera.sharpness.{name}": _sharpness(grey) / max(_sharpness(before), 1e-6),
+            f"camera.brightness.{name}": now["exposure"] / max(usually["exposure"], 1e-6),
+            f"camera.warmth.{name}": now["colour, red to green"] - now["colour, blue to green"],
+            f"camera.contrast.{name}": now["contrast"] / max(usually["contrast"], 1e-6),
+            f"camera.sharpness.{name}": now["sharpness"] / max(usually["sharpness"], 1e-6),
             f"camera.shift.down.{name}": down,
             f"camera.shift.right.{name}": right,
         }
     return found
-
-
-def _grey(frame: Array) -> Array:
-    return np.asarray(np.asarray(frame, np.float64).mean(axis=-1))
-
-
-def _sharpness(grey: Array) -> float:
-    """Mean slope between neighbours, relative to brightness."""
-    slope = np.abs(np.diff(grey, axis=0)).mean() + np.abs(np.diff(grey, axis=1)).mean()
-    return float(slope / max(grey.mean(), 1e-6))
-
-
-def _shift(before: Array, now: Array) -> tuple[float, float]:
-    """How far an image has moved, in pixels (down, right): phase correlation, to a fraction of a pixel."""
-    window = np.outer(np.hanning(before.shape[0]), np.hanning(before.shape[1]))
-    a, b = (np.fft.rfft2((frame - frame.mean()) * window) for frame in (before, now))
-    cross = b * np.conj(a)
-    peak = np.fft.irfft2(cross / np.maximum(np.abs(cross), 1e-9), s=before.shape)
-    row, column = np.unravel_index(int(np.argmax(peak)), peak.shape)
-    return _refined(peak[:, column], int(row)), _refined(peak[row, :], int(column))
-
-
-def _refined(line: Array, at: int) -> float:
-    """The top of a parabola through a peak and its neighbours, counted from the middle of a circle."""
-    left, top, right = line[at - 1], line[at], line[(at + 1) % len(line)]
-    bend = left - 2.0 * top + right
-    fine = 0.5 * (left - right) / bend if bend < 0.0 else 0.0
-    place = at + float(np.clip(fine, -0.5, 0.5))
-    return place - len(line) if place > len(line) / 2 else place
 
 
 def _floor(name: str) -> float:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from twinloop.episode import Array
+from twinloop.measure.trace import find_stretches
 from twinloop.quality.finding import Finding
 from twinloop.quality.registry import CHECKS, finding, graded
-from twinloop.quality.view import View, runs
+from twinloop.quality.view import View
 
 MOTION_SHARE = 0.02
 """The robot moves through a stretch when some channel travels this share of its range in it."""
@@ -27,7 +28,7 @@ def frozen_camera(view: View) -> Iterator[Finding]:
         still &= ~_dead(view, images.level)  # said by another check
         frozen = [
             (a - 1, b)
-            for a, b in runs(still)
+            for a, b in find_stretches(still)
             if view.time_s[b - 1] - view.time_s[a - 1] >= view.settings.frozen_s
             and _robot_moves(view, a - 1, b)
         ]
@@ -59,7 +60,7 @@ def dead_camera(view: View) -> Iterator[Finding]:
         dead = _dead(view, level)
         if dead.any():
             share = float(dead.mean())
-            a, b = max(runs(dead), key=lambda stretch: stretch[1] - stretch[0])
+            a, b = max(find_stretches(dead), key=lambda stretch: stretch[1] - stretch[0])
             yield finding(
                 view,
                 "dead_camera",

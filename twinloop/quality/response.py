@@ -13,31 +13,32 @@ from twinloop.quality.view import Channel, View
 def lag(view: View) -> Iterator[Finding]:
     """A response later than usual tools assume, or earlier than its command."""
     settings = view.settings
-    for name, found in view.lags.items():
-        if found.uncertainty_s > settings.lag_uncertainty_s:
+    for name, found in view.following.items():
+        delay_s, error_s = found.delay.value, found.delay.standard_deviation
+        if error_s > settings.lag_uncertainty_s:
             continue
-        if found.lag_s >= settings.lag_s:
+        if delay_s >= settings.lag_s:
             yield finding(
                 view,
                 "lag",
                 name,
-                graded(found.lag_s, settings.lag_blocking_s),
-                1000 * found.lag_s,
+                graded(delay_s, settings.lag_blocking_s),
+                1000 * delay_s,
                 "ms",
                 1000 * settings.lag_s,
-                f"follows its command {1000 * found.lag_s:.0f} ± {1000 * found.uncertainty_s:.0f} ms late",
+                f"follows its command {1000 * delay_s:.0f} ± {1000 * error_s:.0f} ms late",
                 "put the delay into the twin (identify does), or find out where it comes from",
             )
-        elif found.lag_s < -(view.period_s + 3 * found.uncertainty_s):
+        elif delay_s < -(view.period_s + 3 * error_s):
             yield finding(
                 view,
                 "lag",
                 name,
                 "warning",
-                1000 * found.lag_s,
+                1000 * delay_s,
                 "ms",
                 -1000 * view.period_s,
-                f"moves {-1000 * found.lag_s:.0f} ms before its command",
+                f"moves {-1000 * delay_s:.0f} ms before its command",
                 "the streams are not aligned, or the action was computed from the state: align the clocks",
             )
 
@@ -46,7 +47,7 @@ def lag(view: View) -> Iterator[Finding]:
 def offset(view: View) -> Iterator[Finding]:
     """A response that stays beside its command: a calibration that is off."""
     for pair in view.pairs:
-        found = view.lags.get(pair.response.name)
+        found = view.following.get(pair.response.name)
         if found is None or not 0.7 < found.gain < 1.4:
             continue
         warn, block = _limits(view, pair.command)
@@ -67,8 +68,9 @@ def offset(view: View) -> Iterator[Finding]:
 
 def measurements(view: View) -> Iterator[Measurement]:
     """Lag and offset of every pair that follows, whether or not anything is wrong with them."""
-    for name, found in view.lags.items():
-        yield Measurement("lag", name, 1000 * found.lag_s, 1000 * found.uncertainty_s, "ms")
+    for name, found in view.following.items():
+        delay = found.delay
+        yield Measurement("lag", name, 1000 * delay.value, 1000 * delay.standard_deviation, "ms")
         unit = next(pair.response.unit for pair in view.pairs if pair.response.name == name)
         yield Measurement("offset", name, found.offset, 0.0, unit)
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from twinloop.episode import Array
+from twinloop.measure.trace import find_stretches
 from twinloop.quality.finding import Finding
 from twinloop.quality.registry import CHECKS, finding, graded
-from twinloop.quality.view import Channel, Pair, View, runs
+from twinloop.quality.view import Channel, Pair, View
 
 FEWEST_ROWS = 16
 CORNER_STEPS = 3.0
@@ -122,7 +123,8 @@ def clipped(view: View) -> Iterator[Finding]:
         pair = view.pair_of(channel)
         plateaus = _plateaus(channel)
         if pair is not None and pair.command.moves:
-            lag_s = view.lags[channel.name].lag_s if channel.name in view.lags else 0.0
+            following = view.following.get(channel.name)
+            lag_s = following.delay.value if following else 0.0
             plateaus = [
                 (a, b)
                 for a, b in plateaus
@@ -227,7 +229,7 @@ def spikes(channel: Channel, scales: float) -> tuple[Array, float]:
 
 def _pauses(values: Array) -> list[tuple[int, int]]:
     """Stretches of identical values as (first row, one past the last)."""
-    return [(a, b + 1) for a, b in runs(np.diff(values) == 0)]
+    return [(a, b + 1) for a, b in find_stretches(np.diff(values) == 0)]
 
 
 def _unusual(view: View, channel: Channel, pause: tuple[int, int]) -> bool:
@@ -251,9 +253,9 @@ def _left_behind(view: View, pair: Pair, pauses: list[tuple[int, int]]) -> list[
     command, response = pair.command, pair.response
     if not command.moves:
         return []
-    lag = view.lags.get(response.name)
-    sent = np.interp(view.time_s - (lag.lag_s if lag else 0.0), view.time_s, command.values)
-    away = np.abs(response.values - sent - (lag.offset if lag else 0.0))
+    following = view.following.get(response.name)
+    sent = np.interp(view.time_s - (following.delay.value if following else 0.0), view.time_s, command.values)
+    away = np.abs(response.values - sent - (following.offset if following else 0.0))
     if np.ptp(response.values) == 0:
         return pauses
     travel = max(view.settings.stuck_travel * command.range, 20 * response.step)
@@ -277,7 +279,7 @@ def _plateaus(channel: Channel) -> list[tuple[int, int]]:
     found = []
     # Zero is where signals rest, not where they end.
     for limit in {float(values.max()), float(values.min())} - {0.0}:
-        at_limit = runs(values == limit)
+        at_limit = find_stretches(values == limit)
         # Without a resolution no value comes twice by chance, so beside one plateau a mere touch of the limit counts too.
         touches = channel.step == 0 and any(b - a >= PLATEAU_ROWS for a, b in at_limit)
         for a, b in at_limit:

@@ -40,22 +40,22 @@ def wrong_unit(view: View) -> Iterator[Finding]:
 
 
 def _by_ratio(view: View, command: Channel, response: Channel) -> Finding | None:
-    lag = view.lags.get(response.name)
-    if lag is None or lag.gain == 0 or (command.unit not in RATIOS and command.unit != "unknown"):
+    following = view.following.get(response.name)
+    if following is None or following.gain == 0 or (command.unit not in RATIOS and command.unit != "unknown"):
         return None
     options = [RATIOS[command.unit]] if command.unit in RATIOS else [(DEGREES, "degrees"), (1000.0, "mm")]
     for ratio, what in options:
         for factor in (ratio, 1 / ratio):
-            if abs(math.log(abs(lag.gain) / factor)) < view.settings.unit_ratio_tolerance * 2:
+            if abs(math.log(abs(following.gain) / factor)) < view.settings.unit_ratio_tolerance * 2:
                 return finding(
                     view,
                     "wrong_unit",
                     response.name,
                     "blocking",
-                    lag.gain,
+                    following.gain,
                     "1",
                     1.0,
-                    f"is {lag.gain:.3g} times its command {command.name}, as if {what} were mixed",
+                    f"is {following.gain:.3g} times its command {command.name}, as if {what} were mixed",
                     "declare the true units, or convert on ingest",
                 )
     return None

@@ -10,9 +10,15 @@ import numpy as np
 
 from twinloop.episode import Array, Episode, Signal
 from twinloop.errors import UnknownName, WrongUse
-from twinloop.quality.lag import Lag, correlation_peak, estimate_lag
+from twinloop.measure.delay import Following, correlation_peak, measure_following
+from twinloop.measure.images import FrameLevels, measure_levels
+from twinloop.measure.noise import noise_of
+from twinloop.measure.quantization import resolution_of
+from twinloop.measure.trace import Trace
 from twinloop.quality.settings import Settings
 
+FEWEST_MOVING = 10
+"""Rows in which a command has to move before a check speaks of how it is followed."""
 CLOCK_PREFIX = "clock."
 TRUTH_PREFIX = "simulation."
 """A signal called `clock.<stream>` in seconds holds that stream's own time stamp of every row."""
@@ -63,29 +69,18 @@ class Channel:
     @cached_property
     def step(self) -> float:
         """The resolution it was recorded with, 0 when it looks continuous."""
-        return resolution(self.values)
+        return resolution_of(self.values)
 
     @cached_property
     def noise(self) -> float:
-        """Standard deviation of what changes from row to row without direction, robustly from second differences."""
-        if len(self.values) < 4:
-            return 0.0
-        second = np.diff(self.values, 2)
-        return float(1.4826 * np.median(np.abs(second - np.median(second))) / np.sqrt(6))
+        """Standard deviation of what changes from row to row without direction."""
+        return float(np.nan_to_num(noise_of(self.values[:, None])[0]))
 
     @cached_property
     def moves(self) -> bool:
         """Whether it goes anywhere beyond its resolution and noise."""
         floor = 1e-9 + 1e-6 * float(np.abs(self.values).max(initial=0.0))
         return self.range > max(20 * self.step, 8 * self.noise, floor)
-
-
-@dataclass(frozen=True)
-class Images:
-    """One camera over time: mean level, and mean difference to the frame before, of 255, both (T,)."""
-
-    level: Array
-    change: Array
 
 
 @dataclass(frozen=True)
@@ -103,7 +98,7 @@ class View:
         self.episode = episode
         self.settings = settings
         self.time_s = np.asarray(episode.time_s, np.float64)
-        self._images: dict[str, Images] = {}
+        self._images: dict[str, FrameLevels] = {}
 
     @cached_property
     def period_s(self) -> float:
@@ -153,30 +148,22 @@ class View:
         return self._pairs_by_name() or self._pairs_by_place() or self._pairs_by_motion()
 
     @cached_property
-    def lags(self) -> dict[str, Lag]:
-        """The lag behind its command of every response that follows one, by the response's name."""
+    def following(self) -> dict[str, Following]:
+        """How every response that follows a command does so, by the response's name."""
         found = {}
         for pair in self.pairs:
             if self.in_order and pair.command.moves and pair.response.moves:
-                lag = estimate_lag(
-                    self.time_s, pair.command.values, pair.response.values, self.settings.longest_lag_s
-                )
-                if lag is not None and lag.correlation >= self.settings.lag_correlation:
-                    found[pair.response.name] = lag
+                response = pair.response
+                trace = Trace(response.name, response.unit, self.time_s, response.values, pair.command.values)
+                following = measure_following(trace, self.settings.longest_lag_s, FEWEST_MOVING)
+                if following is not None and following.correlation >= self.settings.lag_correlation:
+                    found[response.name] = following
         return found
 
-    def images(self, camera: str) -> Images:
+    def images(self, camera: str) -> FrameLevels:
         """Level and change of every frame, in one pass over the video."""
         if camera not in self._images:
-            level, change = np.zeros(len(self.time_s)), np.zeros(len(self.time_s))
-            before: Array | None = None
-            for row, frame in enumerate(self.episode.frames[camera]):
-                # Every second pixel is enough to see a change, and half the work.
-                small = np.asarray(frame)[::2, ::2].astype(np.int16)
-                level[row] = small.mean()
-                change[row] = 0.0 if before is None else np.abs(small - before).mean()
-                before = small
-            self._images[camera] = Images(level, change)
+            self._images[camera] = measure_levels(self.episode.frames[camera])
         return self._images[camera]
 
     def pair_of(self, response: Channel) -> Pair | None:
@@ -232,29 +219,6 @@ class View:
             if score >= self.settings.pair_correlation and score >= max(rivals, default=0.0):
                 pairs.append(Pair(self.commands[i], moving[j]))
         return tuple(pairs)
-
-
-def resolution(values: Array) -> float:
-    """The step between neighbouring values when they lie on a grid, else 0."""
-    levels = np.unique(values)
-    if len(levels) < 4:
-        return 0.0
-    gaps = np.diff(levels)
-    gaps = gaps[gaps > 1e-5 * (levels[-1] - levels[0])]
-    # Where hardly a value repeats, a few gaps may look like a grid by chance.
-    if len(gaps) < (20 if len(levels) > 0.5 * len(values) else 3):
-        return 0.0
-    step = float(np.median(gaps[gaps < 1.5 * gaps.min()]))
-    on_grid = np.abs(gaps / step - np.rint(gaps / step)) < 0.15
-    return step if on_grid.mean() >= 0.9 else 0.0
-
-
-def runs(mask: Array) -> list[tuple[int, int]]:
-    """Stretches of True as (first, one past the last)."""
-    edges = np.flatnonzero(
-        np.diff(np.concatenate([[False], np.asarray(mask, bool), [False]]).astype(np.int8))
-    )
-    return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
 
 
 def _channel(signal: Signal, element: int, values: Array) -> Channel:

@@ -7,6 +7,8 @@ scale. It sees layout, light and texture; it does not know what things are. A le
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -52,8 +54,8 @@ def describe(frame: Array) -> Array:
     return np.concatenate(parts)
 
 
-def qualities(frame: Array) -> Array:
-    """The numbers of `QUALITIES` of one image."""
+def measure_qualities(frame: Array) -> Array:
+    """The numbers of `QUALITIES` of one image (H, W, 3) uint8."""
     pixels = np.asarray(frame, np.float64)
     light = pixels @ LUMINANCE
     low, high = np.percentile(light, [5, 95])
@@ -103,3 +105,44 @@ def _noise(light: Array) -> float:
     """Robust, from a mask that cancels planes and edges (Immerkaer 1996)."""
     mask = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], np.float64)
     return float(1.4826 * np.median(np.abs(ndimage.convolve(light, mask))) / 6.0)
+
+
+@dataclass(frozen=True)
+class FrameLevels:
+    """One camera over time: mean level of each frame, and its mean difference from the frame before, of 255, both (T,)."""
+
+    level: Array
+    change: Array
+
+
+def measure_levels(frames: Iterable[Array]) -> FrameLevels:
+    """Level and change of every frame (H, W, 3) uint8, in one pass over the video."""
+    level, change = [], []
+    before: Array | None = None
+    for frame in frames:
+        # Every second pixel is enough to see a change, and half the work.
+        small = np.asarray(frame)[::2, ::2].astype(np.int16)
+        level.append(float(small.mean()))
+        change.append(0.0 if before is None else float(np.abs(small - before).mean()))
+        before = small
+    return FrameLevels(np.array(level), np.array(change))
+
+
+def measure_shift(before: Array, now: Array) -> tuple[float, float]:
+    """How far an image (H, W, 3) has moved, in pixels (down, right): phase correlation, to a fraction of a pixel."""
+    first, second = (np.asarray(frame, np.float64) @ LUMINANCE for frame in (before, now))
+    window = np.outer(np.hanning(first.shape[0]), np.hanning(first.shape[1]))
+    a, b = (np.fft.rfft2((light - light.mean()) * window) for light in (first, second))
+    cross = b * np.conj(a)
+    peak = np.fft.irfft2(cross / np.maximum(np.abs(cross), 1e-9), s=first.shape)
+    row, column = np.unravel_index(int(np.argmax(peak)), peak.shape)
+    return _refined(peak[:, column], int(row)), _refined(peak[row, :], int(column))
+
+
+def _refined(line: Array, at: int) -> float:
+    """The vertex of a parabola through a peak and its neighbours, counted from the middle of a circle."""
+    left, top, right = line[at - 1], line[at], line[(at + 1) % len(line)]
+    bend = left - 2.0 * top + right
+    fine = 0.5 * (left - right) / bend if bend < 0.0 else 0.0
+    place = at + float(np.clip(fine, -0.5, 0.5))
+    return place - len(line) if place > len(line) / 2 else place

@@ -1,0 +1,74 @@
+"""`Trace`: one recorded number over time, with the command it answers where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+SMOOTHING_ROWS = 4
+"""Rows on either side from which a slope is read off."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One recorded number over time: readings `values` (T,) in `unit` at `time_s` (T,) seconds, which increases.
+
+    What else was recorded of the same joint, all (T,): `command` in `unit`, `velocity` in `unit` per second, `effort` in N·m
+    or N. `load` (T,) is the effort that gravity asks of it in the commanded pose, where a model says so.
+    """
+
+    name: str
+    unit: str
+    time_s: Array
+    values: Array
+    command: Array | None = None
+    velocity: Array | None = None
+    effort: Array | None = None
+    load: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def speed(self) -> Array:
+        """Recorded velocity (T,), or the slope of the readings."""
+        return slopes(self.time_s, self.values) if self.velocity is None else self.velocity
+
+    @property
+    def period_s(self) -> float:
+        """The median time between two rows."""
+        return float(np.median(np.diff(self.time_s)))
+
+
+def split_columns(time_s: Array, rows: Array, names: Sequence[str] = (), unit: str = "1") -> list[Trace]:
+    """One trace for each column of `rows` (T, n)."""
+    labels = names or [str(column) for column in range(rows.shape[1])]
+    return [
+        Trace(name, unit, time_s, column) for name, column in zip(labels, np.asarray(rows).T, strict=True)
+    ]
+
+
+def find_stretches(mask: Array) -> list[tuple[int, int]]:
+    """Stretches of true rows of `mask` (T,), as (first, one past the last)."""
+    edges = np.diff(np.concatenate([[False], np.asarray(mask, bool), [False]]).astype(np.int8))
+    return [(int(first), int(stop)) for first, stop in np.flatnonzero(edges).reshape(-1, 2)]
+
+
+def slopes(time_s: Array, values: Array) -> Array:
+    """The slope of `values` (T,) at every row: of the parabola through the rows around it, least squares."""
+    count = len(values)
+    if count < 3:
+        return np.zeros(count) if count < 2 else np.full(count, np.diff(values)[0] / np.diff(time_s)[0])
+    reach = min(SMOOTHING_ROWS, (count - 1) // 2)
+    rows = np.clip(np.arange(count), reach, count - 1 - reach)[:, None] + np.arange(-reach, reach + 1)
+    shifted = time_s[rows] - time_s[:, None]
+    scale = np.maximum(np.abs(shifted).max(axis=1, keepdims=True), 1e-12)
+    basis = np.stack([np.ones_like(shifted), shifted / scale, (shifted / scale) ** 2], axis=2)
+    fitted = np.linalg.pinv(basis) @ values[rows][:, :, None]
+    return np.asarray(fitted[:, 1, 0] / scale[:, 0])
