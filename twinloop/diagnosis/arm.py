@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.diagnosis.evidence import Evidence, Run
-from twinloop.diagnosis.follow import Following, measure_following, noise_of, solve_effort
+from twinloop.diagnosis.follow import ArmResponse, measure_arm
 from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled, set_draws
+from twinloop.measure.noise import noise_of
+from twinloop.measure.tracker import measure_tracker_delay
 from twinloop.tasks import Cell
 from twinloop.twins import Twin
 from twinloop.twins.declare import to_identifier
@@ -21,21 +23,19 @@ Array = NDArray[Any]
 NEEDS_EFFORT = "needs observation.effort of a position servo"
 MOST_RUNS = 10
 """Runs whose commands are compared with what came of them: more add little."""
-CARRY_S = 0.4
-"""A carry shorter than this does not show how late the object is seen."""
 
 
-def follow_both(real: Evidence, sim: Evidence) -> tuple[Following | None, Following | None]:
+def follow_both(real: Evidence, sim: Evidence) -> tuple[ArmResponse | None, ArmResponse | None]:
     """The robot's following and the twin's."""
     runs = (*real.others, *real.runs)[:MOST_RUNS]
-    usual = measure_following(sim.cell, sim.runs[:4])
-    return measure_following(real.cell, runs, usual), usual
+    usual = measure_arm(sim.cell, sim.runs[:4])
+    return measure_arm(real.cell, runs, usual), usual
 
 
 def measure_latency(
     real: Evidence,
     sim: Evidence,
-    both: tuple[Following | None, Following | None],
+    both: tuple[ArmResponse | None, ArmResponse | None],
     rows: int,
     rng: np.random.Generator,
 ) -> Measured:
@@ -69,7 +69,7 @@ def measure_latency(
     quantities.append(found)
     if found.differs:
         set_draws(values, twin, "observation_drop_probability", draws)
-    seen, usual = _seen_late(real.all), _seen_late(sim.runs)
+    seen, usual = _tracker_delays(real.all), _tracker_delays(sim.runs)
     if len(seen) == 0:
         missing.append("delay of the perceived object: needs runs that carry it")
     else:
@@ -82,7 +82,7 @@ def measure_latency(
 
 
 def measure_actuation(
-    real: Evidence, both: tuple[Following | None, Following | None], rows: int, rng: np.random.Generator
+    real: Evidence, both: tuple[ArmResponse | None, ArmResponse | None], rows: int, rng: np.random.Generator
 ) -> Measured:
     """Gains, friction, steady loads and backlash of the joints, and how hard the gripper presses."""
     following, nominal = both
@@ -91,7 +91,7 @@ def measure_actuation(
     twin, cell = real.twin, real.cell
     quantities: list[Quantity] = []
     values: dict[str, Array] = {}
-    ratio = np.median(following.lag_s / np.median(nominal.lag_s, axis=0), axis=1)
+    ratio = np.median(following.time_constant_s / np.median(nominal.time_constant_s, axis=0), axis=1)
     draws = resampled(ratio, rows, rng)
     found = quantity("damping over stiffness, relative", "1", 1.0, draws, 0.15)
     quantities.append(found)
@@ -99,7 +99,7 @@ def measure_actuation(
         set_draws(values, twin, "servo_damping_scale", draws)
     draws = resampled(following.backlash_rad, rows, rng)
     # Commands that tremble by more than the backlash hide it, and what joints make of them passes for a little of it.
-    trembles = [float(np.mean(noise_of(run.action[:, cell.arm]))) for run in real.all]
+    trembles = [float(np.mean(noise_of(run.action[:, cell.arm], quiet=True))) for run in real.all]
     found = quantity("backlash of the gears", "rad", 0.0, draws, max(0.0015, float(np.median(trembles))))
     quantities.append(found)
     if found.differs:
@@ -114,8 +114,8 @@ def measure_actuation(
 
 def _efforts(
     cell: Cell,
-    following: Following,
-    nominal: Following,
+    following: ArmResponse,
+    nominal: ArmResponse,
     rows: int,
     rng: np.random.Generator,
     quantities: list[Quantity],
@@ -123,9 +123,9 @@ def _efforts(
 ) -> None:
     """Friction and steady loads beyond the twin's own, as fractions of what each joint can give."""
     count = len(following.delay_s)
-    usual = solve_effort(nominal, np.arange(len(nominal.delay_s)))
+    usual = nominal.solve_effort(np.arange(len(nominal.delay_s)))
     picks = rng.integers(0, count, (rows, count))
-    drawn = np.stack([solve_effort(following, p) for p in picks]) - usual
+    drawn = np.stack([following.solve_effort(p) for p in picks]) - usual
     limit = np.maximum(np.abs(np.asarray(cell.model.actuator_forcerange))[cell.arm].max(axis=1), 1e-9)
     home = np.array([_home(cell, index) for index in cell.arm])
     for which, label, share in ((0, "dry friction", 0.06), (3, "steady load", 0.04)):
@@ -151,15 +151,15 @@ def _efforts(
 def _grip(
     real: Evidence,
     cell: Cell,
-    following: Following,
-    nominal: Following,
+    following: ArmResponse,
+    nominal: ArmResponse,
     rows: int,
     rng: np.random.Generator,
     quantities: list[Quantity],
     values: dict[str, Array],
 ) -> None:
-    pressed = following.gripper_n[np.isfinite(following.gripper_n)]
-    usual = nominal.gripper_n[np.isfinite(nominal.gripper_n)]
+    pressed = following.gripper_effort[np.isfinite(following.gripper_effort)]
+    usual = nominal.gripper_effort[np.isfinite(nominal.gripper_effort)]
     if not len(pressed) or not len(usual):
         return
     own = float(np.median(usual))
@@ -189,26 +189,10 @@ def _repeated(run: Run, cell: Cell) -> float:
     return float(np.mean(same[commanded])) if commanded.any() else 0.0
 
 
-def _seen_late(runs: tuple[Run, ...]) -> Array:
+def _tracker_delays(runs: tuple[Run, ...]) -> Array:
     """How much later (runs,) than the arm's reading the perceived object moves while it is carried."""
-    made = []
-    for run in runs:
-        if run.place is None or run.tool is None:
-            continue
-        rows = run.carrying
-        moved = rows.sum() * float(np.median(np.diff(run.time_s))) > CARRY_S
-        if not moved or np.ptp(run.place[rows], axis=0).max() < 0.03:
-            continue
-        best, least = 0.0, np.inf
-        for delay in np.arange(-0.06, 0.6, 0.02):
-            at = run.time_s[rows] - delay
-            tool = np.stack([np.interp(at, run.time_s, column) for column in run.tool.T], axis=1)
-            away = run.place[rows] - tool
-            cost = float(np.mean(np.abs(away - np.median(away, axis=0))))
-            if cost < least:
-                best, least = float(delay), cost
-        made.append(best)
-    return np.array(made)
+    found = [measure_tracker_delay(run.track) for run in runs if run.track is not None]
+    return np.array([delay_s for delay_s in found if delay_s is not None])
 
 
 def _home(cell: Cell, actuator: int) -> float:

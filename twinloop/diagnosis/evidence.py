@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from twinloop.episode import Episode, Outcome
 from twinloop.errors import InvalidTwin, WrongUse
 from twinloop.experts.kinematics import Arm
+from twinloop.measure.trace import find_stretches
+from twinloop.measure.tracker import Track
 from twinloop.tasks import Cell, make_cell
 from twinloop.twins import Twin
 
@@ -84,7 +86,7 @@ class Run:
         made = np.zeros(len(self), dtype=bool)
         if self.tool is None or self.place is None:
             return made
-        for first, last in stretches(self.holding):
+        for first, last in find_stretches(self.holding):
             rise = self.tool[first:last, 2] - self.tool[first, 2]
             seen = self.place[first:last, 2] - self.place[first, 2]
             near = np.linalg.norm(self.place[first] - self.tool[first]) < GRASPED_M
@@ -99,6 +101,13 @@ class Run:
         near = np.linalg.norm(self.place - self.tool, axis=1) < NEAR_M
         first = int(np.argmax(near)) if near.any() else len(self)
         return np.arange(len(self)) < first
+
+    @cached_property
+    def track(self) -> Track | None:
+        """The perceived object next to the tool; None where either is not known."""
+        if self.place is None or self.tool is None:
+            return None
+        return Track(self.time_s, self.place, self.tool, self.carrying)
 
     def start(self, rows: Array) -> Array:
         """What a signal (T, ...) read at the start: the median of the first readings."""
@@ -166,12 +175,6 @@ def seen_in_time(evidence: Evidence, late_s: float) -> Evidence:
         runs=tuple(put_back(run) for run in evidence.runs),
         others=tuple(put_back(run) for run in evidence.others),
     )
-
-
-def stretches(mask: Array) -> list[tuple[int, int]]:
-    """First and one-past-last row of each run of true rows."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
-    return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def _arm(cell: Cell) -> Arm | None:

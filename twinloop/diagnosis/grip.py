@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.diagnosis.evidence import Evidence, Run, stretches
+from twinloop.diagnosis.evidence import Evidence, Run
 from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled
+from twinloop.measure.trace import find_stretches
 
 Array = NDArray[Any]
 
@@ -35,7 +36,7 @@ def slip_m(run: Run) -> float | None:
     if run.place is None or run.tool is None or run.frame is None or run.gripper is None:
         return None
     worst: float | None = None
-    for first, last in stretches(run.holding):
+    for first, last in find_stretches(run.holding):
         if last - first < 8 or np.linalg.norm(run.place[first] - run.tool[first]) > 0.05:
             continue
         if np.all(run.place[first:last] == run.place[first]):

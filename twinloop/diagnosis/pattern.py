@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from twinloop.diagnosis.measured import Quantity, quantity, resampled
-from twinloop.gap.features import LUMINANCE, shrink
+from twinloop.measure.images import LUMINANCE, shrink
 
 Array = NDArray[Any]
 

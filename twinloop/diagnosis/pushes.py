@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.diagnosis.evidence import Evidence, Run
-from twinloop.diagnosis.follow import noise_of
 from twinloop.diagnosis.measured import Quantity, quantity, set_draws
 from twinloop.engines.disturbance import PUSH_S
+from twinloop.measure.noise import noise_of
 
 Array = NDArray[Any]
 
@@ -63,7 +63,7 @@ def _moved_alone(run: Run) -> tuple[Array | None, float]:
     if run.place is None or run.apart.sum() < 15:
         return None, 0.0
     flat, time_s = run.place[run.apart, :2], run.time_s[run.apart]
-    limit = 0.004 + 5.0 * float(np.max(noise_of(flat)))
+    limit = 0.004 + 5.0 * float(np.max(noise_of(flat, quiet=True)))
     moved = np.linalg.norm(flat - np.median(flat[:8], axis=0), axis=1) > limit
     first = int(np.argmax(moved))
     if not moved.any() or moved[first:].mean() < 0.5:

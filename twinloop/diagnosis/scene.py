@@ -14,10 +14,11 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.diagnosis.evidence import Evidence, Run, stretches
-from twinloop.diagnosis.follow import noise_of
+from twinloop.diagnosis.evidence import Evidence, Run
 from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled, set_draws
 from twinloop.diagnosis.pushes import measure_pushes
+from twinloop.measure.noise import noise_of
+from twinloop.measure.tracker import FROZEN, measure_dropouts, measure_frozen, measure_hidden_distance
 from twinloop.randomization.scenes import SCENES
 from twinloop.tasks import Cell
 from twinloop.tasks.place import target_radius_m
@@ -137,10 +138,10 @@ def measure_sensing(
         return [read(run) for run in real.all], [read(run) for run in sim.runs]
 
     def of(rows_: Array) -> float:
-        return float(np.mean(noise_of(rows_))) if len(rows_) > 8 else 0.0
+        return float(np.mean(noise_of(rows_, quiet=True))) if len(rows_) > 8 else 0.0
 
     def alike(rows_: Array) -> float:
-        return _alike(noise_of(rows_)) if len(rows_) > SHORT else 0.0
+        return _alike(noise_of(rows_, quiet=True)) if len(rows_) > SHORT else 0.0
 
     noise("encoder noise", "encoder_noise_rad", "rad", *both(lambda r: alike(r.position[:, turning])), 5e-4)
     noise("speed noise", "velocity_noise_rad_s", "rad/s", _shaken(real, sim, turning), [], 0.01)
@@ -151,12 +152,14 @@ def measure_sensing(
     turn = "noise of its perceived turn"
     noise(turn, "object_pose_noise_rad", "rad", *both(lambda r: of(r.columns[r.apart][:, :2])), 0.005)
     noisy = "object_pose_noise_m" in values
-    repeats = [_repeated(run, noisy) for run in real.all]
+    repeats = [_dropouts(run, noisy) for run in real.all]
     known = np.array([share for share in repeats if share is not None])
     if len(known):
-        hidden = np.array([reach for run in real.all if (reach := _hidden_within(run)) is not None])
-        frozen = float(np.mean([_frozen(run) for run in real.all if run.carrying.any()] or [0.0]))
-        if frozen > 0.5 and len(hidden):
+        tracks = [run.track for run in real.all if run.track is not None]
+        distances = [measure_hidden_distance(track) for track in tracks]
+        hidden = np.array([distance for distance in distances if distance is not None])
+        frozen = float(np.mean([measure_frozen(track) for track in tracks if track.carrying.any()] or [0.0]))
+        if frozen > FROZEN and len(hidden):
             draws = rng.choice(hidden, rows)
             quantities.append(quantity("pose hidden when the hand is within", "m", 0.0, draws, 0.01))
             set_draws(values, twin, "object_pose_hidden_m", draws)
@@ -193,7 +196,7 @@ def _shaken(real: Evidence, sim: Evidence, joints: Array) -> list[float]:
     """Noise of joints' speeds in each run, beyond what trembling commands make of it in the twin."""
 
     def both(run: Run) -> tuple[Array, Array]:
-        return noise_of(run.velocity[:, joints]), noise_of(run.action[:, joints])
+        return noise_of(run.velocity[:, joints], quiet=True), noise_of(run.action[:, joints], quiet=True)
 
     mine, theirs = ([both(run) for run in side if len(run) > SHORT] for side in (real.all, sim.runs))
     follows = np.median([read / (asked + 1e-9) for read, asked in theirs], axis=0) if theirs else 0.0
@@ -295,7 +298,9 @@ def _in_place(cell: Cell, run: Run) -> bool | None:
     ):  # moving or not, unless it is shown where it was grasped and has not been seen since
         grasped = int(np.argmax(run.holding)) if run.holding.any() else -1
         return None if grasped >= 0 and np.array_equal(run.place[-1], run.place[grasped]) else False
-    moved = np.linalg.norm(np.ptp(run.place[-5:], axis=0)) - 8.0 * float(np.max(noise_of(run.place[-40:])))
+    moved = np.linalg.norm(np.ptp(run.place[-5:], axis=0)) - 8.0 * float(
+        np.max(noise_of(run.place[-40:], quiet=True))
+    )
     if moved > 0.004:
         return None
     return away < radius and not bool(run.holding[-1])
@@ -337,7 +342,7 @@ def _perception(real: Evidence, sim: Evidence, rows: int, rng: np.random.Generat
     for run in real.all:
         if run.place is None or run.tool is None or run.frame is None or run.carrying.sum() < 10:
             continue
-        if _frozen(run) > 0.5:
+        if run.track is None or measure_frozen(run.track) > FROZEN:
             continue
         slow = np.linalg.norm(np.gradient(run.tool, run.time_s, axis=0), axis=1) < SLOW_M_S
         picked = np.flatnonzero(run.carrying & slow)[::5]
@@ -363,33 +368,9 @@ def _perception(real: Evidence, sim: Evidence, rows: int, rng: np.random.Generat
     return drawn[:, :3], drawn[:, 3]
 
 
-def _repeated(run: Run, noisy: bool) -> float | None:
-    """Fraction of poses that repeat the one before exactly, where they should not: under noise, or while carried."""
-    if run.place is None:
-        return None
-    same = np.all(run.place[1:] == run.place[:-1], axis=1)
-    where = (run.apart[1:] if noisy else run.carrying[1:]) & (np.abs(np.diff(run.time_s)) > 0)
-    return float(np.mean(same[where])) if where.sum() > 10 else None
-
-
-def _frozen(run: Run) -> float:
-    """Fraction of carried rows in which the perceived object stays where it is although the tool moves."""
-    if run.place is None or run.tool is None or not run.carrying.any():
-        return 0.0
-    moving = np.linalg.norm(np.gradient(run.tool, run.time_s, axis=0), axis=1) > 0.03
-    same = np.concatenate([[False], np.all(run.place[1:] == run.place[:-1], axis=1)])
-    rows = run.carrying & moving
-    return float(np.mean(same[rows])) if rows.sum() > 5 else 0.0
-
-
-def _hidden_within(run: Run) -> float | None:
-    """How near the tool is while the object is not seen: the distance at which it is seen again, or hides."""
-    if run.place is None or run.tool is None or _frozen(run) < 0.5:
-        return None
-    same = np.concatenate([[False], np.all(run.place[1:] == run.place[:-1], axis=1)])
-    away = np.linalg.norm(run.place - run.tool, axis=1)
-    ends = [last for first, last in stretches(same) if last - first > 25 and last < len(run)]
-    return float(np.clip(away[ends[-1]], 0.03, 0.3)) if ends else 0.1
+def _dropouts(run: Run, noisy: bool) -> float | None:
+    """Fraction of poses that repeat the one before where they should not: under noise, or while carried."""
+    return None if run.track is None else measure_dropouts(run.track, run.apart if noisy else run.carrying)
 
 
 def _twin_size(real: Evidence) -> float:

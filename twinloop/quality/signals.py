@@ -7,17 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from twinloop.episode import Array
-from twinloop.measure.trace import find_stretches
+from twinloop.measure.saturation import FEWEST_ROWS, find_plateaus
+from twinloop.measure.trace import Trace, find_stretches
 from twinloop.quality.finding import Finding
 from twinloop.quality.registry import CHECKS, finding, graded
 from twinloop.quality.view import Channel, Pair, View
 
-FEWEST_ROWS = 16
-CORNER_STEPS = 3.0
-"""The last step of a motion into a limit is at least this many steps of the resolution; a smooth stop ends below."""
-CORNER_SHARE = 0.1
-"""... and at least this share of the channel's fast steps (90th percentile)."""
-PLATEAU_ROWS = 3
 FEWEST_PLATEAUS = 2
 """Once is a coincidence."""
 FEWEST_LEVELS = 8
@@ -121,7 +116,7 @@ def clipped(view: View) -> Iterator[Finding]:
         if len(np.unique(channel.values)) < FEWEST_LEVELS:
             continue
         pair = view.pair_of(channel)
-        plateaus = _plateaus(channel)
+        plateaus = _plateaus(view, channel)
         if pair is not None and pair.command.moves:
             following = view.following.get(channel.name)
             lag_s = following.delay.value if following else 0.0
@@ -151,7 +146,7 @@ def clipped(view: View) -> Iterator[Finding]:
 def saturated(view: View) -> Iterator[Finding]:
     """A command that sits on its limit in the middle of a motion: what was wanted is not what was sent."""
     for channel in view.commands:
-        plateaus = _plateaus(channel)
+        plateaus = _plateaus(view, channel)
         share = sum(b - a for a, b in plateaus) / len(view.time_s)
         if len(plateaus) >= FEWEST_PLATEAUS and share >= view.settings.saturated:
             a, b = max(plateaus, key=lambda plateau: plateau[1] - plateau[0])
@@ -268,30 +263,10 @@ def _left_behind(view: View, pair: Pair, pauses: list[tuple[int, int]]) -> list[
     return [(a, b) for a, b in pauses if left(a, b)]
 
 
-def _plateaus(channel: Channel) -> list[tuple[int, int]]:
-    """Stretches exactly on the highest or lowest value that the channel enters and leaves at speed."""
-    values = channel.values
-    if len(values) < FEWEST_ROWS or not channel.moves:
-        return []
-    change = np.abs(np.diff(values))
-    moving = change[change > 0]
-    corner = max(CORNER_STEPS * channel.step, CORNER_SHARE * float(np.percentile(moving, 90)))
-    found = []
-    # Zero is where signals rest, not where they end.
-    for limit in {float(values.max()), float(values.min())} - {0.0}:
-        at_limit = find_stretches(values == limit)
-        # Without a resolution no value comes twice by chance, so beside one plateau a mere touch of the limit counts too.
-        touches = channel.step == 0 and any(b - a >= PLATEAU_ROWS for a, b in at_limit)
-        for a, b in at_limit:
-            if b - a < PLATEAU_ROWS and not touches:
-                continue
-            # The step onto the limit may be a jump that was meant, so the two before it count; likewise on the way out.
-            inside = a >= 3 and b <= len(values) - 4
-            enters = a >= 3 and max(change[a - 3], change[a - 2]) >= corner
-            leaves = b <= len(values) - 4 and max(change[b], change[b + 1]) >= corner
-            if (enters and leaves) if inside else touches and (enters or leaves):
-                found.append((a, b))
-    return found
+def _plateaus(view: View, channel: Channel) -> list[tuple[int, int]]:
+    return (
+        find_plateaus(Trace(channel.name, channel.unit, view.time_s, channel.values)) if channel.moves else []
+    )
 
 
 def _travel(view: View, command: Array, first: int, stop: int, lag_s: float) -> float:
