@@ -61,16 +61,23 @@ def test_faults_at_the_detection_limit_are_found_in_real_recordings(few, kind):
     assert found.count(False) <= max(1, 0.05 * len(found))
 
 
-def test_lag_of_a_real_arm_agrees_with_cross_correlation_on_a_fine_grid():
-    for name in MOTIONS[:2]:
-        episode = recordings.so101_motion(name)
-        view = View(episode, Settings())
-        assert len(view.following) >= 5
-        for pair in view.pairs:
-            if pair.response.name in view.following:
-                delay = view.following[pair.response.name].delay
-                expected = lag_on_a_fine_grid(episode.time_s, pair.command.values, pair.response.values)
-                assert delay.value == pytest.approx(expected, abs=0.005)
+def test_two_motions_of_a_real_arm_give_the_same_delays():
+    """Slow motions leave them open, sudden ones do not; correlation alone gives 71 and 133 ms for one joint."""
+    views = [View(recordings.so101_motion(name), Settings()) for name in MOTIONS[:2]]
+    joints = [pair.response.name for pair in views[0].pairs if "Jaw" not in pair.response.name]
+    assert len(joints) >= 5
+    for joint in joints:
+        slow, sudden = (view.following[joint].delay for view in views)
+        assert slow.overlaps(sudden)
+        assert sudden.standard_deviation < 0.015
+
+
+def test_the_delay_of_a_sudden_motion_agrees_with_cross_correlation_on_a_fine_grid():
+    episode = recordings.so101_motion(MOTIONS[1])
+    view = View(episode, Settings())
+    for pair in view.pairs:
+        expected = lag_on_a_fine_grid(episode.time_s, pair.command.values, pair.response.values)
+        assert view.following[pair.response.name].delay.value == pytest.approx(expected, abs=0.01)
 
 
 def lag_on_a_fine_grid(time_s, command, response):
