@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from twinloop.diagnosis import arm, scene
-from twinloop.diagnosis.evidence import Evidence, read_evidence
+from twinloop.diagnosis.evidence import RunEvidence, read_evidence
 from twinloop.diagnosis.grip import measure_contact, slip_m
 from twinloop.episode import make_episode
 from twinloop.errors import WrongUse
@@ -130,7 +130,7 @@ def test_verdicts_that_the_signals_contradict_are_counted(nominal):
 
     wrong = tuple(replace(run, success=not run.success) for run in nominal.runs[:3])
     found = scene.measure_human(
-        Evidence(TWIN, nominal.cell, (*wrong, *nominal.runs[3:])), ROWS, np.random.default_rng(0)
+        RunEvidence(TWIN, nominal.cell, (*wrong, *nominal.runs[3:])), ROWS, np.random.default_rng(0)
     )
     assert found.wrong_verdicts == pytest.approx(0.75) and found.differs
 
@@ -147,7 +147,7 @@ def test_an_object_that_slides_far_away_is_not_in_place_whatever_was_said(nomina
         return replace(run, place=np.where(hidden[:, None], run.place[np.argmax(run.holding)], run.place))
 
     for change, share in ((blown, 1.0), (unseen, None)):
-        evidence = Evidence(TWIN, nominal.cell, tuple(change(run) for run in nominal.runs))
+        evidence = RunEvidence(TWIN, nominal.cell, tuple(change(run) for run in nominal.runs))
         found = scene.measure_human(evidence, ROWS, np.random.default_rng(0))
         assert found.wrong_verdicts == pytest.approx(1.0) if share else not found.differs
 
@@ -162,7 +162,7 @@ def test_recordings_without_effort_or_object_say_what_they_lack(nominal):
     from dataclasses import replace
 
     poor = tuple(replace(r, effort=None, place=None, columns=None, target=None) for r in nominal.runs)
-    evidence = Evidence(TWIN, nominal.cell, poor)
+    evidence = RunEvidence(TWIN, nominal.cell, poor)
     rng = np.random.default_rng(0)
     both = arm.follow_both(evidence, nominal)
     assert scene.read_layout(evidence, nominal, ROWS, rng) is None

@@ -6,7 +6,7 @@ from scipy import ndimage
 
 from twinloop.episode import Camera, Provenance, Schema, Signal, make_episode
 from twinloop.gap.conditions import conditions_of
-from twinloop.gap.evidence import Evidence, Options, Simulated
+from twinloop.gap.evidence import GapEvidence, Options, Simulated
 from twinloop.gap.visual import episode_kernel, kernel_distance, permutation_test, visual
 from twinloop.measure.images import QUALITIES, describe, measure_qualities, shrink
 from twinloop.twins import load_twin
@@ -43,7 +43,7 @@ def episodes(count, seed, **camera):
 def compare(tmp_path, real, sim):
     known = tuple(conditions_of(one) for one in sim)
     beside = Simulated("rendered", None, tuple(sim), known, generated=False)
-    evidence = Evidence(
+    evidence = GapEvidence(
         load_twin("cube_toss"), real, [{}] * len(real), Options(resamples=400), tmp_path, beside
     )
     return {measure.name: measure for measure in visual(evidence)}
@@ -99,6 +99,6 @@ def test_cameras_that_only_one_side_has_are_named(tmp_path):
     bare = Schema((Signal("observation.state", (1,), ("rad",)),), 10.0)
     sim = [make_episode(bare, [0.0, 0.1], {"observation.state": np.zeros((2, 1))}) for _ in range(3)]
     beside = Simulated("bare", None, tuple(sim), ({},) * 3, generated=False)
-    evidence = Evidence(load_twin("cube_toss"), episodes(3, 1), [{}] * 3, Options(), tmp_path, beside)
+    evidence = GapEvidence(load_twin("cube_toss"), episodes(3, 1), [{}] * 3, Options(), tmp_path, beside)
     (missing,) = visual(evidence)
     assert "front" in missing.needs

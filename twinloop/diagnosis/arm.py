@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.diagnosis.evidence import Evidence, Run
+from twinloop.diagnosis.evidence import Run, RunEvidence
 from twinloop.diagnosis.follow import ArmResponse, measure_arm
 from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled, set_draws
 from twinloop.measure.noise import noise_of
@@ -25,7 +25,7 @@ MOST_RUNS = 10
 """Runs whose commands are compared with what came of them: more add little."""
 
 
-def follow_both(real: Evidence, sim: Evidence) -> tuple[ArmResponse | None, ArmResponse | None]:
+def follow_both(real: RunEvidence, sim: RunEvidence) -> tuple[ArmResponse | None, ArmResponse | None]:
     """The robot's following and the twin's."""
     runs = (*real.others, *real.runs)[:MOST_RUNS]
     usual = measure_arm(sim.cell, sim.runs[:4])
@@ -33,8 +33,8 @@ def follow_both(real: Evidence, sim: Evidence) -> tuple[ArmResponse | None, ArmR
 
 
 def measure_latency(
-    real: Evidence,
-    sim: Evidence,
+    real: RunEvidence,
+    sim: RunEvidence,
     both: tuple[ArmResponse | None, ArmResponse | None],
     rows: int,
     rng: np.random.Generator,
@@ -82,7 +82,10 @@ def measure_latency(
 
 
 def measure_actuation(
-    real: Evidence, both: tuple[ArmResponse | None, ArmResponse | None], rows: int, rng: np.random.Generator
+    real: RunEvidence,
+    both: tuple[ArmResponse | None, ArmResponse | None],
+    rows: int,
+    rng: np.random.Generator,
 ) -> Measured:
     """Gains, friction, steady loads and backlash of the joints, and how hard the gripper presses."""
     following, nominal = both
@@ -149,7 +152,7 @@ def _efforts(
 
 
 def _grip(
-    real: Evidence,
+    real: RunEvidence,
     cell: Cell,
     following: ArmResponse,
     nominal: ArmResponse,
@@ -173,7 +176,7 @@ def _grip(
             set_draws(values, real.twin, name, draws)
 
 
-def _unseen_delay_s(real: Evidence, rows: int, rng: np.random.Generator) -> Array:
+def _unseen_delay_s(real: RunEvidence, rows: int, rng: np.random.Generator) -> Array:
     """How much later than it shows a command may arrive (rows,): readings are taken once in a control step.
 
     A command that arrives right after a reading and one that arrives right before the next look alike.

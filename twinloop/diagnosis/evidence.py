@@ -115,7 +115,7 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class RunEvidence:
     """What is known: the policy's runs, other recordings of the robot, and how every run ended.
 
     Runs that ended before there was anything to measure are in `outcomes` only.
@@ -138,7 +138,7 @@ class Evidence:
         return tuple(outcome for outcome in self.outcomes if outcome.success is not None)
 
 
-def read_evidence(twin: Twin, real: Iterable[Episode], others: Iterable[Episode] = ()) -> Evidence:
+def read_evidence(twin: Twin, real: Iterable[Episode], others: Iterable[Episode] = ()) -> RunEvidence:
     """Bring recordings into the twin's order of actuators; refuses recordings that do not fit the twin."""
     cell = make_cell(twin)
     arm = _arm(cell)
@@ -147,7 +147,7 @@ def read_evidence(twin: Twin, real: Iterable[Episode], others: Iterable[Episode]
         outcomes.append(episode.outcome)
         if len(episode) >= FEWEST_ROWS:
             runs.append(_read(cell, arm, episode, len(outcomes)))
-    return Evidence(
+    return RunEvidence(
         twin,
         cell,
         tuple(runs),
@@ -158,7 +158,7 @@ def read_evidence(twin: Twin, real: Iterable[Episode], others: Iterable[Episode]
     )
 
 
-def seen_in_time(evidence: Evidence, late_s: float) -> Evidence:
+def seen_in_time(evidence: RunEvidence, late_s: float) -> RunEvidence:
     """The same evidence with the perceived object put back to when it was where it is seen."""
 
     def put_back(run: Run) -> Run:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.diagnosis.evidence import Evidence, Run
+from twinloop.diagnosis.evidence import Run, RunEvidence
 from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled
 from twinloop.measure.trace import find_stretches
 
@@ -58,7 +58,7 @@ def _emptied(run: Run, first: int, last: int) -> bool:
 
 
 def measure_contact(
-    real: Evidence, sim: Evidence, trial: Trial | None, rows: int, rng: np.random.Generator
+    real: RunEvidence, sim: RunEvidence, trial: Trial | None, rows: int, rng: np.random.Generator
 ) -> Measured:
     """The friction with which the twin's grasps slip as the robot's do; without `trial` it is not measured."""
     missing = ("softness and bounce of contacts: need a force sensor",)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.diagnosis.evidence import Evidence, Run
+from twinloop.diagnosis.evidence import Run, RunEvidence
 from twinloop.diagnosis.measured import Quantity, quantity, set_draws
 from twinloop.engines.disturbance import PUSH_S
 from twinloop.measure.noise import noise_of
@@ -20,7 +20,7 @@ ONSET_S = 0.1
 
 
 def measure_pushes(
-    real: Evidence,
+    real: RunEvidence,
     of_run: Array,
     rng: np.random.Generator,
     quantities: list[Quantity],

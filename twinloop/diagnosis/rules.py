@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from twinloop.diagnosis.evidence import Evidence
+from twinloop.diagnosis.evidence import RunEvidence
 from twinloop.diagnosis.result import Rule
 from twinloop.diagnosis.scene import Layout
 from twinloop.stats.interval import Interval, exact_interval
@@ -21,7 +21,7 @@ WIDE = 0.5
 """Below this success everywhere, the gap as a whole is too wide."""
 
 
-def slice_runs(real: Evidence, layout: Layout | None) -> tuple[Mapping[str, Any], ...]:
+def slice_runs(real: RunEvidence, layout: Layout | None) -> tuple[Mapping[str, Any], ...]:
     """Success in the lower and upper half of each condition, with the chance of so large a difference by luck."""
     judged = [run for run in real.runs if run.success is not None]
     if len(judged) < 4:
@@ -49,7 +49,7 @@ def slice_runs(real: Evidence, layout: Layout | None) -> tuple[Mapping[str, Any]
 
 
 def apply_rules(
-    real: Evidence,
+    real: RunEvidence,
     drop: Interval,
     slices: Sequence[Mapping[str, Any]],
     layout: Layout | None,
@@ -105,7 +105,7 @@ def _halves(part: Mapping[str, Any]) -> str:
     return f"{part['condition']}: {a} of {n} below {part['split_at']:.3g}, {b} of {m} above (p = {part['p_value']:.2g})"
 
 
-def _outside(real: Evidence, layout: Layout | None, base: Mapping[str, Array]) -> str:
+def _outside(real: RunEvidence, layout: Layout | None, base: Mapping[str, Array]) -> str:
     failed = [index for index, run in enumerate(real.runs) if run.success is False]
     if layout is None or not failed or "object_offset_x_m" not in base:
         return f"{len(failed)} failing runs; their scenes are not known"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from twinloop.diagnosis import arm, grip, look, scene
 from twinloop.diagnosis.attribute import Attribution, attribute
-from twinloop.diagnosis.evidence import Evidence, read_evidence, seen_in_time
+from twinloop.diagnosis.evidence import RunEvidence, read_evidence, seen_in_time
 from twinloop.diagnosis.measured import Measured
 from twinloop.diagnosis.result import NOTABLE, Diagnosis
 from twinloop.diagnosis.rules import apply_rules, slice_runs
@@ -95,7 +95,7 @@ def diagnose(
 
 
 def measure(
-    evidence: Evidence,
+    evidence: RunEvidence,
     trials: Trials,
     of_run: Array,
     rng: np.random.Generator,
@@ -104,7 +104,7 @@ def measure(
     """Every dimension's imperfection, the visual one from the episodes `imaged`; sets scenes and looks of `trials` on the way."""
     rows = len(of_run)
     trials.base = scene.first_scenes(evidence, of_run)
-    sim = Evidence(evidence.twin, evidence.cell, trials.runs({}, NOMINAL_RUNS))
+    sim = RunEvidence(evidence.twin, evidence.cell, trials.runs({}, NOMINAL_RUNS))
     both = arm.follow_both(evidence, sim)
     latency = arm.measure_latency(evidence, sim, both, rows, rng)
     actuation = arm.measure_actuation(evidence, both, rows, rng)
@@ -134,7 +134,7 @@ def measure(
 def _conclude(
     policy: Policy,
     episodes: list[Episode],
-    evidence: Evidence,
+    evidence: RunEvidence,
     trials: Trials,
     shared: Attribution,
     measured: tuple[Measured, ...],

@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.diagnosis.evidence import Evidence, Run
+from twinloop.diagnosis.evidence import Run, RunEvidence
 from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled, set_draws
 from twinloop.diagnosis.pushes import measure_pushes
 from twinloop.measure.noise import noise_of
@@ -60,7 +60,7 @@ class Layout:
 
 
 def read_layout(
-    real: Evidence, sim: Evidence, rows: int, rng: np.random.Generator, weak: bool = False
+    real: RunEvidence, sim: RunEvidence, rows: int, rng: np.random.Generator, weak: bool = False
 ) -> Layout | None:
     """None where no object is perceived; a `weak` gripper says nothing about the object's size."""
     seen = [(run, run.place, run.columns) for run in real.runs]
@@ -97,7 +97,7 @@ def read_layout(
     return Layout(place, yaw, target, height, tilt, bias, scale, size, beyond)
 
 
-def first_scenes(real: Evidence, of_run: Array) -> dict[str, Array]:
+def first_scenes(real: RunEvidence, of_run: Array) -> dict[str, Array]:
     """Training scenes nearest to those of the runs, before anything is known about errors of perception."""
     if any(run.place is None for run in real.runs):
         return {}
@@ -114,7 +114,7 @@ def first_scenes(real: Evidence, of_run: Array) -> dict[str, Array]:
 
 
 def measure_sensing(
-    real: Evidence, sim: Evidence, layout: Layout | None, rows: int, rng: np.random.Generator
+    real: RunEvidence, sim: RunEvidence, layout: Layout | None, rows: int, rng: np.random.Generator
 ) -> Measured:
     """Noise of joints and poses, lost and hidden poses, and constant errors of the perceived place."""
     twin, cell = real.twin, real.cell
@@ -192,7 +192,7 @@ def _alike(each: Array) -> float:
     return float(np.mean(each) if np.min(each) > 0.5 * np.mean(each) else np.min(each))
 
 
-def _shaken(real: Evidence, sim: Evidence, joints: Array) -> list[float]:
+def _shaken(real: RunEvidence, sim: RunEvidence, joints: Array) -> list[float]:
     """Noise of joints' speeds in each run, beyond what trembling commands make of it in the twin."""
 
     def both(run: Run) -> tuple[Array, Array]:
@@ -203,7 +203,7 @@ def _shaken(real: Evidence, sim: Evidence, joints: Array) -> list[float]:
     return [_alike(np.sqrt(np.maximum(read**2 - (follows * asked) ** 2, 0.0))) for read, asked in mine]
 
 
-def measure_object(real: Evidence, layout: Layout | None, weak: bool = False) -> Measured:
+def measure_object(real: RunEvidence, layout: Layout | None, weak: bool = False) -> Measured:
     """The object's size, as wide as the gripper stays open around it; not where the gripper is too `weak` to close."""
     missing = ("mass, inertia and centre of the object: need a wrist sensor, or lifts with and without it",)
     if layout is None or layout.size_m is None or weak or not real.twin.has("object_size_m"):
@@ -217,7 +217,7 @@ def measure_object(real: Evidence, layout: Layout | None, weak: bool = False) ->
 
 
 def measure_environment(
-    real: Evidence, layout: Layout | None, of_run: Array, rng: np.random.Generator
+    real: RunEvidence, layout: Layout | None, of_run: Array, rng: np.random.Generator
 ) -> tuple[Measured, dict[str, Array]]:
     """Where things lie, the table's height and slope, and what pushes the object; and the scenes without all that.
 
@@ -270,7 +270,7 @@ def measure_environment(
     return Measured("environment", tuple(quantities), values, ("clutter: needs a camera or a label",)), base
 
 
-def measure_human(real: Evidence, rows: int, rng: np.random.Generator) -> Measured:
+def measure_human(real: RunEvidence, rows: int, rng: np.random.Generator) -> Measured:
     """Verdicts that the signals contradict: the object in place but judged a failure, or the other way round."""
     judged = [run for run in real.runs if run.success is not None and run.failure not in UNSEEN]
     checked = [(run.success, seen) for run in judged if (seen := _in_place(real.cell, run)) is not None]
@@ -306,7 +306,7 @@ def _in_place(cell: Cell, run: Run) -> bool | None:
     return away < radius and not bool(run.holding[-1])
 
 
-def _held_size(real: Evidence, sim: Evidence, rows: int, rng: np.random.Generator) -> Array | None:
+def _held_size(real: RunEvidence, sim: RunEvidence, rows: int, rng: np.random.Generator) -> Array | None:
     mine, usual = _openings(real.all), _openings(sim.runs)
     if len(mine) == 0 or len(usual) == 0:
         return None
@@ -332,7 +332,9 @@ def _openings(runs: tuple[Run, ...]) -> Array:
     return np.array(made)
 
 
-def _perception(real: Evidence, sim: Evidence, rows: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def _perception(
+    real: RunEvidence, sim: RunEvidence, rows: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
     """Draws of bias (rows, 3) and scale error (rows,) of the perceived place, from objects in the gripper.
 
     Linear least squares with priors: perceived place minus tool = what the hand holds off its middle, turned with the tool
@@ -373,7 +375,7 @@ def _dropouts(run: Run, noisy: bool) -> float | None:
     return None if run.track is None else measure_dropouts(run.track, run.apart if noisy else run.carrying)
 
 
-def _twin_size(real: Evidence) -> float:
+def _twin_size(real: RunEvidence) -> float:
     return float(real.twin.parameter("object_size_m").nominal) if real.twin.has("object_size_m") else 1.0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from twinloop.errors import TwinloopError
 from twinloop.gap.compare import by_unit, cannot_replay, compare_following, compare_tables
-from twinloop.gap.evidence import Evidence
+from twinloop.gap.evidence import GapEvidence
 from twinloop.gap.friction import dry_friction, effort_signal
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated
@@ -18,7 +18,7 @@ FLOOR_SHARE = 0.1
 
 
 @METRICS.register("actuation")
-def actuation(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def actuation(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     """Dead band, gain and what is left of tracking; friction as a torque where an effort was recorded."""
     for name, number, about in (
         (
@@ -45,7 +45,7 @@ def actuation(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     yield from _friction(evidence)
 
 
-def _friction(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def _friction(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     """Dry friction as a torque, against simulated episodes.
 
     Joint by joint and never as a headline: what robots report as effort is often an estimate, and not always of the same.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.errors import TwinloopError
-from twinloop.gap.evidence import REPLAY, Evidence, Followings
+from twinloop.gap.evidence import REPLAY, Followings, GapEvidence
 from twinloop.gap.result import ALL, Measure, NotEvaluated, measure
 from twinloop.measure.delay import Following
 from twinloop.stats.bootstrap import FEWEST, Difference, paired, unpaired
@@ -25,7 +25,7 @@ FEW = f"at least {FEWEST} episodes"
 
 
 def compare_tables(
-    evidence: Evidence,
+    evidence: GapEvidence,
     dimension: str,
     name: str,
     unit: str,
@@ -57,7 +57,7 @@ def compare_tables(
 
 
 def compare_following(
-    evidence: Evidence, dimension: str, name: str, unit: str | None, number: Number, **more: Any
+    evidence: GapEvidence, dimension: str, name: str, unit: str | None, number: Number, **more: Any
 ) -> Iterator[Measure | NotEvaluated]:
     """A number of how joints follow commands: real against the twin's replay, and against given simulated episodes.
 
@@ -71,7 +71,7 @@ def compare_following(
 
 
 def compare_following_tables(
-    evidence: Evidence,
+    evidence: GapEvidence,
     dimension: str,
     name: str,
     unit: str | None,
@@ -102,7 +102,7 @@ def compare_following_tables(
         yield NotEvaluated(dimension, f"{FEW} in which joints move and follow their commands", name)
 
 
-def cannot_replay(evidence: Evidence) -> str | None:
+def cannot_replay(evidence: GapEvidence) -> str | None:
     """Why the twin cannot replay the recordings, or None."""
     if isinstance(evidence.joints, TwinloopError):
         return f"joint readings and commands that the twin can replay ({evidence.joints.what})"
@@ -111,7 +111,7 @@ def cannot_replay(evidence: Evidence) -> str | None:
     return None
 
 
-def cannot_follow(evidence: Evidence) -> str | None:
+def cannot_follow(evidence: GapEvidence) -> str | None:
     """Why how joints follow commands cannot be looked at, or None."""
     problem = cannot_replay(evidence)
     if problem is None and not evidence.servos:
@@ -129,7 +129,7 @@ def _numbers(rows: Followings, number: Number) -> Array:
 
 
 def _interval(
-    evidence: Evidence, real: Array, sim: Array, matched: bool, words: tuple[str, ...]
+    evidence: GapEvidence, real: Array, sim: Array, matched: bool, words: tuple[str, ...]
 ) -> Difference | None:
     between = paired if matched else unpaired
     return between(real, sim, evidence.seed(*words), evidence.options.resamples)

@@ -19,9 +19,16 @@ from numpy.typing import NDArray
 from twinloop.episode import Episode
 from twinloop.errors import TwinloopError
 from twinloop.gap.compare import FEW
-from twinloop.gap.evidence import Evidence
+from twinloop.gap.evidence import GapEvidence
 from twinloop.gap.registry import METRICS
-from twinloop.gap.replay import Readable, Replay, read_all, replay_windows, tool_places, with_object_pose
+from twinloop.gap.replay import (
+    RecordingSet,
+    TwinReplay,
+    read_all,
+    replay_windows,
+    tool_places,
+    with_object_pose,
+)
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.identification.predict import Predictor
 from twinloop.identification.recording import Channel, Recording
@@ -53,13 +60,13 @@ class ContactErrors:
 
 
 @METRICS.register("contact")
-def contact(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def contact(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     """Replay error around contact against free motion; distributions of measured forces."""
     yield from _replay_errors(evidence)
     yield from _forces(evidence)
 
 
-def _replay_errors(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def _replay_errors(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     name = "replay error in contact"
     cell = evidence.cell
     if cell.object_qpos is None:
@@ -102,7 +109,9 @@ def _replay_errors(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
         yield NotEvaluated("contact", f"{FEW} with contact", name)
 
 
-def contact_errors(cell: Cell, readable: Readable, delay_s: float, threads: int) -> dict[str, ContactErrors]:
+def contact_errors(
+    cell: Cell, readable: RecordingSet, delay_s: float, threads: int
+) -> dict[str, ContactErrors]:
     """Errors of the object's place and of the joints in contact and free, per recording."""
     varying = ("action_delay_s",) if delay_s and cell.twin.has("action_delay_s") else ()
     predictor = Predictor(cell, readable.recordings, readable.channels, varying, threads)
@@ -130,7 +139,7 @@ def contact_errors(cell: Cell, readable: Readable, delay_s: float, threads: int)
     return {kind: ContactErrors(*np.array(rows).T) for kind, rows in made.items() if rows}
 
 
-def tool_apart(cell: Cell, channels: Sequence[Channel], one: Replay) -> Array:
+def tool_apart(cell: Cell, channels: Sequence[Channel], one: TwinReplay) -> Array:
     """How far the replayed tool is from the recorded one (rows, 3), by the twin's kinematics; zeros without a tool."""
     if "tool" not in cell.twin.roles:
         return np.zeros((len(one.rows), 3))
@@ -186,7 +195,7 @@ def _by_window(held: Array, loose: Array, window: Array, touch: Array) -> tuple[
     return contact, free
 
 
-def _as_noisy(episode: Episode, evidence: Evidence) -> Episode:
+def _as_noisy(episode: Episode, evidence: GapEvidence) -> Episode:
     """A simulated episode with readings of joints and object as noisy as the real ones."""
     shaped = with_object_pose(episode)
     rng = evidence.rng("as noisy", episode.id)
@@ -201,7 +210,7 @@ def _as_noisy(episode: Episode, evidence: Evidence) -> Episode:
     return replace(shaped, signals=signals)
 
 
-def _noise_levels(evidence: Evidence, name: str) -> Array | None:
+def _noise_levels(evidence: GapEvidence, name: str) -> Array | None:
     """Median noise of every element of a signal over real episodes."""
     rows = [
         noise_of(np.asarray(shaped.signals[name], np.float64))
@@ -211,7 +220,7 @@ def _noise_levels(evidence: Evidence, name: str) -> Array | None:
     return np.asarray(np.nan_to_num(np.nanmedian(rows, axis=0))) if rows else None
 
 
-def _forces(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def _forces(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     """The middle and the upper end of measured forces, signal by signal."""
     names = [
         signal.name

@@ -22,8 +22,8 @@ from twinloop.episode import Episode
 from twinloop.errors import TwinloopError
 from twinloop.gap.conditions import Known, conditions_of
 from twinloop.gap.replay import (
-    Readable,
-    Replay,
+    RecordingSet,
+    TwinReplay,
     gravity_loads,
     horizon_of,
     read_all,
@@ -76,7 +76,7 @@ class Simulated:
     generated: bool
 
 
-class Evidence:
+class GapEvidence:
     """Real episodes and everything they are compared with."""
 
     def __init__(
@@ -114,12 +114,12 @@ class Evidence:
         return self._given or self._generated()
 
     @cached_property
-    def joints(self) -> Readable | TwinloopError:
+    def joints(self) -> RecordingSet | TwinloopError:
         """Joint readings of the real episodes as the twin has them; or why it cannot read them."""
         return self._read(self.real, JOINTS)
 
     @cached_property
-    def sim_joints(self) -> Readable | TwinloopError:
+    def sim_joints(self) -> RecordingSet | TwinloopError:
         """The same of the simulated episodes."""
         return self._read(self.sim.episodes, JOINTS)
 
@@ -143,7 +143,7 @@ class Evidence:
         return tuple(k for k, c in enumerate(self.joints.channels) if grip is None or c.actuator != grip)
 
     @cached_property
-    def replays(self) -> list[Replay]:
+    def replays(self) -> list[TwinReplay]:
         """The twin's replays of the joints; whole episodes wherever servos hold it to its commands."""
         joints = self.joints
         if isinstance(joints, TwinloopError) or not joints.recordings:
@@ -237,7 +237,7 @@ class Evidence:
             return False
         return is_position_servo(self.cell.model, self.cell.actuators[channel.actuator])
 
-    def _read(self, episodes: Sequence[Episode], wanted: Sequence[str]) -> Readable | TwinloopError:
+    def _read(self, episodes: Sequence[Episode], wanted: Sequence[str]) -> RecordingSet | TwinloopError:
         try:
             return read_all(self.cell, episodes, wanted)
         except TwinloopError as error:

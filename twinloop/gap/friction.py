@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.episode import Episode
-from twinloop.gap.replay import Readable
+from twinloop.gap.replay import RecordingSet
 from twinloop.identification.recording import Recording
 from twinloop.measure.friction import measure_friction
 from twinloop.measure.trace import Trace, slopes
@@ -37,7 +37,7 @@ def effort_signal(episode: Episode, cell: Cell) -> str | None:
 
 
 def dry_friction(
-    cell: Cell, readable: Readable, episodes: Sequence[Episode], channels: Sequence[int]
+    cell: Cell, readable: RecordingSet, episodes: Sequence[Episode], channels: Sequence[int]
 ) -> Array:
     """Dry friction (recordings, channels) of joints; NaN where a joint hardly moves or no effort was recorded."""
     model = _frictionless(cell)

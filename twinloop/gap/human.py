@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from twinloop.errors import TwinloopError
 from twinloop.gap.compare import FEW
-from twinloop.gap.evidence import Evidence
+from twinloop.gap.evidence import GapEvidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.replay import tool_places
 from twinloop.gap.result import Measure, NotEvaluated, measure
@@ -27,7 +27,7 @@ FLOOR_SHARE = 0.05
 
 
 @METRICS.register("human motion")
-def human(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def human(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     """Duration, reach, speed and pauses of people's episodes against simulated ones."""
     people = [k for k, one in enumerate(evidence.real) if one.provenance.actor == "operator"]
     if not people:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Episode
 from twinloop.gap.compare import compare_following
-from twinloop.gap.evidence import Evidence
+from twinloop.gap.evidence import GapEvidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.replay import nominal
 from twinloop.gap.result import Measure, NotEvaluated, measure
@@ -23,7 +23,7 @@ LARGEST_AGE_MS = 5000.0
 
 
 @METRICS.register("latency")
-def latency(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def latency(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     """Command to response, against the twin's replay and against the simulated dataset; age of observations."""
     yield from compare_following(
         evidence,
@@ -37,7 +37,7 @@ def latency(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     yield from _age(evidence)
 
 
-def _age(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def _age(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     """Row time minus a stream's own stamp, where streams were recorded with stamps of their own."""
     name = "observation age"
     streams = sorted({s.name for s in evidence.real[0].schema.signals if s.name.startswith(CLOCK_PREFIX)})

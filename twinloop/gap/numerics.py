@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.errors import TwinloopError
-from twinloop.gap.evidence import Evidence
+from twinloop.gap.evidence import GapEvidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.generation.artefacts import KIND
@@ -26,7 +26,7 @@ OBJECT_FLOOR_M = 5e-3
 
 
 @METRICS.register("numerics")
-def numerics(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def numerics(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     """How much simulated episodes change with the time step, and how many hold what the world does not do."""
     yield from _time_step(evidence)
     flagged = np.array(
@@ -39,7 +39,7 @@ def numerics(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     )  # fmt: skip
 
 
-def _time_step(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def _time_step(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     name = "half the time step"
     numbers = list_simulated(evidence.sim.dataset)
     if len(numbers) < 3:

@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Readable:
+class RecordingSet:
     """Episodes that the twin can replay: recordings, what their columns are, and which episode each comes from."""
 
     recordings: tuple[Recording, ...]
@@ -43,7 +43,7 @@ class Readable:
 
 
 @dataclass(frozen=True, eq=False)
-class Replay:
+class TwinReplay:
     """What the twin did with one recording's commands: readings (rows, channels) of both, at the recorded times.
 
     `rows` are the recording's; `window` numbers the stretch each row belongs to: the twin is put back on the recording
@@ -62,7 +62,7 @@ class Replay:
         return np.asarray(self.recording.time_s[self.rows])
 
 
-def read_all(cell: Cell, episodes: Sequence[Episode], wanted: Sequence[str] | None = None) -> Readable:
+def read_all(cell: Cell, episodes: Sequence[Episode], wanted: Sequence[str] | None = None) -> RecordingSet:
     """The episodes as the twin reads them; those that do not fit are left out, and if none does, the first error is raised.
 
     `wanted` names signals, by default positions and poses.
@@ -83,7 +83,7 @@ def read_all(cell: Cell, episodes: Sequence[Episode], wanted: Sequence[str] | No
             origin.append(index)
     if not recordings and first_error is not None:
         raise first_error
-    return Readable(tuple(recordings), channels, tuple(origin))
+    return RecordingSet(tuple(recordings), channels, tuple(origin))
 
 
 def with_object_pose(episode: Episode) -> Episode:
@@ -122,7 +122,7 @@ def quaternions(columns: Array) -> Array:
     return np.asarray(found * np.where(found[:, :1] < 0.0, -1.0, 1.0))
 
 
-def replay_all(cell: Cell, readable: Readable, horizon_s: float | None, threads: int) -> list[Replay]:
+def replay_all(cell: Cell, readable: RecordingSet, horizon_s: float | None, threads: int) -> list[TwinReplay]:
     """Replay every recording; in windows of `horizon_s`, or whole."""
     predictor = Predictor(cell, readable.recordings, readable.channels, (), threads)
     windows = cut(readable.recordings, range(len(readable.recordings)), horizon_s)
@@ -131,7 +131,7 @@ def replay_all(cell: Cell, readable: Readable, horizon_s: float | None, threads:
 
 def replay_windows(
     predictor: Predictor, windows: Sequence[Window], values: Mapping[str, Array] | None = None
-) -> list[Replay]:
+) -> list[TwinReplay]:
     """Replay these windows, those of one recording joined; windows in which the simulation broke are left out.
 
     `values` replaces nominal ones, one number each.
@@ -150,17 +150,17 @@ def replay_windows(
         rows = np.concatenate([np.arange(window.start, window.stop) for window, _ in kept])
         number = np.concatenate([np.full(len(window), k) for k, (window, _) in enumerate(kept)])
         real = recording.readings[rows]
-        made.append(Replay(recording, rows, number, real, real + np.concatenate([r for _, r in kept])))
+        made.append(TwinReplay(recording, rows, number, real, real + np.concatenate([r for _, r in kept])))
     return made
 
 
-def horizon_of(cell: Cell, readable: Readable, threads: int) -> float | None:
+def horizon_of(cell: Cell, readable: RecordingSet, threads: int) -> float | None:
     """How long replay may run before errors of its start take over; None: whole episodes."""
     predictor = Predictor(cell, readable.recordings, readable.channels, (), threads)
     return find_horizon_s(predictor, range(len(readable.recordings)))
 
 
-def through_own_sensor(replay: Replay, rng: np.random.Generator) -> Array:
+def through_own_sensor(replay: TwinReplay, rng: np.random.Generator) -> Array:
     """The twin's readings with the recording's own noise and step."""
     noise = sensor_noise([replay.recording])
     seen = replay.twin.copy()

@@ -11,7 +11,7 @@ from twinloop.episode import Episode
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.gap import actuation, contact, human, latency, numerics, sensing, slices, visual
 from twinloop.gap.conditions import Known, conditions_of, dimension_of
-from twinloop.gap.evidence import Evidence, Options, simulated, spread, told_of
+from twinloop.gap.evidence import GapEvidence, Options, simulated, spread, told_of
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Gap, Measure, NotEvaluated, collect
 from twinloop.gap.success import Success, measure_success
@@ -75,7 +75,7 @@ def measure_gap(
         progress(line, step[0], len(names))
 
     with tempfile.TemporaryDirectory(prefix="twinloop-gap-") as work:
-        evidence = Evidence(cell, episodes, known, options, Path(work), beside, tell)
+        evidence = GapEvidence(cell, episodes, known, options, Path(work), beside, tell)
         if only is None:
             _require_same_robot(evidence)
         found: list[Measure | NotEvaluated] = []
@@ -116,7 +116,7 @@ def _asked(only: Sequence[str] | None) -> list[str]:
     return [name for name in METRICS.names() if only is None or name.split()[0] in only]
 
 
-def _require_same_robot(evidence: Evidence) -> None:
+def _require_same_robot(evidence: GapEvidence) -> None:
     """Refuse episodes whose commands are for another number of joints: nearly nothing of them could be compared."""
     commands = next((s.size for s in evidence.real[0].schema.signals if s.name == "action"), None)
     if commands not in (None, len(evidence.cell.actuators)) and isinstance(evidence.joints, WrongUse):
@@ -124,7 +124,7 @@ def _require_same_robot(evidence: Evidence) -> None:
 
 
 def _success(
-    evidence: Evidence, policy: str | Path | None, work: Path, only: Sequence[str] | None
+    evidence: GapEvidence, policy: str | Path | None, work: Path, only: Sequence[str] | None
 ) -> Success:
     """Of all real episodes against given simulated ones; or of one policy's against its trials in the twin. Slices are of the
     conditions of the dimensions asked for."""

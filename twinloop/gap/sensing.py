@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from twinloop.episode import Episode
 from twinloop.errors import TwinloopError
 from twinloop.gap.compare import FEW, by_unit, cannot_replay, compare_following_tables, compare_tables
-from twinloop.gap.evidence import JOINTS, REPLAY, Evidence
+from twinloop.gap.evidence import JOINTS, REPLAY, GapEvidence
 from twinloop.gap.friction import EFFORTS
 from twinloop.gap.registry import METRICS
 from twinloop.gap.replay import through_twins_sensor
@@ -48,7 +48,7 @@ DRIFT_FLOOR = 1e-3
 
 
 @METRICS.register("sensing")
-def sensing(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def sensing(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     """Encoders against the twin's own, in the twin's replay of the same commands, and against simulated episodes."""
     yield from _other_signals(evidence)
     problem = cannot_replay(evidence)
@@ -63,7 +63,7 @@ def sensing(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     yield from _drift(evidence)
 
 
-def _other_signals(evidence: Evidence) -> Iterator[Measure]:
+def _other_signals(evidence: GapEvidence) -> Iterator[Measure]:
     """Noise of what replay cannot tell (poses, speeds, forces), against simulated episodes of other motions."""
     candidates = [
         signal
@@ -96,7 +96,7 @@ def _rows(episode: Episode, name: str) -> Array:
 
 
 def _by_row(
-    evidence: Evidence, name: str, table: Callable[[Sequence[Array]], Array], about: str
+    evidence: GapEvidence, name: str, table: Callable[[Sequence[Array]], Array], about: str
 ) -> Iterator[Measure | NotEvaluated]:
     """A number of whole columns of readings."""
     real = table([replay.real for replay in evidence.replays])
@@ -113,7 +113,7 @@ def _by_row(
         yield NotEvaluated("sensing", FEW, name)
 
 
-def _still(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def _still(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     """Spectrum and Allan deviation, which only readings at rest can tell."""
     assert not isinstance(evidence.joints, TwinloopError)
     about = "at rest, under an unchanging command"
@@ -163,7 +163,7 @@ def _at_rest(rate_hz: float) -> Iterator[tuple[str, str, Number]]:
         )
 
 
-def _drift(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def _drift(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     """How far joints move from where their commands put them, in the course of an episode."""
     if not evidence.servos:
         yield NotEvaluated("sensing", "joints that follow position commands", "drift")
@@ -180,7 +180,7 @@ def _drift(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
     )
 
 
-def _drift_floor(evidence: Evidence) -> float:
+def _drift_floor(evidence: GapEvidence) -> float:
     """Where in its dead band a joint comes to rest cannot be told from drift."""
     bands = [one.dead_band.value for row in evidence.following[0] for one in row if one is not None]
     durations = [float(replay.time_s[-1] - replay.time_s[0]) for replay in evidence.replays]
@@ -191,7 +191,7 @@ def _drift_floor(evidence: Evidence) -> float:
 
 
 def _measures(
-    evidence: Evidence,
+    evidence: GapEvidence,
     name: str,
     real: Array,
     sim: Array,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from twinloop.errors import TwinloopError
 from twinloop.gap.compare import FEW
 from twinloop.gap.conditions import dimension_of, most_frequent, sliced
-from twinloop.gap.evidence import Evidence
+from twinloop.gap.evidence import GapEvidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.stats.bootstrap import FEWEST, unpaired
@@ -27,8 +27,8 @@ NEEDS = {
 }
 
 
-def _metric(dimension: str) -> Callable[[Evidence], Iterator[Measure | NotEvaluated]]:
-    def by_slice(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def _metric(dimension: str) -> Callable[[GapEvidence], Iterator[Measure | NotEvaluated]]:
+    def by_slice(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
         found = 0
         for made in _measures(evidence, dimension):
             found += 1
@@ -44,7 +44,7 @@ for _dimension in NEEDS:
     METRICS.register(f"{_dimension} by slice")(_metric(_dimension))
 
 
-def _measures(evidence: Evidence, dimension: str) -> Iterator[Measure]:
+def _measures(evidence: GapEvidence, dimension: str) -> Iterator[Measure]:
     sim = evidence.sim.known if evidence.has_sim else ()
     for name, (here, there) in sliced(evidence.known, sim).items():
         if dimension_of(name, evidence.twin) != dimension:
@@ -57,7 +57,7 @@ def _measures(evidence: Evidence, dimension: str) -> Iterator[Measure]:
                 yield from _success(evidence, dimension, f"{name} {value}", inside, beside)
 
 
-def _replay_error(evidence: Evidence, dimension: str, label: str, inside: Array) -> Iterator[Measure]:
+def _replay_error(evidence: GapEvidence, dimension: str, label: str, inside: Array) -> Iterator[Measure]:
     """How much worse the twin replays episodes of this slice than the others."""
     for unit, errors in episode_errors(evidence).items():
         # Worse than the rest of reality: neither side is simulation, so there are no levels to show.
@@ -71,7 +71,7 @@ def _replay_error(evidence: Evidence, dimension: str, label: str, inside: Array)
 
 
 def _success(
-    evidence: Evidence, dimension: str, label: str, inside: Array, beside: Array
+    evidence: GapEvidence, dimension: str, label: str, inside: Array, beside: Array
 ) -> Iterator[Measure]:
     sides = [
         np.array([np.nan if one.success is None else 100.0 * one.success for one in episodes])[which]
@@ -87,7 +87,7 @@ def _success(
         )  # fmt: skip
 
 
-def episode_errors(evidence: Evidence) -> dict[str, Array]:
+def episode_errors(evidence: GapEvidence) -> dict[str, Array]:
     """RMS replay error of the joints of every real episode, by unit; NaN for those that cannot be replayed."""
     joints = evidence.joints
     if isinstance(joints, TwinloopError):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Episode
 from twinloop.gap.compare import FEW
-from twinloop.gap.evidence import Evidence
+from twinloop.gap.evidence import GapEvidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.measure.images import QUALITIES, describe, measure_qualities
@@ -26,7 +26,7 @@ DRAWS = 500
 
 
 @METRICS.register("visual")
-def visual(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
+def visual(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     """Camera by camera, those that both sides have."""
     mine = [camera.name for camera in evidence.real[0].schema.cameras]
     if not mine:
@@ -47,7 +47,7 @@ def visual(evidence: Evidence) -> Iterator[Measure | NotEvaluated]:
 
 
 def _camera(
-    evidence: Evidence, camera: str, real: tuple[Array, Array], sim: tuple[Array, Array]
+    evidence: GapEvidence, camera: str, real: tuple[Array, Array], sim: tuple[Array, Array]
 ) -> Iterator[Measure]:
     samples = FRAMES * (len(real[0]) + len(sim[0]))
     kernel = episode_kernel(np.concatenate([real[0], sim[0]]))

@@ -25,7 +25,7 @@ LONGEST_SEGMENT = 512
 
 
 @dataclass(frozen=True, eq=False)
-class Replay:
+class ReplayOverlay:
     """One held-out episode: `real`, `before` and `after` with its band, each (T, channels)."""
 
     episode: str
@@ -64,7 +64,7 @@ def replay_held_out(
     signals: tuple[str, ...] | None = None,
     most: int = 6,
     threads: int = 0,
-) -> list[Replay]:
+) -> list[ReplayOverlay]:
     """Replay up to `most` held-out episodes in the twin as it was and as it is now."""
     chosen = [episode for episode in episodes if episode.id in result.held_out][:most]
     made: list[list[Array]] = []
@@ -86,5 +86,7 @@ def replay_held_out(
         widths = np.concatenate([result.bands.half_widths(recording, window) for window in windows])
         real = recording.readings[rows]
         before, after = real + made[0][index], real + made[1][index]
-        replays.append(Replay(episode.id, episode.task, recording.time_s[rows], real, before, after, widths))
+        replays.append(
+            ReplayOverlay(episode.id, episode.task, recording.time_s[rows], real, before, after, widths)
+        )
     return replays

@@ -48,7 +48,7 @@ def step(params: Backlash, state: BacklashState, position: Array) -> tuple[Backl
 def drive(params: Backlash, positions: Array) -> Array:
     """Move the driving side through `positions` (T, N, ...), beginning in the middle of the gap; the driven side at every row."""
     positions = np.asarray(positions, dtype=np.float64)
-    half = spread(params.width, positions.shape[1:]) * 0.5
+    half = broadcast(params.width, positions.shape[1:]) * 0.5
     output, low, high = positions[0].copy(), positions - half, positions + half
     driven = np.empty_like(positions)
     for row in range(len(positions)):

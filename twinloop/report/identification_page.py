@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from twinloop.identification.choose import Choice
-from twinloop.identification.replays import Replay
+from twinloop.identification.replays import ReplayOverlay
 from twinloop.identification.result import Identification
 from twinloop.report.identification_plots import draw_corner, draw_replay, draw_spectra
 from twinloop.report.page import write_page
@@ -16,7 +16,7 @@ MAX_REPLAYS = 4
 
 def write_identification_page(
     identification: Identification,
-    replays: Sequence[Replay],
+    replays: Sequence[ReplayOverlay],
     path: str | Path,
     choice: Choice | None = None,
 ) -> Path:

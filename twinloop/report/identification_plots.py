@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from twinloop.identification.design import Design
 from twinloop.identification.drift import Drift
-from twinloop.identification.replays import Replay
+from twinloop.identification.replays import ReplayOverlay
 from twinloop.identification.result import Identification
 from twinloop.report.charts import (
     BLUE,
@@ -37,7 +37,7 @@ SHORTEST_SPECTRUM = 32
 """Rows below which a spectrum has too few frequencies to be read."""
 
 
-def draw_replay(replay: Replay, result: Identification) -> Markup:
+def draw_replay(replay: ReplayOverlay, result: Identification) -> Markup:
     """Reality, the nominal twin and the calibrated one with its band, one panel per channel."""
     channels = _shown_channels(result)
     figure, axes = make_figure(len(channels))
@@ -60,7 +60,7 @@ def draw_replay(replay: Replay, result: Identification) -> Markup:
     return encode_svg(figure)
 
 
-def draw_spectra(replays: Sequence[Replay], result: Identification) -> Markup | None:
+def draw_spectra(replays: Sequence[ReplayOverlay], result: Identification) -> Markup | None:
     """Power of the longest replay's error over frequency, before and after, and the sensor noise."""
     longest = max(replays, key=lambda replay: len(replay.time_s))
     if len(longest.time_s) < SHORTEST_SPECTRUM:
