@@ -30,19 +30,18 @@ EASED_ROWS = 15
 
 @dataclass(frozen=True, eq=False)
 class Servo:
-    """How the servos of one arm follow: shared by all joints `delay_s`, its `jitter_s` and `backlash` (rad); per joint
-    `time_constant_s` (J,), which is damping over stiffness, and `compliance` (J,), one over stiffness.
+    """How the servos of one arm follow: `delay_s`, its `jitter_s` and `backlash` (rad), shared by all joints; `time_constant_s`
+    (J,) of each joint, which is damping over stiffness.
     """
 
     delay_s: float
     jitter_s: float
     time_constant_s: Array
-    compliance: Array
     backlash: float
 
 
 def measure_servo(joints: Sequence[Trace], usual_s: Array | None = None) -> Servo:
-    """The delay, backlash, time constants and compliances with which an arm's servos follow their commands.
+    """The delay, backlash and time constants with which an arm's servos follow their commands.
 
     Args:
         joints: the arm's joints on one time axis, each with `command`, `velocity` and `effort`.
@@ -54,14 +53,14 @@ def measure_servo(joints: Sequence[Trace], usual_s: Array | None = None) -> Serv
     """
     law = _ServoLaw(joints)
     cost, delay_s, backlash = _search(law, usual_s)
-    time_constant_s, compliance, jitter_s = law.solve(delay_s, backlash, usual_s)
+    time_constant_s, jitter_s = law.solve(delay_s, backlash, usual_s)
     if usual_s is not None and not law.noisy:
         own_cost, own_delay_s, own_backlash = _search(law, None)
         own = law.solve(own_delay_s, own_backlash, None)
         likely = LIKELY[0] < float(np.median(own[0] / usual_s)) < LIKELY[1]
         if likely and own_cost < LESS_LEFT * cost:
-            delay_s, backlash, (time_constant_s, compliance, jitter_s) = own_delay_s, own_backlash, own
-    return Servo(delay_s, jitter_s, time_constant_s, compliance, backlash)
+            delay_s, backlash, (time_constant_s, jitter_s) = own_delay_s, own_backlash, own
+    return Servo(delay_s, jitter_s, time_constant_s, backlash)
 
 
 def _search(law: _ServoLaw, usual_s: Array | None) -> tuple[float, float, float]:
@@ -112,13 +111,13 @@ class _ServoLaw:
             made.append(np.mean(np.minimum(left, 4.0 * np.median(left, axis=1, keepdims=True))))
         return np.array(made)
 
-    def solve(self, delay_s: float, backlash: float, usual_s: Array | None) -> tuple[Array, Array, float]:
-        """Time constant and compliance of each joint, and the spread of single delays."""
+    def solve(self, delay_s: float, backlash: float, usual_s: Array | None) -> tuple[Array, float]:
+        """Time constant of each joint, and the spread of single delays."""
         solved, left, rate = self._fit(delay_s, backlash, usual_s)
         fast = np.abs(rate) > np.quantile(np.abs(rate), 0.7, axis=1, keepdims=True)
         late = (left / np.where(rate == 0.0, np.inf, rate))[fast]
         jitter_s = float(np.sqrt(np.mean(np.minimum(np.abs(late), 0.2) ** 2))) if len(late) else 0.0
-        return solved[:, 0], solved[:, 1], jitter_s
+        return solved[:, 0], jitter_s
 
     def _fit(self, delay_s: float, backlash: float, usual_s: Array | None) -> tuple[Array, Array, Array]:
         """Coefficients (J, 3), what is left (J, T) and the command's rate (J, T); the time constant is fitted, or `usual_s`."""

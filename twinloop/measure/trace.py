@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +45,9 @@ class Trace:
         return float(np.median(np.diff(self.time_s)))
 
 
-def split_columns(time_s: Array, rows: Array, names: Sequence[str] = (), unit: str = "1") -> list[Trace]:
+def split_columns(time_s: Array, rows: Array) -> list[Trace]:
     """One trace for each column of `rows` (T, n)."""
-    labels = names or [str(column) for column in range(rows.shape[1])]
-    return [
-        Trace(name, unit, time_s, column) for name, column in zip(labels, np.asarray(rows).T, strict=True)
-    ]
+    return [Trace(str(place), "1", time_s, column) for place, column in enumerate(rows.T)]
 
 
 def find_stretches(mask: Array) -> list[tuple[int, int]]:
