@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-LONGEST = ("test_loop.py", "test_docs.py")
-"""Files of several minutes. They are begun first: one that begins last keeps a single worker busy while the others idle."""
+LONGEST = ("test_loop.py", "test_docs.py", "test_every_parameter.py", "test_images.py", "test_look.py")
+"""Files that take longest. They are begun first: one that begins last keeps a single worker busy while the others idle."""
 
 PLACES = "{environment: {object_offset_x_m: [-0.05, 0.05], object_offset_y_m: [-0.05, 0.05]}}"
 

@@ -31,7 +31,7 @@ class WriterProcess:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.dataset.writer_process"],
+            [sys.executable, "-m", "tests.datasets.writer_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

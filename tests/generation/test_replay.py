@@ -30,7 +30,7 @@ CONFIG = {
         "visual": {"lighting_intensity": [0.3, 1.8]},
     },
 }
-EPISODES = 24
+EPISODES = 12
 
 
 @pytest.fixture(scope="module")
