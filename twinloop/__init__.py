@@ -77,10 +77,10 @@ if TYPE_CHECKING:
     from twinloop.randomization import draw as draw
     from twinloop.randomization import load_randomization as load_randomization
     from twinloop.randomization import make_randomization as make_randomization
-    from twinloop.robots import ExpertController as ExpertController
-    from twinloop.robots import OperatorController as OperatorController
     from twinloop.robots import connected as connected
     from twinloop.robots import open_robot as open_robot
+    from twinloop.robots.controllers import ExpertController as ExpertController
+    from twinloop.robots.controllers import OperatorController as OperatorController
     from twinloop.robots.record import RecordingSpec as RecordingSpec
     from twinloop.robots.record import record as record
     from twinloop.tasks import TASKS as TASKS
@@ -154,7 +154,8 @@ _NAMES = {
     "twinloop.quality.finding": ["Finding"],
     "twinloop.quality.registry": ["CHECKS"],
     "twinloop.quality.require": ["require_usable"],
-    "twinloop.robots": ["ExpertController", "OperatorController", "connected", "open_robot"],
+    "twinloop.robots": ["connected", "open_robot"],
+    "twinloop.robots.controllers": ["ExpertController", "OperatorController"],
     "twinloop.robots.record": ["RecordingSpec", "record"],
     "twinloop.tasks": ["TASKS", "Judgement"],
     "twinloop.tasks.place": ["start_at_rest"],

@@ -6,7 +6,6 @@ with connected(robot):
     robot.act(observation.signals["observation.state"])
 """
 
-from twinloop.robots.controllers import Controller, ExpertController, OperatorController
 from twinloop.robots.lerobot import LeRobotArm
 from twinloop.robots.limits import LimitedRobot
 from twinloop.robots.protocol import (
@@ -24,14 +23,11 @@ from twinloop.robots.watchdog import Watchdog
 
 __all__ = [
     "ROBOTS",
-    "Controller",
     "Description",
-    "ExpertController",
     "LeRobotArm",
     "LimitedRobot",
     "Limits",
     "Observation",
-    "OperatorController",
     "RemoteRobot",
     "Robot",
     "TrialSupervisor",
