@@ -27,9 +27,11 @@ NOT_RUN = ("make ", "pip ", "source ")
 """Commands that set up an environment, which the tests have already."""
 
 SMALLER = {
-    "--episodes 60": "--episodes 6",
-    "--steps 600": "--steps 20 --set width=32",
+    "--episodes 60": "--episodes 12",
     "--episodes 8": "--episodes 3",
+    "--steps 600": "--steps 20 --set width=32",
+    "twinloop diagnose": "twinloop diagnose --scenes 8 --budget 60",
+    "twinloop coverage": "twinloop coverage --points 500",
 }
 """Sizes in bash blocks of the README, and the sizes at which the tests run them."""
 
