@@ -24,7 +24,7 @@ from benchmarks.report import Section, Settings, Table, Target
 from twinloop.datasets.reader import open_dataset
 from twinloop.diagnosis.run import diagnose
 from twinloop.diagnosis.weigh import TUNED_ON
-from twinloop.evaluation.run import evaluate_on_robot
+from twinloop.evaluation.run import evaluate
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
@@ -188,8 +188,8 @@ def trials(
     def measure(first: int, count: int) -> list[bool]:
         robot = open_robot(standin(cells, number, blocks, name))
         with connected(robot):
-            made = evaluate_on_robot([load_policy(policy)], robot, episodes=count, first=first)
-        return [trial.success for trial in made[0].trials]
+            evaluation = evaluate(load_policy(policy), robot, episodes=count, seed=first)
+        return [trial.success for trial in evaluation.trials]
 
     half = (episodes + 1) // 2
     found: list[bool] | None = cells.numbers(f"{name}-first", lambda: measure(TRUTH_FROM, half))
@@ -209,9 +209,7 @@ def recordings(cells: Cells, policy: Path, number: int, size: Size) -> tuple[Pat
             return
         robot = open_robot(address)
         with connected(robot):
-            evaluate_on_robot(
-                [load_policy(policy)], robot, episodes=size.runs - before, first=before, out=out
-            )
+            evaluate(load_policy(policy), robot, episodes=size.runs - before, seed=before, out=out)
 
     def demonstrate(out: Path) -> None:
         before = len(open_dataset(out)) if out.exists() else 0

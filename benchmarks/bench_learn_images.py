@@ -27,7 +27,9 @@ from benchmarks.report import Section, Settings, Table, Target
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.writer import make_dataset
 from twinloop.diagnosis.run import diagnose
-from twinloop.evaluation.run import evaluate_in_twin, evaluate_on_robot
+from twinloop.evaluation.robot import RobotEnvironment
+from twinloop.evaluation.run import evaluate
+from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
@@ -271,9 +273,8 @@ def recorded_runs(cells: Cells, path: Path, reality: Path, runs: int) -> Path | 
         shutil.rmtree(out, ignore_errors=True)
         robot = open_robot(f"standin:{reality}")
         with connected(robot):
-            evaluate_on_robot(
-                [load_policy(path)], robot, episodes=runs, first=DIAGNOSED_FROM, out=out, cameras=(CAMERA,)
-            )
+            environment = RobotEnvironment(robot, cameras=(CAMERA,))
+            evaluate(load_policy(path), environment, episodes=runs, seed=DIAGNOSED_FROM, out=out)
         answer_for(out)
 
     return cells.folder(f"runs-{reality.stem}-{runs}-{path.name}", make)
@@ -314,7 +315,7 @@ def in_twin(path: Path, numbers: range) -> dict[str, Any]:
     scenes = load_randomization({"name": "nominal", "randomization": SCENES}, twin)
     loaded = load_policy(path)
     seed = 77 + numbers.start
-    return counted(evaluate_in_twin(loaded, twin, episodes=len(numbers), seed=seed, randomization=scenes))
+    return counted(evaluate(loaded, TwinEnvironment(twin, scenes), episodes=len(numbers), seed=seed))
 
 
 def explained(

@@ -25,7 +25,8 @@ from benchmarks.bench_anchor import identified
 from benchmarks.bench_learn import Size, demonstrations, simulated
 from benchmarks.cells import NOMINAL, TWIN, Cells, on_standin, shown
 from benchmarks.report import Section, Settings, Table, Target
-from twinloop.evaluation.run import evaluate_in_twin
+from twinloop.evaluation.run import evaluate
+from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.mix import SHARES, choose_mix, load_choice
@@ -112,10 +113,8 @@ def trained(cells: Cells, sim: Path, real: Path, config: TrainConfig) -> Path | 
 def inside(path: Path, cell: Twin, episodes: int, seed: int) -> dict[str, Any]:
     """Success in a twin whose readings the policy is told are a robot's."""
     scenes = load_randomization({"name": "nominal", "randomization": NOMINAL}, cell)
-    policy = load_policy(path)
-    return evaluate_in_twin(
-        policy, cell, episodes=episodes, seed=seed, randomization=scenes, real=True
-    ).as_json()
+    environment = TwinEnvironment(cell, scenes, as_robot=True)
+    return evaluate(load_policy(path), environment, episodes=episodes, seed=seed).as_json()
 
 
 def tried(cells: Cells, path: Path, truth: Twin, reality: str, trials: int) -> dict[str, Any] | None:

@@ -31,7 +31,7 @@ from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.writer import make_dataset
 from twinloop.episode import Episode
-from twinloop.evaluation.run import evaluate_on_robot
+from twinloop.evaluation.run import evaluate
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
@@ -232,7 +232,7 @@ def attempt(out: Path, policy: Path, reality: Path, size: Size) -> None:
     shutil.rmtree(out, ignore_errors=True)
     robot = open_robot(f"standin:{reality}")
     with connected(robot):
-        evaluate_on_robot([load_policy(policy)], robot, episodes=size.trials, out=out)
+        evaluate(load_policy(policy), robot, episodes=size.trials, out=out)
 
 
 def attempt_only(policy: Path, reality: Path, trials: int, wanted: int | None) -> int:
@@ -242,7 +242,7 @@ def attempt_only(policy: Path, reality: Path, trials: int, wanted: int | None) -
     with connected(robot):
         while done < trials:
             count = min(AT_A_TIME, trials - done)
-            won += evaluate_on_robot([loaded], robot, episodes=count, first=done)[0].successes
+            won += evaluate(loaded, robot, episodes=count, seed=done).successes
             done += count
             if wanted is not None and (won >= wanted or won + trials - done < wanted):
                 break

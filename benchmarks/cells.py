@@ -16,7 +16,9 @@ from typing import Any
 
 from benchmarks.report import ROOT, Settings, commit
 from twinloop.datasets.commit import write_atomically
-from twinloop.evaluation.run import Evaluation, evaluate_in_twin, evaluate_on_robot
+from twinloop.evaluation.result import Evaluation
+from twinloop.evaluation.run import evaluate
+from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.policies.policy import load_policy
 from twinloop.randomization import load_randomization
 from twinloop.robots import connected, open_robot
@@ -137,9 +139,7 @@ def in_twin(path: Path, episodes: int) -> dict[str, Any]:
     """Success in the nominal twin, where only scenes vary."""
     twin = load_twin(TWIN)
     scenes = load_randomization({"name": "nominal", "randomization": NOMINAL}, twin)
-    return counted(
-        evaluate_in_twin(load_policy(path), twin, episodes=episodes, seed=77, randomization=scenes)
-    )
+    return counted(evaluate(load_policy(path), TwinEnvironment(twin, scenes), episodes=episodes, seed=77))
 
 
 def counted(found: Evaluation) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def on_standin(
     def measure() -> dict[str, Any]:
         robot = open_robot(f"standin:{reality}")
         with connected(robot):
-            return evaluate_on_robot([load_policy(path)], robot, episodes=trials)[0].as_json()
+            return evaluate(load_policy(path), robot, episodes=trials).as_json()
 
     return cells.numbers(name or f"{path.name}@{reality}-{trials}", measure)
 
@@ -191,9 +191,7 @@ def tried(
                 return None
             robot = open_robot(f"standin:{reality}")
             with connected(robot):
-                return counted(
-                    evaluate_on_robot([load_policy(path)], robot, episodes=episodes, first=begin)[0]
-                )
+                return counted(evaluate(load_policy(path), robot, episodes=episodes, seed=begin))
 
         here = cells if first < scenes.start + MOST else cells.kept
         blocks.append(here.measured(f"{where}-{count}", measure))

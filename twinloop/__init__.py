@@ -31,9 +31,13 @@ if TYPE_CHECKING:
     from twinloop.episode import Signal as Signal
     from twinloop.episode import make_episode as make_episode
     from twinloop.errors import TwinloopError as TwinloopError
-    from twinloop.evaluation.run import Evaluation as Evaluation
-    from twinloop.evaluation.run import evaluate_in_twin as evaluate_in_twin
-    from twinloop.evaluation.run import evaluate_on_robot as evaluate_on_robot
+    from twinloop.evaluation.result import Evaluation as Evaluation
+    from twinloop.evaluation.result import compare as compare
+    from twinloop.evaluation.result import load_evaluation as load_evaluation
+    from twinloop.evaluation.robot import RobotEnvironment as RobotEnvironment
+    from twinloop.evaluation.run import evaluate as evaluate
+    from twinloop.evaluation.run import evaluate_in_turns as evaluate_in_turns
+    from twinloop.evaluation.twin import TwinEnvironment as TwinEnvironment
     from twinloop.experts import EXPERTS as EXPERTS
     from twinloop.experts import load_motion as load_motion
     from twinloop.gap.ranking import Rated as Rated
@@ -60,6 +64,9 @@ if TYPE_CHECKING:
     from twinloop.planning.run import plan as plan
     from twinloop.policies.policy import Policy as Policy
     from twinloop.policies.policy import load_policy as load_policy
+    from twinloop.policies.protocol import BatchedPolicy as BatchedPolicy
+    from twinloop.policies.protocol import Execution as Execution
+    from twinloop.policies.protocol import PolicyLike as PolicyLike
     from twinloop.promotion.registry import PolicyRegistry as PolicyRegistry
     from twinloop.promotion.run import gate as gate
     from twinloop.promotion.verdict import Verdict as Verdict
@@ -128,7 +135,11 @@ _NAMES = {
     "twinloop.identification.result": ["Identification"],
     "twinloop.identification.run": ["identify"],
     "twinloop.learning.config": ["TrainConfig"],
-    "twinloop.evaluation.run": ["Evaluation", "evaluate_in_twin", "evaluate_on_robot"],
+    "twinloop.evaluation.result": ["Evaluation", "compare", "load_evaluation"],
+    "twinloop.evaluation.robot": ["RobotEnvironment"],
+    "twinloop.evaluation.run": ["evaluate", "evaluate_in_turns"],
+    "twinloop.evaluation.twin": ["TwinEnvironment"],
+    "twinloop.policies.protocol": ["BatchedPolicy", "Execution", "PolicyLike"],
     "twinloop.learning.mix": ["choose_mix"],
     "twinloop.policies.policy": ["Policy", "load_policy"],
     "twinloop.learning.train": ["train"],

@@ -8,7 +8,8 @@ from twinloop.datasets.reader import open_dataset
 from twinloop.diagnosis.result import load_diagnosis
 from twinloop.diagnosis.run import diagnose
 from twinloop.errors import WrongUse
-from twinloop.evaluation.run import evaluate_in_twin
+from twinloop.evaluation.run import evaluate
+from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.randomization import load_randomization
 from twinloop.twins import load_twin
 
@@ -26,7 +27,7 @@ def runs(tiny_policy, tmp_path_factory):
     """Runs in a twin that answers 80 ms late, as if they were a robot's."""
     late = load_twin("franka_pick_place").with_values(action_delay_s=0.08)
     out = tmp_path_factory.mktemp("real") / "runs"
-    evaluate_in_twin(tiny_policy, late, episodes=4, seed=5, randomization=near_scenes(late), out=out)
+    evaluate(tiny_policy, TwinEnvironment(late, near_scenes(late)), episodes=4, seed=5, out=out)
     return open_dataset(out)
 
 

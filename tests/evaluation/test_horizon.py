@@ -5,7 +5,7 @@ import pytest
 from twinloop.errors import WrongUse
 from twinloop.evaluation import horizon
 from twinloop.evaluation.horizon import Horizon, find_execution_horizon
-from twinloop.evaluation.run import Evaluation, Trial
+from twinloop.evaluation.result import Evaluation, Trial
 from twinloop.policies.policy import load_policy
 from twinloop.twins import load_twin
 
@@ -16,13 +16,13 @@ def tried_with(successes, monkeypatch):
     """Stand in for the twin: so many successes for each horizon; returns the list of executions it saw."""
     seen = []
 
-    def evaluate(policy, twin, *, episodes, seed, **_):
+    def evaluate(policy, where, *, episodes, seed, **_):
         seen.append(policy.execution)
         won = successes[policy.execution.n_action_steps]
         trials = tuple(Trial(number, number < won) for number in range(episodes))
         return Evaluation(policy.name, policy.id, "twin", seed, trials)
 
-    monkeypatch.setattr(horizon, "evaluate_in_twin", evaluate)
+    monkeypatch.setattr(horizon, "evaluate", evaluate)
     return seen
 
 

@@ -3,7 +3,7 @@
 import json
 
 from tests.learning.examples import TINY
-from twinloop.evaluation.run import evaluate_in_twin
+from twinloop.evaluation.run import evaluate
 from twinloop.learning.train import train
 
 from .worlds import record_arm
@@ -42,7 +42,7 @@ def test_the_gap_is_printed_kept_as_a_page_and_given_as_json(twinloop, tmp_path,
 def test_success_is_that_of_the_policys_own_episodes(twinloop, panda_data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     policy = train(panda_data, out=tmp_path / "tiny", config=TINY)
-    evaluate_in_twin(policy, "franka_pick_place", episodes=3, seed=9, out=tmp_path / "runs")
+    evaluate(policy, "franka_pick_place", episodes=3, seed=9, out=tmp_path / "runs")
     words = ("--real", "runs", "--twin", "franka_pick_place", "--only", "visual", "--trials", 2, "--json")
     code, out, _ = twinloop("gap", *words, "--policy", "tiny")
     overall = json.loads(out)["success"]["overall"]

@@ -12,7 +12,7 @@ from twinloop.datasets.writer import make_dataset
 from twinloop.episode import Outcome
 from twinloop.learning.idle import find_idle_frames
 from twinloop.learning.samples import Samples
-from twinloop.policies.interface import interface_of
+from twinloop.policies.interface import make_interface
 
 RATE_HZ = 50.0
 ONE = np.array([0, 200])
@@ -93,7 +93,7 @@ def demonstrated(tmp_path):
 
 def samples(dataset, **changed):
     config = replace(TINY, fewest_episodes=2, **changed)
-    interface = interface_of(dataset.schema, ("observation.state",), "here")
+    interface = make_interface(dataset.schema, ("observation.state",), "here")
     return Samples(dataset, "real", interface, config)
 
 

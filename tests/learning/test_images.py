@@ -14,7 +14,9 @@ from twinloop.datasets.shrink import averaging, cut, cut_size, shrink
 from twinloop.engines.render import open_context
 from twinloop.episode import Camera, Outcome
 from twinloop.errors import LearnError, TwinloopError, UnknownName, WrongUse
-from twinloop.evaluation.run import evaluate_in_twin, evaluate_on_robot
+from twinloop.evaluation.robot import RobotEnvironment
+from twinloop.evaluation.run import evaluate
+from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.learning.adapt import coral
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.samples import Samples
@@ -108,7 +110,8 @@ def seeing(signposts, tmp_path_factory):
 def succeeds(policy, robot=None, episodes=8):
     robot = robot or Signpost()
     with connected(robot):
-        return evaluate_on_robot([policy], robot, episodes=episodes, first=50, time_limit_s=1.0)[0].success
+        short = RobotEnvironment(robot, time_limit_s=1.0)
+        return evaluate(policy, short, episodes=episodes, seed=50).success_rate
 
 
 def error(policy, data):
@@ -147,7 +150,7 @@ def test_what_only_a_image_tells_is_learned_from_it(signposts, seeing, tmp_path)
 def test_images_are_taken_only_when_a_chunk_is_thought_of(seeing):
     robot = Signpost()
     with connected(robot):
-        evaluate_on_robot([seeing], robot, episodes=1, first=3, time_limit_s=1.0)
+        evaluate(seeing, RobotEnvironment(robot, time_limit_s=1.0), episodes=1, seed=3)
     steps = len(robot.sent)
     assert robot.images == 1 + (steps - 1) // LOOKS.n_action_steps
 
@@ -218,7 +221,7 @@ def test_in_a_twin_what_it_does_follows_from_what_it_sees(tiny_policy, short_tri
         looks = load_randomization(
             {"twin": twin.name, "randomization": {"light_intensity": [light, light + 1e-9]}}
         )
-        evaluate_in_twin(policy, twin, episodes=1, seed=2, randomization=looks, out=tmp_path / name)
+        evaluate(policy, TwinEnvironment(twin, looks), episodes=1, seed=2, out=tmp_path / name)
         return [np.asarray(episode["action"]) for episode in open_dataset(tmp_path / name)]
 
     dark, again, bright = actions("dark", 0.2), actions("again", 0.2), actions("bright", 2.0)
@@ -228,9 +231,9 @@ def test_in_a_twin_what_it_does_follows_from_what_it_sees(tiny_policy, short_tri
 
 def test_a_twin_without_its_camera_is_refused(tiny_policy):
     with pytest.raises(LearnError, match=r"has no camera side; available: front, wrist"):
-        evaluate_in_twin(with_camera(tiny_policy, Camera("side", 128, 128)), "franka_pick_place", episodes=1)
+        evaluate(with_camera(tiny_policy, Camera("side", 128, 128)), "franka_pick_place", episodes=1)
     with pytest.raises(LearnError, match=r"too small for the policy; got 128 x 128, .* expected 16 x 16"):
-        evaluate_in_twin(with_camera(tiny_policy, Camera("front", 16, 256)), "franka_pick_place", episodes=1)
+        evaluate(with_camera(tiny_policy, Camera("front", 16, 256)), "franka_pick_place", episodes=1)
 
 
 def test_tracked_objects_are_seen_only_when_asked_for():
@@ -313,7 +316,7 @@ def test_cameras_that_are_not_there_are_refused(signposts, seeing, tmp_path):
         train(real=signposts, out=tmp_path / "p", config=replace(LOOKS, image_side=64))
     for robot, why in ((Signpost(camera="side"), "has no camera front"), (Signpost(size=8), "got 8 x 8")):
         with connected(robot), pytest.raises(LearnError, match=why):
-            evaluate_on_robot([seeing], robot, episodes=1)
+            evaluate(seeing, robot, episodes=1)
     assert not (tmp_path / "p").exists()
 
 

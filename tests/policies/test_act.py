@@ -1,14 +1,14 @@
-"""Chunks at work: what is carried out when, while the next one is being thought of."""
-
-from types import SimpleNamespace
+"""Chunk execution: which action of which chunk is executed when."""
 
 import numpy as np
 import pytest
 
+from twinloop.episode import Signal
 from twinloop.errors import LearnError
 from twinloop.experts import Setup
-from twinloop.policies.act import PolicyController, PolicyExpert, Runner
-from twinloop.policies.policy import Execution
+from twinloop.policies.act import ChunkExecutor, PolicyController, PolicyExpert
+from twinloop.policies.interface import Interface
+from twinloop.policies.protocol import Execution
 from twinloop.tasks import make_cell
 from twinloop.testing.robots import FakeRobot
 from twinloop.twins import load_twin
@@ -21,21 +21,24 @@ class Clockwork:
         self, n_action_steps, inference_delay_steps, latency_steps=0, history=(-2, 0), chunk=8, blend=False
     ):
         self.execution = Execution(history, n_action_steps, inference_delay_steps, latency_steps, blend)
-        self.interface = SimpleNamespace(observation_size=1, action=SimpleNamespace(size=2))
-        self.network = SimpleNamespace(shape=SimpleNamespace(head="regression"))
+        self.interface = Interface((Signal("seen", (1,)),), Signal("action", (2,)), 50.0)
         self.chunk = chunk
         self.histories = []
 
-    def predict(self, observation, images=None, *, real=False, noise=None):
-        self.histories.append(observation[:, :, 0].copy())
-        made = np.zeros((len(observation), self.chunk, 2), np.float32)
-        made[:, :, 0] = observation[:, -1]
+    def reset_batch(self, rows, seeds, *, real):
+        pass
+
+    def infer_batch(self, observation, rows):
+        seen = observation["seen"]
+        self.histories.append(seen[:, :, 0].copy())
+        made = np.zeros((len(rows), self.chunk, 2), np.float32)
+        made[:, :, 0] = seen[:, -1]
         made[:, :, 1] = np.arange(self.chunk)
         return made
 
 
 def run(policy, steps, count=1):
-    runner = Runner(policy, count)
+    runner = ChunkExecutor(policy, count)
     runner.restart(np.arange(count), np.zeros(count))
     times = [np.full((count, 1), float(step)) for step in range(steps)]
     return runner, [tuple(runner.act(time)[0].tolist()) for time in times]
@@ -74,14 +77,14 @@ def test_a_chunk_that_blends_goes_over_into_the_next_over_all_that_both_speak_of
 class Walker(Clockwork):
     """Goes on from where it sees itself, one step at a time."""
 
-    def predict(self, observation, images=None, *, real=False, noise=None):
-        seen = observation[:, -1:, :]
+    def infer_batch(self, observation, rows):
+        seen = observation["seen"][:, -1:]
         return np.repeat(seen + 1.0 + np.arange(self.chunk)[:, None], 2, axis=2).astype(np.float32)
 
 
 def backward(blend, late):
     """How far back a walker is sent in 200 steps on hardware that is this late."""
-    runner = Runner(Walker(10, 0, chunk=25, blend=blend), 1)
+    runner = ChunkExecutor(Walker(10, 0, chunk=25, blend=blend), 1)
     runner.restart(np.arange(1), np.zeros(1))
     sent = [0.0] * (late + 1)
     for _ in range(200):
@@ -110,10 +113,10 @@ def test_an_episode_that_starts_over_in_one_environment_leaves_the_others_alone(
 def test_environments_side_by_side_act_as_each_would_alone(tiny_policy):
     rng = np.random.default_rng(2)
     seen = rng.normal(0.0, 0.3, (9, 3, tiny_policy.interface.observation_size))
-    together = Runner(tiny_policy, 3)
+    together = ChunkExecutor(tiny_policy, 3)
     together.restart(np.arange(3), np.arange(3))
     batch = np.stack([together.act(step) for step in seen])
-    alone = Runner(tiny_policy, 1)
+    alone = ChunkExecutor(tiny_policy, 1)
     alone.restart(np.array([0]), np.array([1]))
     single = np.stack([alone.act(step[1:2]) for step in seen])
     assert np.allclose(batch[:, 1], single[:, 0], atol=1e-5)

@@ -9,7 +9,7 @@ from twinloop.episode import Schema, Signal
 from twinloop.policies.interface import (
     fit_normalisation,
     interface_from_json,
-    interface_of,
+    make_interface,
     normalisation_from_json,
 )
 
@@ -22,7 +22,7 @@ SCHEMA = Schema(
     50.0,
     robot_type="arm",
 )
-INTERFACE = interface_of(SCHEMA, ("observation.state", "observation.environment_state"), "here")
+INTERFACE = make_interface(SCHEMA, ("observation.state", "observation.environment_state"), "here")
 
 
 def test_observations_come_in_the_order_asked_for_and_actions_find_their_readings():
@@ -38,7 +38,7 @@ def test_observations_come_in_the_order_asked_for_and_actions_find_their_reading
 def test_an_interface_survives_json_and_names_the_first_difference():
     again = interface_from_json(json.loads(json.dumps(INTERFACE.as_json())))
     assert again == INTERFACE and INTERFACE.difference(again) is None
-    other = interface_of(SCHEMA, ("observation.state",), "here")
+    other = make_interface(SCHEMA, ("observation.state",), "here")
     assert "observation.environment_state" in str(INTERFACE.difference(other))
 
 

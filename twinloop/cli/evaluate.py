@@ -15,7 +15,7 @@ from twinloop.cli.policy import load_late, twin_for
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.evaluation.run import Evaluation
+    from twinloop.evaluation.result import Evaluation
     from twinloop.policies.policy import Policy
     from twinloop.robots.protocol import Description
 
@@ -54,7 +54,7 @@ def evaluate(
 
     On a robot, several policies take turns in every scene.
     """
-    from twinloop.evaluation.run import compare
+    from twinloop.evaluation.result import compare
 
     if twin is not None and robot is not None:
         raise WrongUse("where?", expected="--twin or --robot, one of them")
@@ -117,26 +117,15 @@ def _in_twin(
     out: Path | None,
     progress: Any,
 ) -> list[Evaluation]:
-    from twinloop.evaluation.run import evaluate_in_twin
+    from twinloop.evaluation.run import evaluate_in_turns
+    from twinloop.evaluation.twin import TwinEnvironment
     from twinloop.generation.processes import usable_cores
     from twinloop.randomization import load_randomization
 
     cell = twin_for(policies[0], twin)
     randomization = load_randomization(config, cell) if config else None
-    several = len(policies) > 1
-    return [
-        evaluate_in_twin(
-            policy,
-            cell,
-            episodes=episodes,
-            seed=seed,
-            randomization=randomization,
-            threads=usable_cores(),
-            out=out / policy.name if out and several else out,
-            progress=progress,
-        )
-        for policy in policies
-    ]
+    environment = TwinEnvironment(cell, randomization, threads=usable_cores())
+    return evaluate_in_turns(policies, environment, episodes=episodes, seed=seed, out=out, progress=progress)
 
 
 def _on_robot(
@@ -149,18 +138,14 @@ def _on_robot(
     progress: Any,
 ) -> list[Evaluation]:
     from twinloop.cli.robot import open_supervised
-    from twinloop.evaluation.run import evaluate_on_robot
+    from twinloop.evaluation.robot import RobotEnvironment
+    from twinloop.evaluation.run import evaluate_in_turns
 
     with open_supervised(robot) as (opened, supervisor):
-        return evaluate_on_robot(
-            policies,
-            opened,
-            episodes=episodes,
-            first=seed,
-            out=out,
-            cameras=_cameras(policies, opened.description, filmed) if out is not None else (),
-            supervisor=supervisor,
-            progress=progress,
+        cameras = _cameras(policies, opened.description, filmed) if out is not None else ()
+        environment = RobotEnvironment(opened, supervisor, cameras=cameras)
+        return evaluate_in_turns(
+            policies, environment, episodes=episodes, seed=seed, out=out, progress=progress
         )
 
 

@@ -23,7 +23,7 @@ from twinloop.episode import Actor, Episode
 from twinloop.experts import Reading, Setup
 from twinloop.measure.images import LUMINANCE, QUALITIES, measure_qualities
 from twinloop.policies.act import PolicyExpert
-from twinloop.policies.policy import Policy
+from twinloop.policies.protocol import PolicyLike
 
 Array = NDArray[Any]
 
@@ -224,7 +224,7 @@ class RestyledPolicy:
 
     actor: Actor = "policy"
 
-    def __init__(self, policy: Policy, setup: Setup, looks: Mapping[str, Look], restyled: Array) -> None:
+    def __init__(self, policy: PolicyLike, setup: Setup, looks: Mapping[str, Look], restyled: Array) -> None:
         self._policy = PolicyExpert(policy, setup)
         self.cameras = self._policy.cameras
         self._camera_looks, self._restyled = looks, restyled

@@ -21,7 +21,7 @@ from twinloop.diagnosis.trials import Trials
 from twinloop.diagnosis.weigh import weigh
 from twinloop.episode import Episode
 from twinloop.errors import LearnError, WrongUse
-from twinloop.policies.policy import Policy
+from twinloop.policies.protocol import PolicyLike
 from twinloop.stats.interval import Interval, exact_interval
 from twinloop.twins import Twin, load_twin
 
@@ -39,7 +39,7 @@ NOMINAL_RUNS = 8
 
 
 def diagnose(
-    policy: Policy,
+    policy: PolicyLike,
     real: Iterable[Episode],
     twin: str | Path | Twin,
     *,
@@ -132,7 +132,7 @@ def measure(
 
 
 def _conclude(
-    policy: Policy,
+    policy: PolicyLike,
     episodes: list[Episode],
     evidence: RunEvidence,
     trials: Trials,
@@ -208,7 +208,7 @@ def _counts(reasons: list[str]) -> Mapping[str, float]:
     return dict(Counter(reasons).most_common())
 
 
-def _own_runs(policy: Policy, given: list[Episode]) -> list[Episode]:
+def _own_runs(policy: PolicyLike, given: list[Episode]) -> list[Episode]:
     """Episodes in which this policy acted, or whose actor is not recorded."""
     if not given:
         raise WrongUse(

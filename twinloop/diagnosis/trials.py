@@ -25,7 +25,7 @@ from twinloop.experts import Expert, Setup
 from twinloop.generation.job import Job, episode_seed
 from twinloop.generation.rollout import rollout_drawn
 from twinloop.policies.act import PolicyExpert
-from twinloop.policies.policy import Policy
+from twinloop.policies.protocol import PolicyLike
 from twinloop.twins import Twin
 
 Array = NDArray[Any]
@@ -40,7 +40,7 @@ class Trials:
     """Evaluates combinations of dimensions; `base` are the scenes (rows,) by parameter, `looks` what recorded images look like,
     by camera."""
 
-    policy: Policy
+    policy: PolicyLike
     twin: Twin
     base: Mapping[str, Array]
     rows: int

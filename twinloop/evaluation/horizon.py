@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
-from twinloop.evaluation.run import Evaluation, compare, evaluate_in_twin
+from twinloop.evaluation.result import Evaluation, compare
+from twinloop.evaluation.run import evaluate
+from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.policies.policy import Policy
 from twinloop.randomization import Randomization
 from twinloop.twins import Twin
@@ -65,6 +67,7 @@ def find_execution_horizon(
         min(max(round(fraction * policy.chunk), own.inference_delay_steps + 1), longest)
         for fraction in FRACTIONS
     ]
+    environment = TwinEnvironment(twin, randomization, threads=threads, as_robot="real" in policy.domains)
     evaluations: dict[int, Evaluation] = {}
     candidates = list(dict.fromkeys((own.n_action_steps, *fractions)))
     for n_action_steps in candidates:
@@ -72,14 +75,11 @@ def find_execution_horizon(
         def on_episode(done: int, _: int, before: int = len(evaluations) * episodes) -> None:
             progress(before + done, len(candidates) * episodes)
 
-        evaluations[n_action_steps] = evaluate_in_twin(
+        evaluations[n_action_steps] = evaluate(
             policy.with_action_steps(n_action_steps),
-            twin,
+            environment,
             episodes=episodes,
             seed=seed,
-            randomization=randomization,
-            real="real" in policy.domains,
-            threads=threads,
             progress=on_episode,
         )
         if episodes - evaluations[own.n_action_steps].successes < MIN_FAILURES:

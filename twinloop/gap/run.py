@@ -138,7 +138,8 @@ def _success(
         return measure_success(
             real, sim.episodes if sim else (), known, sim.known if sim else (), sim.name if sim else ""
         )
-    from twinloop.evaluation.run import evaluate_in_twin
+    from twinloop.evaluation.run import evaluate
+    from twinloop.evaluation.twin import TwinEnvironment
     from twinloop.policies.policy import load_policy
 
     found = load_policy(Path(policy))
@@ -153,10 +154,8 @@ def _success(
             remedy="twinloop evaluate POLICY --robot ROBOT --out DATASET records them",
         )
     options = evidence.options
-    evaluate_in_twin(
-        found, evidence.twin, episodes=options.trials, seed=options.seed, threads=options.threads or 1,
-        out=work / "trials",
-    )  # fmt: skip
+    environment = TwinEnvironment(evidence.twin, threads=options.threads or 1)
+    evaluate(found, environment, episodes=options.trials, seed=options.seed, out=work / "trials")
     tried = simulated(open_dataset(work / "trials"), f"{options.trials} trials in the twin", options.trials)
     return measure_success(
         [real[k] for k in mine], tried.episodes, [known[k] for k in mine], tried.known, tried.name

@@ -28,7 +28,8 @@ from scipy import stats
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import LearnError, WrongUse
-from twinloop.evaluation.run import evaluate_in_twin
+from twinloop.evaluation.run import evaluate
+from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.generation.record import find_stored_twin, load_record, recorded_job
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.device import AUTO
@@ -271,14 +272,8 @@ def _probe(
         )
     success = None
     if twin is not None:
-        success = evaluate_in_twin(
-            policy,
-            twin,
-            episodes=words["scenes"],
-            seed=config.seed,
-            randomization=words["where"],
-            real=True,
-        ).success
+        environment = TwinEnvironment(twin, words["where"], as_robot=True)
+        success = evaluate(policy, environment, episodes=words["scenes"], seed=config.seed).success_rate
     made = Probe(config.mix, pause, policy.training_record.results["validation"], success)
     write_atomically(note, json.dumps(asdict(made)).encode())
     return made

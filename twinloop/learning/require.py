@@ -12,7 +12,7 @@ from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset
 from twinloop.errors import DamagedDataset, LearnError
 from twinloop.learning.samples import Samples
-from twinloop.policies.interface import Interface, Normalisation, interface_of, require_cameras
+from twinloop.policies.interface import Interface, Normalisation, make_interface, require_cameras
 from twinloop.quality.require import require_usable
 
 FARTHEST = 8.0
@@ -58,7 +58,7 @@ def require_same_interface(dataset: Dataset, interface: Interface, side: int) ->
     `side` pixels each way for it."""
     names = [signal.name for signal in interface.observations]
     require_cameras(interface.cameras, dataset.schema.cameras, side, str(dataset.root))
-    found = replace(interface_of(dataset.schema, names, str(dataset.root)), cameras=interface.cameras)
+    found = replace(make_interface(dataset.schema, names, str(dataset.root)), cameras=interface.cameras)
     if found.action.size != interface.action.size:
         raise LearnError(
             f"{dataset.root} has another action than the policy",

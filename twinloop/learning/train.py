@@ -31,9 +31,10 @@ from twinloop.learning.require import require_same_interface, require_same_scale
 from twinloop.learning.samples import Role, Samples, joined
 from twinloop.learning.sources import make_samples, require_styles
 from twinloop.learning.tracking import tracked
-from twinloop.policies.interface import Interface, Normalisation, fit_normalisation, interface_of
+from twinloop.policies.interface import Interface, Normalisation, fit_normalisation, make_interface
 from twinloop.policies.network import PolicyNetwork, torch
-from twinloop.policies.policy import WORDS, Execution, Policy, TrainingRecord, load_policy
+from twinloop.policies.policy import WORDS, Policy, TrainingRecord, load_policy
+from twinloop.policies.protocol import Execution
 from twinloop.policies.shape import Shape, Sight
 from twinloop.version import __version__
 
@@ -241,7 +242,7 @@ def _interface(sources: dict[Role, Dataset], config: TrainConfig) -> Interface:
         if name not in names:
             raise UnknownName("observation", name, sorted(set.intersection(*shown)))
     first = next(iter(sources.values()))
-    return interface_of(first.schema, names or config.signals, str(first.root), config.cameras)
+    return make_interface(first.schema, names or config.signals, str(first.root), config.cameras)
 
 
 def _like(config: TrainConfig, started: Policy) -> TrainConfig:

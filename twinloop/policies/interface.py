@@ -68,6 +68,12 @@ class Interface:
             [np.asarray(signals[s.name], np.float32) for s in self.observations], axis=-1, dtype=np.float32
         )
 
+    def split(self, observation: Array) -> dict[str, Array]:
+        """The signals (..., size) of observations (..., D)."""
+        ends = np.cumsum([signal.size for signal in self.observations])
+        parts = np.split(observation, ends[:-1], axis=-1)
+        return {signal.name: part for signal, part in zip(self.observations, parts, strict=True)}
+
     def difference(self, other: Interface) -> str | None:
         """The first way in which `other` does not fit this one, in words. Where nobody named the type of robot, it may be any."""
         if UNNAMED in (self.robot_type, other.robot_type):
@@ -94,7 +100,7 @@ def interface_from_json(words: Mapping[str, Any]) -> Interface:
     )
 
 
-def interface_of(
+def make_interface(
     schema: Schema, observations: Sequence[str], where: str, cameras: Sequence[str] = ()
 ) -> Interface:
     """What a policy for data of this schema would see and do; signals that the data lacks are left out, cameras not."""
@@ -119,14 +125,24 @@ def interface_of(
     return Interface(chosen, known["action"], schema.rate_hz, schema.robot_type, looks)
 
 
-def require_cameras(wanted: Sequence[Camera], declared: Sequence[Camera], side: int, where: str) -> None:
-    """Refuse where a camera that a policy looks through is missing, or its images too small: those of another size than it
-    learned from will do as long as the piece of the same proportions has `side` pixels each way.
+def require_cameras(
+    wanted: Sequence[Camera], declared: Sequence[Camera], side: int | None, where: str
+) -> None:
+    """Refuse where a camera that a policy looks through is missing, or its images too small.
+
+    Images of another size than declared will do as long as the piece of the same proportions has `side` pixels each way; with
+    None, they must have the declared size.
     """
     found = _chosen_cameras(declared, [camera.name for camera in wanted], where)
     for mine, theirs in zip(wanted, found, strict=True):
         piece = cut_size((theirs.height, theirs.width), (mine.height, mine.width))
-        if min(piece) < side:
+        if side is None and (theirs.height, theirs.width) != (mine.height, mine.width):
+            raise LearnError(
+                f"images of {mine.name} of {where} have another size than the policy takes",
+                got=f"{theirs.width} x {theirs.height}",
+                expected=f"{mine.width} x {mine.height}",
+            )
+        if side is not None and min(piece) < side:
             raise LearnError(
                 f"images of {mine.name} of {where} are too small for the policy",
                 got=f"{theirs.width} x {theirs.height}, of which it would see {piece[1]} x {piece[0]}",

@@ -18,6 +18,7 @@ from twinloop.datasets.shrink import cut, shrink
 from twinloop.errors import LearnError, MissingExtra, NewerFormat, WrongUse
 from twinloop.policies.interface import Interface, Normalisation, interface_from_json, normalisation_from_json
 from twinloop.policies.network import PolicyNetwork, one_thread, torch
+from twinloop.policies.protocol import Execution
 from twinloop.policies.shape import Shape, sight_from_json
 from twinloop.version import __version__
 
@@ -32,22 +33,6 @@ Array = NDArray[Any]
 FORMAT = 1
 WORDS = "policy.json"
 WEIGHTS = "weights.safetensors"
-
-
-@dataclass(frozen=True)
-class Execution:
-    """How chunks are carried out; see `TrainConfig`.
-
-    `latency_steps` is how old the hardware makes things: control steps between what is observed and when a command that
-    follows from it arrives. So many actions at the head of a chunk are about the past and are left out. With `blend`, one chunk
-    goes over into the next little by little; policies that were written before there was a choice do not.
-    """
-
-    history: tuple[int, ...]
-    n_action_steps: int
-    inference_delay_steps: int
-    latency_steps: int = 0
-    blend: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,7 +54,11 @@ class TrainingRecord:
 
 
 class Policy:
-    """A trained network with what it sees and does. Immutable by convention; `act` is a pure function."""
+    """A trained network with its interface and execution: the `PolicyLike` that `train` makes.
+
+    Its files and everything that `id` follows from never change; `predict` is a pure function. An episode's state is only the
+    source of noise of heads that sample, which `reset` seeds.
+    """
 
     def __init__(
         self,
@@ -86,6 +75,8 @@ class Policy:
         self.execution = execution
         self.domains = domains
         self.training_record = training_record
+        self._rngs: dict[int, np.random.Generator] = {}
+        self._real = False
 
     @property
     def name(self) -> str:
@@ -206,6 +197,34 @@ class Policy:
                 None if images is None else torch.from_numpy(np.ascontiguousarray(images)),
             )
         return np.asarray(made.numpy())
+
+    def reset(self, seed: int = 0, *, real: bool = False) -> None:
+        """Begin an episode; `real` says that a robot is observed, not a simulation."""
+        self.reset_batch(np.array([0]), np.array([seed]), real=real)
+
+    def infer(self, observation: Mapping[str, Array]) -> Array:
+        """Predict a chunk (chunk, A) from signals (H, size), or (size,) without history, and frames by camera."""
+        signals = {signal.name: len(self.execution.history) for signal in self.interface.observations}
+        batch = {
+            name: np.reshape(values, (1, signals[name], -1)) if name in signals else np.asarray(values)[None]
+            for name, values in observation.items()
+        }
+        return np.asarray(self.infer_batch(batch, np.array([0]))[0])
+
+    def reset_batch(self, rows: Array, seeds: Array, *, real: bool) -> None:
+        """Begin episodes in `rows`; noise follows from their seeds."""
+        self._real = real
+        for row, seed in zip(rows.tolist(), np.asarray(seeds).tolist(), strict=True):
+            self._rngs[row] = np.random.default_rng(int(seed))
+
+    def infer_batch(self, observation: Mapping[str, Array], rows: Array) -> Array:
+        """Predict chunks (n, chunk, A) from signals (n, H, size) and frames (n, height, width, 3)."""
+        noise = None
+        if self.network.shape.head == "flow":
+            shape = (self.chunk, self.interface.action.size)
+            noise = np.stack([self._rngs[row].standard_normal(shape, np.float32) for row in rows.tolist()])
+        images = self.images(observation) if self.interface.cameras else None
+        return self.predict(self.interface.vector(observation), images, real=self._real, noise=noise)
 
     def _require_size(self, images: Array) -> None:
         """Refuse images that the encoder cannot take."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from twinloop.errors import GateError, WrongUse
-from twinloop.policies.policy import Policy
+from twinloop.policies.protocol import PolicyLike, training_datasets
 from twinloop.promotion.attempts import note
 from twinloop.promotion.checks import Check, Subject, accept, run_checks, twin_is_current
 from twinloop.promotion.evidence import (
@@ -58,10 +58,10 @@ class Watchers:
 
 
 def gate(
-    candidate: Policy,
+    candidate: PolicyLike,
     twin: Twin,
     *,
-    champion: Policy | None = None,
+    champion: PolicyLike | None = None,
     rules: Rules | None = None,
     robot: Robot | None = None,
     supervisor: TrialSupervisor | None = None,
@@ -108,7 +108,7 @@ def gate(
             progress=watchers.progress("simulating"),
         )
         found = replace(found, simulated=simulated)
-    datasets = (*candidate.training_record.datasets, *(champion.training_record.datasets if champion else ()))
+    datasets = (*training_datasets(candidate), *(training_datasets(champion) if champion else ()))
     checks = _checked(found, rules, twin, datasets, situation)
     if robot is not None and beside is not None and not any(check.blocks for check in checks):
         current = twin_is_current(checks)
@@ -134,7 +134,7 @@ def gate(
 
 
 def _begin(
-    candidate: Policy, champion: Policy | None, twin: Twin, robot: Robot | None, seed: int
+    candidate: PolicyLike, champion: PolicyLike | None, twin: Twin, robot: Robot | None, seed: int
 ) -> Evidence:
     description = robot.description if robot is not None else None
     return Evidence(
@@ -147,12 +147,12 @@ def _begin(
     )
 
 
-def contender(policy: Policy) -> Contender:
+def contender(policy: PolicyLike) -> Contender:
     """A policy as the gate knows it."""
     return Contender(policy.name, policy.id)
 
 
-def _require_contenders(found: Evidence, candidate: Policy, champion: Policy | None) -> None:
+def _require_contenders(found: Evidence, candidate: PolicyLike, champion: PolicyLike | None) -> None:
     for said, policy, role in (
         (found.candidate, candidate, "candidate"),
         (found.champion, champion, "champion"),
@@ -232,8 +232,8 @@ def _try(
     found: Evidence,
     rules: Rules,
     current: bool,
-    candidate: Policy,
-    champion: Policy | None,
+    candidate: PolicyLike,
+    champion: PolicyLike | None,
     robot: Robot,
     supervisor: TrialSupervisor,
     folder: Path,

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import open_dataset
-from twinloop.evaluation.run import Evaluation, evaluate_in_twin, evaluate_on_robot
-from twinloop.policies.policy import Policy
+from twinloop.evaluation.robot import RobotEnvironment
+from twinloop.evaluation.run import evaluate, evaluate_in_turns
+from twinloop.evaluation.twin import TwinEnvironment
+from twinloop.policies.protocol import PolicyLike
 from twinloop.promotion.evidence import PairedTrial
 from twinloop.promotion.scenes import Progress, Scene
 from twinloop.robots.protocol import Robot, TrialSupervisor
@@ -16,8 +18,8 @@ from twinloop.twins import Twin
 
 
 def simulate(
-    candidate: Policy,
-    champion: Policy | None,
+    candidate: PolicyLike,
+    champion: PolicyLike | None,
     twin: Twin,
     scenes: Sequence[Scene],
     *,
@@ -29,14 +31,8 @@ def simulate(
     """One simulated trial in every scene of a list; `measured` are values of the robot in all of them."""
     policies = [candidate] if champion is None else [candidate, champion]
     values = [{**(measured or {}), **scene.values} for scene in scenes]
-    found: list[Evaluation] = []
-    for policy in policies:
-
-        def tell(done: int, total: int, before: int = len(found) * len(scenes)) -> None:
-            progress(before + done, len(policies) * total)
-
-        made = evaluate_in_twin(policy, twin, seed=seed, scenes=values, threads=threads, progress=tell)
-        found.append(made)
+    environment = TwinEnvironment(twin, scenes=values, threads=threads)
+    found = evaluate_in_turns(policies, environment, seed=seed, progress=progress)
     return tuple(
         PairedTrial(
             scene=scene.number,
@@ -50,8 +46,8 @@ def simulate(
 
 
 def try_on_robot(
-    candidate: Policy,
-    champion: Policy | None,
+    candidate: PolicyLike,
+    champion: PolicyLike | None,
     robot: Robot,
     supervisor: TrialSupervisor,
     scene: Scene,
@@ -73,15 +69,8 @@ def try_on_robot(
         if before is not None:
             won[policy.id] = before
             continue
-        (found,) = evaluate_on_robot(
-            [policy],
-            robot,
-            episodes=1,
-            first=scene.number,
-            time_limit_s=time_limit_s,
-            out=out / policy.name,
-            supervisor=supervisor,
-        )
+        environment = RobotEnvironment(robot, supervisor, time_limit_s)
+        found = evaluate(policy, environment, episodes=1, seed=scene.number, out=out / policy.name)
         won[policy.id] = found.trials[0].success
     return PairedTrial(
         scene.number,

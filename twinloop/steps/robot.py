@@ -12,7 +12,9 @@ from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import make_dataset
 from twinloop.errors import WrongUse
-from twinloop.evaluation.run import evaluate_in_twin, evaluate_on_robot, task_time_limit_s
+from twinloop.evaluation.robot import RobotEnvironment, task_time_limit_s
+from twinloop.evaluation.run import evaluate
+from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.identification.change import FEWEST
 from twinloop.monitoring.run import monitor
 from twinloop.policies.act import PolicyController
@@ -66,18 +68,11 @@ def try_out(
     """How often a policy succeeds in simulation and on the robot; the robot's episodes are kept."""
     loaded = policy_of(policy)
     shutil.rmtree(out / RUNS, ignore_errors=True)
-    simulated = evaluate_in_twin(
-        loaded, twin, episodes=in_twin, seed=seed, randomization=scenes, threads=THREADS
-    )
+    simulated = evaluate(loaded, TwinEnvironment(twin, scenes, threads=THREADS), episodes=in_twin, seed=seed)
     with reached(robot.url) as (arm, supervisor):
-        (measured,) = evaluate_on_robot(
-            [loaded],
-            arm,
-            episodes=trials,
-            first=first,
-            out=out / RUNS,
-            supervisor=supervisor,
-            progress=progress,
+        environment = RobotEnvironment(arm, supervisor)
+        measured = evaluate(
+            loaded, environment, episodes=trials, seed=first, out=out / RUNS, progress=progress
         )
     return {"simulation": simulated.as_json(), "robot": measured.as_json()}
 

@@ -1,0 +1,119 @@
+"""Trials in a twin: many episodes at once; the scene of an episode follows from the seed and its number alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from twinloop.datasets.writer import DatasetWriter, make_dataset
+from twinloop.errors import LearnError, WrongUse
+from twinloop.evaluation.environment import Progress, dataset_folder, read_trial
+from twinloop.evaluation.result import Evaluation, Trial
+from twinloop.experts import Setup
+from twinloop.generation.job import Job, episode_seed
+from twinloop.generation.rollout import episode_schema, rollout_drawn
+from twinloop.policies.act import PolicyExpert
+from twinloop.policies.interface import require_cameras
+from twinloop.policies.protocol import PolicyLike, actor_id, min_image_side
+from twinloop.randomization import Randomization, draw_many
+from twinloop.randomization.scenes import training_scenes
+from twinloop.twins import Twin
+
+_OnTrial = Callable[[int], None]
+
+EPISODES = 200
+"""Trials where a caller asks for no number."""
+
+
+@dataclass(frozen=True)
+class TwinEnvironment:
+    """A twin's own task as a place where policies are tried.
+
+    - `randomization`: what varies between episodes; default: the twin's usual scenes.
+    - `scenes`: instead of a randomization, values of parameters for each episode, the same parameters in all.
+    - `threads`: simulation threads; results do not depend on them.
+    - `as_robot`: policies that distinguish robots from simulations act as on a robot: the twin represents one.
+    """
+
+    twin: Twin
+    randomization: Randomization | None = None
+    scenes: Sequence[Mapping[str, float]] | None = None
+    threads: int = 1
+    as_robot: bool = False
+
+    def try_policies(
+        self,
+        policies: Sequence[PolicyLike],
+        episodes: int | None,
+        seed: int,
+        out: Path | None,
+        progress: Progress,
+    ) -> list[Evaluation]:
+        """Try one policy after the other in the same scenes."""
+        count = len(self.scenes) if self.scenes is not None else EPISODES if episodes is None else episodes
+        if count < 1:
+            raise WrongUse("an evaluation needs at least one episode", got=count)
+        evaluations: list[Evaluation] = []
+        for policy in policies:
+
+            def on_trial(done: int, before: int = len(evaluations) * count) -> None:
+                progress(before + done, len(policies) * count)
+
+            folder = None if out is None else dataset_folder(out, policy, policies)
+            evaluations.append(self._try_policy(policy, count, seed, folder, on_trial))
+        return evaluations
+
+    def _try_policy(
+        self, policy: PolicyLike, count: int, seed: int, out: Path | None, on_trial: _OnTrial
+    ) -> Evaluation:
+        twin = self.twin
+        randomization = (self.randomization or training_scenes(twin)).over(count)
+        job = Job(twin, twin.task, actor_id(policy), randomization)
+        require_twin(policy, job)
+        numbers = range(count)
+        if self.scenes is not None:
+            drawn = {name: np.array([scene[name] for scene in self.scenes]) for name in self.scenes[0]}
+        else:
+            drawn = draw_many(randomization, seed, numbers)
+        seeds = [episode_seed(seed, number) for number in numbers]
+
+        def make_expert(setup: Setup) -> PolicyExpert:
+            return PolicyExpert(policy, setup, real=self.as_robot)
+
+        trials: list[Trial] = []
+        with ExitStack() as stack:
+            writer: DatasetWriter | None = None
+            if out is not None:
+                writer = stack.enter_context(make_dataset(out, episode_schema(job)))
+            for episode in rollout_drawn(job, seeds, drawn, self.threads, make_expert):
+                trials.append(read_trial(len(trials), episode))
+                on_trial(len(trials))
+                if writer is not None:
+                    writer.add(episode)
+        simulated = {"name": twin.name, "version": twin.version, "hash": twin.content_hash}
+        return Evaluation(policy.name, policy.id, twin.name, seed, tuple(trials), twin=simulated)
+
+
+def require_twin(policy: PolicyLike, job: Job) -> None:
+    """Refuse a twin whose signals, cameras or control rate are not those of the policy."""
+    where = f"twin {job.twin.name}"
+    declared = {signal.name: signal for signal in episode_schema(job).signals}
+    for signal in (*policy.interface.observations, policy.interface.action):
+        known = declared.get(signal.name)
+        if known is None or known.size != signal.size:
+            raise LearnError(
+                f"policy {policy.name} does not fit {where}: {signal.name}",
+                got="nothing" if known is None else f"{known.size} numbers",
+                expected=f"{signal.size} numbers",
+            )
+    require_cameras(policy.interface.cameras, job.twin.cameras, min_image_side(policy), where)
+    if job.twin.control_hz != policy.interface.rate_hz:
+        raise LearnError(
+            f"policy {policy.name} does not fit {where}: its control rate",
+            got=f"{job.twin.control_hz:g} Hz",
+            expected=f"{policy.interface.rate_hz:g} Hz",
+        )
