@@ -137,4 +137,4 @@ def test_a_parameter_for_all_servos_reaches_every_driven_joint(cell):
     engine = MujocoBatch(arm, 1, 1, tuple(values))
     engine.load(np.arange(1), values, make_task("excite", arm.twin).start(values, np.arange(1)))
     engine._drive.before_step(np.arange(1), np.array(engine.ctrl))
-    np.testing.assert_allclose(engine.expand("dof_frictionloss")[0], 0.0524 + 0.2)
+    np.testing.assert_allclose(engine._batch.expand("dof_frictionloss")[0], 0.0524 + 0.2)

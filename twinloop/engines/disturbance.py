@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.engines.mujoco_batch import MujocoBatch
+from twinloop.engines.joint_friction import loaded_rows
+from twinloop.engines.protocol import Engine
 from twinloop.tasks import Truth
 
 Array = NDArray[Any]
@@ -31,7 +32,7 @@ _NAMES = (
 class Disturbance:
     """Pushes and vibration of all environments; written to the engine before each control step."""
 
-    def __init__(self, engine: MujocoBatch, drawn: Mapping[str, Any]) -> None:
+    def __init__(self, engine: Engine, drawn: Mapping[str, Any]) -> None:
         self._engine = engine
         twin = engine.cell.twin
         self._nominal = {name: float(twin.parameter(name).nominal) for name in _NAMES if twin.has(name)}
@@ -41,16 +42,15 @@ class Disturbance:
             return name in self._nominal and (name in drawn or self._nominal[name] != 0.0)
 
         self._pushes, self._vibrates = present("push_force_n"), present("vibration_m")
-        self._gravity = engine.expand("opt.gravity") if self._vibrates else None
-        self._still = self._gravity.copy() if self._gravity is not None else None
+        self._gravity = loaded_rows(engine.cell, "opt.gravity", {}, engine.count)
 
     def restart(self, ids: Array, values: Mapping[str, Any]) -> None:
         """New episodes in the environments `ids`, about to be loaded with these draws; nothing acts on them yet."""
         for name, nominal in self._nominal.items():
             self._number[name][ids] = values.get(name, nominal)
-        if self._gravity is not None and self._still is not None:
-            self._still[ids] = self._engine.loaded_rows("opt.gravity", values, len(ids))
-            self._gravity[ids] = self._still[ids]
+        if self._vibrates:
+            self._gravity[ids] = loaded_rows(self._engine.cell, "opt.gravity", values, len(ids))
+            self._engine.set_gravity(ids, self._gravity[ids])
 
     def apply(self, truth: Truth, ids: Array) -> None:
         """Write what acts during the next control step of the environments `ids`."""
@@ -59,14 +59,16 @@ class Disturbance:
             since_s = time_s - number["push_time_s"]
             pushed = (since_s > -0.5 * dt_s) & (since_s < PUSH_S - 0.5 * dt_s)
             force_n = np.where(pushed, number["push_force_n"], 0.0)
-            body = self._engine.cell.model.body(self._engine.cell.twin.role("object")).id
             direction = number["push_direction_rad"]
-            self._engine.external_force[ids, body, 0] = (force_n * np.cos(direction))[ids]
-            self._engine.external_force[ids, body, 1] = (force_n * np.sin(direction))[ids]
-        if self._gravity is not None and self._still is not None:
+            force = np.stack(
+                [force_n * np.cos(direction), force_n * np.sin(direction), np.zeros_like(force_n)], axis=1
+            )
+            self._engine.push_object(ids, force[ids])
+        if self._vibrates:
             rate = 2.0 * np.pi * number["vibration_hz"]
             speed = number["vibration_m"] * rate
             # The change of the table's speed over the step, over the step: the mean acceleration.
             change = speed * (np.cos(rate * (time_s + dt_s)) - np.cos(rate * time_s)) / dt_s
-            self._gravity[ids] = self._still[ids]
-            self._gravity[ids, 0] -= change[ids]
+            gravity = self._gravity[ids]
+            gravity[:, 0] -= change[ids]
+            self._engine.set_gravity(ids, gravity)

@@ -27,11 +27,18 @@ class Drive:
     """
 
     def __init__(
-        self, cell: Cell, batch: mujoco.batch.Batch, varying: Iterable[str], *, switched: bool = False
+        self,
+        cell: Cell,
+        batch: mujoco.batch.Batch,
+        varying: Iterable[str],
+        *,
+        switched: bool = False,
+        gear_friction: bool = True,
     ) -> None:
         self._cell, self._switched = cell, switched and bool(cell.actuators)
-        self._friction = JointFriction(cell, batch, varying)
-        self.active = self._friction.active or self._switched
+        friction = JointFriction(cell, batch, varying) if gear_friction else None
+        self._friction = friction if friction is not None and friction.active else None
+        self.active = self._friction is not None or self._switched
         if not self.active:
             return
         self._ctrl = batch.bind("ctrl")
@@ -46,7 +53,8 @@ class Drive:
         """New episodes in the environments `ids`, with one draw each: arrays (len(ids),). All servos are on."""
         if not self.active:
             return
-        self._friction.load(ids, values)
+        if self._friction is not None:
+            self._friction.load(ids, values)
         self._enabled[ids] = 1.0
         if self._switched:
             for field, rows in self._on.items():
@@ -61,7 +69,7 @@ class Drive:
         self._ctrl[ids] = command
         if enabled is not None and self._switched:
             self._switch(ids, np.asarray(enabled, np.float64))
-        if self._friction.active:
+        if self._friction is not None:
             self._friction.write(ids, self._enabled)
 
     def _switch(self, ids: Array, enabled: Array) -> None:

@@ -1,15 +1,15 @@
-"""MuJoCo, batched: one `mujoco.batch.Batch` whose environments are loaded with draws and stepped by control steps.
+"""The `mujoco` engine: one `mujoco.batch.Batch` whose environments are loaded with draws and stepped by control steps.
 
-The model is the twin's with three contact sensors added, which cost nothing measurable and tell touch, force and depth
+The model is the twin's with three contact sensors added, which cost nothing measurable and measure touch, force and depth
 without a Python loop over contacts. Everything an environment does depends on its own state and draw: MuJoCo's batch is
-bit-identical at any thread count, and loading an environment clears all that the previous episode left (warm start
+bit-identical at any thread count, and loading an environment clears everything that the previous episode left (warm start
 included), so that the slot an episode runs in does not matter either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import mujoco
@@ -18,13 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.engines.drive import Drive
-from twinloop.engines.joint_friction import loaded_rows
+from twinloop.engines.protocol import DEFAULT_ENGINE, ENGINES, Diverged, EngineOptions, Trajectories, Values
+from twinloop.engines.render import Renderer
 from twinloop.tasks import Cell, Start, Touch, Truth
 from twinloop.twins import BatchWriter, Twin
 
 Array = NDArray[Any]
-
-ENGINE = "mujoco"
 
 _DIVERGED = (
     mujoco.mjtWarning.mjWARN_BADQPOS,
@@ -34,41 +33,39 @@ _DIVERGED = (
 _PER_TOUCH = 5
 
 
-@dataclass(frozen=True)
-class Broken:
-    """Environments that left the finite numbers, and the state (n, ...) from which they did."""
-
-    ids: Array
-    qpos: Array
-    qvel: Array
-    ctrl: Array
-
-
-@dataclass(frozen=True)
-class Inertia:
-    """Per environment: moments of inertia of the object over its mass, (N, 3) in m^2."""
-
-    specific_m2: Array
-
-
-def engine_version() -> str:
-    """The version of MuJoCo in use."""
-    return str(mujoco.__version__)
-
-
+@ENGINES.register(DEFAULT_ENGINE)
 class MujocoBatch:
-    """`count` environments of one cell; `varying` names the parameters that differ between them."""
+    """`count` environments of one cell; `varying` names the parameters that differ between them. See `Engine`."""
 
-    def __init__(self, cell: Cell, count: int, threads: int, varying: Iterable[str]) -> None:
+    name = DEFAULT_ENGINE
+    version = str(mujoco.__version__)
+
+    def __init__(
+        self,
+        cell: Cell,
+        count: int,
+        threads: int,
+        varying: Iterable[str],
+        options: EngineOptions | None = None,
+    ) -> None:
         self.cell = cell
         self.count = count
-        self._pairs = _contact_pairs(cell)
-        self._batch = mujoco.batch.Batch(make_watched_model(cell), count, threads)
+        options, varying = options or EngineOptions(), frozenset(varying)
+        self._pairs = _contact_pairs(cell) if options.contacts else {}
+        model = make_watched_model(cell) if options.contacts else cell.twin.make_model()
+        self._batch = mujoco.batch.Batch(model, count, threads)
         self._writer = BatchWriter(cell.twin.patch, self._batch, varying)
-        self._drive = Drive(cell, self._batch, varying)
+        self._drive = Drive(
+            cell,
+            self._batch,
+            varying,
+            switched=options.switched_servos,
+            gear_friction=options.gear_friction,
+        )
         bind = self._batch.bind
         self.qpos, self.qvel, self.ctrl = bind("qpos"), bind("qvel"), bind("ctrl")
-        self.external_force = bind("xfrc_applied")
+        self._external_force = bind("xfrc_applied")
+        self._gravity: Array | None = None
         self._time, self.mocap = bind("time"), bind("mocap_pos")
         self._effort, self._sensors = bind("actuator_force"), bind("sensordata")
         self._touches = cell.model.nsensordata
@@ -76,18 +73,12 @@ class MujocoBatch:
         self._site_position, self._site_matrix = bind("site_xpos"), bind("site_xmat")
         self._tool = cell.model.site(cell.twin.role("tool")).id if "tool" in cell.twin.roles else None
         self._table_height = np.zeros(count)
-        self.inertia = Inertia(np.zeros((count, 3)))
+        self.object_inertia_m2 = np.zeros((count, 3))
         self._warned = np.zeros(count, dtype=np.int64)
 
-    def expand(self, field: str) -> Array:
-        """A model field with a value per environment, (count, ...), to be written between steps."""
-        return np.asarray(self._batch.expand(field))
-
-    def load(self, ids: Array, values: Mapping[str, Any], start: Start) -> None:
+    def load(self, ids: Array, values: Values, start: Start) -> None:
         """Begin new episodes in the environments `ids`, with one draw each: arrays (len(ids),)."""
-        self._batch.reset(ids, stage=int(mujoco.mjtStage.mjSTAGE_NONE))
-        model_values = {k: v for k, v in values.items() if k in self.cell.twin.patch.names("model")}
-        self._writer.write(model_values, ids)
+        self._set_parameters(ids, values)
         self.qpos[ids], self.qvel[ids], self.ctrl[ids] = start.qpos, start.qvel, start.ctrl
         if self.mocap.shape[1]:
             self.mocap[ids] = start.mocap_pos
@@ -96,18 +87,33 @@ class MujocoBatch:
             self._table_height[ids] = values.get("table_height_m", nominal)
         if self.cell.object_qpos is not None:
             body = self._batch.body(self.cell.twin.role("object"))
-            self.inertia.specific_m2[ids] = (np.asarray(body.inertia) / np.asarray(body.mass).reshape(-1, 1))[
+            self.object_inertia_m2[ids] = (np.asarray(body.inertia) / np.asarray(body.mass).reshape(-1, 1))[
                 ids
             ]
         self._drive.load(ids, values)
         self._batch.forward(ids)
         self._warned[ids] = self._warnings()[ids]
 
-    def loaded_rows(self, field: str, values: Mapping[str, Any], count: int) -> Array:
-        """A model field as `load` leaves it for these values, (count, ...)."""
-        return loaded_rows(self.cell, field, values, count)
+    def set_state(self, ids: Array, qpos: Array, qvel: Array, ctrl: Array) -> None:
+        """Set positions, velocities and commands of the environments `ids`."""
+        self.qpos[ids], self.qvel[ids], self.ctrl[ids] = qpos, qvel, ctrl
 
-    def step(self, ids: Array, controls: Array) -> Broken | None:
+    def push_object(self, ids: Array, force_n: Array) -> None:
+        """Apply forces (len(ids), 3) to the object."""
+        body = self.cell.model.body(self.cell.twin.role("object")).id
+        self._external_force[ids, body, :3] = force_n
+
+    def set_gravity(self, ids: Array, gravity_m_s2: Array) -> None:
+        """Set gravity (len(ids), 3); each environment has its own from the first call on."""
+        if self._gravity is None:
+            self._gravity = np.asarray(self._batch.expand("opt.gravity"))
+        self._gravity[ids] = gravity_m_s2
+
+    def make_renderer(self, cameras: tuple[str, ...]) -> Renderer:
+        """Make a renderer for some of the cell's cameras."""
+        return Renderer(self.cell, cameras)
+
+    def step(self, ids: Array, controls: Array) -> Diverged | None:
         """One control step of the environments `ids`: a command per physics step, (len(ids), substeps, nu).
 
         Returns those that diverged, with the state before the step; MuJoCo has put them back to the start.
@@ -131,8 +137,8 @@ class MujocoBatch:
         if not failed.any():
             return None
         self._batch.state[ids[failed]] = before[failed]
-        broken = ids[failed]
-        return Broken(broken, self.qpos[broken], self.qvel[broken], self.ctrl[broken])
+        diverged = ids[failed]
+        return Diverged(diverged, self.qpos[diverged], self.qvel[diverged], self.ctrl[diverged])
 
     def _step_by_step(self, ids: Array, controls: Array) -> None:
         """As many physics steps as a control step has, with the drive set before each."""
@@ -140,6 +146,80 @@ class MujocoBatch:
         for substep in range(self.cell.twin.substeps):
             self._drive.before_step(ids, controls[:, min(substep, last)])
             self._batch.step(ids, nstep=1)
+
+    def roll(
+        self,
+        ids: Array,
+        values: Values,
+        start: tuple[Array, Array],
+        controls: Array,
+        *,
+        enabled: Array | None = None,
+        effort: bool = False,
+    ) -> Trajectories:
+        """Simulate open loop from given states, a command (len(ids), steps, nu) for each physics step."""
+        self._set_parameters(ids, values)
+        self.qpos[ids], self.qvel[ids] = start
+        warned = self._warnings()[ids]
+        if self._drive.active:
+            self._drive.load(ids, values)
+            self._batch.forward(ids)
+            rolled = self._roll_by_step(ids, controls, enabled, effort)
+        else:
+            rolled = self._roll_at_once(ids, start, controls, effort)
+        # MuJoCo puts a simulation that diverged back to the start and goes on; only its warnings say so.
+        diverged = rolled.diverged | (self._warnings()[ids] > warned)
+        return replace(rolled, diverged=diverged | ~np.isfinite(rolled.qpos).all(axis=(1, 2)))
+
+    def _set_parameters(self, ids: Array, values: Values) -> None:
+        """Clear what the last episodes left and write the values that change the model."""
+        self._batch.reset(ids, stage=int(mujoco.mjtStage.mjSTAGE_NONE))
+        names = self.cell.twin.patch.names("model")
+        self._writer.write({name: column for name, column in values.items() if name in names}, ids)
+
+    def _roll_at_once(
+        self, ids: Array, start: tuple[Array, Array], controls: Array, effort: bool
+    ) -> Trajectories:
+        """All physics steps in one call; environments that did not diverge are simulated again where others did."""
+        steps, control = controls.shape[1], controls if controls.shape[2] else None
+        record = ("qpos", "qvel", "actuator_force") if effort else ("qpos", "qvel")
+        try:
+            states = self._batch.rollout(steps, control, record=record, ids=ids)
+            failed = np.zeros(len(ids), dtype=bool)
+        except mujoco.batch.SimulationError as error:
+            failed = np.isin(ids, error.ids)
+            model = self.cell.model
+            widths = {"qpos": model.nq, "qvel": model.nv, "actuator_force": model.nu}
+            states = {name: np.zeros((len(ids), steps, widths[name])) for name in record}
+            if not failed.all():
+                good = ids[~failed]
+                self._batch.reset(good, stage=int(mujoco.mjtStage.mjSTAGE_NONE))
+                self.qpos[good], self.qvel[good] = start[0][~failed], start[1][~failed]
+                kept = None if control is None else control[~failed]
+                for name, rows in self._batch.rollout(steps, kept, record=record, ids=good).items():
+                    states[name][~failed] = rows
+        return Trajectories(states["qpos"], states["qvel"], failed, states.get("actuator_force"))
+
+    def _roll_by_step(self, ids: Array, controls: Array, enabled: Array | None, effort: bool) -> Trajectories:
+        """One physics step at a time, with the drive set before each."""
+        count, steps = controls.shape[:2]
+        positions = np.zeros((count, steps, self.qpos.shape[1]))
+        speeds = np.zeros((count, steps, self.qvel.shape[1]))
+        efforts = np.zeros((count, steps, controls.shape[2])) if effort else None
+        failed = np.zeros(count, dtype=bool)
+        going = np.arange(count)
+        for step in range(steps):
+            on = None if enabled is None else enabled[going, step]
+            self._drive.before_step(ids[going], controls[going, step], on)
+            try:
+                self._batch.step(ids[going], nstep=1)
+            except mujoco.batch.SimulationError as error:
+                failed |= np.isin(ids, error.ids)
+                going = np.flatnonzero(~failed)
+            positions[going, step], speeds[going, step] = self.qpos[ids[going]], self.qvel[ids[going]]
+            if efforts is not None:
+                efforts[going, step] = self._effort[ids[going]]
+        return Trajectories(positions, speeds, failed, efforts)
 
     def truth(self) -> Truth:
         """What is true in every environment now; arrays are copies."""

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.engines.mujoco_batch import Inertia
 from twinloop.episode import Event
 from twinloop.tasks import Cell, Truth
 
@@ -39,7 +38,7 @@ COLUMNS = 16
 """Numbers a trace holds per control step; see `trace_row`."""
 
 
-def trace_row(truth: Truth, inertia: Inertia, judged_phase: Array) -> Array:
+def trace_row(truth: Truth, object_inertia_m2: Array, judged_phase: Array) -> Array:
     """What is kept of one control step for finding events and artefacts: (N, COLUMNS)."""
     row = np.empty((len(judged_phase), COLUMNS))
     row[:, 0] = judged_phase
@@ -51,7 +50,7 @@ def trace_row(truth: Truth, inertia: Inertia, judged_phase: Array) -> Array:
     row[:, 6:9] = truth.object_position
     row[:, 9:12] = truth.object_velocity[:, :3]
     spin = truth.object_velocity[:, 3:]
-    terms = inertia.specific_m2 * spin * spin
+    terms = object_inertia_m2 * spin * spin
     row[:, 12] = 0.5 * (terms[:, 0] + terms[:, 1] + terms[:, 2])
     row[:, 13] = truth.table_height_m
     away = truth.tool_position - truth.object_position

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.engines.mujoco_batch import ENGINE
+from twinloop.engines import DEFAULT_ENGINE
 from twinloop.episode import Episode
 from twinloop.errors import InvalidTwin, WrongUse
 from twinloop.generation.record import find_stored_twin
@@ -87,7 +87,11 @@ def list_simulated(source: Dataset) -> list[int]:
         return []
     columns = (side.column(name).to_pylist() for name in ("episode_index", "engine", "twin_hash", "actor"))
     rows = zip(*columns, strict=True)
-    return [number for number, engine, twin, actor in rows if engine == ENGINE and twin and actor != "policy"]
+    return [
+        number
+        for number, engine, twin, actor in rows
+        if engine == DEFAULT_ENGINE and twin and actor != "policy"
+    ]
 
 
 def _object_end_m(coarse: Episode, fine: Episode) -> float | None:

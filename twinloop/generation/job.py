@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from twinloop.engines import DEFAULT_ENGINE
 from twinloop.randomization import Randomization
 from twinloop.twins import Twin
 
@@ -13,7 +14,7 @@ from twinloop.twins import Twin
 class Job:
     """Everything that decides what an episode is, besides its seed and number.
 
-    `task` and `expert` are registered names. Without a randomization every episode is the nominal twin. `expert_noise`
+    `task`, `expert` and `engine` are registered names. Without a randomization every episode is the nominal twin. `expert_noise`
     scales the disturbances that are injected into the expert's commands so that the data covers recovery: 0 is none,
     1 is about as much as an expert can still correct. With `expert_sees_truth` the expert acts on how things are and not on
     readings, as a person does who sees the scene; what is recorded are readings all the same.
@@ -27,6 +28,7 @@ class Job:
     expert_noise: float = 0.0
     max_steps: int | None = None
     expert_sees_truth: bool = False
+    engine: str = DEFAULT_ENGINE
 
 
 def episode_seed(seed: int, number: int) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from twinloop.engines import DEFAULT_ENGINE, Engine, make_engine
 from twinloop.engines.hardware import Hardware
-from twinloop.engines.mujoco_batch import ENGINE, MujocoBatch, engine_version
 from twinloop.episode import Array, Episode, Provenance, make_episode
 from twinloop.errors import GenerationError, WrongUse
 from twinloop.generation.replay import SignalError, signal_errors
@@ -58,14 +58,18 @@ def replay_actions(
             got=f"{actions.shape[1:]} numbers" if actions is not None else "no signal called 'action'",
             expected=f"{len(cell.actuators)}: {', '.join(cell.actuators)}",
         )
-    rows = _simulate(cell, actions, recording.get("observation.state"), values or {}, threads)
+    drawn = {
+        name: np.array([value]) for name, value in twin.values(values or {}).items() if name in (values or {})
+    }
+    engine = make_engine(DEFAULT_ENGINE, cell, 1, threads, tuple(drawn))
+    rows = _simulate(engine, actions, recording.get("observation.state"), drawn)
     schema = make_schema(cell, ())
     again = make_episode(
         schema,
         times[: len(rows)],
         split_row(schema, rows.astype(np.float32)),
         task=episode.task,
-        provenance=_provenance(episode, twin, values or {}),
+        provenance=_provenance(episode, engine, values or {}),
     )
     compared = replace(
         episode, time_s=times, signals={name: rows[: len(times)] for name, rows in recording.items()}
@@ -89,13 +93,10 @@ def _resampled(episode: Episode, times: Array) -> dict[str, Array]:
     return resampled
 
 
-def _simulate(
-    cell: Cell, actions: Array, states: Array | None, values: Mapping[str, Any], threads: int
-) -> Array:
-    """The rows of one environment that gets these actions, up to where the simulation breaks, if it does."""
-    drawn = {name: np.array([value]) for name, value in cell.twin.values(values).items() if name in values}
+def _simulate(engine: Engine, actions: Array, states: Array | None, drawn: Mapping[str, Any]) -> Array:
+    """The rows of one environment that gets these actions, up to where the simulation diverges, if it does."""
+    cell = engine.cell
     one, seeds = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    engine = MujocoBatch(cell, 1, threads, tuple(drawn))
     hardware = Hardware(cell, 1, len(actions), drawn)
     start = start_at_rest(cell, drawn, 1)
     if states is not None and states.shape[1:] == (len(cell.actuators),):
@@ -126,11 +127,12 @@ def set_actuator_positions(cell: Cell, qpos: Array, positions: Array) -> Array:
     return made
 
 
-def _provenance(episode: Episode, twin: Twin, values: Mapping[str, float | str]) -> Provenance:
+def _provenance(episode: Episode, engine: Engine, values: Mapping[str, float | str]) -> Provenance:
+    twin = engine.cell.twin
     return Provenance(
         source="sim",
-        engine=ENGINE,
-        engine_version=engine_version(),
+        engine=engine.name,
+        engine_version=engine.version,
         twin=twin.name,
         twin_version=twin.version,
         twin_hash=twin.content_hash,

@@ -20,6 +20,7 @@ from typing import Any
 
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.layout import GENERATIONS, TWINS
+from twinloop.engines import DEFAULT_ENGINE
 from twinloop.errors import GenerationError, NewerFormat, TwinloopError
 from twinloop.generation.job import Job
 from twinloop.randomization import load_randomization
@@ -80,6 +81,7 @@ def plain_job(job: Job) -> dict[str, Any]:
         "expert_noise": float(job.expert_noise),
         "max_steps": job.max_steps,
         "expert_sees_truth": job.expert_sees_truth,
+        **({"engine": job.engine} if job.engine != DEFAULT_ENGINE else {}),
     }
 
 
@@ -126,6 +128,7 @@ def recorded_job(root: Path, record: GenerationRecord) -> Job:
         words["expert_noise"],
         words["max_steps"],
         words.get("expert_sees_truth", False),
+        words.get("engine", DEFAULT_ENGINE),
     )
 
 

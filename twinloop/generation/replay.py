@@ -11,7 +11,7 @@ import numpy as np
 
 from twinloop.datasets import sidecar
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.engines.mujoco_batch import ENGINE
+from twinloop.engines import DEFAULT_ENGINE
 from twinloop.episode import Array, Episode, content_id
 from twinloop.errors import GenerationError, WrongUse
 from twinloop.experts.multiply import make_multiplier
@@ -76,7 +76,7 @@ def replay(
     source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
     original = source.episode(number)
     made = original.provenance
-    if made.source != "sim" or made.engine != ENGINE or made.twin_hash is None or made.seed is None:
+    if made.source != "sim" or made.engine != DEFAULT_ENGINE or made.twin_hash is None or made.seed is None:
         raise WrongUse(
             f"episode {number} of {source.root} was not simulated by this engine",
             got=f"source {made.source}, engine {made.engine or 'unknown'}",

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.engines import Diverged, EngineRenderer, make_engine
 from twinloop.engines.disturbance import Disturbance
 from twinloop.engines.hardware import Hardware
-from twinloop.engines.mujoco_batch import ENGINE, Broken, MujocoBatch, engine_version
-from twinloop.engines.render import Renderer
 from twinloop.episode import Episode, Event, Provenance, Schema
 from twinloop.errors import WrongUse
 from twinloop.experts import Expert, Looking, Setup, find_expert
@@ -102,7 +101,7 @@ class _Run:
         longest = round(self._task.time_limit_s * job.twin.control_hz)
         self._steps = longest if job.max_steps is None else min(longest, job.max_steps)
         count = self._count = min(len(seeds), MAX_ENVIRONMENTS)
-        self._engine = MujocoBatch(cell, count, threads, tuple(drawn))
+        self._engine = make_engine(job.engine, cell, count, threads, tuple(drawn))
         self._hardware = Hardware(cell, count, self._steps, self._drawn)
         self._disturbance = Disturbance(self._engine, self._drawn)
         self._setup = Setup(cell, count, self._steps, job.expert_noise)
@@ -110,7 +109,7 @@ class _Run:
         self._recorder = Recorder(cell, self._task, episode_schema(job), count, self._steps)
         self._looking = self._expert if isinstance(self._expert, Looking) and self._expert.cameras else None
         cameras = tuple(dict.fromkeys((*job.cameras, *(self._looking.cameras if self._looking else ()))))
-        self._renderer = Renderer(cell, cameras) if cameras else None
+        self._renderer = self._engine.make_renderer(cameras) if cameras else None
         self._states = np.zeros((count, self._steps if cameras else 0, cell.model.nq))
         self._memory = np.zeros((count, self._task.memory))
         self._step = np.zeros(count, dtype=np.int64)
@@ -142,7 +141,7 @@ class _Run:
         action = self._act(truth, reading)
         judged = self._task.judge(truth, self._memory)
         self._memory = judged.memory
-        trace = trace_row(truth, self._engine.inertia, judged.phase)
+        trace = trace_row(truth, self._engine.object_inertia_m2, judged.phase)
         self._recorder.row(self._step, row_parts(self._cell, truth, reading, action), trace)
         commands = self._hardware.command(action, self._step)
         running = self._episode >= 0
@@ -152,10 +151,10 @@ class _Run:
         stepping = np.flatnonzero(running & ~over)
         self._load(np.flatnonzero(over))
         self._disturbance.apply(truth, stepping)
-        broken = self._engine.step(stepping, commands[stepping]) if len(stepping) else None
-        if broken is not None:
-            finished += self._give_up(broken, judged)
-            self._load(broken.ids)
+        diverged = self._engine.step(stepping, commands[stepping]) if len(stepping) else None
+        if diverged is not None:
+            finished += self._give_up(diverged, judged)
+            self._load(diverged.ids)
         return finished
 
     def _act(self, truth: Truth, reading: Reading) -> Array:
@@ -164,7 +163,7 @@ class _Run:
         # Commands are followed by encoders, so whoever knows where the joints are must allow for their error.
         return self._expert.act(ideal_reading(truth), self._step) + self._hardware.bias
 
-    def _look(self, expert: Looking, renderer: Renderer) -> dict[str, Array]:
+    def _look(self, expert: Looking, renderer: EngineRenderer) -> dict[str, Array]:
         """Images for the environments whose expert looks now; the others' are black."""
         sizes = {camera.name: (camera.height, camera.width) for camera in self._cell.twin.cameras}
         frames = {name: np.zeros((self._count, *sizes[name], 3), np.uint8) for name in expert.cameras}
@@ -204,11 +203,11 @@ class _Run:
         failure = None if success else self._task.failures[int(judged.reason[environment])]
         return self._recorded(environment, success, failure, ())
 
-    def _give_up(self, broken: Broken, judged: Judgement) -> list[tuple[int, Episode]]:
+    def _give_up(self, diverged: Diverged, judged: Judgement) -> list[tuple[int, Episode]]:
         made = []
-        for row, environment in enumerate(broken.ids.tolist()):
+        for row, environment in enumerate(diverged.ids.tolist()):
             time_s = float((self._step[environment] - 1) * self._cell.dt_s)
-            event = diverged_event(time_s, broken.qpos[row], broken.qvel[row], broken.ctrl[row])
+            event = diverged_event(time_s, diverged.qpos[row], diverged.qvel[row], diverged.ctrl[row])
             made.append(self._recorded(environment, False, "simulation_diverged", (event,)))
         return made
 
@@ -236,7 +235,7 @@ class _Run:
         return index, episode
 
     def _paint(
-        self, renderer: Renderer, index: int, draw: Mapping[str, Any], states: Array, mocap: Array
+        self, renderer: EngineRenderer, index: int, draw: Mapping[str, Any], states: Array, mocap: Array
     ) -> dict[str, Array]:
         seed, length = int(self._seeds[index]), len(states)
         if self._stills is None:
@@ -250,8 +249,8 @@ class _Run:
         parents = getattr(self._expert, "parents", None)
         return Provenance(
             source="sim",
-            engine=ENGINE,
-            engine_version=engine_version(),
+            engine=self._engine.name,
+            engine_version=self._engine.version,
             twin=job.twin.name,
             twin_version=job.twin.version,
             twin_hash=job.twin.content_hash,
@@ -261,5 +260,9 @@ class _Run:
             actor=self._expert.actor,
             actor_id=describe_actor(job),
             parents=() if parents is None else parents(environment),
-            software={"twinloop": __version__, ENGINE: engine_version(), "numpy": np.__version__},
+            software={
+                "twinloop": __version__,
+                self._engine.name: self._engine.version,
+                "numpy": np.__version__,
+            },
         )

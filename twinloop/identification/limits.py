@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import mujoco
-import mujoco.batch
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.engines import DEFAULT_ENGINE, Engine, EngineOptions, make_engine
 from twinloop.errors import WrongUse
 from twinloop.experts.excitation import (
     FASTEST_HZ,
@@ -95,7 +95,7 @@ class Rehearsal:
 
     def __init__(self, cell: Cell, limits: MotionLimits, threads: int = 0) -> None:
         self._cell, self._limits, self._threads = cell, limits, threads
-        self._batch: mujoco.batch.Batch | None = None
+        self._engine: Engine | None = None
         self._start = home_qpos(cell)
         self.home = cell.positions(self._start)[0]
         self.dt_s = cell.dt_s
@@ -143,28 +143,22 @@ class Rehearsal:
     def _played(self, signals: Array) -> tuple[Array, Array, Array]:
         """Top speed (N,), torque over its limit (N,), and whether something was in the way (N,) in the simulation."""
         cell, count = self._cell, len(signals)
-        if self._batch is None or self._batch.nsim < count:
-            self._batch = mujoco.batch.Batch(self._model, count, self._threads)
-        ids = np.arange(count)
-        self._batch.reset(ids, stage=int(mujoco.mjtStage.mjSTAGE_NONE))
-        self._batch.bind("qpos")[ids] = self._start
+        if self._engine is None or self._engine.count < count:
+            options = EngineOptions(contacts=False, gear_friction=False)
+            self._engine = make_engine(DEFAULT_ENGINE, cell, count, self._threads, options=options)
         controls = np.repeat(self.home + signals, cell.twin.substeps, axis=1)
-        try:
-            states = self._batch.rollout(
-                controls.shape[1], controls, record=("qpos", "qvel", "actuator_force"), ids=ids
-            )
-        except mujoco.batch.SimulationError as error:
-            broken = np.isin(ids, error.ids)
-            if count == 1:
-                return np.zeros(1), np.full(1, 2.0), np.ones(1, dtype=bool)
-            made = [np.zeros(count), np.full(count, 2.0), np.ones(count, dtype=bool)]
-            for part, kept in zip(made, self._played(signals[~broken]), strict=True):
-                part[~broken] = kept
-            return made[0], made[1], made[2]
-        shape = (count * controls.shape[1], -1)
-        velocities = cell.velocities(states["qvel"].reshape(shape)).reshape(count, -1, len(cell.actuators))
-        torque = (np.abs(states["actuator_force"]) / self._limits.torque).max(axis=(1, 2))
-        return np.abs(velocities).max(axis=(1, 2)), torque, self._blocked(states["qpos"])
+        start = (np.repeat(self._start, count, axis=0), np.zeros((count, cell.model.nv)))
+        rolled = self._engine.roll(np.arange(count), {}, start, controls, effort=True)
+        assert rolled.effort is not None
+        speed, torque, blocked = np.zeros(count), np.full(count, 2.0), np.ones(count, dtype=bool)
+        good = ~rolled.diverged
+        if good.any():
+            qvel = rolled.qvel[good]
+            velocities = cell.velocities(qvel.reshape(-1, qvel.shape[2])).reshape(*qvel.shape[:2], -1)
+            speed[good] = np.abs(velocities).max(axis=(1, 2))
+            torque[good] = (np.abs(rolled.effort[good]) / self._limits.torque).max(axis=(1, 2))
+            blocked[good] = self._blocked(rolled.qpos[good])
+        return speed, torque, blocked
 
     def _blocked(self, qpos: Array) -> Array:
         model = self._model

@@ -1,6 +1,6 @@
 """What the twin would have done: recorded commands sent open loop, for many parameter values and many windows at once.
 
-Every pair of a parameter row and a window is one environment of a `mujoco.batch.Batch`. Within a window time runs in
+Every pair of a parameter row and a window is one environment of an engine. Within a window time runs in
 physics steps from its first reading. A command is held until the next one and reaches the servo late by the delay; the
 physics step in which it changes gets the time average of both, so that predictions are smooth in the delay and a delay
 far finer than the step can be found. An observation delay shifts readings against commands exactly as an action delay
@@ -14,17 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import mujoco
-import mujoco.batch
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.engines.drive import Drive
+from twinloop.engines import DEFAULT_ENGINE, Engine, EngineOptions, make_engine
 from twinloop.identification.recording import Channel, Recording, rotation_between
-from twinloop.identification.roll import roll_by_step
 from twinloop.imperfect import backlash
 from twinloop.tasks import Cell
-from twinloop.twins import BatchWriter
 from twinloop.twins.declare import to_identifier
 
 Array = NDArray[Any]
@@ -77,9 +73,8 @@ class Predictor:
         self.varying = frozenset(varying) | {name for r in recordings for name in r.given}
         self.handles = find_handles(cell, channels)
         self._threads = threads
-        self._batch: mujoco.batch.Batch | None = None
-        self._writer: BatchWriter | None = None
-        self._drive: Drive | None = None
+        self._engine: Engine | None = None
+        self._switched = any(recording.enabled is not None for recording in self.recordings)
         self.steps_done = 0
 
     def residuals(
@@ -126,31 +121,21 @@ class Predictor:
     ) -> list[Array]:
         recordings = [self.recordings[window.recording] for window in windows]
         drawn = self._values(values, rows, recordings)
-        batch, writer, drive = self._prepared(len(rows))
-        ids = np.arange(len(rows))
-        batch.reset(ids, stage=int(mujoco.mjtStage.mjSTAGE_NONE))
-        names = self.cell.twin.patch.names("model")
-        writer.write({k: v for k, v in drawn.items() if k in names}, ids)
+        engine = self._make_engine(len(rows))
         bias = self._encoder_bias(drawn, len(rows))
         qpos, qvel = self._starts(recordings, windows, bias, drawn)
         if offsets is not None:
             self._displace(qpos, qvel, offsets[list(rows), list(which)])
-        batch.bind("qpos")[ids], batch.bind("qvel")[ids] = qpos, qvel
         steps = max(self._steps(window) for window in windows)
         controls = self._controls(recordings, windows, steps, drawn) - bias[:, None]
-        if drive.active:
-            drive.load(ids, drawn)
-            batch.forward(ids)
-            enabled = self._enabled(recordings, windows, steps, drawn)
-            states, failed = roll_by_step(batch, drive, ids, controls, enabled)
-        else:
-            states, failed = self._roll(batch, ids, steps, controls, (qpos, qvel))
+        enabled = self._enabled(recordings, windows, steps, drawn) if self._switched else None
+        rolled = engine.roll(np.arange(len(rows)), drawn, (qpos, qvel), controls, enabled=enabled)
         self.steps_done += steps * len(rows)
-        states_q = np.concatenate([qpos[:, None], states["qpos"]], axis=1)
-        states_v = np.concatenate([qvel[:, None], states["qvel"]], axis=1)
+        states_q = np.concatenate([qpos[:, None], rolled.qpos], axis=1)
+        states_v = np.concatenate([qvel[:, None], rolled.qvel], axis=1)
         made = []
         for env, (recording, window) in enumerate(zip(recordings, windows, strict=True)):
-            if failed[env]:
+            if rolled.diverged[env]:
                 made.append(np.full((len(window), len(self.channels)), LOST))
                 continue
             shift = {k: float(drawn[k][env]) for k in POSE_BIAS.values() if k in drawn}
@@ -168,36 +153,12 @@ class Predictor:
             drawn[name] = np.asarray(values[name], np.float64)[list(rows)] if name in values else told
         return drawn
 
-    def _prepared(self, count: int) -> tuple[mujoco.batch.Batch, BatchWriter, Drive]:
-        if self._batch is None or self._batch.nsim < count or self._writer is None or self._drive is None:
-            twin = self.cell.twin
-            self._batch = mujoco.batch.Batch(twin.make_model(), count, self._threads)
-            self._writer = BatchWriter(twin.patch, self._batch, self.varying)
-            switched = any(recording.enabled is not None for recording in self.recordings)
-            self._drive = Drive(self.cell, self._batch, self.varying, switched=switched)
-        return self._batch, self._writer, self._drive
-
-    def _roll(
-        self, batch: mujoco.batch.Batch, ids: Array, steps: int, controls: Array, start: tuple[Array, Array]
-    ) -> tuple[dict[str, Array], Array]:
-        """States after each step, and which environments broke. Those that did not are rolled again from the start."""
-        control = controls if controls.shape[2] else None
-        try:
-            states = batch.rollout(steps, control, record=("qpos", "qvel"), ids=ids)
-            failed = np.zeros(len(ids), dtype=bool)
-        except mujoco.batch.SimulationError as error:
-            failed = np.isin(ids, error.ids)
-            nothing = np.zeros((len(ids), steps, self.cell.model.nq))
-            states = {"qpos": nothing, "qvel": nothing[:, :, : self.cell.model.nv]}
-            if not failed.all():
-                good = ids[~failed]
-                batch.reset(good, stage=int(mujoco.mjtStage.mjSTAGE_NONE))
-                batch.bind("qpos")[good], batch.bind("qvel")[good] = start[0][~failed], start[1][~failed]
-                kept = None if control is None else control[~failed]
-                some = batch.rollout(steps, kept, record=("qpos", "qvel"), ids=good)
-                states = {k: _scattered(v, ~failed) for k, v in some.items()}
-        failed |= ~np.isfinite(states["qpos"]).all(axis=(1, 2))
-        return states, failed
+    def _make_engine(self, count: int) -> Engine:
+        """The engine of the last call where it is large enough, else a larger one."""
+        if self._engine is None or self._engine.count < count:
+            options = EngineOptions(contacts=False, switched_servos=self._switched)
+            self._engine = make_engine(DEFAULT_ENGINE, self.cell, count, self._threads, self.varying, options)
+        return self._engine
 
     def _encoder_bias(self, drawn: Mapping[str, Array], count: int) -> Array:
         """What each actuator's encoder reads beyond the truth, (environments, actuators)."""
@@ -385,9 +346,3 @@ def _turned(quat: Array, turn: Array) -> Array:
     return np.concatenate(
         [w * c - np.sum(v * vector, axis=1, keepdims=True), w * vector + c * v + np.cross(v, vector)], axis=1
     )
-
-
-def _scattered(rows: Array, where: Array) -> Array:
-    made = np.zeros((len(where), *rows.shape[1:]), dtype=rows.dtype)
-    made[where] = rows
-    return made

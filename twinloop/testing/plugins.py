@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.engines import DEFAULT_ENGINE, make_engine
 from twinloop.engines.hardware import Hardware
-from twinloop.engines.mujoco_batch import MujocoBatch
 from twinloop.experts import EXPERTS, Setup
 from twinloop.tasks import Touch, Truth, make_cell, make_task
 from twinloop.twins import Twin
@@ -33,7 +33,7 @@ def check_task(name: str, twin: Twin) -> None:
     assert np.array_equal(again.qpos[::-1], start.qpos), (
         "the start of an episode depends on its own seed only"
     )
-    engine = MujocoBatch(cell, len(SEEDS), 1, ())
+    engine = make_engine(DEFAULT_ENGINE, cell, len(SEEDS))
     engine.load(np.arange(len(SEEDS)), {}, start)
     memory = np.zeros((len(SEEDS), task.memory))
     for _ in range(3):
@@ -67,7 +67,7 @@ def check_expert(name: str, twin: Twin, task_name: str | None = None, steps: int
 def _commands(name: str, cell: Any, task: Any, rows: Array, steps: int) -> Array:
     seeds, count = SEEDS[rows], len(rows)
     ids = np.arange(count)
-    engine, hardware = MujocoBatch(cell, count, 1, ()), Hardware(cell, count, steps, {})
+    engine, hardware = make_engine(DEFAULT_ENGINE, cell, count), Hardware(cell, count, steps, {})
     expert = EXPERTS.get(name)(Setup(cell, count, steps, noise=1.0))
     start = task.start({}, seeds)
     engine.load(ids, {}, start)
