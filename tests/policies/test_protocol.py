@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.learning.conftest import TINY, Standin
+from tests.learning.examples import TINY, Standin
 from twinloop.datasets.reader import open_dataset
 from twinloop.diagnosis.run import diagnose
 from twinloop.errors import LearnError
