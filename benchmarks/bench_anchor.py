@@ -17,10 +17,11 @@ from pathlib import Path
 
 from benchmarks.cells import NOMINAL, TWIN, Cells, in_twin, on_standin, shown
 from benchmarks.report import Section, Settings, Table, Target
+from twinloop.anchoring import anchored_randomization
 from twinloop.datasets.reader import open_dataset
 from twinloop.generation.run import generate
-from twinloop.identification.anchor import anchor
-from twinloop.identification.result import Identification, load_identification, save_identification
+from twinloop.identification.config import IdentifyConfig
+from twinloop.identification.result import Identification, load_identification
 from twinloop.identification.run import identify
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
@@ -111,9 +112,12 @@ def identified(cells: Cells, reality: str, small: bool) -> Identification | None
     def fit(out: Path) -> None:
         real = list(open_dataset(cells.root / f"excited-{reality}"))
         result = identify(
-            twin, real, PARAMETERS, signals=["observation.state"], seconds=4.0 if small else 12.0
+            twin,
+            real,
+            PARAMETERS,
+            config=IdentifyConfig(signals=["observation.state"], seconds=4.0 if small else 12.0),
         )
-        save_identification(result, out)
+        result.save(out)
 
     folder = cells.folder(f"excited-{reality}", excite) and cells.folder(f"identified-{reality}", fit)
     return folder and load_identification(folder)
@@ -154,7 +158,7 @@ def randomization_of(arm: str, result: Identification | None) -> tuple[Twin, Ran
         return twin, scenes
     wide = default_randomization(twin)
     if arm == "anchored" and result is not None:
-        wide = anchor(result, beside=wide).randomization
+        wide = anchored_randomization(result, other_parameters=wide)
     return twin, (wide | scenes).named(arm)
 
 

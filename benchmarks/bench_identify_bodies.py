@@ -23,6 +23,7 @@ from benchmarks import sysid_peer, tosses
 from benchmarks.kept import answers, made_on
 from benchmarks.report import ROOT, Section, Settings, Table, Target
 from twinloop.episode import Episode
+from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.predict import Predictor
 from twinloop.identification.recording import find_channels, read_recording
 from twinloop.identification.run import identify
@@ -244,9 +245,9 @@ def measure(body: Body, settings: Settings) -> tuple[Table, Target]:
         twin,
         episodes,
         body.parameters,
-        priors=body.priors,
-        horizon_s=HORIZON_S,
-        seconds=20.0 if settings.quick else 80.0,
+        config=IdentifyConfig(
+            priors=body.priors, horizon_s=HORIZON_S, seconds=20.0 if settings.quick else 80.0
+        ),
     )
     fitted_s = time.monotonic() - began
     settings.say.print(f"{body.title}: fitted in {fitted_s:.0f} s; {found.gate.reason}")

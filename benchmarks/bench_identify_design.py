@@ -13,6 +13,7 @@ from benchmarks.report import Section, Settings, Table, Target, spread
 from tests.identification.worlds import record
 from twinloop.experts import Motion
 from twinloop.identification.change import watch
+from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.design import Design, design_excitation
 from twinloop.identification.drift import Drift, follow, watch_drift
 from twinloop.identification.predict import Window
@@ -176,7 +177,7 @@ def recovered_error(twin: Twin, design: Design, motion: Motion, seed: int) -> Ar
         )
         for k in range(2)
     ]
-    ready = prepare(twin, episodes, names, held_out=[episodes[1].id], threads=1)
+    ready = prepare(twin, episodes, names, IdentifyConfig(held_out=[episodes[1].id], threads=1))
     place = solve(ready.problem, ready.start).place
     return np.array(
         [float(s.outward(p)) - truth[s.name] for s, p in zip(ready.problem.scales, place, strict=True)]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from benchmarks.report import ROOT, Section, Settings, Table, Target
 from tests.quality import recordings
 from twinloop.episode import Episode
+from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.predict import Predictor, Window
 from twinloop.identification.recording import find_channels, read_recording
 from twinloop.identification.run import prepare
@@ -131,11 +132,9 @@ def fit(
         start,
         episodes,
         list(priors),
-        priors=priors,
-        given=given,
-        horizon_s=horizon_s,
-        seconds=seconds,
-        held_out=held_out,
+        IdentifyConfig(
+            priors=priors, given=given or {}, horizon_s=horizon_s, seconds=seconds, held_out=held_out
+        ),
     )
     # Recordings start at rest, and windows are long beside what a wrong start can do.
     exact = replace(ready.problem, start_deviation=np.zeros_like(ready.problem.start_deviation))

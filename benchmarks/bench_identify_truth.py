@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks.kept import answers, made_on
 from benchmarks.report import Section, Settings, Table, Target
+from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.run import RefusedData, identify
 from twinloop.testing.known_truth import record_known
 from twinloop.twins import load_twin
@@ -69,7 +70,7 @@ def _recover(seed: int) -> dict[str, Any]:
         record_known(twin, truth, 1000 * seed + i, seconds=2.0, rate_hz=RATE_HZ, quantum=QUANTUM)
         for i in range(4)
     ]
-    found = identify(twin, logs, NAMES, threads=1)
+    found = identify(twin, logs, NAMES, config=IdentifyConfig(threads=1))
     return {
         name: {
             "error": abs(found[name].value - truth[name]),
@@ -95,7 +96,7 @@ def _hopeless(what: tuple[str, int]) -> dict[str, Any]:
         )
         for i in range(3)
     ]
-    found = identify(twin, logs, asked, threads=1)
+    found = identify(twin, logs, asked, config=IdentifyConfig(threads=1))
     named = {name for confusion in found.confusions for name in confusion.names}
     return {
         "kind": kind,
@@ -113,10 +114,10 @@ def _rate(what: tuple[int, int]) -> dict[str, Any]:
     ]
     refused = False
     try:
-        found = identify(twin, logs, NAMES, threads=1)
+        found = identify(twin, logs, NAMES, config=IdentifyConfig(threads=1))
     except RefusedData as error:
         refused = "Hz" in str(error)
-        found = identify(twin, logs, NAMES, threads=1, force="to show the bias")
+        found = identify(twin, logs, NAMES, config=IdentifyConfig(threads=1, force="to show the bias"))
     return {
         "hz": RATE_HZ / keep,
         "refused": refused,

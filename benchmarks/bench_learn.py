@@ -39,9 +39,8 @@ from twinloop.quality.settings import Settings as QualitySettings
 from twinloop.robots import connected, open_robot
 from twinloop.robots.controllers import OperatorController
 from twinloop.robots.record import RecordingSpec, record
-from twinloop.stages import Stages
-from twinloop.steps.folders import DATA
 from twinloop.twins import load_twin
+from twinloop.workflows import DATA
 
 RECORDED_FROM = 200
 """Demonstrations are of other scenes than evaluations, which begin with 0; close by, because some realities drift."""
@@ -53,7 +52,7 @@ FEW = 50
 
 MIXED = ("pretrain-finetune", "co-train")
 
-BEFORE_THE_ROBOT = ("simulate", "pretrain")
+BEFORE_THE_ROBOT = ("generate", "train", "evaluate-sim")
 """Stages of a loop that are the same for every reality."""
 
 Key = tuple[str, int, str]
@@ -180,15 +179,16 @@ def anchored(cells: Cells, reality: str, size: Size, small: bool) -> Path | None
     config = replace(QUICK_LOOP if small else SMALL, anchored_episodes=size.sim_episodes)
 
     def go(out: Path) -> None:
-        for done in (d for loop in cells.root.glob("anchored-*/loop") for d in Stages(loop).finished()):
-            if done.name in BEFORE_THE_ROBOT and not list((out / "loop").glob(f"{done.name}-*")):
-                shutil.copytree(done.folder, out / "loop" / done.folder.name)
-        run_loop(load_twin(TWIN), f"standin:{reality}", out / "loop", config, until="anchor")
+        for folder in cells.root.glob("anchored-*/loop/*-*/"):
+            name = folder.name.rpartition("-")[0]
+            if name in BEFORE_THE_ROBOT and not list((out / "loop").glob(f"{name}-*")):
+                shutil.copytree(folder, out / "loop" / folder.name)
+        run_loop(load_twin(TWIN), f"standin:{reality}", out / "loop", config, until="regenerate")
 
     folder = cells.folder(f"anchored-{reality}", go)
     if folder is None:
         return None
-    return next(done.folder / DATA for done in Stages(folder / "loop").finished() if done.name == "anchor")
+    return next((folder / "loop").glob("regenerate-*")) / DATA
 
 
 def demonstrations(cells: Cells, reality: str, count: int) -> Path | None:
@@ -314,7 +314,7 @@ def notes(cells: Cells, size: Size, found: dict[Any, list[Any]]) -> tuple[str, .
     done = sum(m["episodes"] for made in found.values() for m in made if m)
     return (
         f"Simulated data: {size.sim_episodes} episodes of {TWIN}, expert disturbed by 0.5; scenes vary alike. Guessed: the ranges that the "
-        f"package ships. Anchored: what `twinloop loop` simulates after {SMALL.trials} trials, {SMALL.excitations} excitation runs and {SMALL.shown} "
+        f"package ships. Anchored: what `twinloop loop` simulates after {SMALL.n_trials} trials, {SMALL.excitation_runs} excitation runs and {SMALL.n_demonstrations} "
         "demonstrations of its own, which nobody trains on; mixed recipes simulate so too. Policies: state "
         f"observations, {size.config.head} head, {size.config.steps} steps. Demonstrations are of the stand-in's simulated operator, "
         "successful ones only.",

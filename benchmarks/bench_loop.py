@@ -25,11 +25,11 @@ from twinloop.demo import SMALL, TWIN
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
-from twinloop.loop import FIRST, SECOND, LoopConfig, run_loop
+from twinloop.loop import LoopConfig, run_loop
+from twinloop.loop_result import LoopResult
+from twinloop.quality.select import select_usable
 from twinloop.randomization import default_randomization
 from twinloop.randomization.scenes import training_scenes
-from twinloop.stages import Done
-from twinloop.steps.folders import USABLE
 from twinloop.twins import load_twin
 
 REALITIES = ("severe", "remote", "workshop", "drawn-1", "drawn-2", "worn", "mild")
@@ -39,8 +39,9 @@ SCENES, BLOCK = (range(80), range(40), range(80)), 40
 ARMS = ("before", "after", "guessed", "real-only")
 HEADS = ("before", "after", "guessed ranges", "same demonstrations alone")
 QUICK = replace(
-    SMALL, sim_episodes=16, anchored_episodes=16, steps=40, finetune_steps=40, in_twin=8, pace_episodes=4, trials=8, excited_s=3.0,
-    identified_s=4.0, diagnosed=64, demonstrations=6, gate_scenes=40, gate_trials=4, deployed=2,
+    SMALL, sim_episodes=16, anchored_episodes=16, train_steps=40, finetune_steps=40, n_sim_trials=8, horizon_episodes=4, n_trials=8,
+    excitation_s=3.0, identification_s=4.0, diagnosis_budget=64, max_demonstrations=6, gate_scenes=40, gate_trials=4,
+    deployed_episodes=2,
 )  # fmt: skip
 DRAWN: dict[str, dict[str, tuple[float, float]]] = {
     "contact": {
@@ -144,8 +145,8 @@ def run(settings: Settings) -> Section:
         ),
         targets(found),
         (
-            f"{len(rows)} of {len(realities) * len(scenes)} loops run. A loop as `twinloop demo` runs it: {config.trials} trials, {config.excitations} excitation runs and {config.shown} demonstrations of "
-            f"the robot, {config.demonstrations} where a policy from the calibrated twin fails in one of {config.tried_first} trials; {config.sim_episodes} + {config.anchored_episodes} simulated "
+            f"{len(rows)} of {len(realities) * len(scenes)} loops run. A loop as `twinloop demo` runs it: {config.n_trials} trials, {config.excitation_runs} excitation runs and {config.n_demonstrations} demonstrations of "
+            f"the robot, {config.max_demonstrations} where a policy from the calibrated twin fails in one of {config.n_retrials} trials; {config.sim_episodes} + {config.anchored_episodes} simulated "
             "episodes. Where a row's rivals always succeed, nothing can beat them.",
             f"Measured on commits {cells.commits()}; benchmarks/measured/loop.json has the cells one by one.",
         ),
@@ -166,23 +167,26 @@ def one(cells: Cells, reality: str, config: LoopConfig, scenes: range) -> dict[s
     stages = looped(cells, name, where, config)
 
     def decided() -> dict[str, Any] | None:
-        if (done := stages()) is None:
+        if (done := stages()) is None or done.verdict is None or done.evidence is None:
             return None
-        gate = done["gate"].found
+        simulated = [trial.candidate for trial in done.evidence.simulated]
+        recorded = (done.demonstrate, done.demonstrate_more)
         return {
-            "demonstrations": done["demonstrate"].found["used"],
-            "simulated": gate["simulation"]["success"],
-            "verdict": gate["decision"],
+            "demonstrations": sum(len(dataset) for dataset in recorded if dataset is not None),
+            "simulated": sum(simulated) / len(simulated),
+            "verdict": done.verdict.decision,
         }
 
-    def made_by_loop(stage: str, policy: str) -> Path | None:
+    def made_by_loop(names: tuple[str, ...]) -> Path | None:
+        """The policy of the first of these stages that ran."""
         done = stages()
-        return done and done[stage].folder / policy
+        found = [stage for name in names if done is not None and (stage := done.stage(name)) is not None]
+        return found[0].folder / found[0].result.name if found else None
 
     gated = cells.measured(f"loop-{name}", decided)
     policies: dict[str, Callable[[], Path | None]] = {
-        "before": partial(made_by_loop, "pretrain", FIRST),
-        "after": partial(made_by_loop, "finetune", SECOND),
+        "before": partial(made_by_loop, ("train",)),
+        "after": partial(made_by_loop, ("finetune", "train")),
         "guessed": partial(guessed, cells, config),
         "real-only": lambda: (done := stages()) and real_only(cells, name, done, config),
     }
@@ -193,18 +197,17 @@ def one(cells: Cells, reality: str, config: LoopConfig, scenes: range) -> dict[s
     return made | gated if gated and made["after"] else None
 
 
-def looped(
-    cells: Cells, name: str, where: str, config: LoopConfig
-) -> Callable[[], Mapping[str, Done] | None]:
+def looped(cells: Cells, name: str, where: str, config: LoopConfig) -> Callable[[], LoopResult | None]:
     """Gives the stages of a loop, which runs when they are first asked for."""
 
     def go(out: Path) -> None:
         run_loop(load_twin(TWIN), f"standin:{where}", out / "loop", config)
 
     @cache
-    def stages() -> Mapping[str, Done] | None:
-        folder = cells.folder(name, go)
-        return folder and run_loop(load_twin(TWIN), f"standin:{where}", folder / "loop", config)
+    def stages() -> LoopResult | None:
+        if (folder := cells.folder(name, go)) is None:
+            return None
+        return run_loop(load_twin(TWIN), f"standin:{where}", folder / "loop", config)
 
     return stages
 
@@ -251,14 +254,21 @@ def guessed(cells: Cells, config: LoopConfig) -> Path | None:
     return data and cells.folder(f"policy-guessed-{config.seed}", learn)
 
 
-def real_only(cells: Cells, name: str, stages: Mapping[str, Done], config: LoopConfig) -> Path | None:
+def real_only(cells: Cells, name: str, result: LoopResult, config: LoopConfig) -> Path | None:
     """A policy from the loop's demonstrations and nothing else."""
 
     def learn(out: Path) -> None:
         how = TrainConfig(
-            recipe="real-only", seed=config.seed, steps=config.finetune_steps, fewest_episodes=config.shown
+            recipe="real-only",
+            seed=config.seed,
+            steps=config.finetune_steps,
+            fewest_episodes=config.n_demonstrations,
         )
-        train(None, stages["demonstrate"].folder / USABLE, out=out, config=how, resume=out.exists())
+        recorded = [
+            dataset for dataset in (result.demonstrate, result.demonstrate_more) if dataset is not None
+        ]
+        usable = select_usable(recorded, out.with_name(f"{out.name}-demonstrations"))
+        train(None, usable, out=out, config=how, resume=out.exists())
 
     return cells.folder(f"policy-real-{name}", learn)
 

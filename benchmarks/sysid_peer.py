@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.peers import mujoco_sysid
 from benchmarks.report import Table, Target
 from twinloop.episode import Episode
+from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.predict import held_integral
 from twinloop.identification.recording import find_channels, read_recording
 from twinloop.identification.run import identify
@@ -106,7 +107,10 @@ def fit_ours(
     """Values, seconds, and which episodes were held out."""
     began = time.monotonic()
     found = identify(
-        load_twin("double_pendulum"), episodes, tuple(PRIORS), priors=PRIORS, horizon_s=horizon_s
+        load_twin("double_pendulum"),
+        episodes,
+        tuple(PRIORS),
+        config=IdentifyConfig(priors=PRIORS, horizon_s=horizon_s),
     )
     seconds = time.monotonic() - began
     return {e.name: e.value for e in found.estimates}, seconds, found.held_out

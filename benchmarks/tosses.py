@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.report import Table, Target
 from twinloop.episode import Episode
+from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.predict import Predictor, Window
 from twinloop.identification.recording import find_channels, read_recording, rotation_between
 from twinloop.identification.run import identify
@@ -64,10 +65,16 @@ def measure(
     began = time.monotonic()
     names = tuple(PARAMETERS)
     near = identify(
-        twin, smooth, names, priors=PARAMETERS, horizon_s=WINDOW_S, seconds=8.0 if quick else 20.0
+        twin,
+        smooth,
+        names,
+        config=IdentifyConfig(priors=PARAMETERS, horizon_s=WINDOW_S, seconds=8.0 if quick else 20.0),
     )
     found = identify(
-        near.twin, smooth, names, priors=PARAMETERS, horizon_s=WHOLE_S, seconds=10.0 if quick else 60.0
+        near.twin,
+        smooth,
+        names,
+        config=IdentifyConfig(priors=PARAMETERS, horizon_s=WHOLE_S, seconds=10.0 if quick else 60.0),
     )
     fitted_s = time.monotonic() - began
     say(f"cube: fitted in {fitted_s:.0f} s; {found.gate.reason}")

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 from twinloop.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from twinloop.anchoring import Anchor as Anchor
+    from twinloop.anchoring import anchor as anchor
+    from twinloop.anchoring import anchored_randomization as anchored_randomization
+    from twinloop.anchoring import load_anchor as load_anchor
+    from twinloop.anchoring import measured_values as measured_values
     from twinloop.coverage.result import Coverage as Coverage
+    from twinloop.coverage.result import load_coverage as load_coverage
     from twinloop.coverage.run import measure_coverage as measure_coverage
     from twinloop.datasets.query import query as query
     from twinloop.datasets.reader import Dataset as Dataset
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from twinloop.episode import Signal as Signal
     from twinloop.episode import make_episode as make_episode
     from twinloop.errors import TwinloopError as TwinloopError
+    from twinloop.evaluation.horizon import find_execution_horizon as find_execution_horizon
     from twinloop.evaluation.result import Evaluation as Evaluation
     from twinloop.evaluation.result import compare as compare
     from twinloop.evaluation.result import load_evaluation as load_evaluation
@@ -43,14 +50,17 @@ if TYPE_CHECKING:
     from twinloop.gap.ranking import Rated as Rated
     from twinloop.gap.ranking import rank_policies as rank_policies
     from twinloop.gap.result import Gap as Gap
+    from twinloop.gap.result import load_gap as load_gap
     from twinloop.gap.run import measure_gap as measure_gap
     from twinloop.generation.open_loop import replay_actions as replay_actions
     from twinloop.generation.replay import replay as replay
     from twinloop.generation.run import generate as generate
     from twinloop.generation.videos import record_video as record_video
+    from twinloop.identification.config import IdentifyConfig as IdentifyConfig
     from twinloop.identification.design import design_excitation as design_excitation
     from twinloop.identification.drift import watch_drift as watch_drift
     from twinloop.identification.result import Identification as Identification
+    from twinloop.identification.result import load_identification as load_identification
     from twinloop.identification.run import identify as identify
     from twinloop.learning.config import TrainConfig as TrainConfig
     from twinloop.learning.mix import choose_mix as choose_mix
@@ -59,22 +69,35 @@ if TYPE_CHECKING:
     from twinloop.logs.log_map import load_map as load_map
     from twinloop.logs.originals import load_originals as load_originals
     from twinloop.logs.propose import propose_map as propose_map
+    from twinloop.loop import LoopConfig as LoopConfig
+    from twinloop.loop import run_loop as run_loop
+    from twinloop.loop_result import LoopResult as LoopResult
+    from twinloop.monitoring.run import MonitorReport as MonitorReport
+    from twinloop.monitoring.run import load_monitor_report as load_monitor_report
     from twinloop.monitoring.run import monitor as monitor
     from twinloop.planning.items import Plan as Plan
+    from twinloop.planning.items import load_plan as load_plan
     from twinloop.planning.run import plan as plan
     from twinloop.policies.policy import Policy as Policy
     from twinloop.policies.policy import load_policy as load_policy
     from twinloop.policies.protocol import BatchedPolicy as BatchedPolicy
     from twinloop.policies.protocol import Execution as Execution
     from twinloop.policies.protocol import PolicyLike as PolicyLike
+    from twinloop.promotion.champion import Champion as Champion
+    from twinloop.promotion.champion import find_champion as find_champion
+    from twinloop.promotion.champion import promote as promote
     from twinloop.promotion.registry import PolicyRegistry as PolicyRegistry
+    from twinloop.promotion.rules import Rules as Rules
+    from twinloop.promotion.run import GateConfig as GateConfig
     from twinloop.promotion.run import gate as gate
     from twinloop.promotion.verdict import Verdict as Verdict
+    from twinloop.promotion.verdict import load_verdict as load_verdict
     from twinloop.quality.check import check_dataset as check_dataset
     from twinloop.quality.check import check_episode as check_episode
     from twinloop.quality.finding import Finding as Finding
     from twinloop.quality.registry import CHECKS as CHECKS
     from twinloop.quality.require import require_usable as require_usable
+    from twinloop.quality.select import select_usable as select_usable
     from twinloop.randomization import Categorical as Categorical
     from twinloop.randomization import LogUniform as LogUniform
     from twinloop.randomization import Normal as Normal
@@ -84,6 +107,7 @@ if TYPE_CHECKING:
     from twinloop.randomization import draw as draw
     from twinloop.randomization import load_randomization as load_randomization
     from twinloop.randomization import make_randomization as make_randomization
+    from twinloop.randomization.scenes import training_scenes as training_scenes
     from twinloop.robots import connected as connected
     from twinloop.robots import open_robot as open_robot
     from twinloop.robots.controllers import ExpertController as ExpertController
@@ -101,7 +125,8 @@ if TYPE_CHECKING:
     from twinloop.workspace import init_workspace as init_workspace
 
 _NAMES = {
-    "twinloop.coverage.result": ["Coverage"],
+    "twinloop.anchoring": ["Anchor", "anchor", "anchored_randomization", "load_anchor", "measured_values"],
+    "twinloop.coverage.result": ["Coverage", "load_coverage"],
     "twinloop.coverage.run": ["measure_coverage"],
     "twinloop.datasets.query": ["query"],
     "twinloop.datasets.reader": ["Dataset", "open_dataset"],
@@ -109,47 +134,50 @@ _NAMES = {
     "twinloop.datasets.writer": ["append_to", "make_dataset"],
     "twinloop.diagnosis.result": ["Diagnosis", "load_diagnosis"],
     "twinloop.diagnosis.run": ["diagnose"],
-    "twinloop.episode": [
-        "Camera",
-        "Episode",
-        "Event",
-        "Provenance",
-        "Schema",
-        "Signal",
-        "make_episode",
-    ],
+    "twinloop.episode": ["Camera", "Episode", "Event", "Provenance", "Schema", "Signal", "make_episode"],
     "twinloop.errors": ["TwinloopError"],
-    "twinloop.gap.ranking": ["Rated", "rank_policies"],
-    "twinloop.experts": ["EXPERTS", "load_motion"],
-    "twinloop.gap.result": ["Gap"],
-    "twinloop.gap.run": ["measure_gap"],
-    "twinloop.promotion.registry": ["PolicyRegistry"],
-    "twinloop.promotion.run": ["gate"],
-    "twinloop.promotion.verdict": ["Verdict"],
-    "twinloop.generation.videos": ["record_video"],
-    "twinloop.generation.open_loop": ["replay_actions"],
-    "twinloop.generation.replay": ["replay"],
-    "twinloop.generation.run": ["generate"],
-    "twinloop.identification.design": ["design_excitation"],
-    "twinloop.identification.drift": ["watch_drift"],
-    "twinloop.identification.result": ["Identification"],
-    "twinloop.identification.run": ["identify"],
-    "twinloop.learning.config": ["TrainConfig"],
+    "twinloop.evaluation.horizon": ["find_execution_horizon"],
     "twinloop.evaluation.result": ["Evaluation", "compare", "load_evaluation"],
     "twinloop.evaluation.robot": ["RobotEnvironment"],
     "twinloop.evaluation.run": ["evaluate", "evaluate_in_turns"],
     "twinloop.evaluation.twin": ["TwinEnvironment"],
-    "twinloop.policies.protocol": ["BatchedPolicy", "Execution", "PolicyLike"],
+    "twinloop.experts": ["EXPERTS", "load_motion"],
+    "twinloop.gap.ranking": ["Rated", "rank_policies"],
+    "twinloop.gap.result": ["Gap", "load_gap"],
+    "twinloop.gap.run": ["measure_gap"],
+    "twinloop.generation.open_loop": ["replay_actions"],
+    "twinloop.generation.replay": ["replay"],
+    "twinloop.generation.run": ["generate"],
+    "twinloop.generation.videos": ["record_video"],
+    "twinloop.identification.config": ["IdentifyConfig"],
+    "twinloop.identification.design": ["design_excitation"],
+    "twinloop.identification.drift": ["watch_drift"],
+    "twinloop.identification.result": ["Identification", "load_identification"],
+    "twinloop.identification.run": ["identify"],
+    "twinloop.learning.config": ["TrainConfig"],
     "twinloop.learning.mix": ["choose_mix"],
-    "twinloop.policies.policy": ["Policy", "load_policy"],
     "twinloop.learning.train": ["train"],
     "twinloop.logs.ingest": ["ingest"],
     "twinloop.logs.log_map": ["load_map"],
     "twinloop.logs.originals": ["load_originals"],
     "twinloop.logs.propose": ["propose_map"],
-    "twinloop.planning.items": ["Plan"],
+    "twinloop.loop": ["LoopConfig", "run_loop"],
+    "twinloop.loop_result": ["LoopResult"],
+    "twinloop.monitoring.run": ["MonitorReport", "load_monitor_report", "monitor"],
+    "twinloop.planning.items": ["Plan", "load_plan"],
     "twinloop.planning.run": ["plan"],
-    "twinloop.monitoring.run": ["monitor"],
+    "twinloop.policies.policy": ["Policy", "load_policy"],
+    "twinloop.policies.protocol": ["BatchedPolicy", "Execution", "PolicyLike"],
+    "twinloop.promotion.champion": ["Champion", "find_champion", "promote"],
+    "twinloop.promotion.registry": ["PolicyRegistry"],
+    "twinloop.promotion.rules": ["Rules"],
+    "twinloop.promotion.run": ["GateConfig", "gate"],
+    "twinloop.promotion.verdict": ["Verdict", "load_verdict"],
+    "twinloop.quality.check": ["check_dataset", "check_episode"],
+    "twinloop.quality.finding": ["Finding"],
+    "twinloop.quality.registry": ["CHECKS"],
+    "twinloop.quality.require": ["require_usable"],
+    "twinloop.quality.select": ["select_usable"],
     "twinloop.randomization": [
         "Categorical",
         "LogUniform",
@@ -161,14 +189,11 @@ _NAMES = {
         "load_randomization",
         "make_randomization",
     ],
-    "twinloop.quality.check": ["check_dataset", "check_episode"],
-    "twinloop.quality.finding": ["Finding"],
-    "twinloop.quality.registry": ["CHECKS"],
-    "twinloop.quality.require": ["require_usable"],
+    "twinloop.randomization.scenes": ["training_scenes"],
     "twinloop.robots": ["connected", "open_robot"],
     "twinloop.robots.controllers": ["ExpertController", "OperatorController"],
     "twinloop.robots.record": ["RecordingSpec", "record"],
-    "twinloop.tasks": ["TASKS", "Judgement"],
+    "twinloop.tasks": ["Judgement", "TASKS"],
     "twinloop.tasks.place": ["start_at_rest"],
     "twinloop.twins": ["Parameter", "Twin", "load_twin", "make_twin_from_model", "save_twin"],
     "twinloop.workspace": ["init_workspace"],

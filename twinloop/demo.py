@@ -1,14 +1,14 @@
-"""`twinloop demo`: the whole loop on embedded defaults, small enough for ten minutes on two cores."""
+"""`twinloop demo`: the whole loop on embedded defaults, small enough for five minutes on two cores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from twinloop.loop import LoopConfig, run_loop
-from twinloop.stages import Done, Listener
-from twinloop.steps import reach
+from twinloop.loop_result import LoopResult
+from twinloop.robots.handle import find_robot
+from twinloop.stages import StageListener
 from twinloop.twins import Twin, load_twin
 from twinloop.workspace import MARKER, find_workspace, init_workspace
 
@@ -17,27 +17,37 @@ TWIN, REALITY = "franka_pick_place", "remote"
 SMALL = LoopConfig(
     by="demo",
     sim_episodes=300,
-    steps=1200,
-    in_twin=100,
-    trials=10,
-    excitations=4,
-    identified_s=12.0,
-    diagnosed=400,
-    demonstrations=12,
+    train_steps=1200,
+    n_sim_trials=100,
+    n_trials=10,
+    excitation_runs=4,
+    identification_s=12.0,
+    diagnosis_budget=400,
+    max_demonstrations=12,
     anchored_episodes=400,
     finetune_steps=3000,
     gate_scenes=100,
     gate_trials=60,
-    deployed=10,
+    deployed_episodes=10,
 )
 """Less of everything than a loop that is meant."""
 
 
 def run_demo(
-    out: Path, reality: str = REALITY, seed: int = 0, listener: Listener | None = None
-) -> tuple[Twin, Mapping[str, Done]]:
-    """Make a workspace in `out`, or go on in one that a demo made, and take a policy through the loop on a stand-in."""
+    out: Path, reality: str = REALITY, seed: int = 0, listener: StageListener | None = None
+) -> tuple[Twin, LoopResult]:
+    """Make a workspace, or resume in one that a demo made, and run the loop on a stand-in.
+
+    Args:
+        out: The workspace.
+        reality: The stand-in: a shipped one, or a file.
+        seed: Random seed.
+        listener: Follows the stages.
+
+    Returns:
+        The nominal twin, and the results of the stages.
+    """
     robot = f"standin:{reality}"
-    twin = load_twin(reach(robot).twin or TWIN)
+    twin = load_twin(find_robot(robot).twin or TWIN)
     workspace = find_workspace(out) if (out / MARKER).is_file() else init_workspace(out, twin)
     return twin, run_loop(twin, robot, workspace.root / "loop", replace(SMALL, seed=seed), listener)

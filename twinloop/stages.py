@@ -1,181 +1,197 @@
-"""Stages of a long path: each is made once for the same inputs, resumes when killed, and says what it found.
+"""Stages of a long path: each is made once for the same inputs, resumes when killed, and keeps a typed result.
 
-A stage is a name, a function that fills a folder and returns what it found, and what that function is given: plain values,
-twins and other things with a content hash, earlier stages. The stage's key is the hash of name, what is given and version of
-this package, an earlier stage counting by what it found. So a change runs again exactly what depends on it, and a stage that
-comes out the same as before holds up nothing after it.
+A stage is a name, a function that fills a folder and returns a noun, and the function's inputs: plain values and nouns with a content
+hash. The stage's key is the hash of its name, its inputs and this package's version. So a change runs again exactly what depends on it,
+and a stage whose result is the same as before holds up nothing after it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from twinloop.datasets.commit import hold, write_atomically
 from twinloop.errors import WorkspaceError
+from twinloop.records import hash_of
 from twinloop.version import __version__
 
-DONE = "stage.json"
+STAGE = "stage.json"
 RUNNING = "running.json"
 REACHED = "reached.json"
-"""Folders of the stages that the newest run came through."""
+"""Folders of the stages that the newest run passed."""
 LOCK = "lock"
 
-Found = Mapping[str, Any]
-Progress = Callable[[int, int], None]
-Make = Callable[..., Found]
-"""Called with its folder, `progress` to tell (done, total), and what the stage is given."""
+Result = TypeVar("Result")
+OnProgress = Callable[[int, int], None]
+"""Called with (done, total); a total of 0 is not known."""
 
 
-@dataclass(frozen=True)
-class Done:
-    """A finished stage: where its files are, what it found, and the hash of both that later stages depend on."""
+@dataclass(frozen=True, eq=False)
+class Stage(Generic[Result]):
+    """A finished stage: its folder, its result, and the hash of the result that later stages depend on."""
 
     name: str
-    key: str
     folder: Path
-    content: str
-    found: Found
+    result: Result
+    content_hash: str
     seconds: float
     finished_at: str
-    again: bool = False
-    """Whether it was there already."""
+    cached: bool = False
+    """Whether an earlier run made it."""
 
 
-class Listener:
-    """Hears how stages go; this one does nothing about it."""
+class StageListener:
+    """Follows a run; this one ignores everything."""
 
-    def begun(self, name: str) -> None:
-        """A stage begins or goes on."""
+    def on_start(self, name: str) -> None:
+        """A stage starts or resumes."""
 
-    def moved(self, name: str, done: int, total: int) -> None:
-        """How far it is."""
+    def on_progress(self, name: str, done: int, total: int) -> None:
+        """A stage has done `done` of `total`; a total of 0 is not known."""
 
-    def ended(self, done: Done) -> None:
-        """It is done, or was."""
+    def on_end(self, stage: Stage[Any]) -> None:
+        """A stage is finished, now or by an earlier run."""
 
 
-class FarEnough(Exception):
-    """The stage that was asked for is done; what comes after it is left for another run."""
+class StoppedEarly(Exception):
+    """The stage to stop after is done."""
 
 
 class Stages:
-    """The stages below one folder. Only one process at a time may make any; after the one named `until` they are `FarEnough`."""
+    """The stages below one folder; one process at a time may run them. `until` names the stage to stop after."""
 
-    def __init__(self, root: str | Path, listener: Listener | None = None, until: str | None = None) -> None:
+    def __init__(
+        self, root: str | Path, listener: StageListener | None = None, until: str | None = None
+    ) -> None:
         self.root = Path(root)
-        self._listener, self._until = listener or Listener(), until
-        self._reached: list[str] = []
+        self._listener, self._until = listener or StageListener(), until
+        self.reached: list[Stage[Any]] = []
 
     def locked(self) -> AbstractContextManager[None]:
-        """Hold the lock; a second process is refused at once and told who holds it."""
+        """Hold the lock; a second process is refused at once and learns which one holds it."""
         return hold(
             self.root,
             LOCK,
             lambda holder: WorkspaceError(
-                f"another loop is at work in {self.root.parent}",
+                f"another loop runs in {self.root.parent}",
                 got=holder,
                 remedy="wait for it, or use another workspace",
             ),
         )
 
-    def run(self, name: str, make: Make, /, **given: Any) -> Done:
-        """The stage, made now or before. `make` gets a folder that may hold what an interrupted run left of it."""
-        inputs = {key: _plain(value) for key, value in given.items()}
-        key = hash_of({"stage": name, "inputs": inputs, "twinloop": __version__})
+    def run(
+        self, name: str, make: Callable[..., Result], load: Callable[[Path], Result], /, **inputs: Any
+    ) -> Result:
+        """The result of a stage, made now or loaded.
+
+        Args:
+            name: The stage's name.
+            make: Called with `out` (a folder that may hold what an interrupted run left), `on_progress` and the inputs; leaves
+                its result in `out`.
+            load: Reads the result from the folder.
+            inputs: Plain values, dataclasses of them, and nouns with a content hash.
+
+        Returns:
+            The result.
+        """
+        described = {key: describe(value) for key, value in inputs.items()}
+        key = hash_of({"stage": name, "inputs": described, "twinloop": __version__})
         folder = self.root / f"{name}-{key[:12]}"
-        there = read_done(folder)
-        if there is not None:
-            self._reach(there)
-            return there
-        self._listener.begun(name)
+        if (facts := _read_facts(folder)) is not None:
+            stage = Stage(name, folder, load(folder), **facts, cached=True)
+            self._reach(stage)
+            return stage.result
+        self._listener.on_start(name)
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.root / RUNNING, json.dumps({"stage": name, "folder": folder.name}).encode())
-
-        def progress(done: int, total: int) -> None:
-            self._listener.moved(name, done, total)
-
         began = time.monotonic()
-        found = json.loads(json.dumps(make(folder, progress=progress, **given)))
-        files = {str(p.relative_to(folder)): p.stat().st_size for p in _files(folder)}
-        done = Done(
+        result = make(
+            out=folder,
+            on_progress=lambda done, total: self._listener.on_progress(name, done, total),
+            **inputs,
+        )
+        stage = Stage(
             name=name,
-            key=key,
             folder=folder,
-            content=hash_of({"stage": name, "found": found}),
-            found=found,
+            result=result,
+            content_hash=hash_of([name, describe(result)]),
             seconds=round(time.monotonic() - began, 1),
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        words = asdict(done) | {"folder": folder.name, "inputs": inputs, "files": files}
-        words.pop("again")
-        write_atomically(folder / DONE, json.dumps(words, indent=1).encode())
-        (self.root / RUNNING).unlink(missing_ok=True)
-        self._reach(done)
-        return done
+        self._keep(stage, described)
+        self._reach(stage)
+        return result
 
-    def _reach(self, done: Done) -> None:
-        self._reached.append(done.folder.name)
-        write_atomically(self.root / REACHED, json.dumps(self._reached).encode())
-        self._listener.ended(done)
-        if done.name == self._until:
-            raise FarEnough(done.name)
+    def folder(self, name: str) -> Path:
+        """The folder of a stage that this run has reached."""
+        folders: dict[str, Path] = {stage.name: stage.folder for stage in self.reached}
+        return folders[name]
 
-    def finished(self) -> list[Done]:
-        """The stages that the newest run came through, in its order; not those of earlier rounds or for other inputs."""
+    def finished(self) -> list[str]:
+        """Names of the stages that the newest run passed and that are intact, in order."""
         try:
-            names = json.loads((self.root / REACHED).read_text())
+            folders = [self.root / str(name) for name in json.loads((self.root / REACHED).read_text())]
         except (OSError, ValueError):
             return []
-        found = [read_done(self.root / str(name)) for name in names]
-        return [done for done in found if done is not None]
+        return [folder.name.rpartition("-")[0] for folder in folders if _read_facts(folder) is not None]
 
     def running(self) -> str | None:
-        """The stage that is at work, or was when a process died."""
+        """The stage that runs, or ran when a process died."""
         try:
             return str(json.loads((self.root / RUNNING).read_text())["stage"])
         except (OSError, ValueError, KeyError):
             return None
 
+    def _keep(self, stage: Stage[Any], inputs: dict[str, Any]) -> None:
+        """Write the stage's facts last: a folder without them is unfinished."""
+        files = sorted(path for path in stage.folder.rglob("*") if path.is_file() and path.name != STAGE)
+        facts = {
+            "content_hash": stage.content_hash,
+            "seconds": stage.seconds,
+            "finished_at": stage.finished_at,
+            "inputs": inputs,
+            "files": {str(path.relative_to(stage.folder)): path.stat().st_size for path in files},
+        }
+        write_atomically(stage.folder / STAGE, json.dumps(facts, indent=1).encode())
+        (self.root / RUNNING).unlink(missing_ok=True)
 
-def read_done(folder: Path) -> Done | None:
-    """A finished stage; None if it is not, or if one of its files is gone or cut short."""
+    def _reach(self, stage: Stage[Any]) -> None:
+        self.reached.append(stage)
+        names = [reached.folder.name for reached in self.reached]
+        write_atomically(self.root / REACHED, json.dumps(names).encode())
+        self._listener.on_end(stage)
+        if stage.name == self._until:
+            raise StoppedEarly(stage.name)
+
+
+def _read_facts(folder: Path) -> dict[str, Any] | None:
+    """Facts of a finished stage; None if it is unfinished, or if one of its files is missing or truncated."""
     try:
-        words = json.loads((folder / DONE).read_text())
-        intact = all((folder / name).stat().st_size == size for name, size in words.pop("files").items())
+        facts = json.loads((folder / STAGE).read_text())
+        intact = all((folder / name).stat().st_size == size for name, size in facts["files"].items())
+        return {key: facts[key] for key in ("content_hash", "seconds", "finished_at")} if intact else None
     except (OSError, ValueError, KeyError):
         return None
-    words.pop("inputs")
-    return Done(**(words | {"folder": folder, "again": True})) if intact else None
 
 
-def hash_of(value: Any) -> str:
-    """A 128-bit name of plain values."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """What stands for a value in a stage's key: the same on every machine."""
-    if isinstance(value, Done):
-        return value.content
+def describe(value: Any) -> Any:
+    """Plain values that stand for an input or a result: the same on every machine."""
     if hasattr(value, "content_hash"):
         return value.content_hash
+    if hasattr(value, "as_json"):
+        return hash_of(value.as_json())
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+        return {field.name: describe(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): describe(one) for key, one in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
+        return [describe(one) for one in value]
     if isinstance(value, Path):
-        raise TypeError(f"a stage cannot depend on a place: {value}")
+        raise TypeError(f"a stage cannot depend on a path: {value}")
     return value
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != DONE)

@@ -16,11 +16,13 @@ from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import NewerFormat, TwinloopError, WorkspaceError
 from twinloop.randomization import Uniform, default_randomization
+from twinloop.randomization.scenes import training_scenes
 from twinloop.twins import Twin, load_twin, save_twin
 
 MARKER = "twinloop.yaml"
 FOLDERS = ("twins", "data", "policies", "reports")
 SEED_CONFIG = "seed.yaml"
+SCENES_CONFIG = "scenes.yaml"
 TWIN_HISTORY = "twins/history.jsonl"
 FORMAT = 1
 
@@ -70,7 +72,8 @@ def init_workspace(folder: str | Path, twin: Twin | None = None) -> Workspace:
 
     Args:
         folder: The new folder; it must not hold other files.
-        twin: The twin of the cell; it is copied into the workspace with a randomization to start from.
+        twin: The twin of the cell; it is copied into the workspace with two configs to generate from: `seed.yaml`,
+            in which everything varies that usually does, and `scenes.yaml`, in which only objects and targets lie elsewhere.
 
     Returns:
         The workspace.
@@ -92,6 +95,7 @@ def init_workspace(folder: str | Path, twin: Twin | None = None) -> Workspace:
     if twin and place:
         save_twin(twin, root / place)
         write_atomically(root / SEED_CONFIG, first_config(twin, place).encode())
+        write_atomically(root / SCENES_CONFIG, scenes_config(twin, place).encode())
         content["twin"] = place
     write_atomically(root / MARKER, yaml.safe_dump(content, sort_keys=False).encode())
     return workspace
@@ -113,6 +117,13 @@ def first_config(twin: Twin, place: str) -> str:
         head += f"# With a range of your own:  randomization: {words}\n"
     head += f"# `twinloop twin show {place}` lists everything that can vary.\n"
     return head + yaml.safe_dump(config, sort_keys=False, default_flow_style=None)
+
+
+def scenes_config(twin: Twin, place: str) -> str:
+    """A generation config in which only the scene varies, as the loop trains its first policy."""
+    head = f"# Where objects and targets lie in training; everything else as {twin.name} has it.\n"
+    described = training_scenes(twin).plain()
+    return head + yaml.safe_dump({**described, "twin": place}, sort_keys=False)
 
 
 def find_workspace(start: str | Path = ".") -> Workspace:

@@ -7,7 +7,7 @@ from twinloop.generation import rollout as rollout_module
 from twinloop.generation.artefacts import COLUMNS, find_artefacts
 from twinloop.generation.job import Job
 from twinloop.generation.rollout import rollout
-from twinloop.loop import training_scenes
+from twinloop.randomization.scenes import training_scenes
 from twinloop.tasks import make_cell
 from twinloop.twins import load_twin
 

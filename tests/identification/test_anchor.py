@@ -1,22 +1,20 @@
 """Anchored randomization: the posterior comes back out of what `generate` draws, and what is not known keeps its prior."""
 
-import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from twinloop.identification.anchor import _outside, _within, anchor
+from twinloop.anchoring import Anchor, anchored_randomization, limit_to_task, load_anchor, write_config
+from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.identifiable import Confusion
-from twinloop.identification.result import save_identification
 from twinloop.identification.run import identify
+from twinloop.identification.uncertainty import _outside, _within, posterior_randomization
 from twinloop.randomization import default_randomization, make_randomization
 from twinloop.randomization.distribution import Uniform
 from twinloop.randomization.draw import draw_many
 from twinloop.randomization.load import load_randomization
-from twinloop.stages import Done
-from twinloop.steps import anchored
-from twinloop.steps.folders import BELIEVED, TWIN
 from twinloop.twins import load_twin
 
 from .worlds import record
@@ -33,7 +31,9 @@ def found():
         wobble = 1.0 + 0.2 * np.random.default_rng(seed).standard_normal()
         values = truth | {"motor_damping_nms_rad": 0.03 * wobble}
         episodes.append(record(twin, values, seed, seconds=1.5))
-    return identify(twin, episodes, NAMES, threads=1, held_out=[e.id for e in episodes[6:]])
+    return identify(
+        twin, episodes, NAMES, config=IdentifyConfig(threads=1, held_out=[e.id for e in episodes[6:]])
+    )
 
 
 def test_differences_between_runs_are_seen_where_they_are(found):
@@ -45,7 +45,7 @@ def test_differences_between_runs_are_seen_where_they_are(found):
 
 
 def test_draws_have_the_mean_and_spread_of_posterior_and_runs(found):
-    anchored = anchor(found)
+    anchored = posterior_randomization(found)
     drawn = draw_many(anchored.randomization, 1, range(4000))
     expected = found.covariance + found.run_to_run
     for index, estimate in enumerate(found.estimates):
@@ -60,29 +60,32 @@ def test_what_is_not_identified_keeps_its_prior_and_is_named(found):
     blind = replace(
         found, estimates=(replace(found.estimates[0], status="not identifiable"), *found.estimates[1:])
     )
-    anchored = anchor(blind)
-    assert anchored.guessed == ("motor_damping_nms_rad",)
+    anchored = posterior_randomization(blind)
+    assert anchored.unidentified == ("motor_damping_nms_rad",)
     assert anchored.randomization["motor_damping_nms_rad"] == Uniform(*found.estimates[0].prior)
 
 
-def test_in_a_loop_what_could_not_be_told_varies_as_usual(found, tmp_path):
-    untold = replace(found.estimates[0], status="not identifiable")
-    save_identification(
-        replace(found, estimates=(untold, *found.estimates[1:]), gate=replace(found.gate, accepted=True)),
-        tmp_path / TWIN,
+def test_a_parameter_that_could_not_be_identified_varies_as_usual_around_both_values(found):
+    unidentified = replace(found.estimates[0], status="not identifiable", nominal=0.1)
+    blind = replace(
+        found, estimates=(unidentified, *found.estimates[1:]), gate=replace(found.gate, accepted=True)
     )
-    nothing = make_randomization(found.twin, {}, name="nothing")
-    (tmp_path / BELIEVED).write_text(json.dumps(nothing.plain()))
-    listed = [
-        {"name": e.name, "nominal": 0.1 if e is untold else e.nominal} for e in (untold, *found.estimates[1:])
-    ]
-    estimates = {"accepted": True, "estimates": listed}
-    done = Done("identify", "", tmp_path, "", estimates, 0.0, "")
-    varied, usual = anchored(found.twin, done, done, nothing), default_randomization(found.twin)
-    low, high = varied[untold.name].support()
-    assert low == pytest.approx(usual[untold.name].support()[0], rel=0.01), "around the calibrated value"
-    assert high == 0.1 < untold.prior[1], "and the nominal one"
+    varied, usual = anchored_randomization(blind), default_randomization(found.twin)
+    low, high = varied[unidentified.name].support()
+    assert low == pytest.approx(usual[unidentified.name].support()[0], rel=0.01), (
+        "around the calibrated value"
+    )
+    assert high == 0.1 < unidentified.prior[1], "and the nominal one"
     assert varied["motor_armature_kgm2"] != usual["motor_armature_kgm2"]
+
+
+def test_a_rejected_calibration_contributes_nothing(found):
+    rejected = replace(found, gate=replace(found.gate, accepted=False))
+    assert rejected.accepted_twin.content_hash == found.base == rejected.nominal_twin.content_hash
+    assert (
+        anchored_randomization(rejected).content_hash
+        == default_randomization(rejected.nominal_twin).content_hash
+    )
 
 
 def test_what_is_only_known_in_combination_varies_along_it_and_not_against_it(found):
@@ -101,8 +104,8 @@ def test_what_is_only_known_in_combination_varies_along_it_and_not_against_it(fo
         confusions=(both,),
         estimates=(first, *(replace(e, status="not identifiable") for e in (second, third))),
     )
-    anchored = anchor(blind)
-    assert anchored.guessed == ()
+    anchored = posterior_randomization(blind)
+    assert anchored.unidentified == ()
     drawn = draw_many(anchored.randomization, 1, range(2000))
     moved = [(drawn[e.name] - e.value) / width for e, width in zip((second, third), wide, strict=True)]
     assert np.std(moved[0]) > 0.01
@@ -110,26 +113,28 @@ def test_what_is_only_known_in_combination_varies_along_it_and_not_against_it(fo
 
 
 def test_the_config_is_one_that_generate_reads(found, tmp_path):
-    save_identification(found, tmp_path / "calibrated")
-    config = anchor(found).as_config(str(tmp_path / "calibrated"))
-    again = load_randomization(config)
+    found.save(tmp_path / "calibrated")
+    alone = anchored_randomization(found, other_parameters=make_randomization(found.twin, {}))
+    file = write_config(alone, str(tmp_path / "calibrated"), tmp_path / "anchored.yaml", ["as measured"])
+    again = load_randomization(file)
     assert set(again.names) == {*NAMES, "motor_encoder_bias_rad"}
+    assert again.content_hash == alone.content_hash
 
 
 def test_the_rest_varies_as_usual_and_the_observation_does_not_wait_twice(found):
     usual = default_randomization(found.twin)
     assert "observation_delay_s" in usual.names
-    anchored = anchor(found, beside=usual).randomization
+    anchored = anchored_randomization(found, other_parameters=usual)
     assert set(anchored.names) == set(usual.names) - {"observation_delay_s"} | set(NAMES)
     assert anchored["motor_friction_nm"] == usual["motor_friction_nm"], "not asked about"
-    assert anchored["action_delay_s"] == anchor(found).randomization["action_delay_s"]
+    assert anchored["action_delay_s"] == posterior_randomization(found).randomization["action_delay_s"]
 
 
 def test_a_confused_parameter_at_the_edge_of_its_range_is_drawn_inside(found):
     damping, armature, delay = found.estimates
     both = Confusion((damping.name, delay.name), (1.0, -1.0), "move faster")
     edge = replace(found, estimates=(damping, armature, replace(delay, value=0.0)), confusions=(both,))
-    drawn = draw_many(anchor(edge).randomization, 1, range(500))
+    drawn = draw_many(posterior_randomization(edge).randomization, 1, range(500))
     assert drawn[delay.name].min() >= 0.0 and drawn[delay.name].max() < 0.05
     assert drawn[damping.name].std() > 0.0
 
@@ -144,3 +149,58 @@ def test_a_value_very_close_to_its_bound_does_not_keep_the_others_from_varying_t
     deviations = np.sqrt(np.diag(drawn_in)).tolist()
     assert not any(_outside(*part) for part in zip(parameters, means, deviations, strict=True))
     assert min(deviations[1:]) > 1e-4
+
+
+class Pilot:
+    """Expert episodes with their draws and outcomes, as far as `limit_to_task` reads a dataset."""
+
+    def __init__(self, randomization, succeeds, count=200):
+        drawn = draw_many(randomization, 3, range(count))
+        draws = [{name: float(values[i]) for name, values in drawn.items()} for i in range(count)]
+        self.episodes = [
+            SimpleNamespace(success=bool(succeeds(draw)), provenance=SimpleNamespace(draw=draw))
+            for draw in draws
+        ]
+
+    def __iter__(self):
+        return iter(self.episodes)
+
+
+WIDE = {"motor_friction_nm": Uniform(0.0, 0.4), "motor_damping_nms_rad": Uniform(0.01, 0.05)}
+
+
+def test_ranges_shrink_to_what_the_task_allows_and_the_cause_is_named(tmp_path):
+    twin = load_twin("servo_pendulum")
+    wide = make_randomization(twin, WIDE, name="wide")
+    pilot = Pilot(wide, lambda draw: draw["motor_friction_nm"] < 0.25)
+    found = limit_to_task(twin, wide, pilot, expected=1.0)
+    (limit,) = found.limits
+    assert limit.parameter == "motor_friction_nm" and limit.narrowed and 0.2 < limit.high < 0.3
+    narrowed = found.randomization(twin)
+    assert narrowed["motor_friction_nm"].support()[1] == limit.high
+    assert narrowed["motor_damping_nms_rad"] == wide["motor_damping_nms_rad"]
+    assert (
+        "in 100% of nominal ones" in found.warnings[0]
+        and "motor_friction_nm narrowed to" in found.warnings[1]
+    )
+    found.save(tmp_path)
+    assert load_anchor(tmp_path) == found and isinstance(found, Anchor)
+
+
+def test_a_measured_parameter_is_named_and_never_narrowed():
+    twin = load_twin("servo_pendulum")
+    wide = make_randomization(twin, WIDE)
+    pilot = Pilot(wide, lambda draw: draw["motor_friction_nm"] < 0.25)
+    found = limit_to_task(twin, wide, pilot, expected=1.0, measured={"motor_friction_nm"})
+    assert [limit.narrowed for limit in found.limits] == [False]
+    assert found.randomization(twin).content_hash == wide.content_hash
+
+
+def test_an_expert_that_fails_by_chance_narrows_nothing():
+    twin = load_twin("servo_pendulum")
+    wide = make_randomization(twin, WIDE)
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        found = limit_to_task(twin, wide, Pilot(wide, lambda draw, rng=rng: rng.random() < 0.8), expected=1.0)
+        assert found.limits == () and found.warnings[1] == "no single parameter explains it"
+    assert limit_to_task(twin, wide, Pilot(wide, lambda draw: True), expected=1.0).warnings == ()

@@ -4,6 +4,7 @@ import pytest
 
 from twinloop.errors import WrongUse
 from twinloop.identification.choose import choose_model
+from twinloop.identification.config import IdentifyConfig
 from twinloop.twins import load_twin
 
 from .worlds import record
@@ -18,7 +19,9 @@ MODELS = {
 def choose(truth):
     twin = load_twin("servo_pendulum")
     episodes = [record(twin, truth, seed, seconds=1.5) for seed in range(8)]
-    return choose_model(twin.with_values(motor_friction_nm=0.0), episodes, MODELS, threads=1)
+    return choose_model(
+        twin.with_values(motor_friction_nm=0.0), episodes, MODELS, config=IdentifyConfig(threads=1)
+    )
 
 
 def test_friction_that_is_there_is_found_and_what_is_not_is_left_out():

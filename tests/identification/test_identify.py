@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from twinloop.errors import UnknownName, WrongUse
-from twinloop.identification.result import load_identification, save_identification
+from twinloop.identification.config import IdentifyConfig
+from twinloop.identification.result import load_identification
 from twinloop.identification.run import RefusedData, identify
 from twinloop.twins import load_twin
 
@@ -32,8 +33,7 @@ def found(recordings):
         load_twin("servo_pendulum"),
         recordings,
         list(TRUTH),
-        threads=1,
-        held_out=[e.id for e in recordings[5:]],
+        config=IdentifyConfig(threads=1, held_out=[e.id for e in recordings[5:]]),
     )
 
 
@@ -60,7 +60,7 @@ def test_bands_hold_on_what_was_held_out(found):
 
 
 def test_an_identification_survives_the_disk(found, tmp_path):
-    again = load_identification(save_identification(found, tmp_path / "calibrated"))
+    again = load_identification(found.save(tmp_path / "calibrated"))
     assert again.as_json() == found.as_json()
     assert again.twin.content_hash == found.twin.content_hash
     np.testing.assert_array_equal(again.samples, found.samples)
@@ -71,8 +71,9 @@ def test_two_delays_cannot_be_told_apart_and_the_answer_says_so(recordings):
         load_twin("servo_pendulum"),
         recordings[:4],
         ["motor_damping_nms_rad", "action_delay_s", "observation_delay_s"],
-        priors={"action_delay_s": (0.0, 0.2), "observation_delay_s": (0.0, 0.2)},
-        threads=1,
+        config=IdentifyConfig(
+            priors={"action_delay_s": (0.0, 0.2), "observation_delay_s": (0.0, 0.2)}, threads=1
+        ),
     )
     assert result["action_delay_s"].status != "identifiable"
     (confusion,) = result.confusions
@@ -89,8 +90,10 @@ def test_an_unseen_parameter_keeps_its_nominal_value(recordings):
         for e in still
     ]
     with pytest.raises(RefusedData, match="nothing moves"):
-        identify(twin, frozen, ["motor_damping_nms_rad"], threads=1)
-    forced = identify(twin, frozen, ["motor_damping_nms_rad"], threads=1, force="to see what happens")
+        identify(twin, frozen, ["motor_damping_nms_rad"], config=IdentifyConfig(threads=1))
+    forced = identify(
+        twin, frozen, ["motor_damping_nms_rad"], config=IdentifyConfig(threads=1, force="to see what happens")
+    )
     assert forced.forced == "to see what happens"
     assert forced["motor_damping_nms_rad"].status != "identifiable"
     assert not forced.gate.accepted
@@ -100,7 +103,7 @@ def test_slow_logging_is_refused():
     twin = load_twin("servo_pendulum")
     slow = [record(twin, TRUTH, seed, seconds=4.0, rate_hz=15.0) for seed in range(3)]
     with pytest.raises(RefusedData, match=r"logged at 15 Hz"):
-        identify(twin, slow, ["motor_friction_nm"], threads=1)
+        identify(twin, slow, ["motor_friction_nm"], config=IdentifyConfig(threads=1))
 
 
 def test_nonsense_is_refused(recordings):
@@ -112,7 +115,12 @@ def test_nonsense_is_refused(recordings):
     with pytest.raises(WrongUse, match="at least 2 episodes"):
         identify(twin, recordings[:1], ["motor_friction_nm"])
     with pytest.raises(WrongUse, match="leaves the twin's bounds"):
-        identify(twin, recordings, ["motor_friction_nm"], priors={"motor_friction_nm": (0.0, 99.0)})
+        identify(
+            twin,
+            recordings,
+            ["motor_friction_nm"],
+            config=IdentifyConfig(priors={"motor_friction_nm": (0.0, 99.0)}),
+        )
     broken = replace(
         recordings[0], signals={**recordings[0].signals, "action": recordings[0].signals["action"] * np.nan}
     )

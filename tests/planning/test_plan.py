@@ -167,7 +167,7 @@ def test_what_is_no_evidence_is_refused(tmp_path):
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(WrongUse, match=message):
             plan(diagnosis=tmp_path / "bad.json")
-    with pytest.raises(WrongUse, match="not a plan"):
+    with pytest.raises(WrongUse, match="not a valid Plan"):
         load_plan(tmp_path / "bad.json")
     with pytest.raises(WrongUse, match="cannot read"):
         load_plan(tmp_path / "none.json")

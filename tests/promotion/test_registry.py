@@ -13,6 +13,7 @@ from tests.learning.examples import TINY, Standin, point
 from twinloop.errors import GateError, LearnError, TamperedRecord, WrongUse
 from twinloop.learning.tracking import DATABASE
 from twinloop.learning.train import train
+from twinloop.promotion.champion import find_champion, promote
 from twinloop.promotion.checks import CHECKS, Check
 from twinloop.promotion.evidence import Evidence, PairedTrial, save_evidence
 from twinloop.promotion.registry import MODEL, PolicyRegistry
@@ -20,9 +21,7 @@ from twinloop.promotion.release import load_shadow
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.run import contender
 from twinloop.promotion.statistics import measure
-from twinloop.promotion.verdict import decide, save_verdict
-from twinloop.stages import Done
-from twinloop.steps.verdicts import release, rival_of
+from twinloop.promotion.verdict import decide
 from twinloop.workspace import init_workspace
 
 pytest.importorskip("sqlalchemy", reason="needs: pip install 'twinloop[learn]'")
@@ -75,7 +74,7 @@ def judged(folder, candidate, champion=None, gain=0.5, rules=None, **more):
         found = replace(found, simulated=trials, real=())
     folder.mkdir(parents=True, exist_ok=True)
     save_evidence(found, folder / "evidence.json")
-    return save_verdict(decide(found, measure(found, rules), rules, PASSED), folder / "verdict.json")
+    return decide(found, measure(found, rules), rules, PASSED).save(folder)
 
 
 def with_two_champions(registry, policies, folder):
@@ -439,20 +438,14 @@ def test_the_rival_of_a_candidate_stays_the_same_once_it_is_champion(registry, p
     assert registry.rival(third.id).policy_id == second.id
 
 
-def trained(policy, folder):
-    """A stage that trained this policy."""
-    policy.save(folder / policy.name)
-    return Done("finetune", "", folder, policy.id, {"name": policy.name}, 0.0, "")
-
-
 def test_a_second_round_of_the_loop_meets_the_champion_of_the_first(registry, policies, tmp_path):
-    first, second, third = (trained(policy, tmp_path / policy.id) for policy in policies)
-    assert rival_of(tmp_path / "fresh", second, None) is None
-    before = rival_of(registry.root, second, first)
-    assert before.policy.id == policies[0].id
-    judged(tmp_path / "stage" / "gate", policies[1], policies[0])
-    verdict = Done("gate", "", tmp_path / "stage", "", {}, 0.0, "")
-    release(tmp_path, print, root=registry.root, policy=second, champion=before, verdict=verdict, by="loop")
-    assert registry.policy("champion").id == policies[1].id
-    assert rival_of(registry.root, second, first).content_hash == before.content_hash, "made once"
-    assert rival_of(registry.root, third, first).policy.id == policies[1].id
+    first, second, third = policies
+    assert find_champion(tmp_path / "fresh", second) is None
+    before = find_champion(registry.root, second, first)
+    assert before.id == first.id
+    judged(tmp_path / "gate", second, first)
+    champion = promote(second, tmp_path / "gate", registry.root, by="loop", previous=before)
+    assert champion.policy_id == registry.policy("champion").id == second.id
+    assert find_champion(registry.root, second, first).id == before.id, "the champion that it had to beat"
+    assert find_champion(registry.root, third, first).id == second.id
+    assert find_champion(registry.root, None).id == second.id

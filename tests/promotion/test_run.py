@@ -14,7 +14,7 @@ from twinloop.learning.train import train
 from twinloop.promotion.checks import CHECKS, Subject, accept, run_checks
 from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, evidence_of, load_evidence
 from twinloop.promotion.rules import Rules
-from twinloop.promotion.run import EVIDENCE, VERDICT, Situation, gate
+from twinloop.promotion.run import EVIDENCE, GateConfig, Situation, gate
 from twinloop.promotion.verdict import load_verdict
 from twinloop.robots import connected, open_robot
 from twinloop.testing.gate import check_gate_check
@@ -135,11 +135,11 @@ def test_real_people_in_the_training_data_must_have_agreed_and_not_changed_their
 def test_a_gate_in_the_twin_stores_evidence_and_verdict(tiny_policy, other_policy, tmp_path):
     twin = load_twin("franka_pick_place")
     words = {"champion": other_policy, "out": tmp_path / "g"}
-    found = gate(tiny_policy, twin, **words, scenes=2, situation=ACCEPTED)
+    found = gate(tiny_policy, twin, **words, situation=ACCEPTED, config=GateConfig(scenes=2))
     evidence = load_evidence(tmp_path / "g" / EVIDENCE)
     assert len(evidence.simulated) == 2 and evidence.real == () and evidence.twin["hash"] == twin.content_hash
     assert len({trial.values["object_yaw_rad"] for trial in evidence.simulated}) == 2
-    assert load_verdict(tmp_path / "g" / VERDICT)["decision"] == found.decision == "more"
+    assert load_verdict(tmp_path / "g").decision == found.decision == "more"
     refused = gate(tiny_policy, twin, **words, evidence=evidence)
     assert refused.decision == "refuse" and "never compared with recordings" in refused.sentence
     with pytest.raises(GateError, match="about another candidate"):
@@ -148,13 +148,13 @@ def test_a_gate_in_the_twin_stores_evidence_and_verdict(tiny_policy, other_polic
 
 def test_a_gate_does_not_replace_trials_that_were_made_before(tiny_policy, tmp_path):
     twin, words = load_twin("franka_pick_place"), {"out": tmp_path / "g", "situation": ACCEPTED}
-    gate(tiny_policy, twin, **words, scenes=2)
+    gate(tiny_policy, twin, **words, config=GateConfig(scenes=2))
     file = tmp_path / "g" / EVIDENCE
     before = file.read_bytes()
     evidence = load_evidence(file)
     for other in (None, replace(evidence, simulated=evidence.simulated[:1])):
         with pytest.raises(GateError, match=r"holds trials already(.|\n)*--evidence .*g/evidence.json"):
-            gate(tiny_policy, twin, **words, scenes=1, seed=1, evidence=other)
+            gate(tiny_policy, twin, **words, evidence=other, config=GateConfig(scenes=1, seed=1))
     gate(tiny_policy, twin, **words, evidence=evidence)
     assert file.read_bytes() == before
 
@@ -169,10 +169,13 @@ def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, oth
     watchers = Watchers(trial=lambda number, trial, verdict: heard.append((number, trial.scene)))
     with connected(robot):
         words = {"champion": other_policy, "robot": robot, "situation": ACCEPTED, "watchers": watchers}
-        words |= {"scenes": 2, "time_limit_s": 0.2, "out": tmp_path / "g"}
-        gate(tiny_policy, twin, **words, rules=Rules(max_trials=1))
+        words |= {"out": tmp_path / "g"}
+        short = {"scenes": 2, "time_limit_s": 0.2}
+        gate(tiny_policy, twin, **words, config=GateConfig(rules=Rules(max_trials=1), **short))
         first = load_evidence(tmp_path / "g" / EVIDENCE)
-        found = gate(tiny_policy, twin, **words, rules=Rules(max_trials=2), evidence=first)
+        found = gate(
+            tiny_policy, twin, **words, evidence=first, config=GateConfig(rules=Rules(max_trials=2), **short)
+        )
     evidence = load_evidence(tmp_path / "g" / EVIDENCE)
     assert evidence.combinable and evidence.standin and len(evidence.real) == 2 == len(heard)
     assert evidence.real[0] == first.real[0], "it goes on from where it was"
@@ -198,9 +201,12 @@ def test_earlier_trials_are_neither_lost_nor_left_out(tiny_policy, tmp_path):
     file = tmp_path / "g" / EVIDENCE
 
     def run(out="g", most=1, **more):
-        words = {"robot": robot, "scenes": 3, "time_limit_s": 0.2, "out": tmp_path / out}
+        words = {"robot": robot, "out": tmp_path / out}
         return gate(
-            tiny_policy, twin, rules=Rules(max_trials=most), **({"situation": remembered} | words | more)
+            tiny_policy,
+            twin,
+            **{"situation": remembered} | words | more,
+            config=GateConfig(rules=Rules(max_trials=most), scenes=3, time_limit_s=0.2),
         )
 
     with connected(robot):

@@ -20,7 +20,7 @@ from twinloop.promotion.evidence import (
 )
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.statistics import measure
-from twinloop.promotion.verdict import decide, evidence_hash, load_verdict, save_verdict
+from twinloop.promotion.verdict import decide, evidence_hash, load_verdict
 
 NEW, OLD = Contender("new", "1" * 16), Contender("old", "2" * 16)
 TWIN = {"name": "cell", "version": "1", "hash": "abc"}
@@ -138,10 +138,10 @@ def test_evidence_and_verdict_are_files_that_come_back_the_same(tmp_path):
     evidence = campaign(0.9, 0.5, 30)
     assert load_evidence(save_evidence(evidence, tmp_path / "e.json")) == evidence
     found = verdict(evidence)
-    words = load_verdict(save_verdict(found, tmp_path / "v.json"))
-    assert words["decision"] == found.decision and words["evidence_hash"] == evidence_hash(evidence)
+    assert load_verdict(found.save(tmp_path)) == load_verdict(tmp_path) == found
+    assert found.evidence_hash == evidence_hash(evidence)
     changed = evidence.with_real(PairedTrial(0, True, False, {"x": 0.0}))
-    assert evidence_hash(changed) != words["evidence_hash"]
+    assert evidence_hash(changed) != found.evidence_hash
 
 
 def test_trials_are_read_from_evaluations(tmp_path):

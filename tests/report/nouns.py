@@ -11,8 +11,10 @@ from tests.coverage import worlds
 from twinloop.coverage.run import compare_sides
 from twinloop.diagnosis.measured import Measured, Quantity
 from twinloop.diagnosis.result import Cost, Diagnosis, Rule
+from twinloop.evaluation.result import Evaluation, Trial
 from twinloop.gap.result import Gap, Measure, NotEvaluated, collect
 from twinloop.gap.success import Pair, Success, rate
+from twinloop.generation.videos import Video
 from twinloop.identification.accept import ReplayError, ReplayGate
 from twinloop.identification.bands import Bands
 from twinloop.identification.choose import Choice
@@ -20,14 +22,18 @@ from twinloop.identification.choose import Contender as Model
 from twinloop.identification.identifiable import Confusion
 from twinloop.identification.replays import Replay
 from twinloop.identification.result import Estimate, Identification
+from twinloop.loop_result import LoopResult
+from twinloop.monitoring.run import MonitorReport
+from twinloop.monitoring.success import Success as Watched
 from twinloop.planning.items import Item, Plan
 from twinloop.planning.power import Gain
 from twinloop.promotion.checks import Check
-from twinloop.promotion.evidence import Contender, Evidence, PairedTrial
+from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, save_evidence
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.statistics import measure
 from twinloop.promotion.verdict import Verdict, decide
 from twinloop.quality.finding import Finding, Measurement, Override, QualityReport
+from twinloop.stages import Stage
 from twinloop.stats.interval import Interval, difference_of_rates
 from twinloop.twins import load_twin
 
@@ -151,34 +157,35 @@ def make_quality(name: str, dataset: str) -> QualityReport:
     return QualityReport(dataset, name, name, name, 1, (finding, note), (lag,), (override,))
 
 
-def make_loop(name: str, folder: Path) -> dict:
-    """Arguments of the loop's page."""
-    diagnosis, identification = make_diagnosis(name).as_json(), make_identification(name).as_json()
-    report, film = folder / "section.html", folder / "film.webm"
-    report.write_text("<p>a section</p>")
+def make_loop(name: str, folder: Path) -> LoopResult:
+    """The result of a loop whose gate saw 20 real trials, 15 of them successes."""
+    verdict, evidence = make_verdict(name)
+    real = tuple(replace(trial, candidate=k < 15) for k, trial in enumerate(evidence.real))
+    film = folder / "film.webm"
+    film.parent.mkdir(parents=True, exist_ok=True)
     film.write_bytes(b"\x1aE\xdf\xa3")
-    verdict, _ = make_verdict(name)
-    robot = make_rate(5, 10) | {"standin": True}
-    found = {
-        "try": {"simulation": make_rate(9, 10), "robot": robot},
-        "measure": make_gap(name).as_json(),
-        "identify": {"accepted": True, "reason": name, "estimates": identification["estimates"]},
-        "diagnose": diagnosis,
-        "gate": verdict.as_json() | {"simulation": make_rate(9, 10), "robot": make_rate(15, 20)},
-        "monitor": {"robot": make_rate(5, 5)},
-        "pretrain": {"name": name, "curve": [{"stage": name, "step": s, "training": 0.2, "validation": 0.3} for s in (1, 2)]},
-        **{stage: {"episodes": 4} for stage in ("excite", "show", "demonstrate")},
-    }  # fmt: skip
-    return {
-        "title": name,
-        "found": found,
-        "stages": [(name, name, 61.0), ("gate", name, 2.0)],
-        "reports": {"measure": report},
-        "films": [(name, film)],
+    results = {
+        "evaluate-sim": make_evaluation(name, 9, 10, standin=False),
+        "evaluate": make_evaluation(name, 5, 10, standin=True),
+        "identify": make_identification(name),
+        "gap": make_gap(name),
+        "diagnose": make_diagnosis(name),
+        "reevaluate": make_evaluation(name, 12, 12, standin=True),
+        "gate": verdict,
+        "video": (Video(film, name),),
+        "monitor": MonitorReport(name, 5, 20, Watched(5, 5, 0.5, 1.0, None, None), None, (), None, ()),
     }
+    stages = []
+    for stage, result in results.items():
+        place = folder / f"{stage}-0"
+        place.mkdir(exist_ok=True)
+        (place / "report.html").write_text("<p>a section</p>")
+        stages.append(Stage(stage, place, result, "", 7.0, ""))
+    save_evidence(replace(evidence, real=real), folder / "gate-0" / "evidence.json")
+    named = {stage.replace("-", "_"): result for stage, result in results.items()}
+    return LoopResult(folder, tuple(stages), **named)
 
 
-def make_rate(successes: int, episodes: int) -> dict:
-    """A success rate as stages keep it."""
-    found = rate(successes, episodes)
-    return {"success": found.value, "successes": successes, "episodes": episodes, "interval_95": [found.low, found.high]}  # fmt: skip
+def make_evaluation(name: str, successes: int, trials: int, *, standin: bool) -> Evaluation:
+    made = tuple(Trial(k, k < successes, None if k < successes else name) for k in range(trials))
+    return Evaluation(name, name, name, 0, made, standin)

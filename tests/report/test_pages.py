@@ -57,7 +57,7 @@ WRITERS = {
     write_gate_page: lambda path, name: write_gate_page(*nouns.make_verdict(name), path),
     write_plan_sheet: lambda path, name: write_plan_sheet(nouns.make_plan(name), path),
     write_coverage_page: lambda path, name: write_coverage_page(nouns.make_coverage(name), path),
-    write_loop_page: lambda path, name: write_loop_page(**nouns.make_loop(name, path.parent), path=path),
+    write_loop_page: lambda path, name: write_loop_page(name, nouns.make_loop(name, path.parent), path),
 }
 every_page = pytest.mark.parametrize("write", WRITERS.values(), ids=[w.__name__ for w in WRITERS])
 
@@ -162,11 +162,11 @@ def test_rows_of_costs_add_up_to_the_drop(tmp_path):
 
 
 def test_the_loop_page_has_each_identified_parameter_and_sums_that_hold(tmp_path):
-    text = write_loop_page(**nouns.make_loop(PLAIN, tmp_path), path=tmp_path / "page.html").read_text()
+    text = write_loop_page(PLAIN, nouns.make_loop(PLAIN, tmp_path), tmp_path / "page.html").read_text()
     plain = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
     assert "plain 1 0 0.14 0.13 to 0.15 s identifiable" in plain
     assert "plain 2 0 0 0 to 12.7 plain weak" in plain and "plain 3 2 – – not identifiable" in plain
-    assert "in all 47" in plain, "10 trials, 12 recordings, 20 at the gate, 5 deployed"
+    assert "in all 47" in plain, "10 trials before, 12 between, 20 at the gate, 5 deployed"
     assert "in all 63 s" in plain
     assert "50 % [19, 81] success rate on the stand-in before" in plain
     assert "80 % [59, 93] after, in 25 trials" in plain, "of all trials after, not of the luckier few"

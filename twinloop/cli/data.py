@@ -225,6 +225,33 @@ def merge(
 
 
 @app.command()
+def select(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="DATASET...", help="Recorded datasets of one schema.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The new dataset; one that exists is replaced.")],
+    json: Json = False,
+) -> None:
+    """Copy the episodes that a policy may be trained on: successes without blocking findings."""
+    from twinloop.datasets.reader import open_dataset
+    from twinloop.quality.select import select_usable
+
+    opened = [open_dataset(source) for source in sources]
+    selected = select_usable(opened, out)
+    kept, recorded = 0 if selected is None else len(selected), sum(map(len, opened))
+    if json:
+        console.print_json(
+            {"out": str(out) if selected is not None else None, "episodes": kept, "of": recorded}
+        )
+    else:
+        console.out.print(
+            f"{kept} of {recorded} episodes are usable" + (f" -> {out}" if kept else ""), markup=False
+        )
+    if not kept:
+        raise typer.Exit(1)
+
+
+@app.command()
 def split(
     dataset: Source,
     out: Annotated[Path, typer.Option("--out", help="The folder that will hold one dataset per part.")],

@@ -8,24 +8,24 @@ from typing import Annotated
 import typer
 
 from twinloop.cli.console import Json
-from twinloop.cli.loop import tell, watching
+from twinloop.cli.loop import print_loop, stage_progress
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="The workspace to make, or to go on in.")] = Path(
+    out: Annotated[Path, typer.Option("--out", help="The workspace to make, or to resume in.")] = Path(
         "demo-output"
     ),
     reality: Annotated[
         str, typer.Option(metavar="NAME|FILE.yaml", help="The stand-in for a robot: a shipped one, or yours.")
     ] = "remote",
-    seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same result.")] = 0,
     json: Json = False,
 ) -> None:
-    """Take a policy from nothing to promoted on a stand-in for a robot: simulate, train, try, identify, diagnose, plan,
-    record, train again, gate, promote, monitor. About seven minutes on two quiet cores; killed, it goes on where it was.
+    """Run the whole loop on a stand-in for a robot: generate, train, evaluate, identify, diagnose, plan, anchor, record, train again,
+    gate, promote, monitor. About five minutes on two quiet cores; after an interruption the same command resumes.
     """
     from twinloop.demo import run_demo
 
-    with watching() as listener:
-        twin, made = run_demo(out, reality, seed, listener)
-    tell(twin, f"standin:{reality}", made, out / "report.html", json)
+    with stage_progress() as listener:
+        twin, result = run_demo(out, reality, seed, listener)
+    print_loop(f"{twin.name} on standin:{reality}", result, out / "report.html", json)

@@ -30,7 +30,16 @@ def evaluate(
         str | None, typer.Option(help="Evaluate on this robot: standin:NAME, tcp:HOST:PORT ...")
     ] = None,
     episodes: Annotated[int, typer.Option(help="How many for each policy.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Scenes follow from it; the same for every policy.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Random seed for the scenes in a twin; number of the first scene on a robot. The same for every policy.",
+        ),
+    ] = 0,
+    until_failure: Annotated[
+        bool, typer.Option("--until-failure", help="On a robot: stop after the first trial that fails.")
+    ] = False,
     config: Annotated[
         Path | None,
         typer.Option(help="A generation config: what varies in the twin, besides the training scenes."),
@@ -71,7 +80,9 @@ def evaluate(
             kept = Path(stack.enter_context(TemporaryDirectory())) / "episodes"
         with console.progress_bar("evaluating") as progress:
             if robot is not None:
-                found = _on_robot(loaded, robot, episodes, seed, kept, videos is not None, progress)
+                found = _on_robot(
+                    loaded, robot, episodes, seed, kept, videos is not None, until_failure, progress
+                )
             else:
                 found = _in_twin(loaded, twin, episodes, seed, config, kept, progress)
         films = _film(loaded, kept, twin, videos) if videos is not None and kept is not None else []
@@ -135,6 +146,7 @@ def _on_robot(
     seed: int,
     out: Path | None,
     filmed: bool,
+    until_failure: bool,
     progress: Any,
 ) -> list[Evaluation]:
     from twinloop.cli.robot import open_supervised
@@ -143,7 +155,7 @@ def _on_robot(
 
     with open_supervised(robot) as (opened, supervisor):
         cameras = _cameras(policies, opened.description, filmed) if out is not None else ()
-        environment = RobotEnvironment(opened, supervisor, cameras=cameras)
+        environment = RobotEnvironment(opened, supervisor, cameras=cameras, until_failure=until_failure)
         return evaluate_in_turns(
             policies, environment, episodes=episodes, seed=seed, out=out, progress=progress
         )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from twinloop.promotion.evidence import Evidence, PairedTrial
     from twinloop.promotion.run import Situation
     from twinloop.promotion.verdict import Verdict
+    from twinloop.randomization import Randomization
     from twinloop.twins import Twin
     from twinloop.workspace import Workspace
 
@@ -72,6 +73,19 @@ def gate(
     latency_ms: Annotated[
         float | None, typer.Option(help="Delay that chunks are carried out for; default: each policy's own.")
     ] = None,
+    identification: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="With --diagnosis: what `identify` wrote; by default the twin's own folder.",
+        ),
+    ] = None,
+    diagnosis: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="What `diagnose` measured of the robot holds in every simulated scene."
+        ),
+    ] = None,
     simulation_only: Annotated[
         bool, typer.Option("--simulation-only", help="Judge by simulated trials alone; the verdict says so.")
     ] = False,
@@ -98,9 +112,8 @@ def gate(
     at most. Scenes are simulated all, and real trials drawn from them count for more the better simulation foresees them.
     """
     from twinloop.cli.policy import load_late
-    from twinloop.generation.processes import usable_cores
     from twinloop.promotion.rules import Rules
-    from twinloop.promotion.run import EVIDENCE, VERDICT, Watchers
+    from twinloop.promotion.run import EVIDENCE, GateConfig, Watchers
     from twinloop.promotion.run import gate as run
     from twinloop.randomization import load_randomization
     from twinloop.report.gate_page import write_gate_page
@@ -129,15 +142,13 @@ def gate(
             trial=lambda number, trial, verdict: None if json else _trial(number, trial, verdict),
             tell=lambda line: console.err.print(line, markup=False),
         )
+        where = load_randomization(config, cell) if config else None
+        measured = _measured(identification or situation.twin_folder, diagnosis, where)
+        settings = GateConfig(rules, scenes, first_scene, where, measured, seed)
         words: dict[str, Any] = {
+            "config": settings,
             "champion": other,
-            "rules": rules,
             "evidence": known,
-            "scenes": scenes,
-            "first_scene": first_scene,
-            "randomization": load_randomization(config, cell) if config else None,
-            "seed": seed,
-            "threads": usable_cores(),
             "out": folder,
             "situation": situation,
             "watchers": watchers,
@@ -147,7 +158,11 @@ def gate(
 
     page = write_gate_page(verdict, load_evidence(folder / EVIDENCE), folder / REPORT)
     if json:
-        files = {"evidence": str(folder / EVIDENCE), "verdict": str(folder / VERDICT), "report": str(page)}
+        files = {
+            "evidence": str(folder / EVIDENCE),
+            "verdict": str(folder / "verdict.json"),
+            "report": str(page),
+        }
         console.print_json(verdict.as_json() | {"sentence": verdict.sentence, "files": files})
     else:
         _print(verdict, page)
@@ -161,6 +176,21 @@ def _on_robot(run: Any, candidate: Policy, cell: Twin, url: str, words: dict[str
     with open_supervised(url) as (opened, supervisor):
         verdict: Verdict = run(candidate, cell, robot=opened, supervisor=supervisor, **words)
         return verdict
+
+
+def _measured(
+    identification: Path | None, diagnosis: Path | None, scenes: Randomization | None
+) -> dict[str, float]:
+    """Values that a diagnosis measured of the robot, without what identification knows better."""
+    if diagnosis is None:
+        return {}
+    if identification is None:
+        raise WrongUse("--diagnosis needs the identification of the twin", remedy="--identification FOLDER")
+    from twinloop.anchoring import measured_values
+    from twinloop.diagnosis.result import load_diagnosis
+    from twinloop.identification.result import load_identification
+
+    return measured_values(load_identification(identification), load_diagnosis(diagnosis), scenes)
 
 
 def _twin(

@@ -1,189 +1,272 @@
-"""`twinloop identify`: from real episodes to a calibrated twin and an anchored randomization."""
+"""`twinloop identify` and `twinloop anchor`: from real episodes to a calibrated twin, and from that to a randomization."""
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twinloop.cli import console
 from twinloop.cli.console import Json
 from twinloop.cli.places import twin_of, workspace_here
-from twinloop.errors import UnknownName, WrongUse
+from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
     from twinloop.datasets.reader import Dataset
     from twinloop.identification.choose import Choice
+    from twinloop.identification.config import IdentifyConfig
     from twinloop.identification.result import Identification
     from twinloop.randomization import Randomization
     from twinloop.twins import Twin
     from twinloop.workspace import Workspace
 
+Real = Annotated[
+    Path, typer.Option("--real", metavar="DATASET", help="Real episodes, as ingested or recorded.")
+]
+TwinName = Annotated[
+    str | None, typer.Option(metavar="NAME|FOLDER", help="The twin to calibrate; default: the workspace's.")
+]
+Parameters = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,...",
+        help="Parameters to fit; * and ? match, as in '*_friction_nm'. Default: friction, damping and rotor inertia of every joint that is read, and the action delay.",
+    ),
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LABEL=NAME,...",
+        help="A competing set of parameters; give two or more and the simplest that is not worse is chosen.",
+    ),
+]
+Priors = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=LOW:HIGH", help="Search this range only; may be repeated.")
+]
+Given = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=SIGNAL", help="A parameter whose value a recorded signal gives, run by run."),
+]
+Signals = Annotated[
+    str | None, typer.Option(metavar="SIGNAL,...", help="Fit these signals; default: positions and poses.")
+]
+Horizon = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="How long the twin runs before it is put back on the recording."),
+]
+HeldOutEvery = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Hold out every N-th episode from the second on; default: a quarter, by the hash of their ids.",
+    ),
+]
+Threads = Annotated[int, typer.Option(help="Simulation threads; 0: all cores.")]
+
 
 def identify(
-    real: Annotated[
-        Path, typer.Option("--real", metavar="DATASET", help="Real episodes, as ingested or recorded.")
-    ],
-    twin: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|FOLDER", help="The twin to calibrate; default: the workspace's."),
-    ] = None,
-    parameters: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,...",
-            help="What to fit; * and ? match, as in '*_friction_nm'. Default: friction, damping and rotor inertia of every joint that is read, and the action delay.",
-        ),
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LABEL=NAME,...",
-            help="A competing set of parameters; give two or more and the simplest that is not worse is chosen.",
-        ),
-    ] = None,
-    prior: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=LOW:HIGH", help="Search this range only; may be repeated."),
-    ] = None,
-    given: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=SIGNAL", help="A parameter that a recorded signal tells, run by run."),
-    ] = None,
-    signals: Annotated[
-        str | None,
-        typer.Option(metavar="SIGNAL,...", help="Fit these signals; default: positions and poses."),
-    ] = None,
-    horizon: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", help="How long the twin runs before it is put back on the recording."
-        ),
-    ] = None,
+    real: Real,
+    twin: TwinName = None,
+    parameters: Parameters = None,
+    model: Models = None,
+    prior: Priors = None,
+    given: Given = None,
+    signals: Signals = None,
+    horizon: Horizon = None,
     seconds: Annotated[
         float, typer.Option(help="At most this much recording is fitted, spread evenly.")
     ] = 240.0,
+    held_out_every: HeldOutEvery = None,
     out: Annotated[
         Path | None,
         typer.Option(
             help="The calibrated twin's folder; default: the next version in the workspace's twins/."
         ),
     ] = None,
-    randomization_out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.yaml", help="Also write the uncertainty as a config that `generate` takes."
-        ),
-    ] = None,
-    other_parameters: Annotated[
-        str,
-        typer.Option(
-            metavar="default|scenes|none|FILE.yaml",
-            help="How everything that was not asked about varies in --randomization-out: as usual, only where things lie, not at all, or as in a config.",
-        ),
-    ] = "default",
     force: Annotated[
         str | None,
         typer.Option(metavar="REASON", help="Fit data that the check refuses; the reason is kept."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the search's starts and the posterior's samples.")] = 0,
-    threads: Annotated[int, typer.Option(help="Simulation threads; 0: all cores.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Random seed for the search's starts and the posterior's samples.")
+    ] = 0,
+    threads: Threads = 0,
     json: Json = False,
 ) -> None:
-    """Fit a twin's parameters to real episodes, say how sure, and accept the new version only if held-out replay gets better.
+    """Fit a twin's parameters to real episodes, with intervals, and accept the new version only if held-out replay improves.
 
-    Exits with 1 when the data are refused or the new version is rejected; a rejected one is kept with its report.
+    Exits with 1 when the data is refused or the new version is rejected; a rejected one is kept with its report.
     """
     from twinloop.datasets.reader import open_dataset
-    from twinloop.identification.replays import replay_held_out
-    from twinloop.identification.result import save_identification
-    from twinloop.quality.require import require_usable
-    from twinloop.report.identification_page import write_identification_page
+    from twinloop.identification.config import IdentifyConfig
 
     workspace = workspace_here()
-    base = twin_of(twin, workspace)
-    dataset = open_dataset(real)
-    if force is None:
-        require_usable(dataset, "identify")
-    models = {k: _expanded(base, v) for k, v in _pairs(model, "--model").items()}
-    how: dict[str, Any] = {
-        "priors": {k: _range(k, v) for k, v in _pairs(prior, "--prior").items()},
-        "given": _pairs(given, "--given"),
-        "signals": [s.strip() for s in signals.split(",")] if signals else None,
-        "horizon_s": horizon,
-        "seconds": seconds,
-        "seed": seed,
-        "threads": threads,
-        "force": force,
-    }
-    others = _other_parameters(other_parameters, base)
-    folder = out or _next_folder(base, workspace)
-    if folder.exists():
-        raise WrongUse(f"{folder} exists already", remedy="choose another --out")
-    result, choice = _fit(base, dataset, parameters, models, how)
-    if not result.gate.accepted:
-        folder = folder.with_name(f"{folder.name}-rejected")
-        if folder.exists():
-            raise WrongUse(f"{folder} exists already", remedy="remove it or choose another --out")
-    save_identification(result, folder)
-    replays = replay_held_out(
-        base, result, dataset, given=how["given"], signals=how["signals"], threads=threads
+    base, dataset = twin_of(twin, workspace), open_dataset(real)
+    config = IdentifyConfig(
+        priors={name: _range(name, text) for name, text in _pairs(prior, "--prior").items()},
+        given=_pairs(given, "--given"),
+        signals=[name.strip() for name in signals.split(",")] if signals else None,
+        horizon_s=horizon,
+        held_out_every=held_out_every,
+        seconds=seconds,
+        seed=seed,
+        threads=threads,
+        force=force,
     )
-    page = write_identification_page(result, replays, folder / "report.html", choice)
-    if not result.gate.accepted:
-        randomization_out = None
-    if randomization_out is not None:
-        _write_randomization(result, folder, randomization_out, others(result.twin))
+    folder = out or _next_folder(base, workspace)
+    _require_new(folder)
+    models = {label: names.split(",") for label, names in _pairs(model, "--model").items()}
+    result, choice = _fit(base, dataset, parameters.split(",") if parameters else None, models, config)
+    folder, page = _save(result, choice, base, dataset, config, folder)
     if result.gate.accepted and workspace is not None and out is None:
         from twinloop.workspace import use_twin
 
         use_twin(workspace, str(folder.relative_to(workspace.root)), result.gate.reason)
     if json:
-        console.print_json(
-            result.as_json()
-            | {
-                "out": str(folder),
-                "report": str(page),
-                "randomization": str(randomization_out) if randomization_out else None,
-                "choice": asdict(choice) if choice else None,
-            }
-        )
+        files = {"out": str(folder), "report": str(page), "choice": asdict(choice) if choice else None}
+        console.print_json(result.as_json() | files)
     else:
-        _print(result, choice, folder, page, randomization_out)
+        _print(result, choice, folder, page)
     if not result.gate.accepted:
         raise typer.Exit(1)
 
 
+def anchor(
+    identification: Annotated[
+        Path, typer.Option("--identification", metavar="FOLDER", help="What `twinloop identify --out` wrote.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE.yaml", help="The config that `twinloop generate` takes.")
+    ],
+    diagnosis: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="What `twinloop diagnose --out` wrote: adds what it measured."),
+    ] = None,
+    scenes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="training|FILE.yaml",
+            help="Where objects and targets lie: the usual training scenes, or as in a config; widened to where they were seen.",
+        ),
+    ] = None,
+    other_parameters: Annotated[
+        str,
+        typer.Option(
+            metavar="default|none|FILE.yaml",
+            help="How parameters vary that nothing measured: as usual, not at all, or as in a config.",
+        ),
+    ] = "default",
+    pilot: Annotated[
+        int,
+        typer.Option(
+            help="Simulate this many expert episodes and narrow what nothing measured to what the task allows; 0: do not."
+        ),
+    ] = 64,
+    nominal: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DATASET",
+            help="Expert episodes of the nominal twin, whose success rate is expected; default: all succeed.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Random seed for the pilot episodes.")] = 2,
+    json: Json = False,
+) -> None:
+    """Turn an identification and a diagnosis into the randomization that training data is generated with."""
+    from twinloop.anchoring import anchor as run
+    from twinloop.anchoring import anchored_randomization, write_config
+    from twinloop.diagnosis.result import load_diagnosis
+    from twinloop.identification.result import load_identification
+
+    result = load_identification(identification)
+    measured = load_diagnosis(diagnosis) if diagnosis else None
+    twin = result.accepted_twin
+    where, others = _scenes(scenes, twin), _others(other_parameters, twin)
+    if pilot:
+        with console.progress_bar("pilot") as bar:
+            anchored = run(
+                result, measured, scenes=where, other_parameters=others, expected=_success_rate(nominal), episodes=pilot, seed=seed,
+                on_progress=bar,
+            )  # fmt: skip
+        randomization, warnings = anchored.randomization(twin), anchored.warnings
+    else:
+        randomization, warnings = (
+            anchored_randomization(result, measured, scenes=where, other_parameters=others),
+            (),
+        )
+    write_config(randomization, _twin_place(result, identification, out), out, warnings)
+    if json:
+        console.print_json({"out": str(out), "parameters": randomization.names, "warnings": list(warnings)})
+        return
+    for line in warnings:
+        console.out.print(f"warning: {line}", markup=False)
+    console.out.print(
+        f"{len(randomization.names)} parameters vary; next: twinloop generate {out}", markup=False
+    )
+
+
 def _fit(
-    base: Twin, dataset: Dataset, parameters: str | None, models: dict[str, list[str]], how: dict[str, Any]
+    base: Twin,
+    dataset: Dataset,
+    parameters: list[str] | None,
+    models: dict[str, list[str]],
+    config: IdentifyConfig,
 ) -> tuple[Identification, Choice | None]:
     from twinloop.identification.choose import choose_model
-    from twinloop.identification.run import default_parameters
+    from twinloop.identification.config import expand_parameters
     from twinloop.identification.run import identify as fit
 
     if models and parameters:
         raise WrongUse("--parameters and --model exclude each other")
     with console.progress_bar("fitting") as bar:
-        steps = [0]
+        rounds = iter(range(1, 10**9))
 
-        def progress(_: int, __: float) -> None:
-            steps[0] += 1
-            bar(steps[0], 0)
+        def on_progress(_: int, __: float) -> None:
+            bar(next(rounds), 0)
 
         if models:
-            choice, result = choose_model(base, dataset, models, progress=progress, **how)
+            expanded = {label: expand_parameters(base, names) for label, names in models.items()}
+            choice, result = choose_model(base, dataset, expanded, config=config, on_progress=on_progress)
             return result, choice
-        names = _expanded(base, parameters.split(",")) if parameters else default_parameters(base, dataset)
-        return fit(base, dataset, names, progress=progress, **how), None
+        return fit(base, dataset, parameters, config=config, on_progress=on_progress), None
+
+
+def _save(
+    result: Identification,
+    choice: Choice | None,
+    base: Twin,
+    dataset: Dataset,
+    config: IdentifyConfig,
+    folder: Path,
+) -> tuple[Path, Path]:
+    """Write twin and report; a rejected twin goes to a folder that says so."""
+    from twinloop.identification.replays import replay_held_out
+    from twinloop.report.identification_page import write_identification_page
+
+    if not result.gate.accepted:
+        folder = folder.with_name(f"{folder.name}-rejected")
+        _require_new(folder)
+    result.save(folder)
+    replays = replay_held_out(
+        base, result, dataset, given=config.given, signals=config.signals, threads=config.threads
+    )
+    return folder, write_identification_page(result, replays, folder / "report.html", choice)
+
+
+def _require_new(folder: Path) -> None:
+    if folder.exists():
+        raise WrongUse(f"{folder} exists already", remedy="remove it or choose another --out")
 
 
 def _next_folder(base: Twin, workspace: Workspace | None) -> Path:
     if workspace is None:
-        raise WrongUse("where to? this is no workspace", remedy="--out FOLDER, or run it inside a workspace")
+        raise WrongUse(
+            "no --out, and this is not a workspace", remedy="--out FOLDER, or run it inside a workspace"
+        )
     number = 2
     while any((workspace.root / "twins").glob(f"{base.name}-{number}*")):
         number += 1
@@ -208,71 +291,61 @@ def _range(name: str, text: str) -> tuple[float, float]:
         raise WrongUse(f"cannot read the prior of {name!r}", got=text, expected="LOW:HIGH") from error
 
 
-def _expanded(twin: Twin, patterns: str | Sequence[str]) -> list[str]:
-    """Parameter names that match, in the twin's order within each pattern."""
-    asked = patterns.split(",") if isinstance(patterns, str) else patterns
-    known = [parameter.name for parameter in twin.parameters]
-    names: list[str] = []
-    for pattern in (text.strip() for text in asked):
-        found = [name for name in known if fnmatch.fnmatchcase(name, pattern)]
-        if not found:
-            raise UnknownName(f"parameter of twin {twin.name}", pattern, known)
-        names += [name for name in found if name not in names]
-    return names
+def _scenes(text: str | None, twin: Twin) -> Randomization | None:
+    from twinloop.randomization import load_randomization
+    from twinloop.randomization.scenes import training_scenes
+
+    if text is None:
+        return None
+    return (
+        training_scenes(twin) if text == "training" else load_randomization(_config(text, "--scenes"), twin)
+    )
 
 
-def _other_parameters(text: str, base: Twin) -> Callable[[Twin], Randomization | None]:
-    """How the rest varies around a twin; a config is read before anything is fitted, so that a mistake in it costs nothing."""
-    from dataclasses import replace
+def _others(text: str, twin: Twin) -> Randomization | None:
+    from twinloop.randomization import load_randomization
+    from twinloop.randomization.randomization import make_randomization
 
-    from twinloop.randomization import default_randomization, load_randomization
-
-    if text == "none":
-        return lambda twin: None
     if text == "default":
-        return default_randomization
-    if text == "scenes":
+        return None
+    if text == "none":
+        return make_randomization(twin, {})
+    return load_randomization(_config(text, "--other-parameters"), twin)
 
-        def scenes(twin: Twin) -> Randomization:
-            usual = default_randomization(twin)
-            lies = tuple(v for v in usual.variations if twin.parameter(v.name).stage == "scene")
-            return replace(usual, variations=lies)
 
-        return scenes
+def _success_rate(dataset: Path | None) -> float:
+    from twinloop.datasets.outcomes import success_rate
+    from twinloop.datasets.reader import open_dataset
+
+    return 1.0 if dataset is None else success_rate(open_dataset(dataset))
+
+
+def _config(text: str, option: str) -> Path:
     if not Path(text).is_file():
         raise WrongUse(
-            f"--other-parameters {text}: no such file", expected="default, scenes, none, or a config's file"
+            f"{option} {text}: no such file", expected="a config's file, or a word that --help lists"
         )
-    load_randomization(text, base)
-    return lambda twin: load_randomization(text, twin)
+    return Path(text)
 
 
-def _write_randomization(
-    result: Identification, folder: Path, target: Path, beside: Randomization | None
-) -> None:
-    import os
+def _twin_place(result: Identification, folder: Path, target: Path) -> str:
+    """The twin as the config names it: the calibrated twin's folder, or the built-in twin where calibration was rejected."""
+    from twinloop.twins import list_twins, load_twin
 
-    import yaml
-
-    from twinloop.datasets.commit import write_atomically
-    from twinloop.identification.anchor import anchor
-
-    anchored = anchor(result, target.stem, beside)
-    place = os.path.relpath(folder.resolve(), target.resolve().parent)
-    head = f"# What identification left uncertain about {result.twin.name} {result.twin.version}.\n"
-    if anchored.guessed:
-        head += f"# Not identified, so these keep their prior range: {', '.join(anchored.guessed)}\n"
-    if anchored.offsets:
-        head += f"# What replay leaves unexplained, as an offset per episode: {', '.join(anchored.offsets)}\n"
-    place = place if "/" in place else f"./{place}"
-    text = yaml.safe_dump(anchored.as_config(place), sort_keys=False, allow_unicode=True)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(target, (head + text).encode())
+    if result.gate.accepted:
+        place = os.path.relpath(folder.resolve(), target.resolve().parent)
+        return place if "/" in place else f"./{place}"
+    name = result.twin.name
+    if name in [twin.name for twin in list_twins()] and load_twin(name).content_hash == result.base:
+        return name
+    raise WrongUse(
+        "this calibration was rejected, and its nominal twin is not built in",
+        got=str(folder),
+        remedy="generate with the nominal twin's own config, or identify again with more data",
+    )
 
 
-def _print(
-    result: Identification, choice: Choice | None, folder: Path, page: Path, randomization: Path | None
-) -> None:
+def _print(result: Identification, choice: Choice | None, folder: Path, page: Path) -> None:
     if choice is not None:
         console.out.print(choice.reason, markup=False)
     console.print_table(
@@ -283,10 +356,10 @@ def _print(
         ],
     )
     for confusion in result.confusions:
-        console.out.print(f"cannot be told apart: {confusion}\n  -> {confusion.remedy}", markup=False)
+        console.out.print(f"not separately identifiable: {confusion}\n  -> {confusion.remedy}", markup=False)
     rows = [
-        (name, f"{before:.4g}", f"{after:.4g}", unit, f"{share:.0%}")
-        for (name, (before, after)), unit, share in zip(
+        (name, f"{before:.4g}", f"{after:.4g}", unit, f"{fraction:.0%}")
+        for (name, (before, after)), unit, fraction in zip(
             result.errors_by_channel().items(), result.units, result.coverage, strict=True
         )
     ]
@@ -296,9 +369,9 @@ def _print(
     verdict = "accepted" if result.gate.accepted else "rejected"
     console.out.print(f"{verdict}: {result.gate.reason}", markup=False)
     console.out.print(f"twin {folder}, report {page}", markup=False)
-    if not result.gate.accepted:
+    if result.gate.accepted:
         console.out.print(
-            "the twin stays as it was; no randomization is anchored to a rejected one", markup=False
+            f"next: twinloop anchor --identification {folder} --out anchored.yaml", markup=False
         )
-    if randomization is not None:
-        console.out.print(f"next: twinloop generate {randomization}", markup=False)
+    else:
+        console.out.print("the twin stays as it was", markup=False)

@@ -1,10 +1,11 @@
-"""`twinloop loop`: the whole path, stage by stage, going on where it was."""
+"""`twinloop loop`: the whole path, stage by stage; an interrupted run resumes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,176 +15,232 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from twinloop.cli import console
 from twinloop.cli.console import Json
 from twinloop.cli.places import twin_of, workspace_here
-from twinloop.errors import WrongUse
-from twinloop.stages import Done, Listener
+from twinloop.errors import UnknownName, WrongUse
+from twinloop.stages import Stage, StageListener
 
 if TYPE_CHECKING:
-    from twinloop.twins import Twin
+    from twinloop.gap.result import DimensionGap
+    from twinloop.loop import LoopConfig
+    from twinloop.loop_result import LoopResult
+
+RobotAddress = Annotated[
+    str, typer.Option(help="standin:NAME|FILE.yaml, unix:PATH, tcp:HOST:PORT, or a plug-in's scheme.")
+]
+TwinName = Annotated[
+    str | None, typer.Option(metavar="NAME|FOLDER", help="The robot's twin; default: the workspace's.")
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="STAGE", help="Stop after this stage, for example plan; the same command without it resumes."
+    ),
+]
 
 
 def loop(
-    robot: Annotated[
-        str, typer.Option(help="standin:NAME|FILE.yaml, unix:PATH, tcp:HOST:PORT, or a plug-in's scheme.")
-    ],
-    twin: Annotated[
-        str | None, typer.Option(metavar="NAME|FOLDER", help="The robot's twin; default: the workspace's.")
-    ] = None,
+    robot: RobotAddress,
+    twin: TwinName = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the stages; default: the workspace's loop/.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same result on the same robot.")] = 0,
-    number: Annotated[
-        int,
-        typer.Option("--round", min=1, help="A later round begins with the champion and records anew."),
+    seed: Annotated[
+        int, typer.Option(help="Random seed; the same seed gives the same result on the same robot.")
+    ] = 0,
+    round_number: Annotated[
+        int, typer.Option("--round", min=1, help="A later round begins with the champion and records anew.")
     ] = 1,
-    trials: Annotated[int, typer.Option(help="Trials on the robot before and after.")] = 20,
+    trials: Annotated[int, typer.Option(help="Trials of the first policy on the robot.")] = 20,
     demonstrations: Annotated[
-        int, typer.Option(help="Demonstrations by the robot's operator, where they are needed.")
+        int, typer.Option(help="Demonstrations by the robot's operator, where needed.")
     ] = 20,
-    try_first: Annotated[
+    retrials: Annotated[
         int,
         typer.Option(
-            metavar="TRIALS",
             min=0,
-            help="Try a policy from the calibrated twin alone so often; if it never fails, nobody demonstrates more. 0: demonstrate in any case.",
+            help="Trials of a policy from the calibrated twin alone; if none fails, no more demonstrations are recorded. 0: record them in any case.",
         ),
     ] = 10,
     sim_episodes: Annotated[int, typer.Option(help="Simulated episodes of the nominal twin.")] = 400,
     anchored_episodes: Annotated[int, typer.Option(help="Simulated episodes of the calibrated twin.")] = 600,
     steps: Annotated[int, typer.Option(help="Weight updates of the first policy.")] = 2000,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="STAGE", help="Stop after this stage, for example plan; later the rest."),
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other size of the loop, such as gate_trials=40; may be repeated.",
+        ),
     ] = None,
+    until: Until = None,
     json: Json = False,
 ) -> None:
-    """Go through the loop on a robot: simulate, train, try, identify, diagnose, plan, record, train again, gate, promote, monitor.
+    """Run the loop on a robot: generate, train, evaluate, identify, diagnose, plan, anchor, record, train again, gate, promote, monitor.
 
-    A stage is made once for the same inputs; killed at any time, the same command goes on where it was.
+    Each stage runs once for the same inputs; after an interruption, the same command resumes.
     """
-    from twinloop.loop import STAGES, LoopConfig, run_loop
+    from twinloop.loop import LoopConfig, run_loop
 
     workspace = workspace_here()
     cell = twin_of(twin, workspace)
     if out is None and workspace is None:
-        raise WrongUse("where to? this is no workspace", remedy="--out FOLDER, or run it inside a workspace")
+        raise WrongUse(
+            "no --out, and this is not a workspace", remedy="--out FOLDER, or run it inside a workspace"
+        )
     config = LoopConfig(
-        round=number,
+        round=round_number,
         seed=seed,
-        trials=trials,
-        tried_first=try_first,
-        demonstrations=demonstrations,
+        n_trials=trials,
+        n_retrials=retrials,
+        max_demonstrations=demonstrations,
         sim_episodes=sim_episodes,
         anchored_episodes=anchored_episodes,
-        steps=steps,
+        train_steps=steps,
     )
+    config = _with_settings(config, settings or [])
     root = out or workspace.root / "loop" if workspace else out
     assert root is not None
-    with watching() as listener:
-        made = run_loop(cell, robot, root, config, listener, until)
-    if (
-        until in made and until != list(STAGES)[-1]
-    ):  # a gate that refuses ends the loop before its later stages
-        tell_so_far(made, json)
-        return
-    tell(cell, robot, made, root / "report.html", json)
+    with stage_progress() as listener:
+        result = run_loop(cell, robot, root, config, listener, until)
+    if until is not None and result.stages[-1].name == until and until != "monitor":
+        print_stop(result, json)
+    else:
+        print_loop(f"{cell.name} on {robot}", result, root / "report.html", json)
 
 
-def tell_so_far(made: Mapping[str, Done], as_json: bool) -> None:
-    """Where a loop stopped that was not meant to go to its end; what its stages found was said meanwhile."""
-    *_, last = made.values()
+def _with_settings(config: LoopConfig, settings: list[str]) -> LoopConfig:
+    """The config with NAME=VALUE settings, each of its field's type."""
+    known = {field.name: type(getattr(config, field.name)) for field in fields(config)}
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in known:
+            raise UnknownName("size of the loop", name, known)
+        try:
+            values[name] = known[name](text)
+        except ValueError as error:
+            raise WrongUse(
+                f"cannot read --set {setting}", expected=f"{name}={known[name].__name__}"
+            ) from error
+    return replace(config, **values)
+
+
+def print_stop(result: LoopResult, as_json: bool) -> None:
+    """Where a loop stopped that was asked to; its stages have been printed already."""
+    last = result.stages[-1]
     if as_json:
-        console.print_json({"stages": _as_json(made)})
+        console.print_json({"stages": _as_json(result)})
         return
     console.out.print(
-        f"stopped after {last.name}: {last.folder}\nthe same command without --until goes on from there",
+        f"stopped after {last.name}: {last.folder}\nthe same command without --until resumes there",
         markup=False,
     )
 
 
-def tell(twin: Twin, robot: str, made: Mapping[str, Done], page: Path, as_json: bool) -> None:
-    """The end of a loop: its table, its report."""
-    write_report(f"{twin.name} on {robot}", made, page)
-    if as_json:
-        console.print_json({"stages": _as_json(made), "report": str(page)})
-        return
-    where = "on the stand-in" if made["try"].found["robot"]["standin"] else "on the robot"
-    rows = [("before", share(made["try"].found["simulation"]), share(made["try"].found["robot"]))]
-    rows.append(
-        ("after, at the gate", share(made["gate"].found["simulation"]), share(made["gate"].found["robot"]))
-    )
-    if "monitor" in made:
-        rows.append(("after, deployed", "", share(made["monitor"].found["robot"])))
-    console.print_table(("success", "in simulation", where), rows)
-    console.out.print()
-    costs = {cost["dimension"]: cost["lost"] for cost in made["diagnose"].found["costs"]}
-    gaps = made["measure"].found["dimensions"]
-    console.print_table(
-        ("gap", "costs, points", "most certain difference, simulation - robot"),
-        [(name, _lost(costs.get(name)), _largest(found)) for name, found in gaps.items()],
-    )
-    console.out.print()
-    excited, first, more = (made[name].found["episodes"] for name in ("excite", "show", "demonstrate"))
-    between = f"{made['retry'].found['episodes']} between, " if "retry" in made else ""
-    console.out.print(
-        f"diagnosis: {made['diagnose'].found['verdict']}\n"
-        f"robot episodes: {made['try'].found['robot']['episodes']} trials before, {between}{excited} excitation runs, "
-        f"{first + more} demonstrations\n"
-        f"gate: {summary(made['gate'].found)}\n"
-        f"report: {page}",
-        markup=False,
-    )
-
-
-def _as_json(made: Mapping[str, Done]) -> dict[str, Any]:
-    return {name: {"folder": str(done.folder), **done.found} for name, done in made.items()}
-
-
-def write_report(title: str, made: Mapping[str, Done], page: Path) -> None:
-    """The loop as one page."""
+def print_loop(title: str, result: LoopResult, page: Path, as_json: bool) -> None:
+    """The end of a loop: success before and after, the gap and its cost, the verdict, the report."""
     from twinloop.report.loop_page import write_loop_page
+    from twinloop.report.summary import summarize
 
-    files = {
-        "measure": "report.html",
-        "identify": "report.html",
-        "diagnose": "diagnosis.html",
-        "cover": "report.html",
-        "plan": "report.html",
-        "gate": "report.html",
-    }
-    write_loop_page(
-        title,
-        {name: done.found for name, done in made.items()},
-        [(name, summary(done.found), done.seconds) for name, done in made.items()],
-        {name: made[name].folder / file for name, file in files.items()},
-        [(film["caption"], made["film"].folder / film["file"]) for film in made["film"].found["films"]],
-        page,
+    write_loop_page(title, result, page)
+    if as_json:
+        console.print_json({"stages": _as_json(result), "report": str(page)})
+        return
+    _print_success(result)
+    if result.gap is not None and result.diagnose is not None:
+        costs = {cost.dimension: cost for cost in result.diagnose.costs}
+        rows = [
+            (name, costs[name].lost.points if name in costs and costs[name].named else "", _largest(found))
+            for name, found in result.gap.dimensions.items()
+        ]
+        console.out.print()
+        console.print_table(("gap", "costs, points", "most certain difference, simulation - robot"), rows)
+        console.out.print(f"\ndiagnosis: {result.diagnose.verdict}", markup=False)
+    if result.identify is not None:
+        _print_identified(result)
+    recorded = (
+        ("excitation runs", result.excite),
+        ("demonstrations", result.demonstrate),
+        ("more", result.demonstrate_more),
+    )
+    counts = [f"{len(dataset)} {name}" for name, dataset in recorded if dataset is not None]
+    trials = [
+        f"{len(e.trials)} trials {when}"
+        for when, e in (("before", result.evaluate), ("between", result.reevaluate))
+        if e
+    ]
+    console.out.print(f"robot episodes before the gate: {', '.join((*trials, *counts))}", markup=False)
+    if result.verdict is not None:
+        console.out.print(f"gate: {summarize(result.verdict)}", markup=False)
+    console.out.print(f"report: {page}", markup=False)
+
+
+def _print_success(result: LoopResult) -> None:
+    from twinloop.report.summary import success_rate, summarize
+
+    standin = result.evaluate is not None and result.evaluate.standin
+    rows = [("before", *(summarize(one) if one else "" for one in (result.evaluate_sim, result.evaluate)))]
+    evidence = result.evidence
+    if evidence is not None:
+        trials = (evidence.simulated, evidence.real)
+        rates = (success_rate(sum(t.candidate for t in one), len(one)) for one in trials)
+        rows.append(("after, at the gate" if result.gate else "at the gate", *rates))
+    if result.monitor is not None:
+        watched = result.monitor.success
+        rows.append(("deployed", "", success_rate(watched.successes, watched.episodes)))
+    console.print_table(
+        ("success rate", "in simulation", f"on the {'stand-in' if standin else 'robot'}"), rows
     )
 
 
-def _largest(found: Mapping[str, Any]) -> str:
-    """The most certain of the differences that are shown; what is missing where nothing was measured."""
-    if not found["evaluated"]:
-        needs = re.split(r"[,;:(]", found["not_evaluated"][0]["needs"])[0]
+def _print_identified(result: LoopResult) -> None:
+    assert result.identify is not None
+    rows = [
+        (
+            e.name,
+            f"{e.nominal:.3g}",
+            f"{e.value:.3g} [{e.low:.3g}, {e.high:.3g}]",
+            "" if e.unit == "1" else e.unit,
+            e.status,
+        )
+        for e in result.identify.estimates
+        if e.status != "not identifiable"
+    ]
+    hidden = len(result.identify.estimates) - len(rows)
+    console.out.print()
+    console.print_table(("identified", "nominal", "value, 95 % interval", "unit", ""), rows)
+    if hidden:
+        console.out.print(f"{hidden} more parameters are not identifiable from these runs", markup=False)
+
+
+def _as_json(result: LoopResult) -> dict[str, Any]:
+    from twinloop.report.summary import summarize
+
+    return {
+        stage.name: {
+            "folder": str(stage.folder),
+            "content_hash": stage.content_hash,
+            "seconds": stage.seconds,
+            "summary": summarize(stage.result),
+        }
+        for stage in result.stages
+    }
+
+
+def _largest(found: DimensionGap) -> str:
+    """The most certain of the differences; what is missing where nothing was measured."""
+    if not found.evaluated:
+        needs = re.split(r"[,;:(]", found.missing[0].needs)[0]
         return f"not evaluated: needs {needs}"
-    if not found["shows"]:
-        return "none shown"
-    first = found["first"]
-    unit = "" if first["unit"] == "1" else f" {first['unit']}"
-    return f"{first['name']} {first['value']:+.3g} [{first['low']:.3g}, {first['high']:.3g}]{unit}"
-
-
-def _lost(cost: Mapping[str, Any] | None) -> str:
-    if cost is None:
-        return ""
-    from twinloop.stats.interval import Interval
-
-    return Interval(**cost).points
+    if not found.shown:
+        return "no gap found"
+    first = found.shown[0]
+    unit = "" if first.unit == "1" else f" {first.unit}"
+    return f"{first.name} {first.value:+.3g} [{first.low:.3g}, {first.high:.3g}]{unit}"
 
 
 @contextmanager
-def watching() -> Iterator[Listener]:
-    """One line for each stage that is done, and a bar for the one at work where somebody watches."""
+def stage_progress() -> Iterator[StageListener]:
+    """A bar for the running stage, and a line for every finished one."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -194,74 +251,27 @@ def watching() -> Iterator[Listener]:
         disable=not console.err.is_terminal,
     )
     with bar:
-        yield _Lines(bar)
+        yield _ProgressListener(bar)
 
 
-class _Lines(Listener):
+class _ProgressListener(StageListener):
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
         self._task = bar.add_task("", total=None, state="", visible=False)
 
-    def begun(self, name: str) -> None:
+    def on_start(self, name: str) -> None:
         if not console.err.is_terminal:
-            console.err.print(f"[dim]{name} ...[/]")
+            self._bar.console.print(f"[dim]{name} ...[/]")
         self._bar.reset(self._task, description=name, total=None, state="", visible=True)
 
-    def moved(self, name: str, done: int, total: int) -> None:
+    def on_progress(self, name: str, done: int, total: int) -> None:
         state = f"{done}/{total}" if total else f"{done}"
         self._bar.update(self._task, completed=done, total=total or None, state=state)
 
-    def ended(self, done: Done) -> None:
+    def on_end(self, stage: Stage[Any]) -> None:
+        from twinloop.report.summary import summarize
+
         self._bar.update(self._task, visible=False)
-        when = "was there already" if done.again else f"{done.seconds:.0f} s"
-        said = summary(done.found).replace("[", r"\[")
-        self._bar.console.print(f"[bold]{done.name:<11}[/]  {said}  [dim]{when}[/]")
-
-
-def summary(found: Mapping[str, Any]) -> str:
-    """What a stage found, in a few words."""
-    if "decision" in found:
-        return f"{found['decision']}: {'; '.join(found['reasons'])}"
-    if "simulation" in found:
-        return f"simulation {share(found['simulation'])}, robot {share(found['robot'])}"
-    if "dimensions" in found:
-        shown = [name for name, one in found["dimensions"].items() if one["shows"]]
-        return f"gap shown in {', '.join(shown) or 'no dimension'}"
-    if "regions" in found:
-        first = f", first {found['regions'][0]['name']}" if found["regions"] else ""
-        return f"{100 * found['outside']:.0f} % outside simulation{first}"
-    if "verdict" in found:
-        return str(found["verdict"])
-    if "items" in found:
-        best = found["items"][0] if found["items"] else None
-        first = f"; first {best['title']}" if best else ""
-        return f"{console.count(len(found['items']), 'item')}, {found['hours']:.1f} h{first}"
-    if "champion" in found:
-        return f"{found['name']} is champion"
-    if "report" in found:
-        alerts = [alert["what"] for alert in found["report"]["alerts"]]
-        return f"{console.count(found['episodes'], 'episode')}, {found['success']:.0%} succeeded; {'; '.join(alerts) or 'no alert'}"
-    if "estimates" in found:
-        well = [e for e in found["estimates"] if e["status"] == "identifiable"]
-        word = "accepted" if found["accepted"] else "rejected"
-        return f"{word}, {len(well)} of {len(found['estimates'])} parameters told well: {found['reason']}"
-    if "films" in found:
-        return ", ".join(film["caption"] for film in found["films"]) or "nothing to show"
-    if found.get("kept"):
-        return f"policy {found['policy'][:12]} as it is, because {found['kept']}"
-    if "policy" in found:
-        error = found["validation"]
-        return f"policy {found['policy'][:12]}, {'the champion' if error is None else f'validation error {error:.4g}'}"
-    won = "" if found.get("success") is None else f", {found['success']:.0%} succeeded"
-    if "used" in found and not found["episodes"]:
-        return "no more were needed"
-    used = f", {found['used']} used" if "used" in found else ""
-    return f"{console.count(found['episodes'], 'episode')}{won}{used}"
-
-
-def share(evaluation: Mapping[str, Any]) -> str:
-    """`93 % [86, 97] of 100`."""
-    if not evaluation["episodes"]:
-        return "not tried"
-    low, high = evaluation["interval_95"]
-    return f"{evaluation['success']:.0%} [{100 * low:.0f}, {100 * high:.0f}] of {evaluation['episodes']}"
+        duration = "from an earlier run" if stage.cached else f"{stage.seconds:.0f} s"
+        line = summarize(stage.result).replace("[", r"\[")
+        self._bar.console.print(f"[bold]{stage.name:<16}[/]  {line}  [dim]{duration}[/]")

@@ -14,7 +14,7 @@ from twinloop.errors import NoDataset, WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
     from twinloop.datasets.reader import Dataset
-    from twinloop.monitoring.run import Report
+    from twinloop.monitoring.run import MonitorReport
 
 WEBHOOK = "TWINLOOP_WEBHOOK"
 
@@ -146,7 +146,7 @@ def _state(dataset: Path) -> Path:
         return dataset.with_name(f"{dataset.name}.{FOLDER}")
 
 
-def _print(report: Report, copied: int | None) -> None:
+def _print(report: MonitorReport, copied: int | None) -> None:
     found = report.success
     share = f"{found.successes} of {found.episodes} succeeded" if found.episodes else "nobody judged them"
     band = f", {100 * found.low:.0f} to {100 * found.high:.0f} % at all times" if found.episodes else ""

@@ -33,7 +33,8 @@ Expert = Annotated[
 Excitation = Annotated[
     str | None,
     typer.Option(
-        metavar="SIGNAL", help="Excite the joints for identification: chirp, multisine, prbs or waypoints."
+        metavar="SIGNAL,...",
+        help="Excite the joints for identification: chirp, multisine, prbs or waypoints; several take turns.",
     ),
 ]
 MotionFile = Annotated[
@@ -249,7 +250,8 @@ def _make_controller(
 
     if operator is not None:
         return OperatorController(supervisor, operator)
-    return ExpertController(twin, twin.task if expert in (None, "task") else str(expert), time_limit_s)
+    name = twin.task if expert in (None, "task") else str(expert)
+    return ExpertController(twin, name if ":" in name else name.split(","), time_limit_s)
 
 
 def _make_policy_controller(policy: Path, shadow: Path | None, description: Description) -> Controller:

@@ -16,3 +16,9 @@ def known_outcomes(dataset: Dataset) -> list[bool | None]:
         changed[name].success if name in changed else success
         for name, success in zip(names, recorded, strict=True)
     ]
+
+
+def success_rate(dataset: Dataset) -> float:
+    """The fraction of judged episodes that succeeded, labels included; 1 where none was judged."""
+    judged = [success for success in known_outcomes(dataset) if success is not None]
+    return sum(judged) / len(judged) if judged else 1.0

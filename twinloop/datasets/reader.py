@@ -65,6 +65,11 @@ class Dataset:
         return self.manifest.dataset_id if self.manifest else f"foreign:{self.root.name}"
 
     @property
+    def content_hash(self) -> str:
+        """A hash of everything in it; of a foreign dataset, which has no checksums, its id."""
+        return self.manifest.fingerprint if self.manifest else self.id
+
+    @property
     def layout_version(self) -> str:
         """LeRobot's version of the layout: v3.0, or v2.1 for other people's older data."""
         return str(self._info["codebase_version"])

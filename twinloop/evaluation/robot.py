@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from twinloop.datasets.query import query
-from twinloop.datasets.reader import Dataset
+from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import WrongUse
 from twinloop.evaluation.environment import Progress, dataset_folder, read_trial
 from twinloop.evaluation.result import Evaluation, Trial
@@ -31,12 +31,16 @@ class RobotEnvironment:
     - `supervisor`: prepares scenes and judges; default: the robot itself, as a stand-in can.
     - `time_limit_s`: limit of an episode; default: that of the robot's task.
     - `cameras`: whose frames are kept in addition to the signals.
+    - `until_failure`: stop after the first trial that is not judged a success.
+    - `resume`: trials of a single policy that its dataset holds already count, and only the others are made.
     """
 
     robot: Robot
     supervisor: TrialSupervisor | None = None
     time_limit_s: float | None = None
     cameras: tuple[str, ...] = ()
+    until_failure: bool = False
+    resume: bool = False
 
     def try_policies(
         self,
@@ -58,9 +62,11 @@ class RobotEnvironment:
         trials: list[list[Trial]] = [[] for _ in policies]
         with ExitStack() as stack:
             root = out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            # A single policy is recorded in one go; several take turns, scene by scene.
-            rounds = [(seed, count)] if len(policies) == 1 else [(seed + k, 1) for k in range(count)]
-            for first, scenes in rounds:
+            if self.resume and len(policies) == 1 and (root / "meta").exists():
+                trials[0] = _read_trials(open_dataset(root), seed, count, newest=False)
+            for first, scenes in self._rounds(seed, len(trials[0]), count, len(policies)):
+                if self.until_failure and not all(trial.success for own in trials for trial in own):
+                    break
                 for index, controller in enumerate(controllers):
                     folder = dataset_folder(root, policies[index], policies)
                     if out is None:
@@ -85,6 +91,12 @@ class RobotEnvironment:
             Evaluation(policy.name, policy.id, where, seed, tuple(own), standin)
             for policy, own in zip(policies, trials, strict=True)
         ]
+
+    def _rounds(self, seed: int, done: int, count: int, policies: int) -> list[tuple[int, int]]:
+        """Numbers of first scenes, with how many are recorded in one go: one by one where policies take turns or may stop."""
+        if policies > 1 or self.until_failure:
+            return [(seed + number, 1) for number in range(done, count)]
+        return [(seed + done, count - done)] if done < count else []
 
     def _find_supervisor(self) -> TrialSupervisor:
         if self.supervisor is not None:
@@ -119,6 +131,8 @@ def _require_own_episodes(folder: Path, policy: PolicyLike, robot: Robot) -> Non
         )
 
 
-def _read_trials(dataset: Dataset, first: int, count: int) -> list[Trial]:
-    episodes = [dataset.episode(number) for number in dataset.numbers[-count:]]
+def _read_trials(dataset: Dataset, first: int, count: int, newest: bool = True) -> list[Trial]:
+    """Trials of the newest or the oldest `count` episodes, the first of them in scene `first`."""
+    numbers = dataset.numbers[-count:] if newest else dataset.numbers[:count]
+    episodes = [dataset.episode(number) for number in numbers]
     return [replace(read_trial(first + k, episode), draw=None) for k, episode in enumerate(episodes)]

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from scipy import stats
 
 from twinloop.gap.success import Success
+from twinloop.records import load_record, save_record
 from twinloop.stats.bootstrap import Difference
 from twinloop.stats.interval import Interval
 from twinloop.twins.parameter import DIMENSIONS
+
+FORMAT = 1
+FILE = "gap.json"
 
 ALL = "all"
 """The channel of a measure that is over all channels of its kind: these decide whether a dimension shows a gap."""
@@ -137,6 +142,26 @@ class Gap:
             "notes": list(self.notes),
             "details": dict(self.details),
         }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write `gap.json` into a folder."""
+        return save_record(self, Path(folder) / FILE, FORMAT)
+
+
+def load_gap(folder: str | Path) -> Gap:
+    """Read a gap that `twinloop gap --out` wrote.
+
+    Args:
+        folder: The folder that holds `gap.json`, or the file.
+
+    Returns:
+        The gap.
+
+    Raises:
+        WrongUse: If there is no such file or it is not a gap.
+    """
+    path = Path(folder)
+    return load_record(Gap, path / FILE if path.is_dir() else path, FORMAT, "twinloop gap --out FOLDER")
 
 
 def collect(

@@ -7,8 +7,10 @@ enough to go into an HTML report as a data URI.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from dataclasses import replace
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.datasets.commit import write_atomically
+from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset
 from twinloop.engines.render import Renderer
 from twinloop.episode import Camera, Episode
@@ -163,6 +167,51 @@ def write_video(images: Array, caption: Array, path: Path, rate_hz: float) -> Pa
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+@dataclass(frozen=True)
+class Video:
+    """A video file with its caption."""
+
+    file: Path
+    caption: str
+
+    @property
+    def content_hash(self) -> str:
+        """A hash of the video."""
+        return hashlib.blake2b(self.file.read_bytes(), digest_size=16).hexdigest()
+
+
+def record_outcomes(
+    wanted: Mapping[str, tuple[Dataset, bool]], twin: Twin, out: str | Path
+) -> tuple[Video, ...]:
+    """Record the first episode of each dataset that ended as wanted.
+
+    Args:
+        wanted: Datasets by label, each with the outcome to show.
+        twin: Draws episodes that were recorded without a camera.
+        out: Folder for the videos and `videos.json`.
+
+    Returns:
+        The videos; a dataset without such an episode has none.
+    """
+    folder, videos = Path(out), []
+    for label, (dataset, success) in wanted.items():
+        outcomes = zip(dataset.numbers, known_outcomes(dataset), strict=True)
+        number = next((number for number, outcome in outcomes if outcome is success), None)
+        if number is not None:
+            caption = f"{label}: a {'success' if success else 'failure'}"
+            file = record_video(dataset.episode(number), folder / f"{label}.webm", twin=twin, title=caption)
+            videos.append(Video(file, caption))
+    listed = [{"file": video.file.name, "caption": video.caption} for video in videos]
+    write_atomically(folder / "videos.json", json.dumps(listed).encode())
+    return tuple(videos)
+
+
+def load_videos(folder: str | Path) -> tuple[Video, ...]:
+    """Read what `record_outcomes` wrote into a folder."""
+    listed = json.loads((Path(folder) / "videos.json").read_text())
+    return tuple(Video(Path(folder) / entry["file"], entry["caption"]) for entry in listed)
 
 
 def video_data_uri(path: str | Path) -> str:

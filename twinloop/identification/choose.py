@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from twinloop.datasets.reader import Dataset
 from twinloop.episode import Episode
 from twinloop.errors import WrongUse
+from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.result import Identification
 from twinloop.identification.run import identify
+from twinloop.identification.solve import Progress
 from twinloop.identification.windows import split_episodes
+from twinloop.quality.require import require_usable
 from twinloop.twins import Twin
 
 
@@ -46,12 +49,28 @@ class Choice:
 
 
 def choose_model(
-    twin: Twin, real: Iterable[Episode], models: Mapping[str, Sequence[str]], **how: Any
+    twin: Twin,
+    real: Iterable[Episode],
+    models: Mapping[str, Sequence[str]],
+    *,
+    config: IdentifyConfig | None = None,
+    on_progress: Progress | None = None,
 ) -> tuple[Choice, Identification]:
     """Fit every model, choose, and identify the chosen one on all but the held-out episodes, which no choice has seen.
 
-    `how` is passed to `identify`.
+    Args:
+        twin: The twin to calibrate.
+        real: A dataset or episodes, at least 4.
+        models: Competing sets of parameters, by label.
+        config: As for `identify`.
+        on_progress: As for `identify`.
+
+    Returns:
+        The choice, and the identification with the chosen model.
     """
+    config = config or IdentifyConfig()
+    if isinstance(real, Dataset) and config.force is None:
+        require_usable(real, "identify")
     episodes = list(real)
     if len(models) < 2:
         raise WrongUse("nothing to choose from", got=list(models), expected="at least 2 models")
@@ -61,29 +80,27 @@ def choose_model(
             got=len(episodes),
             expected="at least 4 episodes",
         )
-    held = how.pop("held_out", None)
-    if held is None:
+    held = config.held_out
+    if config.held_out_every is not None:
+        held = [episode.id for episode in episodes[1 :: config.held_out_every]]
+    elif held is None:
         held = [episodes[i].id for i in split_episodes([episode.id for episode in episodes])[1]]
     rest = [episode for episode in episodes if episode.id not in held]
     validation = [
         rest[i].id for i in split_episodes([f"choice {episode.id}" for episode in rest], 1.0 / 3.0)[1]
     ]
-    priors = how.pop("priors", None) or {}
-    fits = {
-        name: identify(twin, rest, parameters, held_out=validation, priors=_only(priors, parameters), **how)
-        for name, parameters in models.items()
-    }
+
+    def fit(episodes: list[Episode], parameters: Sequence[str], held_out: Sequence[str]) -> Identification:
+        priors = {name: bounds for name, bounds in config.priors.items() if name in parameters}
+        how = replace(config, held_out=held_out, held_out_every=None, priors=priors)
+        return identify(twin, episodes, parameters, config=how, on_progress=on_progress)
+
+    fits = {name: fit(rest, parameters, validation) for name, parameters in models.items()}
     contenders = _compare(fits)
     chosen = next(contender for contender in contenders if contender.not_worse)
     best = min(contenders, key=lambda contender: contender.error)
-    result = identify(
-        twin, episodes, chosen.parameters, held_out=held, priors=_only(priors, chosen.parameters), **how
-    )
+    result = fit(episodes, chosen.parameters, held)
     return Choice(chosen.name, contenders, tuple(validation), _reason(chosen, best)), result
-
-
-def _only(priors: Mapping[str, tuple[float, float]], names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    return {name: bounds for name, bounds in priors.items() if name in names}
 
 
 def _compare(fits: Mapping[str, Identification]) -> tuple[Contender, ...]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from twinloop.episode import Episode
 from twinloop.errors import WrongUse
 from twinloop.identification.change import FEWEST, Watch, total_variances, watch
+from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.identifiable import BLUNT
 from twinloop.identification.posterior import make_posterior
 from twinloop.identification.problem import Linear, Problem, Solution
@@ -180,12 +181,14 @@ def watch_drift(
         twin,
         ordered,
         parameters,
-        priors=priors,
-        given=given,
-        signals=signals,
-        horizon_s=horizon_s,
-        held_out=[episode.id for episode in ordered[baseline:]],
-        threads=threads,
+        IdentifyConfig(
+            priors=priors or {},
+            given=given or {},
+            signals=signals,
+            horizon_s=horizon_s,
+            held_out=[episode.id for episode in ordered[baseline:]],
+            threads=threads,
+        ),
     )
     if refusals := check(ready):
         raise RefusedData("these recordings cannot tell what is asked", got="; ".join(refusals))

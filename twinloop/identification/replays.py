@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ def replay_held_out(
     episodes: Iterable[Episode],
     *,
     given: Mapping[str, str] | None = None,
-    signals: tuple[str, ...] | None = None,
+    signals: Sequence[str] | None = None,
     most: int = 6,
     threads: int = 0,
 ) -> list[ReplayOverlay]:

@@ -78,9 +78,24 @@ class Identification:
         raise UnknownName("identified parameter", name, [e.name for e in self.estimates])
 
     @property
+    def nominal_twin(self) -> Twin:
+        """The twin before calibration."""
+        return self.twin.with_values({e.name: e.nominal for e in self.estimates})
+
+    @property
+    def accepted_twin(self) -> Twin:
+        """The calibrated twin if held-out replay accepted it, else the twin before calibration."""
+        return self.twin if self.gate.accepted else self.nominal_twin
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The parameters that were asked for."""
         return tuple(estimate.name for estimate in self.estimates)
+
+    @property
+    def identified(self) -> tuple[str, ...]:
+        """Parameters that the data determine, alone or in combination."""
+        return tuple(e.name for e in self.estimates if e.name not in self.unidentified)
 
     @property
     def unidentified(self) -> tuple[str, ...]:
@@ -128,17 +143,26 @@ class Identification:
             "details": dict(self.details),
         }
 
-
-def save_identification(result: Identification, folder: str | Path) -> Path:
-    """Write the calibrated twin as a folder, with `identification.json` and `samples.npy` inside it."""
-    path = save_twin(result.twin, folder)
-    np.save(path / "samples.npy", result.samples, allow_pickle=False)
-    (path / "identification.json").write_text(json.dumps(result.as_json(), indent=1, ensure_ascii=False))
-    return path
+    def save(self, folder: str | Path) -> Path:
+        """Write the calibrated twin as a folder, with `identification.json` and `samples.npy` inside it."""
+        path = save_twin(self.twin, folder)
+        np.save(path / "samples.npy", self.samples, allow_pickle=False)
+        (path / "identification.json").write_text(json.dumps(self.as_json(), indent=1, ensure_ascii=False))
+        return path
 
 
 def load_identification(folder: str | Path) -> Identification:
-    """Read what `save_identification` wrote."""
+    """Read an identification that `twinloop identify --out` wrote.
+
+    Args:
+        folder: The calibrated twin's folder.
+
+    Returns:
+        The identification, with its twin and posterior samples.
+
+    Raises:
+        TwinloopError: If the folder holds no identification, or one that cannot be read.
+    """
     path = Path(folder)
     file = path / "identification.json"
     if not file.is_file():

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from twinloop.datasets.reader import Dataset
 from twinloop.episode import Episode
 from twinloop.errors import TwinloopError, WrongUse
 from twinloop.identification.accept import judge, replay_errors
 from twinloop.identification.bands import coverage, fit_bands
+from twinloop.identification.config import IdentifyConfig, expand_parameters
 from twinloop.identification.identifiable import find_confusions, status_of, told_alone
 from twinloop.identification.posterior import Posterior, make_posterior
 from twinloop.identification.predict import Predictor
@@ -39,6 +41,7 @@ from twinloop.identification.windows import (
     thinned,
     unmoved_noise,
 )
+from twinloop.quality.require import require_usable
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin
 from twinloop.twins.declare import to_identifier
@@ -73,57 +76,38 @@ class Prepared:
 def identify(
     twin: Twin,
     real: Iterable[Episode],
-    parameters: Sequence[str],
+    parameters: Sequence[str] | None = None,
     *,
-    priors: Mapping[str, tuple[float, float]] | None = None,
-    given: Mapping[str, str] | None = None,
-    signals: Sequence[str] | None = None,
-    horizon_s: float | None = None,
-    held_out: Sequence[str] | None = None,
-    seconds: float = 240.0,
-    seed: int = 0,
-    threads: int = 0,
-    force: str | None = None,
-    progress: Progress | None = None,
+    config: IdentifyConfig | None = None,
+    on_progress: Progress | None = None,
 ) -> Identification:
-    """Fit parameters of a twin to real episodes, with intervals, and judge the result on held-out episodes.
+    """Fit parameters of a twin to real episodes and say how certain the values are.
 
     Args:
-        twin: The twin to start from.
-        real: Real episodes with commands and joint positions.
-        parameters: Names of the twin's parameters to fit.
-        priors: Range (low, high) to search for a parameter, in its unit; by default its bounds.
-        given: Signal that holds the known value of a parameter in each run, by parameter.
-        signals: Signals to compare; by default joint positions.
-        horizon_s: Length of a replay window in seconds before the twin is put back on the recording; by default as long
-            as errors of the start do not dominate.
-        held_out: Ids of episodes that are never fitted; by default a quarter, chosen by the hash of the ids.
-        seconds: Most recorded time that is fitted, in seconds.
-        seed: Random seed for the starts of the search.
-        threads: Simulation threads; 0 takes all cores.
-        force: Reason for fitting data that the check refuses; it is recorded.
-        progress: Called with the number of the iteration and the present error.
+        twin: The twin to calibrate.
+        real: A dataset or episodes. Part of them is never fitted and judges the result. A dataset must pass the quality check
+            unless `config.force` gives a reason.
+        parameters: Names, in which `*` and `?` match; default: friction, damping and rotor inertia of every joint that is read, and
+            the action delay.
+        config: Ranges, signals, held-out episodes, limits and seed.
+        on_progress: Called with (iteration, cost) of the search.
 
     Returns:
-        The calibrated twin, each value with a 95 % interval in the parameter's unit, the posterior covariance
-        (parameters, parameters), what is not identifiable, and the held-out replay error.
+        Values with intervals and correlations, what is identifiable, and whether held-out replay accepts the calibrated twin.
 
     Raises:
-        RefusedData: The recordings cannot determine the parameters (too slow, no motion, not finite).
-        WrongUse: A parameter or signal does not exist.
+        RefusedData: If the recordings cannot identify what is asked.
+        UnknownName: If the twin has no such parameter.
+        WrongUse: If there are too few episodes.
     """
-    ready = prepare(
-        twin,
-        real,
-        parameters,
-        priors=priors,
-        given=given,
-        signals=signals,
-        horizon_s=horizon_s,
-        held_out=held_out,
-        seconds=seconds,
-        threads=threads,
-    )
+    config = config or IdentifyConfig()
+    if isinstance(real, Dataset) and config.force is None:
+        require_usable(real, "identify")
+    episodes = list(real)
+    if parameters is None:
+        parameters = default_parameters(twin, episodes)
+    ready = prepare(twin, episodes, expand_parameters(twin, parameters), config)
+    force, seed = config.force, config.seed
     refusals = check(ready)
     if refusals and force is None:
         raise RefusedData(
@@ -131,7 +115,7 @@ def identify(
             got="; ".join(refusals),
             remedy="record what is missing, ask for fewer parameters, or force with a reason, which is kept",
         )
-    solution = solve_from_many(ready.problem, ready.start, progress, seed)
+    solution = solve_from_many(ready.problem, ready.start, on_progress, seed)
     linear = linearize(solution.problem, solution, central=True)
     posterior = make_posterior(solution, linear)
     scales = ready.problem.scales
@@ -139,7 +123,7 @@ def identify(
     kept = told_alone(posterior)
     calibrated, place = _calibrated(twin, scales, solution, kept, ready.start)
     windows = cut(ready.recordings, ready.held_out, ready.horizon_s)
-    windows = thinned(windows, ready.recordings, seconds)
+    windows = thinned(windows, ready.recordings, config.seconds)
     places = np.stack([ready.start, place])
     both = ready.problem.predictor.residuals(values_at(scales, places), windows, None)
     nominal = ready.problem.predictor.residuals({}, windows, None)[0]
@@ -182,44 +166,27 @@ def identify(
 
 
 def prepare(
-    twin: Twin,
-    real: Iterable[Episode],
-    parameters: Sequence[str],
-    *,
-    priors: Mapping[str, tuple[float, float]] | None = None,
-    given: Mapping[str, str] | None = None,
-    signals: Sequence[str] | None = None,
-    horizon_s: float | None = None,
-    held_out: Sequence[str] | None = None,
-    seconds: float = 240.0,
-    threads: int = 0,
+    twin: Twin, episodes: Sequence[Episode], parameters: Sequence[str], config: IdentifyConfig
 ) -> Prepared:
     """Everything up to the first fit: channels found, episodes split, windows cut, noise measured."""
     if not parameters:
         raise WrongUse("no parameter to identify", remedy="name some; `twinloop twin show` lists them")
     cell = make_cell(twin)
-    episodes = list(real)
     if not episodes:
         raise WrongUse("no episodes to identify from", expected="at least 2 real episodes")
-    channels = find_channels(cell, episodes[0], signals)
-    recordings = tuple(read_recording(cell, episode, channels, given) for episode in episodes)
+    channels = find_channels(cell, episodes[0], config.signals)
+    recordings = tuple(read_recording(cell, episode, channels, config.given) for episode in episodes)
     for recording in recordings:
         if not np.isfinite(recording.readings).all() or not np.isfinite(recording.commands).all():
             raise RefusedData(
                 f"episode {recording.id} holds numbers that are not finite",
                 remedy="`twinloop check` says where; repair or leave out the episode",
             )
-    if held_out is None:
-        fitted, kept = split_episodes([recording.id for recording in recordings])
-    else:
-        kept = [i for i, recording in enumerate(recordings) if recording.id in held_out]
-        fitted = [i for i in range(len(recordings)) if i not in kept]
-        if not kept or not fitted:
-            raise WrongUse("both some and not all episodes must be held out", got=list(held_out))
-    scales = make_scales(twin, parameters, priors)
-    predictor = Predictor(cell, recordings, channels, [scale.name for scale in scales], threads)
-    horizon = horizon_s or find_horizon_s(predictor, fitted)
-    windows = thinned(cut(recordings, fitted, horizon), recordings, seconds)
+    fitted, kept = _split(recordings, config)
+    scales = make_scales(twin, parameters, config.priors)
+    predictor = Predictor(cell, recordings, channels, [scale.name for scale in scales], config.threads)
+    horizon = config.horizon_s or find_horizon_s(predictor, fitted)
+    windows = thinned(cut(recordings, fitted, horizon), recordings, config.seconds)
     used = [recordings[index] for index in fitted]
     noise = unmoved_noise(sensor_noise(used), used, find_travel(cell, channels))
     residual = predictor.residuals({}, windows, None)[0]
@@ -236,6 +203,21 @@ def prepare(
     return Prepared(
         recordings, channels, tuple(fitted), tuple(kept), horizon, problem, start, tuple(warnings)
     )
+
+
+def _split(recordings: Sequence[Recording], config: IdentifyConfig) -> tuple[list[int], list[int]]:
+    """Which recordings are fitted, and which are held out."""
+    if config.held_out_every is not None:
+        held_out = [recording.id for recording in recordings[1 :: config.held_out_every]]
+    elif config.held_out is not None:
+        held_out = list(config.held_out)
+    else:
+        return split_episodes([recording.id for recording in recordings])
+    kept = [i for i, recording in enumerate(recordings) if recording.id in held_out]
+    fitted = [i for i in range(len(recordings)) if i not in kept]
+    if not kept or not fitted:
+        raise WrongUse("both some and not all episodes must be held out", got=held_out)
+    return fitted, kept
 
 
 def check(ready: Prepared) -> list[str]:

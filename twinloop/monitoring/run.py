@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from twinloop.datasets.reader import Dataset
@@ -15,8 +16,12 @@ from twinloop.monitoring.alerts import Alert, make_alert
 from twinloop.monitoring.features import Group, episode_features, group_of, usual_frames
 from twinloop.monitoring.shifts import CHANCE, WATCHED, Shift, find_shifts, kind_of
 from twinloop.monitoring.success import Success, follow_success
+from twinloop.records import load_record, save_record
 from twinloop.stats.interval import exact_interval
 from twinloop.twins import Twin
+
+FORMAT = 1
+FILE = "monitor.json"
 
 MOST_REFERENCE = 100
 """Reference episodes beyond this many, spread evenly, tell nothing new."""
@@ -41,7 +46,7 @@ GROUP_OF: dict[str, Group] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class MonitorReport:
     """One pass: what deployed episodes say and what to do."""
 
     dataset: str
@@ -66,6 +71,15 @@ class Report:
             "alerts": [asdict(alert) for alert in self.alerts],
         }
 
+    def save(self, folder: str | Path) -> Path:
+        """Write `monitor.json` into a folder."""
+        return save_record(self, Path(folder) / FILE, FORMAT)
+
+
+def load_monitor_report(folder: str | Path) -> MonitorReport:
+    """Read what `MonitorReport.save` wrote into a folder."""
+    return load_record(MonitorReport, Path(folder) / FILE, FORMAT, "twinloop monitor")
+
 
 def monitor(
     deployed: Dataset,
@@ -79,7 +93,7 @@ def monitor(
     chance: float = CHANCE,
     watched: int = WATCHED,
     threads: int = 0,
-) -> Report:
+) -> MonitorReport:
     """Look at deployed episodes once.
 
     They are compared with a reference, the data that was trained on, or without one with the first `baseline` of them.
@@ -134,7 +148,7 @@ def monitor(
     if drift is not None and drift.moved:
         kind = GROUP_OF.get(drift.moved[0].dimension, kind)
     place = str(deployed.root)
-    return Report(
+    return MonitorReport(
         place,
         len(fresh),
         len(usual),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from twinloop.errors import NewerFormat, WrongUse, misread
 from twinloop.planning.power import Gain
 from twinloop.planning.remedies import Kind
+from twinloop.records import load_record, save_record
 
 FORMAT = 1
+FILE = "plan.json"
 
 
 @dataclass(frozen=True)
@@ -93,31 +93,22 @@ class Plan:
             "assumptions": list(self.assumptions),
         }
 
+    def save(self, folder: str | Path) -> Path:
+        """Write `plan.json` into a folder."""
+        return save_record(self, Path(folder) / FILE, FORMAT)
+
 
 def load_plan(path: str | Path) -> Plan:
-    """Read a plan that `twinloop plan --out` wrote."""
+    """Read a plan that `twinloop plan --out` wrote.
+
+    Args:
+        path: The file, or the folder that holds `plan.json`.
+
+    Returns:
+        The plan.
+
+    Raises:
+        WrongUse: If there is no such file or it is not a plan.
+    """
     file = Path(path)
-    try:
-        words = json.loads(file.read_text())
-        if words["format"] > FORMAT:
-            raise NewerFormat(f"{file} was made by a newer Twinloop", remedy="pip install --upgrade twinloop")
-        items = []
-        for entry in words["items"]:
-            known = {name: entry[name] for name in Item.__dataclass_fields__}
-            items.append(
-                Item(**known | {"gain": Gain(**entry["gain"]), "settings": tuple(entry["settings"])})
-            )
-        return Plan(
-            items=tuple(items),
-            sources=words["sources"],
-            assumptions=tuple(words["assumptions"]),
-            **{name: words[name] for name in ("made_at", "success", "trials", "trial_minutes")},
-        )
-    except OSError as error:
-        raise WrongUse(f"cannot read {file}", got=error.strerror, expected="a plan") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise WrongUse(
-            f"{file} is not a plan",
-            got=misread(error),
-            expected="what `twinloop plan --out` writes",
-        ) from error
+    return load_record(Plan, file / FILE if file.is_dir() else file, FORMAT, "twinloop plan --out FOLDER")

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twinloop.diagnosis.result import Cost, load_diagnosis
+from twinloop.coverage.result import Coverage
+from twinloop.diagnosis.result import Cost, Diagnosis, load_diagnosis
 from twinloop.errors import WrongUse, misread
+from twinloop.identification.result import Identification
 
 FORCE_WORDS = ("force", "torque", "effort", "contact", "wrench")
 """A region in one of these cannot be filled by simulation alone."""
@@ -140,12 +142,12 @@ class Needs:
 
 
 def read_needs(
-    diagnosis: str | Path | None = None,
-    coverage: str | Path | None = None,
-    identification: str | Path | None = None,
+    diagnosis: Diagnosis | str | Path | None = None,
+    coverage: Coverage | str | Path | None = None,
+    identification: Identification | str | Path | None = None,
     items: Sequence[str | Path] = (),
 ) -> Needs:
-    """Needs from the files that other commands wrote."""
+    """Needs from results, or from the files that other commands wrote."""
     losses: tuple[Loss, ...] = ()
     slices: tuple[Slice, ...] = ()
     successes = trials = twin = None
@@ -153,13 +155,13 @@ def read_needs(
     unidentified: tuple[Unidentified, ...] = ()
     identified: frozenset[str] = frozenset()
     if diagnosis is not None:
-        words = _load(diagnosis, "a diagnosis", "costs", "losses")
-        if "losses" in words:
+        words = {} if isinstance(diagnosis, Diagnosis) else _load(diagnosis, "a diagnosis", "costs", "losses")
+        if not isinstance(diagnosis, Diagnosis) and "losses" in words:
             losses = tuple(_each(diagnosis, words["losses"], _loss))
             slices = tuple(_each(diagnosis, words.get("failures") or [], _slice))
             successes, trials, twin = words.get("successes"), words.get("trials"), words.get("twin")
         else:
-            found = load_diagnosis(diagnosis)
+            found = diagnosis if isinstance(diagnosis, Diagnosis) else load_diagnosis(diagnosis)
             losses = tuple(_loss_of(cost) for cost in found.named)
             slices = tuple(half for part in found.slices for half in _halves(part))
             successes, trials, twin = found.successes, found.trials, found.twin
@@ -180,9 +182,11 @@ def read_needs(
     return Needs(losses, slices, tuple(holes), unidentified, identified, successes, trials, twin)
 
 
-def _load(path: str | Path, what: str, *keys: str) -> dict[str, Any]:
-    """A JSON mapping with one of the keys; in a folder, the file that is called like what it holds."""
-    file = Path(path)
+def _load(source: Coverage | Identification | str | Path, what: str, *keys: str) -> dict[str, Any]:
+    """A result's JSON, or a JSON mapping with one of the keys; in a folder, the file that is called like what it holds."""
+    if not isinstance(source, str | Path):
+        return source.as_json()
+    file = Path(source)
     file = file / f"{what.split()[-1]}.json" if file.is_dir() else file
     try:
         words = json.loads(file.read_text())
@@ -200,7 +204,7 @@ def _load(path: str | Path, what: str, *keys: str) -> dict[str, Any]:
     return words
 
 
-def _each(path: str | Path, entries: Any, read: Any) -> list[Any]:
+def _each(path: object, entries: Any, read: Any) -> list[Any]:
     try:
         return [read(entry) for entry in entries]
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -10,7 +10,10 @@ from pathlib import Path
 
 from scipy import stats
 
+from twinloop.coverage.result import Coverage
+from twinloop.diagnosis.result import Diagnosis
 from twinloop.errors import WrongUse
+from twinloop.identification.result import Identification
 from twinloop.planning.costs import Costs
 from twinloop.planning.items import Item, Plan
 from twinloop.planning.needs import Hole, Loss, Needs, Unidentified, read_needs
@@ -28,6 +31,7 @@ from twinloop.planning.power import (
 )
 from twinloop.planning.remedies import EXCITED, IDENTIFIED, REMEDIES, SETTABLE, Kind
 from twinloop.planning.settings import make_settings
+from twinloop.records import hash_of
 from twinloop.twins import Twin, load_twin
 
 RARE_KIND = 0.2
@@ -40,16 +44,35 @@ USUAL_SUCCESS = 0.5
 
 def plan(
     *,
-    diagnosis: str | Path | None = None,
-    coverage: str | Path | None = None,
-    identification: str | Path | None = None,
+    diagnosis: Diagnosis | str | Path | None = None,
+    coverage: Coverage | str | Path | None = None,
+    identification: Identification | str | Path | None = None,
     items: Sequence[str | Path] = (),
     costs: Costs | None = None,
     seed: int = 0,
 ) -> Plan:
-    """What to record next, from files that `diagnose`, `coverage` and `identify` wrote."""
+    """Plan what real data to record next.
+
+    Args:
+        diagnosis: What `diagnose` found, or the file or folder that holds it.
+        coverage: What `measure_coverage` found, or its file or folder.
+        identification: What `identify` found, or its folder.
+        items: Files of regions that were selected on a coverage map.
+        costs: What recording costs; default: the usual hours.
+        seed: Random seed for the intervals of expected gains.
+
+    Returns:
+        Items in order of expected gain per hour.
+
+    Raises:
+        WrongUse: If there is no evidence, or a file cannot be read.
+    """
     sources = {"diagnosis": diagnosis, "coverage": coverage, "identification": identification}
-    given = {name: str(path) for name, path in sources.items() if path is not None}
+    given = {
+        name: str(source) if isinstance(source, str | Path) else hash_of(source.as_json())
+        for name, source in sources.items()
+        if source is not None
+    }
     if items:
         given["items"] = ", ".join(map(str, items))
     if not given:

@@ -89,6 +89,11 @@ class Policy:
         return self.network.shape.chunk
 
     @property
+    def content_hash(self) -> str:
+        """The policy's id."""
+        return self.id
+
+    @property
     def id(self) -> str:
         """64 bits that follow from the weights and from how they are used."""
         digest = hashlib.blake2b(digest_size=8)

@@ -29,7 +29,8 @@ from twinloop.promotion.chain import (
     parse_head,
     read_chain,
 )
-from twinloop.promotion.verdict import load_verdict, unfounded
+from twinloop.promotion.verdict import FILE as VERDICT
+from twinloop.promotion.verdict import Verdict, load_verdict, unfounded
 
 Stage = Literal["shadow", "canary", "full"]
 Aliases = dict[str, str | None]
@@ -291,29 +292,30 @@ class PolicyRegistry:
                     remedy="twinloop gate, then promote --verdict FILE; or --override REASON, which is recorded",
                 )
             return {"decision": "none", "override": override}
-        words = load_verdict(verdict)
-        objection = self._objection(policy, words, Path(verdict), stage, state)
+        file = Path(verdict) / VERDICT if Path(verdict).is_dir() else Path(verdict)
+        found = load_verdict(file)
+        objection = self._objection(policy, found, file, stage, state)
         if objection and not override:
             raise GateError(objection, remedy="--override REASON lets it in nevertheless, and is recorded")
-        kept = self._keep(Path(verdict))
+        kept = self._keep(file)
         more = {"override": override, "overrides": objection} if objection else {}
-        return {"decision": words["decision"], **kept, **more}
+        return {"decision": found.decision, **kept, **more}
 
     def _objection(
-        self, policy: Policy, words: dict[str, Any], file: Path, stage: Stage, state: State
+        self, policy: Policy, verdict: Verdict, file: Path, stage: Stage, state: State
     ) -> str | None:
-        if words["candidate"]["id"] != policy.id:
-            return f"the verdict is about another policy ({words['candidate']['name']} {words['candidate']['id']})"
-        if words["decision"] != "promote":
-            return f"the verdict on {policy.name} is {words['decision']!r}: {'; '.join(words['reasons'])}"
-        against = (words["champion"] or {}).get("id")
+        if verdict.candidate.id != policy.id:
+            return f"the verdict is about another policy ({verdict.candidate.name} {verdict.candidate.id})"
+        if verdict.decision != "promote":
+            return f"the verdict on {policy.name} is {verdict.decision!r}: {'; '.join(verdict.reasons)}"
+        against = verdict.champion.id if verdict.champion else None
         now = state.aliases["champion"]
         champion = next((i for i, v in state.versions.items() if v == now), None)
         if champion is not None and champion not in (against, policy.id):
             return f"the verdict is not against the present champion ({champion})"
-        if words["rules"]["simulation_only"] and stage == "full":
+        if verdict.rules.simulation_only and stage == "full":
             return "the verdict rests on simulation only, which is enough for shadow and canary"
-        return unfounded(words, file)
+        return unfounded(verdict, file)
 
     def _keep(self, verdict: Path) -> dict[str, Any]:
         digest = _file_hash(verdict)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from twinloop.errors import GateError, WrongUse
+from twinloop.generation.processes import usable_cores
 from twinloop.policies.protocol import PolicyLike, training_datasets
 from twinloop.promotion.attempts import note
 from twinloop.promotion.checks import Check, Subject, accept, run_checks, twin_is_current
@@ -24,12 +25,12 @@ from twinloop.promotion.rules import Rules
 from twinloop.promotion.scenes import Placing, Progress, Scene, draw_list, look_at_list
 from twinloop.promotion.statistics import measure
 from twinloop.promotion.trials import simulate, try_on_robot
-from twinloop.promotion.verdict import Verdict, decide, save_verdict
+from twinloop.promotion.verdict import Verdict, decide
 from twinloop.randomization import Randomization
 from twinloop.robots.protocol import Robot, TrialSupervisor
 from twinloop.twins import Twin
 
-EVIDENCE, VERDICT, RECORDINGS = "evidence.json", "verdict.json", "recordings"
+EVIDENCE, RECORDINGS = "evidence.json", "recordings"
 FIRST_SCENE = 200
 """Scenes that a stand-in sets by number begin here: other evaluations have used the lower ones."""
 
@@ -57,34 +58,72 @@ class Watchers:
     tell: Callable[[str], None] = lambda line: None
 
 
+@dataclass(frozen=True)
+class GateConfig:
+    """How a candidate is judged.
+
+    Args:
+        rules: The bar, stated before the first trial.
+        scenes: How many scenes are simulated; real trials are drawn from them.
+        first_scene: Number of the first scene on a stand-in, which sets scenes by number.
+        randomization: Where things lie in simulated scenes; default: the training scenes.
+        measured: Values of the twin's parameters that hold for the robot in every scene, such as the delay of its tracker, where the
+            twin has others. `twinloop.measured_values` gives those of an identification and a diagnosis.
+        seed: Random seed for the scenes.
+        threads: Simulation threads; 0: all cores.
+        time_limit_s: Longest a real trial may take; default: the task's limit.
+    """
+
+    rules: Rules = field(default_factory=Rules)
+    scenes: int = 400
+    first_scene: int = FIRST_SCENE
+    randomization: Randomization | None = None
+    measured: Mapping[str, float] = field(default_factory=dict)
+    seed: int = 0
+    threads: int = 0
+    time_limit_s: float | None = None
+
+
 def gate(
     candidate: PolicyLike,
     twin: Twin,
+    config: GateConfig | None = None,
     *,
     champion: PolicyLike | None = None,
-    rules: Rules | None = None,
     robot: Robot | None = None,
     supervisor: TrialSupervisor | None = None,
     evidence: Evidence | None = None,
-    scenes: int = 400,
-    first_scene: int = FIRST_SCENE,
-    randomization: Randomization | None = None,
-    measured: Mapping[str, float] | None = None,
-    seed: int = 0,
-    threads: int = 1,
-    time_limit_s: float | None = None,
     out: str | Path = "gate",
     situation: Situation | None = None,
     watchers: Watchers | None = None,
 ) -> Verdict:
-    """Judge a candidate; evidence, statistics and verdict are in `out` when this returns.
+    """Judge whether a candidate may take the champion's place.
 
-    With a connected robot, scenes are simulated, then tried on the robot one after the other until the evidence suffices
-    or the trials are used up. `evidence` is what there is already; a robot goes on from it. `measured` are values of the
-    twin's parameters that hold for the robot in every scene, such as how late its tracker is, where the twin has others.
-    Trials that `out` holds already are never replaced: it must be new, or hold this very evidence.
+    With a connected robot, scenes are simulated and then tried on the robot one after the other until the evidence suffices or the
+    trials are used up.
+
+    Args:
+        candidate: The policy to judge.
+        twin: The twin that scenes are simulated in.
+        config: The bar, scenes and seed.
+        champion: The policy to beat, scene by scene; without one the candidate has to pass `rules.threshold`.
+        robot: A connected robot; without one only the evidence so far is judged.
+        supervisor: Sets scenes and judges trials; default: the robot's own.
+        evidence: Trials so far; a robot goes on from them.
+        out: Folder for evidence, verdict and recordings. Trials that it holds are never replaced: it must be new, or hold this very
+            evidence.
+        situation: What the checks look at besides the evidence.
+        watchers: Follow progress and trials.
+
+    Returns:
+        The verdict; evidence and verdict are in `out`.
+
+    Raises:
+        GateError: If the evidence is about other policies or another robot.
+        WrongUse: If no supervisor judges trials.
     """
-    rules, watchers, situation = rules or Rules(), watchers or Watchers(), situation or Situation()
+    config, watchers, situation = config or GateConfig(), watchers or Watchers(), situation or Situation()
+    rules, seed = config.rules, config.seed
     folder = Path(out)
     beside = supervisor or (robot if isinstance(robot, TrialSupervisor) else None)
     if robot is not None and beside is None:
@@ -95,16 +134,16 @@ def gate(
         _require_robot(found, robot)
     _require_kept(folder, evidence)
     if not found.simulated and not found.real:
-        numbers = range(first_scene, first_scene + scenes)
-        listed = _list(twin, robot, beside, numbers, randomization, seed, watchers)
+        numbers = range(config.first_scene, config.first_scene + config.scenes)
+        listed = _list(twin, robot, beside, numbers, config.randomization, seed, watchers)
         simulated = simulate(
             candidate,
             champion,
             twin,
             listed,
-            measured=measured,
+            measured=config.measured,
             seed=seed,
-            threads=threads,
+            threads=config.threads or usable_cores(),
             progress=watchers.progress("simulating"),
         )
         found = replace(found, simulated=simulated)
@@ -121,7 +160,7 @@ def gate(
             robot,
             beside,
             folder,
-            time_limit_s,
+            config.time_limit_s,
             situation,
             watchers,
         )
@@ -129,7 +168,7 @@ def gate(
     statistics = measure(found, rules, twin_is_current=twin_is_current(checks))
     verdict = decide(found, statistics, rules, checks)
     _keep(found, folder / EVIDENCE, situation)
-    save_verdict(verdict, folder / VERDICT)
+    verdict.save(folder)
     return verdict
 
 

@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from twinloop.datasets.commit import write_atomically
-from twinloop.errors import GateError, NewerFormat, WrongUse
 from twinloop.promotion.checks import CHECKS, Check, twin_is_current
 from twinloop.promotion.evidence import Contender, Evidence, load_evidence
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.statistics import Statistics, measure
+from twinloop.records import load_record, save_record
 
 Decision = Literal["promote", "refuse", "more"]
 
 FORMAT = 1
+FILE = "verdict.json"
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,10 @@ class Verdict:
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return {"format": FORMAT, **asdict(self)}
+
+    def save(self, folder: str | Path) -> Path:
+        """Write `verdict.json` into a folder."""
+        return save_record(self, Path(folder) / FILE, FORMAT)
 
 
 def decide(evidence: Evidence, statistics: Statistics, rules: Rules, checks: Sequence[Check] = ()) -> Verdict:
@@ -149,42 +153,32 @@ def evidence_hash(evidence: Evidence) -> str:
     return hashlib.sha256(json.dumps(evidence.as_json(), sort_keys=True).encode()).hexdigest()
 
 
-def save_verdict(verdict: Verdict, path: str | Path) -> Path:
-    """Write one JSON file."""
-    target = Path(path)
-    write_atomically(target, (json.dumps(verdict.as_json(), indent=1) + "\n").encode())
-    return target
+def load_verdict(path: str | Path) -> Verdict:
+    """Read a verdict that `twinloop gate` wrote.
 
+    Args:
+        path: The file, or the folder that holds `verdict.json`.
 
-def load_verdict(path: str | Path) -> dict[str, Any]:
-    """A verdict's plain values, as they were written."""
+    Returns:
+        The verdict.
+
+    Raises:
+        WrongUse: If there is no such file or it is not a verdict.
+    """
     file = Path(path)
-    if not file.is_file():
-        raise WrongUse(f"{file} does not exist", expected="a verdict.json that `twinloop gate` wrote")
-    try:
-        words: dict[str, Any] = json.loads(file.read_text())
-        if words["format"] > FORMAT:
-            raise NewerFormat(
-                f"{file} was written by a newer Twinloop", remedy="pip install --upgrade twinloop"
-            )
-        if words["decision"] not in ("promote", "refuse", "more") or not words["candidate"]["id"]:
-            raise ValueError("it decides nothing")
-        return words
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise GateError(f"{file} is no verdict ({error})", remedy="twinloop gate ... writes one") from error
+    return load_record(Verdict, file / FILE if file.is_dir() else file, FORMAT, "twinloop gate --out FOLDER")
 
 
-def unfounded(words: dict[str, Any], file: Path) -> str | None:
+def unfounded(verdict: Verdict, file: Path) -> str | None:
     """Why a verdict does not follow from the evidence beside it, or None when judging again gives the same."""
     evidence = load_evidence(file.with_name("evidence.json"))
-    if evidence_hash(evidence) != words["evidence_hash"]:
+    if evidence_hash(evidence) != verdict.evidence_hash:
         return f"{file} is not about the evidence beside it"
-    rules = Rules(**words["rules"])
-    checks = tuple(Check(**check) for check in words["checks"])
+    rules, checks = verdict.rules, verdict.checks
     if missing := set(CHECKS.names()) - {check.name for check in checks}:
         return f"{file} lacks checks: {', '.join(sorted(missing))}"
     statistics = measure(evidence, rules, twin_is_current=twin_is_current(checks), interval=False)
     again = decide(evidence, statistics, rules, checks)
-    if again.decision != words["decision"]:
-        return f"{file} says {words['decision']!r}, but its evidence says {again.decision!r}"
+    if again.decision != verdict.decision:
+        return f"{file} says {verdict.decision!r}, but its evidence says {again.decision!r}"
     return None

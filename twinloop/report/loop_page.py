@@ -2,114 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from twinloop.generation.videos import video_data_uri
+from twinloop.loop_result import LoopResult
+from twinloop.promotion.evidence import Evidence
 from twinloop.report.diagnosis_page import make_cost_rows
 from twinloop.report.page import write_page
+from twinloop.report.summary import summarize
 from twinloop.report.training_plots import draw_curves
 from twinloop.stats.interval import Interval, exact_interval
 
-Found = Mapping[str, Any]
+REPORT = "report.html"
+"""A stage's own page, in its folder."""
 
 
-def write_loop_page(
-    title: str,
-    found: Mapping[str, Found],
-    stages: Sequence[tuple[str, str, float]],
-    reports: Mapping[str, Path],
-    films: Sequence[tuple[str, Path]],
-    path: str | Path,
-) -> Path:
+@dataclass(frozen=True)
+class SuccessRow:
+    """One bar of the comparison: when, where, and the success rate of so many trials."""
+
+    when: str
+    where: str
+    rate: Interval
+    trials: int
+
+
+def write_loop_page(title: str, result: LoopResult, path: str | Path) -> Path:
     """Write the report to one file that needs no other.
 
     Args:
         title: What was run, on which robot.
-        found: The result of every stage, by stage.
-        stages: Name, summary and duration in seconds, in order.
-        reports: HTML files of single stages, by stage; each is included whole.
-        films: Captions and WebM files.
+        result: The results of the stages that ran.
         path: The HTML file to write.
 
     Returns:
         The path of the page.
     """
+    reports = {stage.name: stage.folder / REPORT for stage in result.stages}
     return write_page(
         path,
         "loop.html",
         title=title,
-        stages=stages,
-        reports={stage: report.read_text() for stage, report in reports.items()},
-        films=[(caption, video_data_uri(file)) for caption, file in films],
-        **loop_context(found),
+        stages=[(stage.name, summarize(stage.result), stage.seconds) for stage in result.stages],
+        reports={name: file.read_text() for name, file in reports.items() if file.is_file()},
+        films=[(video.caption, video_data_uri(video.file)) for video in result.video or ()],
+        **loop_context(result),
     )
 
 
-def loop_context(found: Mapping[str, Found]) -> dict[str, Any]:
-    """What the template names, from the results of the stages; the only place that knows their shape.
+def loop_context(result: LoopResult) -> dict[str, Any]:
+    """What the template names, from the results of the stages.
 
     Args:
-        found: The result of every stage, by stage.
+        result: The results of the stages that ran.
 
     Returns:
-        The template's names and values.
+        The template's names and values; None for what no stage found.
     """
-    first, gate, diagnosis = found["try"], found["gate"], found["diagnose"]
-    robot = "stand-in" if first["robot"].get("standin") else "robot"
-    success = [
-        ("before", "simulation", first["simulation"]),
-        ("before", robot, first["robot"]),
-        ("after, at the gate", "simulation", gate["simulation"]),
-        ("after, at the gate", robot, gate["robot"]),
-    ]
-    if "monitor" in found:
-        success.append(("after, deployed", robot, found["monitor"]["robot"]))
+    robot = "stand-in" if result.evaluate is not None and result.evaluate.standin else "robot"
+    verdict, diagnosis, identification = result.verdict, result.diagnose, result.identify
+    success = _success(result, robot)
+    trained = {
+        policy.id: policy for policy in (result.train, result.retrain, result.finetune) if policy is not None
+    }
     return {
         "robot": robot,
-        "verdict": (gate["decision"], gate["reasons"]),
-        "success": [row for row in success if row[2]["episodes"]],
-        "before": _pool([first["robot"]]),
-        "after": _pool([found[name]["robot"] for name in ("gate", "monitor") if name in found]),
-        "episodes": _count_episodes(found),
+        "verdict": (verdict.decision, verdict.reasons) if verdict else None,
+        "success": success,
+        "before": _pool([row for row in success if row.where == robot and row.when == "before"]),
+        "after": _pool([row for row in success if row.where == robot and row.when != "before"]),
+        "episodes": _count_episodes(result),
         "costs": make_cost_rows(
-            ((cost["dimension"], Interval(**cost["lost"]), cost["named"]) for cost in diagnosis["costs"]),
-            Interval(**diagnosis["unknown"]),
-            Interval(**diagnosis["drop"]),
+            ((cost.dimension, cost.lost, cost.named) for cost in diagnosis.costs),
+            diagnosis.unknown,
+            diagnosis.drop,
+        )
+        if diagnosis
+        else None,
+        "diagnosis": diagnosis.verdict if diagnosis else None,
+        "named": [cost.dimension for cost in diagnosis.named] if diagnosis else [],
+        "dimensions": result.gap.as_json()["dimensions"] if result.gap else {},
+        "accepted": identification.gate.accepted if identification else None,
+        "replay": identification.gate.reason if identification else None,
+        "estimates": identification.estimates if identification else [],
+        "curves": draw_curves(
+            [(p.name, p.training_record.results.get("curve", [])) for p in trained.values()]
         ),
-        "diagnosis": diagnosis["verdict"],
-        "named": [cost["dimension"] for cost in diagnosis["costs"] if cost["named"]],
-        "dimensions": found["measure"]["dimensions"],
-        "accepted": found["identify"]["accepted"],
-        "replay": found["identify"]["reason"],
-        "estimates": found["identify"]["estimates"],
-        "curves": draw_curves([(found[name]["name"], found[name]["curve"]) for name in _trained(found)]),
-        "provenance": [("candidate", gate["candidate"]["id"][:12]), ("decided", gate["decided_at"])],
+        "provenance": [("candidate", verdict.candidate.id[:12]), ("decided", verdict.decided_at)]
+        if verdict
+        else [],
     }
 
 
-def _pool(rates: Sequence[Found]) -> tuple[Interval, int] | None:
+def _success(result: LoopResult, robot: str) -> list[SuccessRow]:
+    """Success rates before, at the gate and deployed, each with its exact interval."""
+    counts = []
+    for where, evaluation in (("simulation", result.evaluate_sim), (robot, result.evaluate)):
+        if evaluation is not None:
+            counts.append(("before", where, evaluation.successes, len(evaluation.trials)))
+    evidence: Evidence | None = result.evidence
+    if evidence is not None:
+        when = "after, at the gate" if result.gate else "at the gate"
+        for where, trials in (("simulation", evidence.simulated), (robot, evidence.real)):
+            counts.append((when, where, sum(trial.candidate for trial in trials), len(trials)))
+    if result.monitor is not None:
+        counts.append(("deployed", robot, result.monitor.success.successes, result.monitor.success.episodes))
+    return [SuccessRow(when, where, exact_interval(won, of), of) for when, where, won, of in counts if of]
+
+
+def _pool(rows: Sequence[SuccessRow]) -> tuple[Interval, int] | None:
     """The success rate of all trials together, not of the luckier few, and their number; None without trials."""
-    trials = sum(r["episodes"] for r in rates)
-    return (exact_interval(sum(r["successes"] for r in rates), trials), trials) if trials else None
+    trials = sum(row.trials for row in rows)
+    successes = round(sum(row.rate.value * row.trials for row in rows))
+    return (exact_interval(successes, trials), trials) if trials else None
 
 
-def _count_episodes(found: Mapping[str, Found]) -> list[tuple[str, int]]:
+def _count_episodes(result: LoopResult) -> list[tuple[str, int]]:
     """Episodes on the robot, in the order of recording."""
+    evidence = result.evidence
     numbers = {
-        "trials of the first policy": found["try"]["robot"]["episodes"],
-        "excitation runs": found["excite"]["episodes"],
-        "demonstrations before the second policy": found["show"]["episodes"],
-        "trials of the second policy": found.get("retry", {}).get("episodes", 0),
-        "further demonstrations": found["demonstrate"]["episodes"],
-        "gate trials": found["gate"]["robot"]["episodes"],
-        "deployed episodes": found.get("monitor", {"robot": {"episodes": 0}})["robot"]["episodes"],
+        "trials of the first policy": len(result.evaluate.trials) if result.evaluate else 0,
+        "excitation runs": len(result.excite) if result.excite else 0,
+        "demonstrations before the second policy": len(result.demonstrate) if result.demonstrate else 0,
+        "trials of the second policy": len(result.reevaluate.trials) if result.reevaluate else 0,
+        "further demonstrations": len(result.demonstrate_more) if result.demonstrate_more else 0,
+        "gate trials": len(evidence.real) if evidence else 0,
+        "deployed episodes": result.monitor.episodes if result.monitor else 0,
     }
     return [(name, number) for name, number in numbers.items() if number]
-
-
-def _trained(found: Mapping[str, Found]) -> list[str]:
-    """Stages that trained a policy; one that was kept as it is was not trained again."""
-    stages = [name for name in ("pretrain", "retrain", "finetune") if name in found]
-    return [name for name in stages if not found[name].get("kept")]

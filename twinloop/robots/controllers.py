@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,24 +38,27 @@ class Controller(Protocol):
 
 
 class ExpertController:
-    """A registered expert or excitation signal, acting on what the robot says."""
+    """A registered expert or excitation signal, acting on the robot's readings; several signals take turns by episode number."""
 
     cameras: tuple[str, ...] = ()
 
-    def __init__(self, twin: Twin, name: str, time_limit_s: float) -> None:
+    def __init__(self, twin: Twin, name: str | Sequence[str], time_limit_s: float) -> None:
         self._cell = make_cell(twin)
         self._steps = max(1, round(time_limit_s * twin.control_hz))
-        self._make = find_expert(name)
+        self._names = (name,) if isinstance(name, str) else tuple(name)
+        self._choose(0)
+
+    def _choose(self, episode: int) -> None:
+        name = self._names[episode % len(self._names)]
         self.actor_id = provenance_name(name)
-        self._expert: Expert = self._make(Setup(self._cell, 1, self._steps))
+        self._expert: Expert = find_expert(name)(Setup(self._cell, 1, self._steps))
         self.actor: Actor = self._expert.actor
         self._step = 0
 
     def restart(self, observation: Observation, seed: int) -> None:
-        """Start over."""
-        self._expert = self._make(Setup(self._cell, 1, self._steps))
+        """Start over, with the expert of episode number `seed`."""
+        self._choose(seed)
         self._expert.restart(np.array([0]), make_reading(self._cell, observation), np.array([seed]))
-        self._step = 0
 
     def act(self, observation: Observation) -> Array:
         """What the expert commands."""

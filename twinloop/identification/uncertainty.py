@@ -1,10 +1,9 @@
-"""Anchored randomization: the identification's uncertainty as a distribution that `generate` draws from.
+"""An identification's uncertainty as a distribution that `generate` draws from.
 
-- What was identified varies around its estimate, by its posterior and by how much it differs from run to run, correlated.
-- What can only be told in combination varies along that combination, as far as bounds allow, and not against it.
-- What was not identified keeps its prior range, and is named.
-- What the calibrated twin leaves unexplained of a joint becomes an offset of that joint from episode to episode.
-- What identification was not asked about varies as it would have without it, if the caller says how.
+- Identified parameters vary around their estimates, by the posterior and by the variation from run to run, correlated.
+- Parameters that are not separately identifiable vary along their combination, as far as bounds allow, and not against it.
+- Parameters that are not identifiable keep their prior range, and are named.
+- What the calibrated twin leaves unexplained at a joint becomes an offset of that joint from episode to episode.
 """
 
 from __future__ import annotations
@@ -30,37 +29,28 @@ SUMS = (("action_delay_s", "observation_delay_s"),)
 
 
 @dataclass(frozen=True)
-class Anchored:
-    """A randomization from an identification, and what it still guesses."""
+class PosteriorRandomization:
+    """A randomization from an identification; `unidentified` parameters in it keep their prior range, `offsets` are of joints."""
 
     randomization: Randomization
-    guessed: tuple[str, ...]
+    unidentified: tuple[str, ...]
     offsets: tuple[str, ...]
 
-    def as_config(self, twin_place: str, episodes: int = 1000) -> dict[str, Any]:
-        """What `twinloop generate` reads; `twin_place` is the calibrated twin's folder, seen from the config's."""
-        described = self.randomization.plain()
-        return {
-            "name": described["name"],
-            "twin": twin_place,
-            "randomization": described["randomization"],
-            "rollout": {
-                "parallel_envs": min(episodes, 100),
-                "episodes_per_env": max(1, episodes // min(episodes, 100)),
-            },
-        }
 
+def posterior_randomization(result: Identification) -> PosteriorRandomization:
+    """The distribution of the parameters that an identification was asked for.
 
-def anchor(result: Identification, name: str = "anchored", beside: Randomization | None = None) -> Anchored:
-    """The randomization that stands for what is known and not known after an identification.
+    Args:
+        result: The identification; its twin is the one that the randomization is for.
 
-    `beside` says how everything else varies, for example `default_randomization(result.twin)`.
+    Returns:
+        The randomization, and which of its parameters are not identified.
     """
     twin = result.twin
     covariance = result.covariance + result.run_to_run
     together: list[int] = []
     alone: dict[str, Distribution] = {}
-    guessed = []
+    unidentified = []
     for index, estimate in enumerate(result.estimates):
         parameter = twin.parameter(estimate.name)
         deviation = max(float(np.sqrt(covariance[index, index])), 1e-12)
@@ -68,7 +58,7 @@ def anchor(result: Identification, name: str = "anchored", beside: Randomization
             together.append(index)
         elif estimate.status == "not identifiable":
             alone[estimate.name] = _prior(estimate)
-            guessed.append(estimate.name)
+            unidentified.append(estimate.name)
         elif _outside(parameter, estimate.value, deviation):
             alone[estimate.name] = _cut(parameter, estimate.value, deviation)
         else:
@@ -84,17 +74,15 @@ def anchor(result: Identification, name: str = "anchored", beside: Randomization
         parameters = [twin.parameter(name) for name in names]
         matrix = _within(parameters, means, _definite(covariance[np.ix_(together, together)]))
         correlated.append((names, means, matrix))
-    made = make_randomization(twin, {**alone, **offsets}, correlated=correlated, name=name)
-    if beside is not None:
-        made = (not_identified(beside, result.names) | made).named(name)
-    return Anchored(made, tuple(guessed), tuple(offsets))
+    randomization = make_randomization(twin, {**alone, **offsets}, correlated=correlated, name="posterior")
+    return PosteriorRandomization(randomization, tuple(unidentified), tuple(offsets))
 
 
-def not_identified(beside: Randomization, identified: Collection[str]) -> Randomization:
-    """`beside` without what was identified, or what an identified parameter already stands for."""
-    asked = set(identified)
-    held = asked | {name for pair in SUMS if asked & set(pair) for name in pair}
-    return replace(beside, variations=tuple(v for v in beside.variations if v.name not in held))
+def without_identified(randomization: Randomization, names: Collection[str]) -> Randomization:
+    """The randomization without the identified parameters, and without those whose effect they include."""
+    identified = set(names)
+    held = identified | {name for pair in SUMS if identified & set(pair) for name in pair}
+    return replace(randomization, variations=tuple(v for v in randomization.variations if v.name not in held))
 
 
 def _prior(estimate: Estimate) -> Distribution:

@@ -1,0 +1,366 @@
+"""`anchor`: what identification and diagnosis know about a robot, as the randomization that its policies train on.
+
+Usual ranges, narrowed to what was measured of this robot; scenes, widened to its own. Where an expert fails much more often than it
+did in the nominal twin, ranges that nothing measured are wider than the task allows: `limit_to_task` finds and narrows those.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from scipy import stats
+
+from twinloop.datasets.commit import write_atomically
+from twinloop.datasets.reader import Dataset
+from twinloop.diagnosis.result import Diagnosis
+from twinloop.generation.run import generate
+from twinloop.identification.result import Identification
+from twinloop.identification.uncertainty import posterior_randomization, without_identified
+from twinloop.randomization import Randomization, default_randomization, load_randomization
+from twinloop.randomization.distribution import Constant, Distribution, LogUniform, Normal, Uniform
+from twinloop.randomization.randomization import make_randomization
+from twinloop.records import load_record, save_record
+from twinloop.twins import Twin
+
+Array = NDArray[Any]
+
+PILOT_EPISODES = 64
+"""Anchored episodes that show whether the expert still succeeds."""
+LEVEL = 0.01
+"""How often a parameter may be narrowed although it has no part in the expert's failures."""
+LARGEST_DROP = 0.05
+"""An expert's success rate may fall by this much before ranges are narrowed."""
+FEWEST_OUTSIDE = 5
+"""Episodes beyond a limit before it counts."""
+
+
+def anchored_randomization(
+    identification: Identification,
+    diagnosis: Diagnosis | None = None,
+    *,
+    scenes: Randomization | None = None,
+    other_parameters: Randomization | None = None,
+    name: str = "anchored",
+) -> Randomization:
+    """Turn what is known and not known about a robot into a randomization of its twin.
+
+    Identified parameters vary by their posterior, parameters that a diagnosis measured around the measured value and as widely as such
+    parameters usually vary, because a robot is not tomorrow what it is today. A parameter that identification could not identify
+    varies as usual around its nominal and its calibrated value: over all that is possible, a gripper that nothing excited would often
+    be too stiff to grasp.
+
+    Args:
+        identification: Its accepted twin is the one that the randomization is for; a rejected calibration contributes nothing.
+        diagnosis: Adds what it measured of sensors, actuators, objects and the scene.
+        scenes: Where objects and targets lie in training, such as `training_scenes(twin)`; widened to where they were seen.
+        other_parameters: How parameters vary that nothing measured. Default: `default_randomization(twin)`.
+        name: Name of the randomization.
+
+    Returns:
+        The randomization, over parameters of `identification.accepted_twin`.
+    """
+    twin = identification.accepted_twin
+    scenes = scenes or make_randomization(twin, {})
+    usual = default_randomization(twin) if other_parameters is None else other_parameters
+    measured = measured_parameters(identification, diagnosis)
+    loose = {n: _loosened(twin, n, measured[n], usual[n]) for n in measured.names if n in usual.names}
+    varied = usual | measured | make_randomization(twin, loose)
+    if identification.gate.accepted:
+        posterior = posterior_randomization(identification)
+        nominal = {estimate.name: Constant(estimate.nominal) for estimate in identification.estimates}
+        unidentified = {n: _union(nominal[n], varied[n]) for n in posterior.unidentified if n in varied.names}
+        others = without_identified(varied, identification.names)
+        varied = others | posterior.randomization | make_randomization(twin, unidentified)
+    wide = {n: _union(scenes[n], measured[n]) for n in scenes.names if n in measured.names}
+    return (varied | scenes | make_randomization(twin, wide)).named(name)
+
+
+def measured_parameters(identification: Identification, diagnosis: Diagnosis | None) -> Randomization:
+    """What a diagnosis measured of the robot, without what identification knows better.
+
+    Args:
+        identification: Its accepted twin is the one that the randomization is for.
+        diagnosis: None measured nothing.
+
+    Returns:
+        A randomization around the measured values, as wide as they are uncertain.
+    """
+    twin = identification.accepted_twin
+    if diagnosis is None:
+        return make_randomization(twin, {}, name="measured")
+    measured = diagnosis.randomization(twin)
+    return without_identified(measured, identification.names) if identification.gate.accepted else measured
+
+
+def measured_values(
+    identification: Identification, diagnosis: Diagnosis | None, scenes: Randomization | None = None
+) -> dict[str, float]:
+    """The median of each measured parameter that scenes do not set: what holds for the robot in every trial.
+
+    Args:
+        identification: As in `anchored_randomization`.
+        diagnosis: As in `anchored_randomization`.
+        scenes: Parameters that differ from trial to trial, which are left out.
+
+    Returns:
+        Values by parameter, in the parameters' own units.
+    """
+    measured = measured_parameters(identification, diagnosis)
+    in_scene = set(scenes.names) if scenes is not None else set()
+    return {v.name: value_at(v.distribution, 0.5) for v in measured.variations if v.name not in in_scene}
+
+
+def value_at(distribution: Distribution, fraction: float) -> float:
+    """The value below which this fraction of the draws lies."""
+    return float(distribution.quantile(np.array([[fraction]]), np.zeros(1, dtype=np.int64))[0])
+
+
+def _loosened(twin: Twin, name: str, measured: Distribution, usual: Distribution) -> Distribution:
+    """Around the measured value, with the measured and the usual spread."""
+    spread = math.hypot(*(0.5 * (value_at(one, 0.84) - value_at(one, 0.16)) for one in (measured, usual)))
+    return Normal(value_at(measured, 0.5), spread, *twin.parameter(name).bounds) if spread > 0.0 else measured
+
+
+def _union(usual: Distribution, measured: Distribution) -> Uniform:
+    low, high = usual.support()
+    return Uniform(min(low, value_at(measured, 0.005)), max(high, value_at(measured, 0.995)))
+
+
+@dataclass(frozen=True)
+class TaskLimit:
+    """A parameter with which an expert's failures come: success rates within [low, high] and beyond, and the chance of that."""
+
+    parameter: str
+    low: float
+    high: float
+    success_within: float
+    success_beyond: float
+    p_value: float
+    narrowed: bool
+    """False where the parameter was measured: the robot is like that, and narrowing it would hide the difficulty."""
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A randomization within what its task allows.
+
+    `expected` and `pilot` are success rates of the expert in the nominal twin and under the randomization before it was narrowed.
+    """
+
+    config: Mapping[str, Any]
+    expected: float
+    pilot: float
+    limits: tuple[TaskLimit, ...] = ()
+    episodes: int = 0
+    warnings: tuple[str, ...] = field(default=())
+
+    FILE = "anchor.json"
+    FORMAT = 1
+
+    def randomization(self, twin: Twin) -> Randomization:
+        """The randomization over this twin's parameters."""
+        return load_randomization(dict(self.config), twin)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write `anchor.json` into a folder."""
+        return save_record(self, Path(folder) / self.FILE, self.FORMAT)
+
+
+def load_anchor(folder: str | Path) -> Anchor:
+    """Read what `Anchor.save` wrote into a folder."""
+    return load_record(Anchor, Path(folder) / Anchor.FILE, Anchor.FORMAT, "twinloop anchor --out FILE")
+
+
+def anchor(
+    identification: Identification,
+    diagnosis: Diagnosis | None = None,
+    *,
+    scenes: Randomization | None = None,
+    other_parameters: Randomization | None = None,
+    expected: float = 1.0,
+    episodes: int = PILOT_EPISODES,
+    seed: int = 2,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Anchor:
+    """Turn what is known and not known about a robot into the randomization that its policies train on.
+
+    What `anchored_randomization` gives, narrowed to what the task allows where the expert would often fail.
+
+    Args:
+        identification: As in `anchored_randomization`.
+        diagnosis: As in `anchored_randomization`.
+        scenes: As in `anchored_randomization`.
+        other_parameters: As in `anchored_randomization`.
+        expected: The expert's success rate in the nominal twin, in [0, 1].
+        episodes: Expert episodes that are simulated to find out.
+        seed: Random seed for these episodes.
+        on_progress: Called with (episodes, total).
+
+    Returns:
+        The randomization, the limits that were found, and warnings.
+    """
+    twin = identification.accepted_twin
+    randomization = anchored_randomization(
+        identification, diagnosis, scenes=scenes, other_parameters=other_parameters
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        pilot = generate(
+            twin,
+            randomization,
+            out=Path(folder) / "pilot",
+            episodes=episodes,
+            seed=seed,
+            expert_noise=0.5,
+            expert_sees_truth=True,
+            progress=lambda now: on_progress(now.episodes, now.total),
+        )
+        measured = {*measured_parameters(identification, diagnosis).names, *identification.identified}
+        in_scene = scenes.names if scenes is not None else ()
+        return limit_to_task(twin, randomization, pilot, expected=expected, measured={*measured, *in_scene})
+
+
+def limit_to_task(
+    twin: Twin,
+    randomization: Randomization,
+    pilot: Dataset,
+    *,
+    expected: float,
+    measured: Collection[str] = (),
+) -> Anchor:
+    """Narrow a randomization to what its task allows.
+
+    Where the expert of a pilot dataset fails much more often than expected, the parameters whose draws go with its failures
+    (Fisher's exact test at the best cut, corrected for the number of parameters) are cut there, one after the other.
+
+    Args:
+        twin: The randomization's twin.
+        randomization: What the pilot drew from.
+        pilot: Simulated episodes of an expert, with their draws and outcomes.
+        expected: The expert's success rate in the nominal twin, in [0, 1].
+        measured: Parameters that were measured of the robot, which are named and never narrowed.
+
+    Returns:
+        The randomization, narrowed or as it was, with the limits that were found.
+    """
+    draws, success = _outcomes(pilot, randomization)
+    rate = float(success.mean()) if len(success) else 1.0
+    limits: list[TaskLimit] = []
+    kept = np.ones(len(success), dtype=bool)
+    while len(success) and expected - success[kept].mean() > LARGEST_DROP:
+        tried = {
+            name: values for name, values in draws.items() if name not in {one.parameter for one in limits}
+        }
+        limit = _worst_cut(tried, success, kept, measured)
+        if limit is None:
+            break
+        limits.append(limit)
+        values = draws[limit.parameter]
+        kept &= (values >= limit.low) & (values <= limit.high)
+    narrower = {
+        one.parameter: _within(randomization[one.parameter], one.low, one.high)
+        for one in limits
+        if one.narrowed
+    }
+    narrowed = (randomization | make_randomization(twin, narrower)).named(randomization.name)
+    return Anchor(
+        narrowed.plain(),
+        expected,
+        rate,
+        tuple(limits),
+        len(success),
+        _warnings(rate, expected, len(success), limits),
+    )
+
+
+def _warnings(rate: float, expected: float, episodes: int, limits: Sequence[TaskLimit]) -> tuple[str, ...]:
+    if expected - rate <= LARGEST_DROP:
+        return ()
+    lines = [
+        f"the expert succeeds in {rate:.0%} of {episodes} anchored episodes, in {expected:.0%} of nominal ones"
+    ]
+    for one in limits:
+        what = "narrowed to" if one.narrowed else "measured on the robot, so not narrowed: fails beyond"
+        lines.append(
+            f"{one.parameter} {what} [{one.low:.3g}, {one.high:.3g}]: "
+            f"{one.success_within:.0%} success within, {one.success_beyond:.0%} beyond"
+        )
+    if not limits:
+        lines.append("no single parameter explains it")
+    return tuple(lines)
+
+
+def _outcomes(pilot: Dataset, randomization: Randomization) -> tuple[dict[str, Array], Array]:
+    """Draws of each numeric parameter (N,), and success (N,), of the judged episodes."""
+    episodes = [episode for episode in pilot if episode.success is not None]
+    success = np.array([bool(episode.success) for episode in episodes])
+    draws = {}
+    for name in randomization.names:
+        values = [episode.provenance.draw.get(name) for episode in episodes]
+        if episodes and all(isinstance(value, int | float) for value in values) and len(set(values)) > 1:
+            draws[name] = np.array(values, dtype=float)
+    return draws, success
+
+
+def _worst_cut(
+    draws: Mapping[str, Array], success: Array, kept: Array, measured: Collection[str]
+) -> TaskLimit | None:
+    """The limit beyond which the expert fails most certainly more often; None where chance explains the failures."""
+    found: list[TaskLimit] = []
+    for name, values in draws.items():
+        inner, won = values[kept], success[kept]
+        for fraction in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
+            cut = float(np.quantile(inner, fraction))
+            for beyond, low, high in (
+                (inner > cut, float(inner.min()), cut),
+                (inner < cut, cut, float(inner.max())),
+            ):
+                within = ~beyond
+                if min(beyond.sum(), within.sum()) < FEWEST_OUTSIDE:
+                    continue
+                table = [[(~won[beyond]).sum(), won[beyond].sum()], [(~won[within]).sum(), won[within].sum()]]
+                p_value = float(stats.fisher_exact(table, alternative="greater").pvalue)
+                rates = float(won[within].mean()), float(won[beyond].mean())
+                found.append(TaskLimit(name, low, high, *rates, p_value, name not in measured))
+    best = min(found, key=lambda one: one.p_value, default=None)
+    return best if best is not None and best.p_value * len(found) < LEVEL else None
+
+
+def _within(distribution: Distribution, low: float, high: float) -> Distribution:
+    """The distribution cut to [low, high]."""
+    if isinstance(distribution, Normal):
+        return replace(distribution, low=max(low, distribution.low), high=min(high, distribution.high))
+    first, last = distribution.support()
+    low, high = max(low, first), min(high, last)
+    return LogUniform(low, high) if isinstance(distribution, LogUniform) else Uniform(low, high)
+
+
+def write_config(
+    randomization: Randomization, twin_place: str, file: str | Path, comments: Sequence[str] = ()
+) -> Path:
+    """Write a randomization as a config that `twinloop generate` takes.
+
+    Args:
+        randomization: What varies.
+        twin_place: Name of a built-in twin, or a twin's folder as seen from the config's folder.
+        file: The YAML file.
+        comments: Lines for its head.
+
+    Returns:
+        The file.
+    """
+    target = Path(file)
+    described = randomization.plain()
+    values = {"name": described["name"], "twin": twin_place, "randomization": described["randomization"]}
+    text = "".join(f"# {line}\n" for line in comments)
+    text += yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(target, text.encode())
+    return target

@@ -1,0 +1,83 @@
+"""The policy in use: who it is, whom a candidate has to beat, and how a candidate takes its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from twinloop.policies.policy import Policy, load_policy
+from twinloop.promotion.chain import FOLDER
+from twinloop.promotion.registry import PolicyRegistry
+from twinloop.records import load_record, save_record
+
+FORMAT = 1
+FILE = "champion.json"
+
+
+@dataclass(frozen=True)
+class Champion:
+    """The policy in use after a promotion."""
+
+    name: str
+    policy_id: str
+
+    def save(self, folder: str | Path) -> Path:
+        """Write `champion.json` into a folder."""
+        return save_record(self, Path(folder) / FILE, FORMAT)
+
+
+def load_champion(folder: str | Path) -> Champion:
+    """Read what `Champion.save` wrote into a folder."""
+    return load_record(Champion, Path(folder) / FILE, FORMAT, "twinloop promote")
+
+
+def find_champion(
+    workspace: str | Path, candidate: Policy | None, otherwise: Policy | None = None
+) -> Policy | None:
+    """The champion that a candidate has to beat.
+
+    Args:
+        workspace: The workspace whose registry is asked.
+        candidate: Where it is the champion already, the champion before it is meant. None: whoever is champion now.
+        otherwise: The answer where there is no champion.
+
+    Returns:
+        The champion, or `otherwise`.
+    """
+    root = Path(workspace)
+    if not (root / FOLDER).exists():
+        return otherwise
+    registry = PolicyRegistry(root)
+    if candidate is None:
+        return registry.policy("champion") if registry.state().aliases.get("champion") else otherwise
+    previous = registry.rival(candidate.id)
+    return load_policy(previous.folder) if previous is not None else otherwise
+
+
+def promote(
+    policy: Policy, verdict: str | Path, workspace: str | Path, *, by: str, previous: Policy | None = None
+) -> Champion:
+    """Make a policy the champion of a workspace, on the grounds of its verdict.
+
+    Args:
+        policy: The candidate.
+        verdict: The gate's folder, or its `verdict.json`.
+        workspace: The workspace.
+        by: Who promotes it.
+        previous: The policy in use so far, which is entered first where the workspace has no champion yet.
+
+    Returns:
+        The champion.
+
+    Raises:
+        GateError: If the verdict does not promote this policy.
+    """
+    registry = PolicyRegistry(Path(workspace))
+    aliases = registry.state().aliases
+    if previous is not None and aliases.get("champion") is None:
+        registry.promote(previous, None, by=by, override="in use before the loop")
+    holder = registry.policy("champion") if registry.state().aliases.get("champion") else None
+    if holder is None or holder.id != policy.id:
+        registry.promote(policy, verdict, by=by)
+    registry.verify()
+    return Champion(policy.name, policy.id)

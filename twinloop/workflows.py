@@ -1,0 +1,416 @@
+"""What the stages of the loop do: a verb with the loop's settings, its result saved and its page written.
+
+Each function fills the folder `out` and resumes what an interrupted run left there. None knows which stage comes next: `loop.py` puts
+them in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from twinloop.anchoring import Anchor, anchor
+from twinloop.coverage.result import Coverage
+from twinloop.coverage.run import measure_coverage
+from twinloop.datasets.reader import Dataset, open_dataset
+from twinloop.diagnosis.result import Diagnosis
+from twinloop.diagnosis.run import diagnose
+from twinloop.errors import GateError
+from twinloop.evaluation.horizon import find_execution_horizon
+from twinloop.evaluation.result import Evaluation
+from twinloop.evaluation.robot import RobotEnvironment, task_time_limit_s
+from twinloop.evaluation.run import evaluate
+from twinloop.evaluation.twin import TwinEnvironment
+from twinloop.gap.evidence import Options as GapOptions
+from twinloop.gap.result import Gap
+from twinloop.gap.run import measure_gap
+from twinloop.generation.run import generate
+from twinloop.generation.videos import Video, record_outcomes
+from twinloop.identification.config import IdentifyConfig
+from twinloop.identification.replays import replay_held_out
+from twinloop.identification.result import Identification
+from twinloop.identification.run import identify
+from twinloop.learning.config import TrainConfig
+from twinloop.learning.train import train
+from twinloop.monitoring.run import MonitorReport, monitor
+from twinloop.planning.items import Plan
+from twinloop.planning.run import plan
+from twinloop.policies.act import PolicyController
+from twinloop.policies.policy import Policy
+from twinloop.promotion.champion import Champion, find_champion, promote
+from twinloop.promotion.evidence import load_evidence
+from twinloop.promotion.run import EVIDENCE, GateConfig, Situation, Watchers, gate
+from twinloop.promotion.verdict import Verdict
+from twinloop.quality.select import select_usable
+from twinloop.randomization import Randomization
+from twinloop.report.coverage_page import write_coverage_page
+from twinloop.report.diagnosis_page import write_diagnosis_page
+from twinloop.report.gap_page import write_gap_page
+from twinloop.report.gate_page import write_gate_page
+from twinloop.report.identification_page import write_identification_page
+from twinloop.report.plan_sheet import write_plan_sheet
+from twinloop.robots.controllers import Controller, ExpertController, OperatorController
+from twinloop.robots.handle import RobotHandle, supervised
+from twinloop.robots.record import RecordingSpec, record
+from twinloop.stages import OnProgress
+from twinloop.twins import Twin
+
+DATA, RUNS, TWIN, REPORT = "data", "runs", "twin", "report.html"
+"""A dataset, recordings of trials, a calibrated twin, a page."""
+
+EXCITATION_SIGNALS = ("multisine", "waypoints")
+"""Excitation that moves every joint all the time, and in large smooth moves."""
+GAP_EPISODES = 20
+"""Of each dataset, spread evenly: enough for intervals, and soon done."""
+
+
+def simulate(
+    out: Path, on_progress: OnProgress, *, twin: Twin, randomization: Randomization, episodes: int, seed: int
+) -> Dataset:
+    """Episodes of the scripted expert, slightly disturbed so that the data shows recoveries.
+
+    The expert sees the true state, so that its commands are right however wrong the recorded readings are.
+    """
+    return generate(
+        twin,
+        randomization,
+        out=out / DATA,
+        episodes=episodes,
+        seed=seed,
+        expert_noise=0.5,
+        expert_sees_truth=True,
+        resume=(out / DATA).exists(),
+        progress=lambda now: on_progress(now.episodes, now.total),
+    )
+
+
+def learn(
+    out: Path,
+    on_progress: OnProgress,
+    *,
+    name: str,
+    config: TrainConfig,
+    sim: Dataset,
+    real: Dataset | None = None,
+    twin: Twin | None = None,
+    randomization: Randomization | None = None,
+    episodes: int = 0,
+) -> Policy:
+    """A policy; with a twin, its execution horizon is the one that succeeds best there in `episodes` trials of each."""
+    trained = out / "trained" / name
+    policy = train(
+        sim,
+        real,
+        out=trained,
+        config=config,
+        resume=trained.exists(),
+        hear=lambda point, steps: on_progress(point.step, steps),
+    )
+    if twin is not None:
+        policy, _ = find_execution_horizon(
+            policy, twin, randomization, episodes=episodes, seed=config.seed, threads=0, progress=on_progress
+        )
+    policy.save(out / name)
+    return policy
+
+
+def take_champion(out: Path, on_progress: OnProgress, *, workspace: Path, round_number: int) -> Policy:
+    """The champion, with which a later round begins."""
+    champion = find_champion(workspace, None)
+    if champion is None:
+        raise GateError(
+            f"round {round_number} begins with a champion, and there is none",
+            remedy="run the first round, or `twinloop promote` the policy in use",
+        )
+    return keep(out, on_progress, policy=champion)
+
+
+def keep(out: Path, on_progress: OnProgress, *, policy: Policy) -> Policy:
+    """The policy as it is."""
+    policy.save(out / policy.name)
+    return policy
+
+
+def try_in_twin(
+    out: Path,
+    on_progress: OnProgress,
+    *,
+    policy: Policy,
+    twin: Twin,
+    scenes: Randomization,
+    episodes: int,
+    seed: int,
+) -> Evaluation:
+    """Trials in simulation."""
+    environment = TwinEnvironment(twin, randomization=scenes, threads=0)
+    evaluation = evaluate(policy, environment, episodes=episodes, seed=seed, progress=on_progress)
+    evaluation.save(out)
+    return evaluation
+
+
+def try_on_robot(
+    out: Path,
+    on_progress: OnProgress,
+    *,
+    policy: Policy,
+    robot: RobotHandle,
+    episodes: int,
+    first: int,
+    until_failure: bool = False,
+) -> Evaluation:
+    """Trials on the robot; their episodes are kept."""
+    with supervised(robot.address) as (arm, supervisor):
+        environment = RobotEnvironment(arm, supervisor=supervisor, until_failure=until_failure, resume=True)
+        evaluation = evaluate(
+            policy, environment, episodes=episodes, seed=first, out=out / RUNS, progress=on_progress
+        )
+    evaluation.save(out)
+    return evaluation
+
+
+def compare_runs(
+    out: Path, on_progress: OnProgress, *, twin: Twin, real: Dataset, sim: Dataset, seed: int
+) -> Gap:
+    """The gap between twin and robot, by dimension."""
+    gap = measure_gap(
+        real,
+        twin,
+        sim,
+        options=GapOptions(seed=seed, episodes=GAP_EPISODES),
+        progress=lambda _, done, total: on_progress(done, total),
+    )
+    gap.save(out)
+    write_gap_page(gap, out / REPORT)
+    return gap
+
+
+def excite(
+    out: Path,
+    on_progress: OnProgress,
+    *,
+    twin: Twin,
+    robot: RobotHandle,
+    episodes: int,
+    seconds: float,
+    first: int,
+) -> Dataset:
+    """Excitation runs, the signals in turn."""
+    spec = RecordingSpec(episodes, seconds, task="Follow the excitation signal.", first=first, judged=False)
+    return _recorded(
+        out, on_progress, robot, spec, lambda *_: ExpertController(twin, EXCITATION_SIGNALS, seconds)
+    )
+
+
+def demonstrate(
+    out: Path,
+    on_progress: OnProgress,
+    *,
+    robot: RobotHandle,
+    episodes: int,
+    seconds: float,
+    operator: str,
+    task: str,
+    first: int,
+) -> Dataset:
+    """Demonstrations by the robot's operator."""
+    spec = RecordingSpec(episodes, seconds, task=task, first=first)
+    return _recorded(
+        out, on_progress, robot, spec, lambda _, supervisor: OperatorController(supervisor, operator)
+    )
+
+
+def watch(
+    out: Path,
+    on_progress: OnProgress,
+    *,
+    policy: Policy,
+    robot: RobotHandle,
+    reference: Dataset,
+    episodes: int,
+    first: int,
+    task: str,
+) -> MonitorReport:
+    """Deployed episodes of the champion, compared once with the reference."""
+    with supervised(robot.address) as (arm, _):
+        spec = RecordingSpec(episodes, task_time_limit_s(arm), task=task, first=first)
+    deployed = _recorded(
+        out, on_progress, robot, spec, lambda arm, _: PolicyController(policy, arm.description)
+    )
+    report = monitor(deployed, reference)
+    report.save(out)
+    return report
+
+
+def _recorded(
+    out: Path,
+    on_progress: OnProgress,
+    robot: RobotHandle,
+    spec: RecordingSpec,
+    controller: Callable[..., Controller],
+) -> Dataset:
+    """Record the episodes that are missing."""
+    there = len(open_dataset(out / DATA)) if (out / DATA).exists() else 0
+    if there < spec.episodes:
+        left = replace(spec, episodes=spec.episodes - there, first=spec.first + there)
+        with supervised(robot.address) as (arm, supervisor):
+            acting = controller(arm, supervisor)
+            record(arm, acting, out / DATA, left, supervisor=supervisor, on_progress=on_progress)
+    return open_dataset(out / DATA)
+
+
+def select(out: Path, on_progress: OnProgress, *, datasets: tuple[Dataset, ...]) -> Dataset | None:
+    """The demonstrations that a policy may be trained on; None where no episode is usable."""
+    return select_usable(datasets, out / DATA)
+
+
+def calibrate(
+    out: Path,
+    on_progress: OnProgress,
+    *,
+    twin: Twin,
+    real: Dataset,
+    parameters: Sequence[str],
+    seconds: float,
+    seed: int,
+) -> Identification:
+    """The twin identified from excitation runs; held-out replay decides whether it is taken."""
+    config = IdentifyConfig(
+        signals=("observation.state",),
+        held_out_every=4,
+        seconds=seconds,
+        seed=seed,
+        force="the loop takes a twin only if held-out replay accepts it",
+    )
+    rounds = iter(range(1, 10**9))
+    identification = identify(
+        twin, real, parameters, config=config, on_progress=lambda *_: on_progress(next(rounds), 0)
+    )
+    identification.save(out / TWIN)
+    replays = replay_held_out(twin, identification, real, signals=config.signals)
+    write_identification_page(identification, replays, out / REPORT)
+    return identification
+
+
+def explain(
+    out: Path,
+    on_progress: OnProgress,
+    *,
+    policy: Policy,
+    runs: Dataset,
+    others: tuple[Dataset, ...],
+    twin: Twin,
+    budget: int,
+    seed: int,
+) -> Diagnosis:
+    """How many success points each gap dimension costs the policy, and what was measured of each."""
+    diagnosis = diagnose(
+        policy,
+        runs,
+        twin,
+        excitation=[episode for dataset in others for episode in dataset],
+        budget=budget,
+        seed=seed,
+        keep=out / "evaluations",
+        progress=lambda _, done, total: on_progress(done, total),
+    )
+    diagnosis.save(out)
+    write_diagnosis_page(diagnosis, out / REPORT)
+    return diagnosis
+
+
+def map_coverage(out: Path, on_progress: OnProgress, *, real: Dataset, sim: Dataset, seed: int) -> Coverage:
+    """Where the robot's episodes leave what simulation covers."""
+    coverage = measure_coverage(real, sim, seed=seed, progress=on_progress)
+    coverage.save(out)
+    write_coverage_page(coverage, out / REPORT, (real, sim))
+    return coverage
+
+
+def propose(
+    out: Path,
+    on_progress: OnProgress,
+    *,
+    diagnosis: Diagnosis,
+    coverage: Coverage,
+    identification: Identification,
+    seed: int,
+) -> Plan:
+    """What to record next, and what it is expected to bring."""
+    proposed = plan(diagnosis=diagnosis, coverage=coverage, identification=identification, seed=seed)
+    proposed.save(out)
+    write_plan_sheet(proposed, out / REPORT)
+    return proposed
+
+
+def anchor_twin(
+    out: Path,
+    on_progress: OnProgress,
+    *,
+    identification: Identification,
+    diagnosis: Diagnosis,
+    scenes: Randomization,
+    expected: float,
+    seed: int,
+) -> Anchor:
+    """What was measured as a randomization, narrowed where the expert would often fail."""
+    anchored = anchor(
+        identification, diagnosis, scenes=scenes, expected=expected, seed=seed, on_progress=on_progress
+    )
+    anchored.save(out)
+    return anchored
+
+
+def decide(
+    out: Path,
+    on_progress: OnProgress,
+    *,
+    candidate: Policy,
+    champion: Policy | None,
+    twin: Twin,
+    robot: RobotHandle,
+    config: GateConfig,
+    situation: Situation,
+) -> Verdict:
+    """May the candidate take the champion's place, or, without one, pass the bar? Trials until the evidence suffices."""
+    file = out / EVIDENCE
+    with supervised(robot.address) as (arm, supervisor):
+        verdict = gate(
+            candidate,
+            twin,
+            config,
+            champion=champion,
+            robot=arm,
+            supervisor=supervisor,
+            evidence=load_evidence(file) if file.exists() else None,
+            out=out,
+            situation=situation,
+            watchers=Watchers(trial=lambda number, *_: on_progress(number, config.rules.max_trials)),
+        )
+    write_gate_page(verdict, load_evidence(file), out / REPORT)
+    return verdict
+
+
+def show_difference(
+    out: Path, on_progress: OnProgress, *, twin: Twin, before: Dataset, after: Dataset | None
+) -> tuple[Video, ...]:
+    """A failure before and a success after, where there are such."""
+    wanted = {"before": (before, False)} | ({"after": (after, True)} if after is not None else {})
+    return record_outcomes(wanted, twin, out)
+
+
+def release(
+    out: Path,
+    on_progress: OnProgress,
+    *,
+    policy: Policy,
+    champion: Policy | None,
+    verdict: Verdict,
+    verdict_folder: Path,
+    workspace: Path,
+    by: str,
+) -> Champion:
+    """The candidate as champion, on the grounds of its verdict."""
+    promoted = promote(policy, verdict_folder, workspace, by=by, previous=champion)
+    promoted.save(out)
+    return promoted
