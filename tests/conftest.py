@@ -47,12 +47,10 @@ def tiny_policy(panda_data, tmp_path_factory):
     return train(panda_data, out=tmp_path_factory.mktemp("policies") / "tiny", config=TINY)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def short_trials(panda_data):
-    """Pick-and-place trials that end after a second: long enough for everything but success."""
-    from twinloop.tasks.pick_and_place import PickAndPlace
+    """Pick-and-place trials end after a second; `panda_data` is made before, of whole episodes."""
+    from tests.trials import shorten_trials
 
-    # Whoever asks for `panda_data` later gets whole episodes: they are there before trials become short.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PickAndPlace, "time_limit_s", 1.0)
+    with shorten_trials():
         yield

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.trials import shorten_trials
 from twinloop.datasets.reader import open_dataset
 from twinloop.diagnosis.result import load_diagnosis
 from twinloop.diagnosis.run import diagnose
@@ -37,8 +38,9 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def diagnosed(runs, tiny_policy, folder, short_trials):
-    return diagnose(tiny_policy, runs, "franka_pick_place", keep=folder / "evaluations", **SMALL)
+def diagnosed(runs, tiny_policy, folder):
+    with shorten_trials():
+        return diagnose(tiny_policy, runs, "franka_pick_place", keep=folder / "evaluations", **SMALL)
 
 
 def test_it_sees_that_the_robot_is_late_and_says_unknown_where_runs_are_few(diagnosed):
@@ -55,7 +57,9 @@ def test_it_sees_that_the_robot_is_late_and_says_unknown_where_runs_are_few(diag
     }
 
 
-def test_runs_of_others_and_of_several_robots_are_not_taken_for_the_policys(runs, tiny_policy, panda_data):
+def test_runs_of_others_and_of_several_robots_are_not_taken_for_the_policys(
+    runs, tiny_policy, panda_data, short_trials
+):
     with pytest.raises(WrongUse, match="acted in none of these runs") as refused:
         diagnose(tiny_policy, panda_data, "franka_pick_place")
     assert tiny_policy.id in str(refused.value) and "pick_and_place" in str(refused.value)
@@ -75,11 +79,7 @@ def test_runs_that_nobody_judged_and_budgets_too_small_are_refused(runs, tiny_po
 
 
 def test_the_command_goes_on_with_what_was_kept_prints_writes_and_refuses(
-    twinloop,
-    runs,
-    tiny_policy,
-    folder,
-    diagnosed,
+    twinloop, runs, tiny_policy, folder, diagnosed, short_trials
 ):
     tiny_policy.save(folder / "policy")
     words = ("--real", runs.root, "--twin", "franka_pick_place", "--out", folder)

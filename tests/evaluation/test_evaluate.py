@@ -69,6 +69,8 @@ def test_every_policy_meets_the_same_scenes_in_a_twin(panda_data, tiny_policy, s
         "object_offset_x_m",
         "object_offset_y_m",
         "object_yaw_rad",
+        "target_offset_x_m",
+        "target_offset_y_m",
     }
     episode = open_dataset(kept).episode(0)
     assert episode.provenance.actor == "policy"
