@@ -150,7 +150,7 @@ def test_the_history_of_labels_says_who_said_what(tmp_path):
     with make_dataset(tmp_path / "a", STATE_ONLY) as writer:
         for seed in range(2):
             writer.add(toy_episode(seed))
-    assert "nobody has labelled" in twinloop("data", "label", "a", "--history", cwd=tmp_path)
+    assert "no labels" in twinloop("data", "label", "a", "--history", cwd=tmp_path)
     twinloop("data", "label", "a", 0, 1, "--success", "--by", "ann", cwd=tmp_path)
     twinloop("data", "label", "a", 1, "--failure", "jammed", "--by", "ben", cwd=tmp_path)
     said = twinloop_json("data", "label", "a", 1, "--history", cwd=tmp_path)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from twinloop.coverage.result import Coverage as Coverage
     from twinloop.coverage.result import load_coverage as load_coverage
     from twinloop.coverage.run import measure_coverage as measure_coverage
+    from twinloop.datasets.merge import merge as merge
     from twinloop.datasets.query import query as query
     from twinloop.datasets.reader import Dataset as Dataset
     from twinloop.datasets.reader import open_dataset as open_dataset
-    from twinloop.datasets.rewrite import merge as merge
-    from twinloop.datasets.rewrite import split as split
+    from twinloop.datasets.split import split as split
     from twinloop.datasets.writer import append_to as append_to
     from twinloop.datasets.writer import make_dataset as make_dataset
     from twinloop.diagnosis.result import Diagnosis as Diagnosis
@@ -130,7 +130,8 @@ _NAMES = {
     "twinloop.coverage.run": ["measure_coverage"],
     "twinloop.datasets.query": ["query"],
     "twinloop.datasets.reader": ["Dataset", "open_dataset"],
-    "twinloop.datasets.rewrite": ["merge", "split"],
+    "twinloop.datasets.merge": ["merge"],
+    "twinloop.datasets.split": ["split"],
     "twinloop.datasets.writer": ["append_to", "make_dataset"],
     "twinloop.diagnosis.result": ["Diagnosis", "load_diagnosis"],
     "twinloop.diagnosis.run": ["diagnose"],

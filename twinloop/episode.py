@@ -1,7 +1,7 @@
-"""The nouns every other module shares: `Episode`, what it declares (`Schema`), and where it came from (`Provenance`).
+"""The types every other module shares: `Episode`, its `Schema` and its `Provenance`.
 
-Real and simulated episodes are the same type. All are immutable; `make_episode` is the border at which arrays are
-copied, frozen and checked, so code behind it never has to check again.
+Real and simulated episodes have the same type. All types are immutable; `make_episode` copies, freezes and checks
+arrays, so later code does not have to check them again.
 
 Shapes: an episode has T rows. `time_s` is (T,), every signal is (T, *signal.shape), every camera is (T, height,
 width, 3) uint8. Row t holds what was observed at `time_s[t]` and the action sent then; the state that followed is
@@ -32,15 +32,15 @@ UNITS = frozenset(
     "1 rad deg m mm cm s ms Hz kg g N N·m V A W K °C px % bool lux "
     "rad/s rad/s² deg/s m/s m/s² N/m N·m/rad N·m·s/rad N·s/m kg·m² 1/(N·m) Ω V·s/rad unknown".split()
 )
-"""Units a signal may carry. "1" is a plain number; "unknown" is what foreign data has until somebody says."""
+"""Units a signal may carry. "1" is a plain number; "unknown" marks foreign data without declared units."""
 
 DTYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 bool".split())
 
 RESERVED = frozenset("timestamp frame_index episode_index index task_index time_s".split())
-"""Columns of the on-disk layout that a signal may not be called."""
+"""Column names of the on-disk layout, which a signal may not use."""
 
-LONGEST_FOLDER_NAME = 255
-"""Bytes; the limit of every common file system."""
+MAX_FOLDER_NAME_BYTES = 255
+"""The limit of every common file system."""
 
 _NAME = re.compile(r"[A-Za-z_][\w\-]*(\.[\w\-]+)*")
 _CAMERA_NAME = re.compile(r"[A-Za-z_][\w\-]*")
@@ -61,15 +61,12 @@ class Signal:
 
     def __post_init__(self) -> None:
         where = f"signal {self.name!r}"
-        if (
-            not _NAME.fullmatch(self.name)
-            or self.name in RESERVED
-            or self.name.startswith("observation.images.")
-        ):
+        is_camera = self.name.startswith("observation.images.")
+        if not _NAME.fullmatch(self.name) or self.name in RESERVED or is_camera:
             raise InvalidEpisode(
-                f"{where} cannot be used as a name",
-                expected="letters, digits, '_', '-' and '.', not one of the reserved columns and not a camera",
-                remedy=f"rename it; reserved are {', '.join(sorted(RESERVED))} and observation.images.*",
+                f"{where}: bad name",
+                expected="letters, digits, '_', '-' and '.'; not a reserved column, not a camera",
+                remedy=f"rename it; reserved names are {', '.join(sorted(RESERVED))} and observation.images.*",
             )
         if self.dtype not in DTYPES:
             raise UnknownName(f"data type for {where}", self.dtype, DTYPES)
@@ -107,14 +104,12 @@ class Camera:
 
     def __post_init__(self) -> None:
         if not _CAMERA_NAME.fullmatch(self.name):
+            raise InvalidEpisode(f"camera {self.name!r}: bad name", expected="letters, digits, '_', '-'")
+        if len(self.key.encode(errors="replace")) > MAX_FOLDER_NAME_BYTES:
             raise InvalidEpisode(
-                f"camera {self.name!r} cannot be used as a name", expected="letters, digits, '_', '-'"
-            )
-        if len(self.key.encode(errors="replace")) > LONGEST_FOLDER_NAME:
-            raise InvalidEpisode(
-                f"camera {self.name[:20]!r}... has too long a name: it becomes a folder's name",
+                f"the name of camera {self.name[:20]!r}... is too long for a folder name",
                 got=len(self.name),
-                expected=f"at most {LONGEST_FOLDER_NAME - len('observation.images.')} bytes",
+                expected=f"at most {MAX_FOLDER_NAME_BYTES - len('observation.images.')} bytes",
             )
         if self.height < 1 or self.width < 1:
             raise InvalidEpisode(
@@ -129,7 +124,7 @@ class Camera:
 
 @dataclass(frozen=True)
 class Schema:
-    """What every episode of a dataset declares: its signals, cameras and nominal rate."""
+    """The signals, cameras and nominal rate that all episodes of a dataset have."""
 
     signals: tuple[Signal, ...]
     rate_hz: float
@@ -140,9 +135,8 @@ class Schema:
         if not self.signals:
             raise InvalidEpisode("a schema needs at least one signal")
         names = [s.name for s in self.signals] + [c.key for c in self.cameras]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InvalidEpisode("a schema names something twice", got=", ".join(twice))
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
+            raise InvalidEpisode("a schema has duplicate names", got=", ".join(duplicates))
         _check_text("robot_type", self.robot_type)
         if not (np.isfinite(self.rate_hz) and self.rate_hz > 0):
             raise InvalidEpisode("the nominal rate must be positive", got=self.rate_hz)
@@ -162,7 +156,7 @@ class Schema:
         raise UnknownName("camera", name, [c.name for c in self.cameras])
 
     def difference(self, other: Schema) -> str | None:
-        """The first way in which `other` is not this schema, in words, or None when they are the same."""
+        """Describe the first difference between `other` and this schema; None if they are equal."""
         mine: dict[str, Any] = {s.name: s for s in self.signals} | {c.key: c for c in self.cameras}
         theirs: dict[str, Any] = {s.name: s for s in other.signals} | {c.key: c for c in other.cameras}
         if missing := sorted(mine.keys() - theirs.keys()):
@@ -183,7 +177,7 @@ class Schema:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened at one moment: `Event(1.24, "contact", "finger_left cube")`."""
+    """A timed event: `Event(1.24, "contact", "finger_left cube")`."""
 
     time_s: float
     kind: str
@@ -194,9 +188,9 @@ class Event:
 class Provenance:
     """Where an episode came from; for a simulated one, enough to regenerate it bit for bit.
 
-    `source` is "standin" for a robot that is simulated in another engine to stand in for reality: it is recorded like a
-    real one and never called real. `draw` is the exact value of every randomized parameter of this episode. `parents` are the ids of the episodes
-    this one was derived from. `consent` refers to the consent record of the person involved, never to the person.
+    `source` is "standin" for a robot simulated in another engine in place of a real one: it is recorded like a real
+    robot and never called real. `draw` holds the exact value of every randomized parameter. `parents` are the ids of
+    the episodes this one was derived from. `consent` is the id of a consent record; it never names the person.
     """
 
     source: Source = "unknown"
@@ -246,7 +240,7 @@ class Provenance:
             raise InvalidEpisode("recorded_at must be in UTC", got=self.recorded_at)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return the fields as JSON values."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         return values | {
             "draw": dict(self.draw),
@@ -262,7 +256,7 @@ _TEXT_FIELDS = (
 
 
 def _check_text(what: str, value: object) -> None:
-    """Text that could not be stored would take down the whole commit it is in, so it is refused here."""
+    """Refuse text that cannot be stored; one bad string would fail the whole commit."""
     if not isinstance(value, str):
         raise InvalidEpisode(f"{what} is not text", got=repr(value), expected="a string")
     if not value.isascii():
@@ -290,7 +284,7 @@ class Frames(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an episode ended, as far as anybody knows: None is "nobody said"."""
+    """How an episode ended; None means unknown."""
 
     success: bool | None = None
     failure: str | None = None
@@ -323,7 +317,7 @@ class Episode:
 
     @property
     def success(self) -> bool | None:
-        """Whether the task was achieved; None when nobody said."""
+        """Whether the task succeeded; None if unknown."""
         return self.outcome.success
 
     @property
@@ -337,7 +331,7 @@ class Episode:
         return self.signals[name]
 
     def with_provenance(self, **changes: Any) -> Episode:
-        """A copy that came from elsewhere, under the id that follows from it."""
+        """Return a copy with changed provenance and the content id that follows from it."""
         provenance = replace(self.provenance, **changes)
         new_id = content_id(self.schema, self.time_s, self.signals, self.events, self.task, provenance)
         return replace(self, provenance=provenance, id=new_id)
@@ -379,7 +373,7 @@ def make_episode(
     try:
         times = _frozen(np.asarray(time_s, dtype=np.float64))
     except (TypeError, ValueError) as error:
-        raise InvalidEpisode(f"time_s is not a list of numbers ({error})") from error
+        raise InvalidEpisode(f"time_s is not an array of numbers ({error})") from error
     _check_times(times)
     checked = _checked_signals(schema, signals, len(times))
     frames = dict(frames or {})
@@ -413,18 +407,17 @@ def content_id(
     task: str,
     provenance: Provenance,
 ) -> str:
-    """A 128-bit name that follows from what the episode says and where it came from.
+    """Return the 128-bit content hash that identifies an episode.
 
-    Frames and outcome are left out: images may be streamed, and a label may be corrected without the episode
-    becoming another one.
+    Frames and outcome are not hashed: frames may be streamed, and a corrected label must not change the id.
     """
     digest = hashlib.blake2b(digest_size=16)
-    words = _schema_words(schema) | {
+    content = _schema_json(schema) | {
         "events": [asdict(e) for e in events],
         "task": task,
         "provenance": provenance.as_json(),
     }
-    digest.update(json.dumps(words, sort_keys=True).encode())
+    digest.update(json.dumps(content, sort_keys=True).encode())
     digest.update(np.ascontiguousarray(time_s).data)
     for signal in schema.signals:
         digest.update(np.ascontiguousarray(signals[signal.name]).data)
@@ -432,7 +425,7 @@ def content_id(
 
 
 @lru_cache(maxsize=8)
-def _schema_words(schema: Schema) -> dict[str, Any]:
+def _schema_json(schema: Schema) -> dict[str, Any]:
     return {
         "signals": [asdict(s) for s in schema.signals],
         "cameras": [asdict(c) for c in schema.cameras],
@@ -497,12 +490,8 @@ def _checked_signal(signal: Signal, values: Any, rows: int) -> Array:
             got=array[(row, *element)],
             remedy="drop the row, or fill the gap and say so in an event",
         )
-    if (
-        converted.dtype.kind in "iu"
-        and array.dtype != converted.dtype
-        and not np.array_equal(converted, array)
-    ):
-        raise InvalidEpisode(f"signal {signal.name!r} does not fit", got=array.dtype, expected=signal.dtype)
+    if converted.dtype.kind in "iu" and not np.array_equal(converted, array):
+        raise InvalidEpisode(f"signal {signal.name!r} overflows", got=array.dtype, expected=signal.dtype)
     return _frozen(converted)
 
 

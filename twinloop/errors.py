@@ -1,4 +1,4 @@
-"""Every error Twinloop raises on purpose: one tree, each message saying got, expected, available and remedy.
+"""The errors Twinloop raises on purpose: one tree; each message states got, expected, available and remedy.
 
 The command line prints `str(error)` and exits with `error.exit_code`; nothing else about an error is special.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-LONGEST = 400
-"""Characters of what was got that a message shows: it is to be read, not scrolled past."""
+MAX_GOT_CHARACTERS = 400
+"""Longer values of `got` are shortened, so that a message stays readable."""
 
 
 class TwinloopError(Exception):
-    """Something the user can act on.
+    """An error the user can act on.
 
-    `what` is the fact; the keyword parts are appended in a fixed order so that messages read alike everywhere.
+    `what` states the fact; the keyword parts are appended in a fixed order, so that all messages read alike.
     """
 
     exit_code = 1
@@ -46,13 +46,13 @@ class TwinloopError(Exception):
 
 
 class WrongUse(TwinloopError):
-    """The caller asked for something that makes no sense; the command line exits with 2."""
+    """An invalid request by the caller; the command line exits with 2."""
 
     exit_code = 2
 
 
 class UnknownName(WrongUse):
-    """A name that is not registered, with the nearest one that is."""
+    """A name that is not registered; the message suggests the nearest one that is."""
 
     def __init__(self, kind: str, name: str, available: Iterable[str], remedy: str | None = None) -> None:
         known = sorted(available)
@@ -84,7 +84,7 @@ class InvalidEpisode(TwinloopError):
 
 
 class InvalidTwin(TwinloopError):
-    """A twin, or a model file it should be made from, that contradicts itself."""
+    """A twin, or the model file it is built from, that contradicts itself."""
 
 
 class InvalidRandomization(WrongUse):
@@ -96,7 +96,7 @@ class DatasetError(TwinloopError):
 
 
 class NoDataset(DatasetError):
-    """The path holds no dataset: the caller's mistake, so the command line exits with 2."""
+    """The path holds no dataset; the command line exits with 2."""
 
     exit_code = 2
 
@@ -114,7 +114,7 @@ class LockedDataset(DatasetError):
 
 
 class DiskError(DatasetError):
-    """The disk refused: full, not permitted, gone."""
+    """A disk operation failed: disk full, no permission, device gone."""
 
 
 class LogError(TwinloopError):
@@ -126,23 +126,23 @@ class DamagedLog(LogError):
 
 
 class MapError(WrongUse):
-    """A log map that says something impossible; the message names the key."""
+    """An invalid log map; the message names the key."""
 
 
 class QualityError(TwinloopError):
-    """Data with blocking findings that nobody has answered for."""
+    """Data with blocking findings that have not been overridden."""
 
 
 class ConsentError(TwinloopError):
-    """Data of a person who has not agreed to this use, or not any more."""
+    """Data of a person who has not consented to this use, or has withdrawn consent."""
 
 
 class WorkspaceError(TwinloopError):
-    """The folder is not a workspace, or not in the state the command needs."""
+    """The folder is not a workspace, or not in the state that the command needs."""
 
 
 class RobotError(TwinloopError):
-    """A robot that refuses, or that does not do what it declared."""
+    """A robot that refuses a command or does not behave as it declared."""
 
 
 class RobotGone(RobotError):
@@ -150,29 +150,38 @@ class RobotGone(RobotError):
 
 
 class GenerationError(TwinloopError):
-    """A generation that cannot start, continue or be repeated as asked."""
+    """A generation run that cannot start, continue or be repeated as asked."""
 
 
 class LearnError(TwinloopError):
-    """Data that cannot be learned from, or a policy that does not fit where it should act."""
+    """Data that cannot be used for training, or a policy that does not fit its environment."""
 
 
 class GateError(TwinloopError):
-    """Evidence that cannot be judged, or a step of the registry that the verdict does not allow."""
+    """Evidence that cannot be judged, or a registry operation that the verdict does not allow."""
 
 
 class TamperedRecord(GateError):
-    """The registry's record is not what was written."""
+    """The registry's record has been changed since it was written."""
 
 
-def misread(error: Exception) -> str:
-    """What an exception from reading somebody's values says about them, in words for whoever wrote them."""
+def describe_read_error(error: Exception) -> str:
+    """Describe an exception raised while parsing a user's file, in terms of that file."""
     if isinstance(error, KeyError):
-        return f"nothing called {error}"
+        return f"no key {error}"
     if isinstance(error, TypeError | AttributeError | IndexError):
-        return "values of another kind"
-    return str(error).strip().splitlines()[0] if str(error).strip() else "something unreadable"
+        return "values of the wrong type"
+    return first_line(error)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an exception's message, or its type where it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text)} characters)"
+    return (
+        text
+        if len(text) <= MAX_GOT_CHARACTERS
+        else f"{text[:MAX_GOT_CHARACTERS]} ... ({len(text)} characters)"
+    )

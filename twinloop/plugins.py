@@ -1,7 +1,7 @@
-"""A registry is a polite dict: built-ins and plug-ins enter through the same door.
+"""Registries: built-ins and plug-ins register in the same way.
 
-Another package adds an entry with an entry point in the group `twinloop.<registry name>`; it is imported the first
-time somebody asks for a name that is not there yet, or for the whole list.
+Another package adds an entry with an entry point in the group `twinloop.<registry name>`. Entry points are imported on
+the first lookup of an unknown name, or when all names are listed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Names to things of one kind, for example log readers or tasks."""
+    """A dictionary of named entries of one kind, for example log readers or tasks."""
 
     def __init__(self, kind: str, group: str) -> None:
         self.kind = kind
@@ -25,9 +25,9 @@ class Registry(Generic[T]):
         self._plugins_loaded = False
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorate the thing called `name`; a second thing under the same name is refused."""
+        """Return a decorator that registers its argument as `name`; a name can be registered once."""
 
-        def enter(entry: T) -> T:
+        def add(entry: T) -> T:
             if name in self._entries:
                 raise WrongUse(
                     f"a {self.kind} called {name!r} is already registered",
@@ -37,10 +37,14 @@ class Registry(Generic[T]):
             self._entries[name] = entry
             return entry
 
-        return enter
+        return add
 
     def get(self, name: str) -> T:
-        """The entry called `name`, or an error that names the nearest one."""
+        """Return the entry called `name`.
+
+        Raises:
+            UnknownName: No entry has this name; the message suggests the nearest one.
+        """
         if name not in self._entries:
             self._load_plugins()
         if name not in self._entries:
@@ -48,7 +52,7 @@ class Registry(Generic[T]):
         return self._entries[name]
 
     def names(self) -> list[str]:
-        """Every registered name, in alphabetical order."""
+        """Return every registered name, in alphabetical order."""
         self._load_plugins()
         return sorted(self._entries)
 

@@ -1,7 +1,7 @@
 """Typed results as plain JSON files: one writer, one reader, one way to say what is wrong with a file.
 
 A record is a frozen dataclass of plain values and other records. Its file holds the fields and a format number, so that a newer
-Twinloop's file is refused by an older one instead of being misread.
+Twinloop's file is refused by an older one instead of being describe_read_error.
 """
 
 from __future__ import annotations

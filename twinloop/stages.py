@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from twinloop.datasets.commit import hold, write_atomically
+from twinloop.datasets.commit import hold_lock, write_atomically
 from twinloop.errors import WorkspaceError
 from twinloop.records import hash_of
 from twinloop.version import __version__
@@ -75,7 +75,7 @@ class Stages:
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the lock; a second process is refused at once and learns which one holds it."""
-        return hold(
+        return hold_lock(
             self.root,
             LOCK,
             lambda holder: WorkspaceError(

@@ -16,10 +16,10 @@ import pytest
 
 from tests.datasets.examples import WITH_CAMERA, toy_episode
 from twinloop.datasets.labels import load_labels
+from twinloop.datasets.merge import merge
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.repair import repair
-from twinloop.datasets.rewrite import merge
 from twinloop.datasets.verify import verify
 from twinloop.datasets.writer import append_to, make_dataset
 from twinloop.errors import DamagedDataset, NewerFormat, NoDataset, TwinloopError
@@ -148,8 +148,8 @@ WRONG_KEYS = {
     "no fps": (lambda info: info.pop("fps"), "bad 'fps'; got None"),
     "no features": (lambda info: info.pop("features"), "bad 'features'"),
     "features a list": (put("features", []), "bad 'features'"),
-    "features empty": (put("features", {}), "declares no signal"),
-    "features words": (put("features", {"action": "vector"}), "declares no signal we can read; got action"),
+    "features empty": (put("features", {}), "declares no readable signal"),
+    "features words": (put("features", {"action": "vector"}), "declares no readable signal; got action"),
     "fps zero": (put("fps", 0), "rate must be positive"),
     "fps negative": (put("fps", -30), "rate must be positive"),
     "fps a word": (put("fps", "fast"), "bad 'fps'; got 'fast'"),
@@ -186,7 +186,7 @@ def test_a_malformed_feature_is_skipped_by_name_and_the_rest_is_read(foreign, na
     dataset = open_dataset(foreign)
     assert reason in dataset.skipped["action"]
     assert len(list(dataset)) == 3
-    assert any("'action' is left out" in finding.what for finding in verify(foreign).findings)
+    assert any("'action' is skipped" in finding.what for finding in verify(foreign).findings)
 
 
 @pytest.mark.parametrize(
@@ -274,12 +274,12 @@ def test_an_episode_without_rows_is_skipped_by_name(foreign, length):
     dataset = open_dataset(foreign)
     assert dataset.index.skipped == {1: f"its length is {length}"}
     assert [len(episode) for episode in dataset] == [5, 5]
-    assert any("episode 1 is left out" in finding.what for finding in verify(foreign).findings)
+    assert any("episode 1 is skipped" in finding.what for finding in verify(foreign).findings)
 
 
 def test_a_video_of_another_size_than_declared_is_named(foreign):
     change_info(foreign, put("features", "observation.images.front", "shape", [24, 64, 3]))
-    assert_refused(foreign, "images of another size")
+    assert_refused(foreign, "frames of the wrong size")
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_a_video_of_another_size_than_declared_is_named(foreign):
         ("video_path", "{chunk_index}\0{file_index}"),
     ],
 )
-def test_a_path_that_leads_out_of_the_data_set_is_refused(foreign, key, template):
+def test_a_path_that_leads_out_of_the_dataset_is_refused(foreign, key, template):
     change_info(foreign, put(key, template))
     assert_refused(foreign, "points outside the dataset")
 
@@ -301,7 +301,7 @@ def test_a_path_that_leads_out_of_the_data_set_is_refused(foreign, key, template
 )
 def test_a_path_that_cannot_be_filled_in_is_named(foreign, template):
     change_info(foreign, put("data_path", template))
-    assert_refused(foreign, "path template we cannot fill in")
+    assert_refused(foreign, "invalid path template")
 
 
 WRONG_MANIFESTS = {
@@ -333,7 +333,7 @@ def test_a_manifest_we_cannot_trust_is_named(folder, name):
         append_to(folder)
 
 
-def test_a_data_set_of_a_newer_twinloop_is_never_repaired(folder):
+def test_a_dataset_of_a_newer_twinloop_is_never_repaired(folder):
     change_manifest(folder, put("format", 99))
     before = every_file(folder)
     with pytest.raises(NewerFormat):
@@ -347,7 +347,7 @@ def test_a_manifest_that_is_a_list_is_named(folder):
     assert_refused(folder, "manifest.json cannot be read")
 
 
-def test_what_is_not_a_data_set_is_said_not_to_be_one(tmp_path):
+def test_what_is_not_a_dataset_is_said_not_to_be_one(tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
     for path, message in (
@@ -380,7 +380,7 @@ def test_a_label_cut_short_by_a_crash_is_ignored(folder):
 def test_provenance_rows_that_do_not_match_the_episodes_are_named(folder):
     side = folder / "meta/twinloop/episodes/chunk-000/file-000.parquet"
     change_table(side, lambda table: table.slice(0, 2))
-    assert_refused(folder, "does not describe the episodes")
+    assert_refused(folder, "does not match meta/episodes")
 
 
 def test_stats_or_tasks_that_cannot_be_read_stop_only_the_writer(folder):

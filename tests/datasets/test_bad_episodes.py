@@ -62,7 +62,7 @@ BAD = {
     ),
     "time repeated": (lambda: episode_with(time_s=np.r_[0.0, 0.0, np.arange(1, 29)]), "forward at row 1"),
     "time NaN": (lambda: episode_with(time_s=np.r_[np.arange(29), np.nan]), "time_s is not finite at row 29"),
-    "time words": (lambda: episode_with(time_s=["soon"] * 30), "time_s is not a list of numbers"),
+    "time words": (lambda: episode_with(time_s=["soon"] * 30), "time_s is not an array of numbers"),
     "no rows": (lambda: episode_with(time_s=[]), "at least one row"),
     "missing": (
         lambda: episode_with(signals={"action": None}),
@@ -75,10 +75,10 @@ BAD = {
     ),
     "unknown type": (lambda: Signal("a", dtype="float31"), "did you mean 'float3"),
     "empty shape": (lambda: Signal("a", ()), "bad shape"),
-    "reserved name": (lambda: Signal("timestamp"), "cannot be used as a name"),
-    "slash": (lambda: Signal("a/b"), "cannot be used as a name"),
+    "reserved name": (lambda: Signal("timestamp"), "bad name"),
+    "slash": (lambda: Signal("a/b"), "bad name"),
     "element names": (lambda: Signal("a", (2,), elements=("x",)), "got 1; expected 2"),
-    "camera name": (lambda: Camera("a" * 250, 8, 8), "too long a name"),
+    "camera name": (lambda: Camera("a" * 250, 8, 8), "too long for a folder name"),
     "camera size": (lambda: Camera("a", 0, 8), "bad size"),
     "rate": (lambda: Schema((Signal("a"),), 0.0), "rate must be positive"),
     "success": (lambda: episode_with(success=True, failure="slipped"), "no failure label; got 'slipped'"),
@@ -119,7 +119,7 @@ def test_a_bad_episode_is_refused_in_words_that_help(name):
         make()
 
 
-def test_a_data_set_is_intact_and_usable_after_every_refusal(tmp_path):
+def test_a_dataset_is_intact_and_usable_after_every_refusal(tmp_path):
     with make_dataset(tmp_path / "d", STATE_ONLY) as writer:
         writer.add(toy_episode(0))
         for make, _ in BAD.values():

@@ -24,7 +24,7 @@ def write(path, count=3, schema=STATE_ONLY):
 
 def test_of_two_that_want_the_rows_at_once_one_makes_them_and_the_other_waits(tmp_path, monkeypatch):
     dataset = write(tmp_path / "d")
-    pieces, folder = cache._pieces, cache._folder
+    pieces, folder = cache._read_blocks, cache._folder
     made, asked = [], threading.Semaphore(0)
 
     def slow_pieces(source):
@@ -37,7 +37,7 @@ def test_of_two_that_want_the_rows_at_once_one_makes_them_and_the_other_waits(tm
         asked.release()
         return folder(source)
 
-    monkeypatch.setattr(cache, "_pieces", slow_pieces)
+    monkeypatch.setattr(cache, "_read_blocks", slow_pieces)
     monkeypatch.setattr(cache, "_folder", asked_for)
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(cached_rows, [dataset, open_dataset(tmp_path / "d")])
@@ -76,7 +76,7 @@ def test_rows_of_a_new_version_take_the_place_of_the_old_and_leave_the_new_image
 
 def test_room_is_taken_before_anything_is_written(tmp_path):
     """Writing to a mapped file on a full disk is a bus error; asking for the room first is one that can be told."""
-    cache._room(tmp_path / "a.npy", np.dtype(np.uint8), (1 << 20,))
+    cache._allocate(tmp_path / "a.npy", np.dtype(np.uint8), (1 << 20,))
     found = (tmp_path / "a.npy").stat()
     assert found.st_size > 1 << 20
     assert found.st_blocks * 512 >= found.st_size

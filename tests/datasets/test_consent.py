@@ -19,11 +19,11 @@ from twinloop.consent.records import add_consent, load_consents
 from twinloop.consent.require import check_consent, require_consent
 from twinloop.consent.withdraw import load_tombstones, withdraw_consent
 from twinloop.datasets.cache import cached_frames, cached_rows
-from twinloop.datasets.commit import writing
+from twinloop.datasets.commit import writer_lock
 from twinloop.datasets.export import export
 from twinloop.datasets.labels import add_labels
+from twinloop.datasets.merge import merge
 from twinloop.datasets.reader import open_dataset
-from twinloop.datasets.rewrite import merge
 from twinloop.datasets.verify import verify
 from twinloop.datasets.writer import make_dataset
 from twinloop.episode import Provenance
@@ -60,7 +60,7 @@ def busy(workspace):
     """Two people in two datasets, of which one is a merge that shares video files with the other by hard links."""
     for name in ("one", "two"):
         add_consent(
-            workspace, name, ["record", "train"], document=workspace / "signed.pdf", identity=f"c-{name}"
+            workspace, name, ["record", "train"], document=workspace / "signed.pdf", consent_id=f"c-{name}"
         )
     episodes = [shown(seed, "c-one" if seed % 3 == 1 else "c-two") for seed in range(7)]
     write(workspace / "data/a", episodes)
@@ -116,7 +116,7 @@ def test_no_byte_of_the_removed_rows_and_frames_is_left_in_the_workspace(busy):
     assert not (workspace / "reports/copy.mp4").exists()
 
 
-def test_what_is_kept_is_what_it_was_and_the_data_sets_are_sound(busy):
+def test_what_is_kept_is_what_it_was_and_the_datasets_are_sound(busy):
     workspace, episodes = busy
     identity = open_dataset(workspace / "data/a").id
     withdraw_consent(workspace, "c-one", by="dpo", reason="asked")
@@ -165,7 +165,7 @@ def test_the_tombstone_names_episodes_policies_and_files_to_look_at_and_no_perso
 
 
 def test_what_derives_from_the_episodes_goes_with_them(workspace):
-    add_consent(workspace, "one", ["train"], document=workspace / "signed.pdf", identity="c-one")
+    add_consent(workspace, "one", ["train"], document=workspace / "signed.pdf", consent_id="c-one")
     own = shown(1, "c-one", schema=STATE_ONLY)
     child = toy_episode(2, provenance=Provenance(source="sim", parents=(own.id,)))
     grandchild = toy_episode(3, provenance=Provenance(source="sim", parents=(child.id,)))
@@ -177,17 +177,17 @@ def test_what_derives_from_the_episodes_goes_with_them(workspace):
     assert len(open_dataset(workspace / "data/real")) == len(open_dataset(workspace / "data/sim")) == 1
 
 
-def test_a_data_set_that_was_all_one_person_becomes_empty(workspace):
-    add_consent(workspace, "one", ["train"], document=workspace / "signed.pdf", identity="c-one")
+def test_a_dataset_that_was_all_one_person_becomes_empty(workspace):
+    add_consent(workspace, "one", ["train"], document=workspace / "signed.pdf", consent_id="c-one")
     write(workspace / "data/a", [shown(seed, "c-one") for seed in range(3)])
     withdraw_consent(workspace, "c-one", by="dpo", reason="asked")
     assert len(open_dataset(workspace / "data/a")) == 0
     assert list((workspace / "data/a").rglob("*.mp4")) == []
 
 
-def test_nothing_is_removed_while_a_data_set_is_being_recorded(busy):
+def test_nothing_is_removed_while_a_dataset_is_being_recorded(busy):
     workspace, episodes = busy
-    with writing(workspace / "data/merged"), pytest.raises(LockedDataset):
+    with writer_lock(workspace / "data/merged"), pytest.raises(LockedDataset):
         withdraw_consent(workspace, "c-one", by="dpo", reason="asked")
     assert len(open_dataset(workspace / "data/a")) == len(episodes)
     withdraw_consent(workspace, "c-one", by="dpo", reason="asked")
@@ -208,14 +208,14 @@ def deadly(function):
     return call
 Path.rename = deadly(Path.rename)
 removal.shutil.rmtree = deadly(shutil.rmtree)
-withdraw.append_lines = deadly(withdraw.append_lines)
-withdraw.forget_pseudonym = deadly(withdraw.forget_pseudonym)
+withdraw.append_jsonl = deadly(withdraw.append_jsonl)
+withdraw.delete_pseudonym = deadly(withdraw.delete_pseudonym)
 withdraw.withdraw_consent(Path(sys.argv[1]), "c-one", by="dpo", reason="asked")
 """
 
 
 def test_a_withdrawal_that_is_killed_anywhere_is_finished_by_running_it_again(workspace):
-    add_consent(workspace, "one", ["train"], document=workspace / "signed.pdf", identity="c-one")
+    add_consent(workspace, "one", ["train"], document=workspace / "signed.pdf", consent_id="c-one")
     codes = []
     for step in (1, 3, 4, 6, 11, 40):
         consents = (workspace / "consents/consents.jsonl").read_text()
@@ -246,9 +246,9 @@ def test_a_withdrawal_that_is_killed_anywhere_is_finished_by_running_it_again(wo
 def test_episodes_without_a_valid_consent_for_the_use_are_refused_with_the_reason(workspace):
     signed = workspace / "signed.pdf"
     add_consent(
-        workspace, "p1", ["record", "train"], document=signed, given=date(2026, 1, 1), identity="good"
+        workspace, "p1", ["record", "train"], document=signed, given=date(2026, 1, 1), consent_id="good"
     )
-    add_consent(workspace, "p2", ["record"], document=signed, given=date(2026, 1, 1), identity="narrow")
+    add_consent(workspace, "p2", ["record"], document=signed, given=date(2026, 1, 1), consent_id="narrow")
     add_consent(
         workspace,
         "p3",
@@ -256,9 +256,9 @@ def test_episodes_without_a_valid_consent_for_the_use_are_refused_with_the_reaso
         document=signed,
         given=date(2025, 1, 1),
         expires=date(2026, 5, 31),
-        identity="old",
+        consent_id="old",
     )
-    add_consent(workspace, "p4", ["train"], document=signed, given=date(2026, 1, 1), identity="back")
+    add_consent(workspace, "p4", ["train"], document=signed, given=date(2026, 1, 1), consent_id="back")
     withdraw_consent(workspace, "back", by="dpo", reason="asked")
     names = ["good", "narrow", "old", "back", None, "nobody"]
     episodes = [shown(seed, name, schema=STATE_ONLY) for seed, name in enumerate(names)]
@@ -278,7 +278,7 @@ def test_episodes_without_a_valid_consent_for_the_use_are_refused_with_the_reaso
         require_consent(dataset, "trian", workspace, TODAY)
 
 
-def test_a_data_set_without_people_needs_no_consent(workspace):
+def test_a_dataset_without_people_needs_no_consent(workspace):
     write(workspace / "data/sim", [toy_episode(seed) for seed in range(3)], STATE_ONLY)
     require_consent(open_dataset(workspace / "data/sim"), "publish", workspace, TODAY)
 
@@ -297,7 +297,7 @@ def test_a_consent_needs_a_pseudonym_a_known_scope_and_a_document(workspace):
     assert add_consent(workspace, "p1", ["train"], document=signed).id == "c0001"
     assert add_consent(workspace, "p1", ["train"], document=signed).id == "c0002"
     with pytest.raises(WrongUse, match="already"):
-        add_consent(workspace, "p1", ["train"], document=signed, identity="c0001")
+        add_consent(workspace, "p1", ["train"], document=signed, consent_id="c0001")
 
 
 def test_consent_from_the_command_line(workspace, monkeypatch):
@@ -314,7 +314,7 @@ def test_consent_from_the_command_line(workspace, monkeypatch):
     assert "op-1" in twinloop("ls")
     assert "may be used to train" in twinloop("check", "data/a")
     assert "not for publish" in twinloop("check", "data/a", "--use", "publish", code=1)
-    assert "1 episodes are gone" in twinloop("withdraw", identity, "--by", "dpo", "--reason", "asked")
+    assert "1 episode removed" in twinloop("withdraw", identity, "--by", "dpo", "--reason", "asked")
     assert "op-1" not in twinloop("ls")
     wrong = CliRunner().invoke(
         app,

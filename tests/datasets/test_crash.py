@@ -39,14 +39,14 @@ class WriterProcess:
 
     def order(self, folder, kind, first, episodes, per_commit, kill_at=None) -> None:
         names = ("folder", "kind", "first", "episodes", "per_commit", "kill_at")
-        words = (str(folder), kind, first, episodes, per_commit, kill_at)
-        self.process.stdin.write(json.dumps(dict(zip(names, words, strict=True))) + "\n")
+        values = (str(folder), kind, first, episodes, per_commit, kill_at)
+        self.process.stdin.write(json.dumps(dict(zip(names, values, strict=True))) + "\n")
         self.process.stdin.flush()
 
-    def said(self, word: str) -> int:
+    def read_number(self, word: str) -> int:
         """The number in the next line, which must start with `word`."""
         got, number = self.process.stdout.readline().split()
-        assert got == word, f"the writer said {got} {number}"
+        assert got == word, f"the writer printed {got} {number}"
         return int(number)
 
     def rest(self) -> dict[str, int]:
@@ -113,8 +113,8 @@ def test_a_writer_killed_at_random_moments_loses_only_what_was_not_committed(
     committed = 1
     for _ in range(KILLS_IN_A_ROW):
         writer_process.order(folder, kind, committed, 100_000, 2)
-        child = writer_process.said("pid")
-        assert writer_process.said("committed") == committed
+        child = writer_process.read_number("pid")
+        assert writer_process.read_number("committed") == committed
         time.sleep(float(rng.uniform(0.0, 0.04)))
         os.kill(child, signal.SIGKILL)
         last = writer_process.rest()
@@ -146,7 +146,7 @@ def test_a_commit_killed_before_any_of_its_steps_happens_wholly_or_not_at_all(tm
     assert lengths == {3, 5}
 
 
-def test_a_writer_killed_while_it_makes_a_data_set_can_simply_be_started_again(tmp_path, writer_process):
+def test_a_writer_killed_while_it_makes_a_dataset_can_simply_be_started_again(tmp_path, writer_process):
     writer_process.order(tmp_path / "count", "state", 0, 0, 1, 10_000)
     steps = writer_process.rest()["steps"]
     for step in range(steps):

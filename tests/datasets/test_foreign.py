@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
-from tests.datasets.examples import WITH_CAMERA, toy_episode
+from tests.datasets.examples import STATE_ONLY, WITH_CAMERA, toy_episode
+from twinloop.cli.data import app
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.verify import verify
 from twinloop.datasets.writer import append_to, make_dataset
@@ -88,6 +92,60 @@ def test_v3_data_of_others_is_read_with_what_it_says_and_nothing_more(foreign):
     assert verify(foreign, decode=True).findings == ()
 
 
-def test_a_data_set_of_others_is_never_appended_to(foreign):
+def test_a_dataset_of_others_is_never_appended_to(foreign):
     with pytest.raises(DatasetError, match="never changed in place"):
         append_to(foreign)
+
+
+@pytest.fixture(scope="module")
+def foreign_v2(tmp_path_factory):
+    """A dataset in LeRobot's v2.1 layout: one data file per episode, tables as JSON Lines."""
+    folder = tmp_path_factory.mktemp("v2")
+    with make_dataset(folder / "v3", STATE_ONLY) as writer:
+        for seed in range(3):
+            writer.add(toy_episode(seed, rows=5 + seed, schema=STATE_ONLY))
+    root = folder / "d"
+    (root / "data/chunk-000").mkdir(parents=True)
+    (root / "meta").mkdir()
+    info = json.loads((folder / "v3/meta/info.json").read_text())
+    info |= {
+        "codebase_version": "v2.1",
+        "data_path": "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet",
+    }
+    (root / "meta/info.json").write_text(json.dumps(info))
+    table = pq.read_table(folder / "v3/data/chunk-000/file-000.parquet")
+    lines = []
+    for number in range(3):
+        rows = table.filter(np.asarray(table.column("episode_index")) == number)
+        pq.write_table(rows, root / f"data/chunk-000/episode_{number:06d}.parquet")
+        lines.append({"episode_index": number, "tasks": ["push"], "length": len(rows)})
+    (root / "meta/episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (root / "meta/tasks.jsonl").write_text('{"task_index": 0, "task": "push"}\n')
+    return root
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ls", "{d}"],
+        ["info", "{d}"],
+        ["info", "{d}", "--json"],
+        ["query", "{d}", "select count(*) from frames"],
+        ["verify", "{d}"],
+        ["show", "{d}#1", "--out", "{out}/e.png"],
+        ["export", "{d}", "--out", "{out}/t.parquet"],
+        ["export", "{d}", "--as", "hdf5", "--out", "{out}/d.hdf5"],
+        ["export", "{d}", "--as", "lerobot", "--out", "{out}/copy"],
+        ["merge", "{d}", "--out", "{out}/merged"],
+        ["split", "{d}", "--parts", "a=0.5,b=0.5", "--stratify", "task", "--out", "{out}/parts"],
+        ["label", "{d}", "--history"],
+        ["consent", "check", "{d}", "--workspace", "{out}/w"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_every_data_command_works_on_a_foreign_v2_dataset(foreign_v2, tmp_path, arguments):
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w/twinloop.yaml").write_text("{format: 1, name: w, created_at: today}")
+    words = [word.replace("{d}", str(foreign_v2)).replace("{out}", str(tmp_path)) for word in arguments]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.exception or result.output

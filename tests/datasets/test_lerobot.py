@@ -5,8 +5,9 @@ import pytest
 
 from benchmarks.peers import lerobot
 from tests.datasets.examples import toy_frames
+from twinloop.datasets.merge import merge
 from twinloop.datasets.reader import open_dataset
-from twinloop.datasets.rewrite import merge, split
+from twinloop.datasets.split import split
 from twinloop.datasets.writer import append_to, make_dataset
 from twinloop.episode import Camera, Schema, Signal, make_episode
 

@@ -11,10 +11,10 @@ WRITE = """
 import resource, sys
 import numpy as np
 from tests.datasets.examples import STATE_ONLY
-from twinloop.datasets import group
+from twinloop.datasets import pending_commit
 from twinloop.datasets import writer as module
 from twinloop.episode import make_episode
-group.ROW_GROUP_BYTES = 1 << 20
+pending_commit.ROW_GROUP_BYTES = 1 << 20
 folder, episodes = sys.argv[1], int(sys.argv[2])
 rng = np.random.default_rng(0)
 with module.make_dataset(folder, STATE_ONLY) as writer:

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.datasets.examples import STATE_ONLY, WITH_CAMERA, toy_episode
-from twinloop.datasets.parts import take_part
+from twinloop.datasets.parts import append_part
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.stats import feature_stats
 from twinloop.datasets.writer import append_to, make_dataset
@@ -30,7 +30,7 @@ def test_taking_parts_gives_the_tables_that_writing_in_one_go_gives(tmp_path, sc
         write(tmp_path / f"part{i}", schema, seeds) for i, seeds in enumerate([(0, 1), (2, 3, 4), (5, 6)])
     ]
     with make_dataset(tmp_path / "joined", schema) as writer:
-        assert [take_part(writer, part) for part in parts] == [2, 3, 2]
+        assert [append_part(writer, part) for part in parts] == [2, 3, 2]
     joined = open_dataset(tmp_path / "joined")
     assert [e.id for e in joined] == [e.id for e in whole]
     assert tables(joined.root, "data") == tables(whole.root, "data")
@@ -46,7 +46,7 @@ def test_taking_parts_gives_the_tables_that_writing_in_one_go_gives(tmp_path, sc
         for camera in schema.cameras:
             frames = [episode.frames[camera.name][3].astype(int) for episode in (a, b)]
             np.testing.assert_allclose(*frames, atol=16)
-    side = joined.side_table()
+    side = joined.provenance_table()
     assert side.column("origin_dataset").unique().to_pylist() == [joined.id]
     assert side.column("origin_index").to_pylist() == list(range(7))
 
@@ -54,9 +54,9 @@ def test_taking_parts_gives_the_tables_that_writing_in_one_go_gives(tmp_path, sc
 def test_what_was_not_committed_can_be_discarded(tmp_path):
     part = write(tmp_path / "part", STATE_ONLY, range(3))
     with make_dataset(tmp_path / "out", STATE_ONLY) as writer:
-        take_part(writer, part)
+        append_part(writer, part)
     writer = append_to(tmp_path / "out")
-    take_part(writer, part)
+    append_part(writer, part)
     writer.discard()
     assert len(open_dataset(tmp_path / "out")) == 3
     append_to(tmp_path / "out").close()

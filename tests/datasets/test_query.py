@@ -34,7 +34,7 @@ def test_episodes_are_found_by_provenance_and_draw(two):
     assert [row["seed"] for row in wooden] == [1, 4, 7]
 
 
-def test_data_sets_are_told_apart_by_name(two):
+def test_datasets_are_told_apart_by_name(two):
     counted = rows(
         two, "select dataset, count(*) n, sum(length) rows from episodes group by dataset order by dataset"
     )
@@ -96,6 +96,6 @@ def test_a_misspelt_column_or_table_is_refused_with_what_was_meant(two):
         query(two, "select success from epsodes")
 
 
-def test_the_same_data_set_twice_is_refused(two):
+def test_the_same_dataset_twice_is_refused(two):
     with pytest.raises(DatasetError, match="twice"):
         query([two[0], two[0]], "select 1")

@@ -6,8 +6,9 @@ import pytest
 
 from tests.datasets.examples import STATE_ONLY, WITH_CAMERA, toy_episode
 from twinloop.datasets.labels import add_labels
+from twinloop.datasets.merge import merge
 from twinloop.datasets.reader import open_dataset
-from twinloop.datasets.rewrite import merge, split
+from twinloop.datasets.split import split
 from twinloop.datasets.verify import verify
 from twinloop.datasets.writer import append_to, make_dataset
 from twinloop.episode import Outcome
@@ -42,7 +43,7 @@ def test_an_episode_is_traced_to_its_origin_through_merge_and_split(tmp_path):
     origins = {
         (row["origin_dataset"], row["origin_index"]): row["seed"]
         for part in ("train", "test")
-        for row in open_dataset(tmp_path / "s" / part).side_table().to_pylist()
+        for row in open_dataset(tmp_path / "s" / part).provenance_table().to_pylist()
     }
     a, b = open_dataset(tmp_path / "a").id, open_dataset(tmp_path / "b").id
     assert origins == {(a, i): i for i in range(5)} | {(b, i): i + 5 for i in range(5)}

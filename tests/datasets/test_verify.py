@@ -70,7 +70,7 @@ def assert_kept(folder, seeds):
         assert_same_episode(got, episode(seed))
 
 
-def test_a_data_set_without_fault_has_no_findings_and_repair_leaves_it_alone(folder):
+def test_a_dataset_without_fault_has_no_findings_and_repair_leaves_it_alone(folder):
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
     found = verify(folder, decode=True)
     assert (found.ok, found.findings, found.episodes, found.frames) == (True, (), 6, 39)
@@ -181,7 +181,7 @@ def test_a_journal_that_cannot_be_read_is_set_aside_and_committed_episodes_stay(
     assert_kept(folder, range(6))
 
 
-def test_a_journal_that_points_outside_the_data_set_moves_nothing(folder, tmp_path):
+def test_a_journal_that_points_outside_the_dataset_moves_nothing(folder, tmp_path):
     (folder / "meta/twinloop/staging").mkdir()
     (folder / "meta/twinloop/staging/x").write_text("x")
     journal = {"moves": [["meta/twinloop/staging/x", "../outside"]]}
@@ -204,7 +204,7 @@ def test_rows_that_contradict_the_episode_tables_are_found_without_checksums(fol
     assert set(found.broken_episodes) == {2, 3}
 
 
-def test_a_foreign_data_set_is_checked_and_never_changed(folder):
+def test_a_foreign_dataset_is_checked_and_never_changed(folder):
     shutil.rmtree(folder / "meta/twinloop")
     assert verify(folder).ok
     truncate(folder / VIDEO.format(2))
@@ -241,7 +241,7 @@ def test_when_no_episode_is_intact_nothing_is_changed(folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["d"]
 
 
-def test_a_data_set_being_written_verifies_as_it_was_last_committed(tmp_path):
+def test_a_dataset_being_written_verifies_as_it_was_last_committed(tmp_path):
     with make_dataset(tmp_path / "d", STATE_ONLY) as writer:
         writer.add(toy_episode(0))
         writer.commit()

@@ -53,12 +53,12 @@ def test_a_batch_is_its_windows_stacked(tmp_path):
 
 def test_rows_left_out_are_passed_over_as_if_never_recorded(tmp_path):
     episodes, dataset = write(tmp_path / "d", [9, 12])
-    left_out = np.zeros(21, dtype=bool)
-    left_out[[3, 4, 8, 9, 15]] = True
-    windows = Windows(dataset, OFFSETS, left_out=left_out)
+    excluded = np.zeros(21, dtype=bool)
+    excluded[[3, 4, 8, 9, 15]] = True
+    windows = Windows(dataset, OFFSETS, excluded=excluded)
     whole = np.concatenate([episode["action"] for episode in episodes])
     for begin, end in ((0, 9), (9, 21)):
-        kept = [row for row in range(begin, end) if not left_out[row]]
+        kept = [row for row in range(begin, end) if not excluded[row]]
         for place, row in enumerate(kept):
             inside = [min(place + o, len(kept) - 1) for o in range(16)]
             got = windows[row]
@@ -68,8 +68,8 @@ def test_rows_left_out_are_passed_over_as_if_never_recorded(tmp_path):
 
 def test_an_episode_cannot_be_left_out_whole(tmp_path):
     _, dataset = write(tmp_path / "d", [3, 4])
-    with pytest.raises(WrongUse, match="every row left out"):
-        Windows(dataset, OFFSETS, left_out=np.arange(7) < 3)
+    with pytest.raises(WrongUse, match="every row of an episode is excluded"):
+        Windows(dataset, OFFSETS, excluded=np.arange(7) < 3)
 
 
 @pytest.mark.parametrize("decoded", [False, True])

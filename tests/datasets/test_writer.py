@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.datasets.examples import STATE_ONLY, WITH_CAMERA, toy_episode, toy_frames
-from twinloop.datasets import commit
-from twinloop.datasets import group as group_module
+from twinloop.datasets import commit, pending_commit
 from twinloop.datasets.labels import add_labels
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.verify import verify
@@ -137,7 +136,7 @@ def test_a_reader_between_any_two_moves_of_a_commit_sees_a_whole_dataset(tmp_pat
         (lambda: [], "wrong number of frames; got 0; expected 30"),
         (lambda: [*good_frames(3), np.zeros((48, 63, 3), np.uint8)], r"got \(48, 63, 3\) uint8; expected"),
         (lambda: [np.zeros((48, 64, 3), np.float32)], "float32; expected"),
-        (lambda: [[[1, 2], [3]]], "a frame of camera 'front' is wrong"),
+        (lambda: [[[1, 2], [3]]], "camera 'front' has an invalid frame"),
     ],
 )
 def test_bad_frames_cost_their_own_episode_only(tmp_path, make, message):
@@ -202,7 +201,7 @@ def test_control_c_while_episodes_are_written_keeps_every_whole_episode(tmp_path
 
 def test_control_c_is_held_back_until_what_belongs_together_is_done():
     done = []
-    with pytest.raises(KeyboardInterrupt), commit.unbroken():
+    with pytest.raises(KeyboardInterrupt), commit.defer_interrupt():
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.01)
         done.append(True)
@@ -231,20 +230,22 @@ def test_a_commit_that_fails_before_it_was_decided_is_lost_and_says_so(tmp_path,
         writer.add(toy_episode(8))
         with monkeypatch.context() as patch:
             patch.setattr(commit, "write_atomically", fail_with(OSError(28, "No space left on device")))
-            with pytest.raises(DiskError, match=r"No space left on device.*1 episodes are safe, 2 waiting"):
+            with pytest.raises(
+                DiskError, match=r"No space left on device.*1 episodes are committed, 2 uncommitted"
+            ):
                 writer.commit()
         writer.add(toy_episode(1))
     assert_intact(tmp_path / "d", [0, 1])
 
 
 def test_rows_that_cannot_be_written_are_lost_with_their_commit_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(group_module, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(pending_commit, "ROW_GROUP_BYTES", 1)
     with make_dataset(tmp_path / "d", STATE_ONLY) as writer:
         writer.add(toy_episode(0))
         writer.commit()
         with monkeypatch.context() as patch:
             patch.setattr(pq.ParquetWriter, "write_table", fail_with(OSError(28, "No space left on device")))
-            with pytest.raises(DiskError, match="1 episodes are safe, 1 waiting to be committed are lost"):
+            with pytest.raises(DiskError, match="1 episodes are committed, 1 uncommitted ones are lost"):
                 writer.add(toy_episode(9))
         writer.add(toy_episode(1))
     assert_intact(tmp_path / "d", [0, 1])
@@ -267,14 +268,14 @@ def test_a_full_disk_is_one_clear_error_and_what_was_committed_stays(tmp_path, k
 import resource, signal, sys
 import numpy as np
 from tests.datasets.examples import STATE_ONLY, WITH_CAMERA, toy_episode
-from twinloop.datasets import group
+from twinloop.datasets import pending_commit
 from twinloop.datasets import writer as module
 from twinloop.episode import make_episode
 from twinloop.errors import DiskError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 schema = {{"state": STATE_ONLY, "camera": WITH_CAMERA}}[{kind!r}]
-group.ROW_GROUP_BYTES = 1 << 14
+pending_commit.ROW_GROUP_BYTES = 1 << 14
 rng = np.random.default_rng(0)
 try:
     with module.append_to({str(tmp_path / "d")!r}) as writer:
@@ -289,7 +290,7 @@ except DiskError as error:
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert result.returncode == 3, result.stderr
     assert "cannot be written (File too large)" in result.stdout
-    assert "1 episodes are safe" in result.stdout
+    assert "1 episodes are committed" in result.stdout
     assert "Traceback" not in result.stderr
     assert_intact(tmp_path / "d", [0], schema)
     with append_to(tmp_path / "d") as writer:

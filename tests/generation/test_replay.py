@@ -8,7 +8,7 @@ import pytest
 
 import twinloop as tl
 from twinloop.datasets.layout import TWINS
-from twinloop.datasets.rewrite import merge
+from twinloop.datasets.merge import merge
 from twinloop.errors import GenerationError, WrongUse
 from twinloop.generation.open_loop import replay_actions
 from twinloop.generation.record import load_record, recorded_job, this_build

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from tests.generation.fakes import fake_work
-from twinloop.datasets import room
-from twinloop.datasets.commit import writing
+from twinloop.datasets import disk_space
+from twinloop.datasets.commit import writer_lock
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import GenerationError, LockedDataset, TwinloopError, WrongUse
 from twinloop.generation.run import PARTS, run
@@ -30,7 +30,7 @@ def files(dataset):
 
 
 def ids(dataset):
-    return dataset.side_table().column("episode_id").to_pylist()
+    return dataset.provenance_table().column("episode_id").to_pylist()
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def assert_same(dataset, reference):
 
 
 def test_episodes_are_numbered_in_order_and_count_as_written_here(reference):
-    side = reference.side_table()
+    side = reference.provenance_table()
     assert side.column("origin_index").to_pylist() == list(range(EPISODES))
     assert side.column("origin_dataset").unique().to_pylist() == [reference.id]
     assert len(set(ids(reference))) == EPISODES
@@ -188,12 +188,12 @@ def test_a_second_run_into_the_same_folder_is_refused(tmp_path):
     out = tmp_path / "out"
     with pytest.raises(RuntimeError):
         run(fake_work(raise_at=6), 8, out, workers=1, chunk_episodes=4)
-    with writing(out), pytest.raises(LockedDataset):
+    with writer_lock(out), pytest.raises(LockedDataset):
         run(fake_work(), 8, out, workers=1, chunk_episodes=4, resume=True)
 
 
 def test_too_little_room_is_said_before_anything_is_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(room, "free_bytes", lambda folder: 300 << 20)
+    monkeypatch.setattr(disk_space, "free_bytes", lambda folder: 300 << 20)
     with pytest.raises(GenerationError, match=r"100000 episodes .* got 315 MB free; expected about \d"):
         run(fake_work(), 100_000, tmp_path / "out", workers=1)
     assert not (tmp_path / "out").exists()

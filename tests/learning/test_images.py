@@ -9,8 +9,8 @@ import torch
 
 from tests.learning.examples import TINY, Standin, photograph, point
 from twinloop.datasets.cache import cached_frames
+from twinloop.datasets.images import area_weights, crop, crop_size, downsample
 from twinloop.datasets.reader import open_dataset
-from twinloop.datasets.shrink import averaging, cut, cut_size, shrink
 from twinloop.engines.render import open_context
 from twinloop.episode import Camera, Outcome
 from twinloop.errors import LearnError, TwinloopError, UnknownName, WrongUse
@@ -126,19 +126,19 @@ def error(policy, data):
 
 def test_averaging_keeps_what_there_is_at_any_ratio():
     for size, side in ((16, 8), (30, 7), (8, 8)):
-        assert np.allclose(averaging(size, side).sum(axis=1), 1.0, atol=1e-6)
-        assert np.allclose(averaging(size, side).sum(axis=0), side / size, atol=1e-6), (
+        assert np.allclose(area_weights(size, side).sum(axis=1), 1.0, atol=1e-6)
+        assert np.allclose(area_weights(size, side).sum(axis=0), side / size, atol=1e-6), (
             "every pixel counts alike"
         )
     frames = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3)).astype(np.uint8)
     plain = np.rint(frames.reshape(3, 4, 2, 4, 2, 3).astype(float).mean(axis=(2, 4)))
-    assert np.array_equal(shrink(frames, 4), plain)
+    assert np.array_equal(downsample(frames, 4), plain)
 
 
 def test_frames_are_kept_averaged_down(signposts):
     small, whole = cached_frames(signposts, "front", 8), cached_frames(signposts, "front")
     assert small.shape == (signposts.num_frames, 8, 8, 3)
-    assert np.array_equal(small[5], shrink(np.asarray(whole[5]), 8))
+    assert np.array_equal(small[5], downsample(np.asarray(whole[5]), 8))
 
 
 def test_what_only_a_image_tells_is_learned_from_it(signposts, seeing, tmp_path):
@@ -342,9 +342,9 @@ def test_images_are_cut_to_the_proportions_they_are_asked_for():
         ((96, 128), (480, 640), (96, 128)),
         ((1, 9), (9, 1), (1, 1)),
     ):
-        assert cut_size(size, shape) == expected
+        assert crop_size(size, shape) == expected
         frame = np.arange(size[0] * size[1]).reshape(*size, 1)
-        piece = cut(frame, shape)
+        piece = crop(frame, shape)
         assert piece.shape[:2] == expected
         top, left = (size[0] - expected[0]) // 2, (size[1] - expected[1]) // 2
         assert piece[0, 0, 0] == top * size[1] + left
@@ -396,9 +396,9 @@ def test_images_of_any_size_are_averaged_by_overlap():
     rng = np.random.default_rng(4)
     for height, width, side in ((12, 8, 4), (10, 7, 4), (9, 9, 3)):
         frames = rng.integers(0, 256, (2, height, width, 3), np.uint8)
-        rows, columns = averaging(height, side).astype(float), averaging(width, side).astype(float)
+        rows, columns = area_weights(height, side).astype(float), area_weights(width, side).astype(float)
         exact = np.einsum("sh,nhwc,tw->nstc", rows, frames.astype(float), columns)
-        assert np.abs(shrink(frames, side) - exact).max() <= 0.5 + 1e-3
+        assert np.abs(downsample(frames, side) - exact).max() <= 0.5 + 1e-3
 
 
 def test_decoding_is_announced_once(tmp_path):

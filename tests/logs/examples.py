@@ -219,11 +219,11 @@ def write_rosbag2(path, storage="sqlite3", rows=60, seed=0):
                     point(*position[k]), quaternion(0.0, 0.0, float(np.sin(k / 100)), float(np.cos(k / 100)))
                 ),
             )
-            image = image(head, "jpeg", np.frombuffer(jpeg(frames[k]), np.uint8))
+            photo = image(head, "jpeg", np.frombuffer(jpeg(frames[k]), np.uint8))
             for topic, message in (
                 ("/joint_states", state),
                 ("/pose", body),
-                ("/camera/compressed", image),
+                ("/camera/compressed", photo),
             ):
                 data = store.serialize_cdr(message, message.__msgtype__)
                 writer.write(topics[topic], stamp + 2_000_000, data)

@@ -15,7 +15,7 @@ def test_propose_then_ingest(tmp_path):
     )
     assert "--out DATASET" in twinloop("ingest", "run.csv", "--map", "map.yaml", cwd=tmp_path, code=2)
     refused = twinloop("ingest", "run.csv", "--map", "map.yaml", "--out", "real", cwd=tmp_path, code=2)
-    assert "(source) is an unchecked guess" in refused and "--accept-guesses" in refused
+    assert "(source) is an unreviewed guess" in refused and "--accept-guesses" in refused
     read = [line.split("# confidence")[0] for line in (tmp_path / "map.yaml").read_text().splitlines()]
     (tmp_path / "read.yaml").write_text("\n".join(read))
     text = twinloop("ingest", "run.csv", "--map", "read.yaml", "--out", "real", cwd=tmp_path)

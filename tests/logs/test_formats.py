@@ -81,7 +81,7 @@ def test_mcap_with_protobuf_passes_h264_through(tmp_path):
         "cameras: {front: {from: /camera.data}}\n"
     )
     done = run(tmp_path / "a.mcap", tmp_path, text)
-    assert done.cameras == {"front": "passed through without re-encoding"}
+    assert done.cameras == {"front": "copied without re-encoding"}
     episode = done.dataset.episode(0)
     assert len(episode) == 60
     frames = examples.images(60)
@@ -156,7 +156,7 @@ def test_a_log_is_cut_at_pauses_with_its_video(tmp_path):
     ).replace("provenance_at: log\n", "")
     done = run(tmp_path / "a.mcap", tmp_path, text)
     assert [len(episode) for episode in done.dataset] == [20, 20, 20]
-    assert done.cameras == {"front": "passed through without re-encoding"}
+    assert done.cameras == {"front": "copied without re-encoding"}
     assert [int(episode["observation.state"][0, 0]) for episode in done.dataset] == [0, 20, 40]
     frames = examples.images(60)
     shown = done.dataset.episode(2).frames["front"][4]
@@ -175,7 +175,7 @@ def test_a_video_file_beside_a_log_is_taken_in(tmp_path):
         out.mux(stream.encode(None))
     text = "clock: t\nsignals: {observation.state: {from: q, unit: rad}}\ncameras: {front: {file: '{stem}.mp4'}}\n"
     done = run(tmp_path / "run.npz", tmp_path, text)
-    assert done.cameras == {"front": "passed through without re-encoding"}
+    assert done.cameras == {"front": "copied without re-encoding"}
     assert (
         np.abs(done.dataset.episode(0).frames["front"][30].astype(int) - examples.images(31)[30]).mean() < 8
     )
@@ -192,8 +192,8 @@ def test_an_episode_that_starts_between_keyframes_starts_at_the_next_one(tmp_pat
     done = run(tmp_path / "a.mcap", tmp_path, text)
     first, second = done.dataset
     assert (len(first), len(second)) == (30, 20)
-    assert "10 images of camera front before its first keyframe were left out" in done.notes[0]
+    assert "10 images of camera front before its first keyframe were skipped" in done.notes[0]
     _, position, _ = examples.motion()
     assert np.array_equal(second["observation.state"], position[40:])
     assert np.abs(second.frames["front"][3].astype(int) - examples.images(60)[43].astype(int)).mean() < 8
-    assert done.cameras == {"front": "passed through without re-encoding"}
+    assert done.cameras == {"front": "copied without re-encoding"}

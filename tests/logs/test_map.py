@@ -15,7 +15,7 @@ from twinloop.logs.guess import (
     guess_leader,
     guess_quaternion,
     guess_role,
-    product,
+    multiply_quaternions,
 )
 from twinloop.logs.ingest import ingest
 from twinloop.logs.joints import Joints, load_joints
@@ -79,7 +79,7 @@ def test_every_unit_converts_to_its_stored_unit_and_back():
 def test_something_that_is_no_quaternion_is_refused(tmp_path):
     np.savez(tmp_path / "a.npz", t=np.arange(5) / 50, q=np.ones((5, 4)))
     log_map = parse_map(GOOD.replace("unit: rad", "unit: '1', quaternion: wxyz"))
-    with pytest.raises(LogError, match=r"not a unit quaternion at sample 0; got length 2\.000"):
+    with pytest.raises(LogError, match=r"not a unit quaternion at sample 0; got norm 2\.000"):
         ingest(tmp_path / "a.npz", tmp_path / "out", log_map)
 
 
@@ -124,7 +124,9 @@ def test_an_angular_velocity_tells_quaternion_order_and_frame(order, frame):
         size = np.linalg.norm(omega[k]) * 0.01
         step = np.append(np.cos(size / 2), np.sin(size / 2) * omega[k] / np.linalg.norm(omega[k]))[None]
         now = rotation[k][None]
-        rotation[k + 1] = product(now, step) if frame == "body" else product(step, now)
+        rotation[k + 1] = (
+            multiply_quaternions(now, step) if frame == "body" else multiply_quaternions(step, now)
+        )
     stored = rotation if order == "wxyz" else rotation[:, [1, 2, 3, 0]]
     guess, where = guess_quaternion("rotation", (), stored, omega, time_s)
     assert (guess.value, where.value) == (order, frame)
@@ -153,14 +155,14 @@ def test_a_proposed_map_is_complete_marks_every_guess_and_ingests_the_log(tmp_pa
     for line in text.splitlines():
         if re.match(r"\s+unit: ", line) and '"1"' not in line:
             assert "# confidence" in line, line
-    with pytest.raises(MapError, match="unchecked guess"):
+    with pytest.raises(MapError, match="unreviewed guess"):
         ingest(path, tmp_path / "out", log_map, map_text=text)
     done = ingest(path, tmp_path / "out", log_map, map_text=text, accept_guesses=True)
     assert len(done.dataset) == 1
     kept = done.dataset.root / "meta/twinloop/ingest" / done.dataset.id
     assert (kept / "map.yaml").read_text() == text
     accepted = done.dataset.episode(0).provenance.software["accepted_guesses"]
-    assert "(source) is an unchecked guess" in accepted
+    assert "(source) is an unreviewed guess" in accepted
     assert load_reports(done.dataset)[done.dataset.id]["accepted_guesses"]
 
 

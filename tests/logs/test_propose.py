@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from twinloop.errors import MapError
-from twinloop.logs.bundle import bundle, split_unit
+from twinloop.logs.bundle import find_bundles, split_unit
 from twinloop.logs.ingest import ingest
 from twinloop.logs.joints import Joints, load_joints
 from twinloop.logs.log_map import parse_map
@@ -64,12 +64,12 @@ def test_units_are_read_off_names():
     ],
 )
 def test_channels_that_belong_together_are_found_by_name(names, label, sources, elements):
-    (found,) = bundle(names)
+    (found,) = find_bundles(names)
     assert (found.label, found.sources, found.elements) == (label, sources, elements)
 
 
 def test_the_same_joints_with_two_roles_are_two_groups():
-    groups = {g.label: g for g in bundle(["elbow", "wrist", "elbow_cmd", "wrist_cmd", "battery"])}
+    groups = {g.label: g for g in find_bundles(["elbow", "wrist", "elbow_cmd", "wrist_cmd", "battery"])}
     assert groups["position"].sources == ("elbow", "wrist")
     assert groups["cmd"].sources == ("elbow_cmd", "wrist_cmd")
     assert groups["cmd"].elements == groups["position"].elements == ("elbow", "wrist")
@@ -77,7 +77,7 @@ def test_the_same_joints_with_two_roles_are_two_groups():
 
 def test_a_twins_joints_are_found_in_its_order_and_what_is_missing_is_said():
     joints = Joints(("shoulder_pan", "elbow_flex", "gripper"), ((-1.0, 1.0),) * 3)
-    (found,) = bundle(["elbow_flex.pos", "shoulder_pan.pos"], joints)
+    (found,) = find_bundles(["elbow_flex.pos", "shoulder_pan.pos"], joints)
     assert found.sources == ("shoulder_pan.pos", "elbow_flex.pos")
     assert "gripper" in found.guess.reason and found.guess.confidence < 0.9
 

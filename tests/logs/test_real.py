@@ -172,7 +172,7 @@ def test_g1_video_passes_through_and_shows_the_same_images(real):
     done = real("g1_demos")
     source = open_dataset(REAL / "g1_demos")
     assert source.numbers == [10, 28, 29, 30, 31]
-    assert done.cameras == {"cam_high": "passed through without re-encoding"}
+    assert done.cameras == {"cam_high": "copied without re-encoding"}
     for position, number in enumerate(source.numbers):
         ours, theirs = done.dataset.episode(position), source.episode(number)
         assert np.array_equal(ours["action"], theirs["action"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.logs import examples
-from twinloop.datasets import room
+from twinloop.datasets import disk_space
 from twinloop.datasets.verify import verify
 from twinloop.errors import DatasetError, DiskError
 from twinloop.logs import ingest as module
@@ -159,7 +159,7 @@ def test_ctrl_c_can_be_resumed_and_an_error_leaves_nothing(tmp_path, logs, monke
 def test_another_map_or_changed_logs_are_not_mixed_in(tmp_path, logs):
     killed = child(logs, tmp_path / "out", resume=False, kill_after=4, where="add")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    with pytest.raises(DatasetError, match="another map"):
+    with pytest.raises(DatasetError, match="a different map"):
         ingest(logs, tmp_path / "out", parse_map(MAP.replace("unit: rad", "unit: deg")), resume=True)
     killed = child(logs, tmp_path / "out", resume=False, kill_after=4, where="add")
     np.savez(logs / "run_0.npz", t=np.arange(3))
@@ -173,7 +173,7 @@ def test_nothing_to_resume_is_a_beginning(tmp_path, logs):
 
 
 def test_too_little_room_is_said_before_anything_is_written(tmp_path, logs, monkeypatch):
-    monkeypatch.setattr(room, "free_bytes", lambda folder: 1000)
-    with pytest.raises(DiskError, match="not enough room for 7 logs"):
+    monkeypatch.setattr(disk_space, "free_bytes", lambda folder: 1000)
+    with pytest.raises(DiskError, match="not enough disk space for 7 logs"):
         ingest(logs, tmp_path / "out", parse_map(MAP))
     assert not (tmp_path / "out").exists()

@@ -7,7 +7,8 @@ import pytest
 
 from tests.logs import examples
 from twinloop.consent.removal import remove_episodes
-from twinloop.datasets.rewrite import merge, split
+from twinloop.datasets.merge import merge
+from twinloop.datasets.split import split
 from twinloop.datasets.verify import verify
 from twinloop.errors import MapError
 from twinloop.logs.ingest import ingest
@@ -49,7 +50,7 @@ def test_an_episode_names_its_twin_by_version_and_content(tmp_path, so101):
 
 def test_another_number_of_joints_is_refused(tmp_path, so101):
     with pytest.raises(
-        MapError, match=r"does not fit the twin so101_pick_place; got 5 numbers; expected 6 joints"
+        MapError, match=r"does not fit the twin so101_pick_place; got 5 elements; expected 6 joints"
     ):
         ingest(record(tmp_path / "a.npz", motion(5)), tmp_path / "out", state(), twin=so101)
     named = state(", elements: [wrist_roll, elbow_flex]")
@@ -79,7 +80,7 @@ def test_degrees_called_radians_and_slides_in_radians_are_refused(tmp_path, so10
         ingest(record(tmp_path / "a.npz", np.degrees(motion(6, 1.2))), tmp_path / "out", state(), twin=so101)
     franka = load_twin("franka_pick_place")
     q = np.array(list(franka.home.values())) + motion(9, 0.001)
-    with pytest.raises(MapError, match=r"finger_joint1\) is stored in rad, but .* moves in m"):
+    with pytest.raises(MapError, match=r"finger_joint1\) is stored in rad, but .* is in m"):
         ingest(record(tmp_path / "b.npz", q), tmp_path / "out", state(), twin=franka)
     units = "[rad, rad, rad, rad, rad, rad, rad, mm, mm]"
     q[:, 7:] *= 1000

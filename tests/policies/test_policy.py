@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.learning.examples import TINY, point
-from twinloop.consent.policies import policies_trained_on
+from twinloop.consent.policies import find_policies_trained_on
 from twinloop.errors import LearnError, NewerFormat, WrongUse
 from twinloop.learning.train import train
 from twinloop.policies.export import export_onnx
@@ -130,9 +130,9 @@ def test_a_withdrawn_consent_finds_the_policy(tmp_path):
     from dataclasses import replace
 
     train(real=data, out=tmp_path / "policies" / "p", config=replace(TINY, recipe="real-only"))
-    found = policies_trained_on(tmp_path, [(data.id, {data.episode(3).id})])
+    found = find_policies_trained_on(tmp_path, [(data.id, {data.episode(3).id})])
     assert [(policy.name, policy.certain) for policy in found] == [("p", True)]
-    assert policies_trained_on(tmp_path, [(data.id, {"another"})]) == []
+    assert find_policies_trained_on(tmp_path, [(data.id, {"another"})]) == []
 
 
 @pytest.mark.parametrize("head", ["regression", "transformer", "flow"])

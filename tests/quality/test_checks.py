@@ -75,7 +75,7 @@ def test_lag_is_measured_to_a_fraction_of_a_sample_between_zero_and_one_second()
 def test_a_response_before_its_command_is_called_misaligned():
     early = delayed(arm_episode(), -0.15)
     found = check_episode(early, Settings(checks=("lag",)))
-    assert found and all("before its command" in finding.message for finding in found)
+    assert found and all("leads its command" in finding.message for finding in found)
 
 
 def test_pairs_come_from_declaration_names_places_or_motion():

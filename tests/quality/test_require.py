@@ -10,9 +10,9 @@ import pytest
 from tests.quality.examples import ARM, arm_episode
 from tests.quality.faults import rebuilt
 from tests.terminal import twinloop
+from twinloop.datasets.merge import merge
 from twinloop.datasets.overrides import load_overrides
 from twinloop.datasets.reader import open_dataset
-from twinloop.datasets.rewrite import merge
 from twinloop.datasets.writer import append_to, make_dataset
 from twinloop.errors import QualityError, WrongUse
 from twinloop.quality import require
@@ -83,7 +83,7 @@ def test_a_low_rate_blocks_identification_and_not_training(tmp_path):
         require_usable(open_dataset(tmp_path / "slow"), "identify")
 
 
-def test_an_unchanged_data_set_is_not_checked_twice_and_a_changed_one_is(mixed, monkeypatch):
+def test_an_unchanged_dataset_is_not_checked_twice_and_a_changed_one_is(mixed, monkeypatch):
     checked = []
     real = require.check_dataset
     monkeypatch.setattr(require, "check_dataset", lambda *a, **k: checked.append(1) or real(*a, **k))

@@ -1,4 +1,4 @@
-"""`twinloop check`: what is wrong with a dataset, where, and whether it blocks."""
+"""`twinloop check`: check the quality of recorded data."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from twinloop.errors import WrongUse
 if TYPE_CHECKING:
     from twinloop.generation.convergence import Convergence
     from twinloop.quality.finding import QualityReport
+    from twinloop.quality.settings import Settings
 
 
 def check(
@@ -23,52 +24,45 @@ def check(
         str | None, typer.Option(help="Only these episodes: numbers and ranges, for example 0-9,17.")
     ] = None,
     purpose: Annotated[
-        str, typer.Option(help="What the data is for: identify, train or any; decides what blocks.")
+        str, typer.Option(help="Intended use: identify, train or any; decides what blocks.")
     ] = "any",
     ask: Annotated[
         str | None,
-        typer.Option(metavar="WHAT,...", help="What should be identified: joint_dynamics, contact ..."),
+        typer.Option(metavar="WHAT,...", help="What is to be identified: joint_dynamics, contact ..."),
     ] = None,
-    frames: Annotated[bool, typer.Option(help="Look at camera frames too, which takes longest.")] = True,
+    frames: Annotated[bool, typer.Option(help="Also check camera frames, which takes longest.")] = True,
     page: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Also write a page with an image of each finding."),
+        typer.Option("--html", metavar="FILE", help="Also write a page with a plot of each finding."),
     ] = None,
     override: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Use the data in spite of what CODE blocks.")
+        str | None, typer.Option(metavar="CODE", help="Use the data despite the blocking finding CODE.")
     ] = None,
-    by: Annotated[str, typer.Option(help="Who answers for the override.")] = "",
-    reason: Annotated[str, typer.Option(help="Why the override is right.")] = "",
+    by: Annotated[str, typer.Option(help="Who is responsible for the override.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason for the override.")] = "",
     time_step: Annotated[
         int,
         typer.Option(metavar="N", help="Also repeat N simulated episodes at half the physics time step."),
     ] = 0,
     notes: Annotated[
-        bool, typer.Option("--notes", help="List notes too, not only what warns or blocks.")
+        bool, typer.Option("--notes", help="Also list notes, which neither warn nor block.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Check recorded data: lost samples, dead channels, lag, wrong units ... Exits with 1 when something blocks."""
+    """Check recorded data: lost samples, dead channels, lag, wrong units ... Exits with 1 if a finding blocks."""
     from twinloop.datasets.reader import open_dataset
     from twinloop.quality.check import check_dataset
-    from twinloop.quality.require import override as answer_for
-    from twinloop.quality.settings import RATES_HZ, Purpose, Settings
+    from twinloop.quality.require import override as override_finding
 
-    if purpose not in get_args(Purpose):
-        raise WrongUse("unknown purpose", got=purpose, available=get_args(Purpose))
-    asked = tuple(part.strip() for part in (ask or "").split(",") if part.strip())
-    for name in asked:
-        if name not in RATES_HZ:
-            raise WrongUse(f"nothing known about identifying {name!r}", available=sorted(RATES_HZ))
     if override and not (by.strip() and reason.strip()):
         raise WrongUse("an override needs a name and a reason", remedy="--by NAME --reason TEXT")
     opened = open_dataset(dataset)
     numbers = None if episodes is None else parse_numbers(episodes)
-    settings = Settings(purpose=cast(Purpose, purpose), asked=asked, frames=frames)
+    settings = _make_settings(purpose, ask, frames)
     with console.progress_bar("checking") as progress:
         report = check_dataset(opened, settings, progress, episodes=numbers)
     if override:
-        answer_for(report, opened, override, by, reason)
+        override_finding(report, opened, override, by, reason)
         report = check_dataset(opened, settings, episodes=numbers)
     if page:
         from twinloop.report.quality_page import write_quality_page
@@ -90,8 +84,20 @@ def check(
         raise typer.Exit(1)
 
 
+def _make_settings(purpose: str, ask: str | None, frames: bool) -> Settings:
+    from twinloop.quality.settings import RATES_HZ, Purpose, Settings
+
+    if purpose not in get_args(Purpose):
+        raise WrongUse("unknown purpose", got=purpose, available=get_args(Purpose))
+    asked = tuple(part.strip() for part in (ask or "").split(",") if part.strip())
+    for name in asked:
+        if name not in RATES_HZ:
+            raise WrongUse(f"no data requirements are known for {name!r}", available=sorted(RATES_HZ))
+    return Settings(purpose=cast(Purpose, purpose), asked=asked, frames=frames)
+
+
 def parse_numbers(text: str) -> list[int]:
-    """Episode numbers out of `0-9,17`."""
+    """Parse episode numbers and ranges such as `0-9,17`."""
     numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -104,21 +110,21 @@ def parse_numbers(text: str) -> list[int]:
     return sorted(set(numbers))
 
 
-def _print_convergence(found: Convergence) -> None:
-    count = len(found.episodes)
+def _print_convergence(convergence: Convergence) -> None:
+    count = len(convergence.episodes)
     console.out.print(
-        f"{console.count(count, 'episode')} at {found.physics_dt_s * 1000:g} ms and at half of it: "
-        f"{found.outcome_changed} of {count} end differently"
+        f"{console.count(count, 'episode')} at {convergence.physics_dt_s * 1000:g} ms and at half of it: "
+        f"{convergence.outcome_changed} of {count} outcomes differ"
     )
-    if found.object_end_m:
-        middle = sorted(found.object_end_m)[len(found.object_end_m) // 2]
+    if convergence.object_end_m:
+        median = sorted(convergence.object_end_m)[len(convergence.object_end_m) // 2]
         console.out.print(
-            f"the object ends {middle * 1000:.3g} mm apart in the median, "
-            f"{max(found.object_end_m) * 1000:.3g} mm at most"
+            f"final object position differs by {median * 1000:.3g} mm (median), "
+            f"{max(convergence.object_end_m) * 1000:.3g} mm (maximum)"
         )
     console.print_table(
-        ("signal", "unit", "largest", "root mean square"),
-        [(e.signal, e.unit, e.largest, e.root_mean_square) for e in found.errors],
+        ("signal", "unit", "max error", "RMS error"),
+        [(e.signal, e.unit, e.largest, e.root_mean_square) for e in convergence.errors],
     )
 
 
@@ -127,13 +133,13 @@ def _print(report: QualityReport, page: Path | None, notes: bool) -> None:
     shown = [group for group in groups if notes or group.worst.severity != "note"]
     if shown:
         console.print_table(
-            ("finding", "severity", "channel", "episodes", "what"),
+            ("finding", "severity", "channel", "episodes", "message"),
             [
                 (
                     group.worst.code,
                     group.worst.severity + (" (overridden)" if group.overridden else ""),
                     group.worst.channel,
-                    _listed(group.episodes),
+                    _format_numbers(group.episodes),
                     group.worst.message,
                 )
                 for group in shown
@@ -165,5 +171,5 @@ def _print(report: QualityReport, page: Path | None, notes: bool) -> None:
     )
 
 
-def _listed(numbers: tuple[int, ...]) -> str:
+def _format_numbers(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers[:6])) + (f" ... ({len(numbers)})" if len(numbers) > 6 else "")

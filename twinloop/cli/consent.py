@@ -1,4 +1,4 @@
-"""`twinloop data consent ...`: who agreed to what, and taking it back."""
+"""`twinloop data consent ...`: record, list, check and withdraw consent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from twinloop.cli.console import Json
 from twinloop.errors import WrongUse
 
 app = typer.Typer(
-    help="Record who agreed to which use of their data, check it, and take a person's episodes out again.",
+    help="Record who consented to which use of their data, check it, and remove a person's episodes.",
     no_args_is_help=True,
 )
 
@@ -23,17 +23,15 @@ Folder = Annotated[Path, typer.Option("--workspace", help="The workspace, or any
 
 @app.command()
 def add(
-    pseudonym: Annotated[
-        str, typer.Argument(help="What the person is called here, for example operator-07.")
-    ],
-    scope: Annotated[str, typer.Option(help="Uses agreed to: record, train, evaluate, share, publish.")],
-    document: Annotated[Path, typer.Option(help="The signed document; only its hash is kept.")],
+    pseudonym: Annotated[str, typer.Argument(help="Pseudonym of the person, for example operator-07.")],
+    scope: Annotated[str, typer.Option(help="Permitted uses: record, train, evaluate, share, publish.")],
+    document: Annotated[Path, typer.Option(help="The signed document; only its hash is stored.")],
     given: Annotated[
-        str | None, typer.Option(metavar="DATE", help="When, as YYYY-MM-DD; default: today.")
+        str | None, typer.Option(metavar="DATE", help="Date of consent, YYYY-MM-DD; default: today.")
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="DATE", help="The last day on which it holds.")] = None,
-    identity: Annotated[
-        str | None, typer.Option("--id", help="The consent's own name; default: the next number.")
+    until: Annotated[str | None, typer.Option(metavar="DATE", help="Last day of validity.")] = None,
+    consent_id: Annotated[
+        str | None, typer.Option("--id", help="Id of the consent; default: the next number.")
     ] = None,
     workspace: Folder = Path(),
     json: Json = False,
@@ -48,9 +46,9 @@ def add(
         pseudonym,
         uses,
         document=document,
-        given=_day(given),
-        expires=_day(until),
-        identity=identity,
+        given=_parse_date(given),
+        expires=_parse_date(until),
+        consent_id=consent_id,
     )
     if json:
         console.print_json(asdict(consent))
@@ -64,11 +62,11 @@ def list_(workspace: Folder = Path(), json: Json = False) -> None:
     from twinloop.consent.records import load_consents
     from twinloop.workspace import find_workspace
 
-    found = load_consents(find_workspace(workspace).root).values()
+    consents = load_consents(find_workspace(workspace).root).values()
     if json:
-        console.print_json([asdict(consent) for consent in found])
-    elif not found:
-        console.out.print("no consent is recorded")
+        console.print_json([asdict(consent) for consent in consents])
+    elif not consents:
+        console.out.print("no consent recorded")
     else:
         console.print_table(
             ("id", "person", "scope", "given", "until", "withdrawn", "document"),
@@ -82,7 +80,7 @@ def list_(workspace: Folder = Path(), json: Json = False) -> None:
                     c.withdrawn,
                     c.document[:19],
                 )
-                for c in found
+                for c in consents
             ],
         )
 
@@ -90,11 +88,13 @@ def list_(workspace: Folder = Path(), json: Json = False) -> None:
 @app.command()
 def check(
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A dataset's folder.")],
-    use: Annotated[str, typer.Option(help="For what: record, train, evaluate, share or publish.")] = "train",
+    use: Annotated[
+        str, typer.Option(help="Intended use: record, train, evaluate, share or publish.")
+    ] = "train",
     workspace: Folder = Path(),
     json: Json = False,
 ) -> None:
-    """Say which episodes may not be used, and why. Exits with 1 if there are any."""
+    """List episodes that may not be used, and why; exits with 1 if there are any."""
     from twinloop.consent.require import check_consent
     from twinloop.datasets.reader import open_dataset
     from twinloop.workspace import find_workspace
@@ -105,7 +105,7 @@ def check(
         console.print_json([asdict(objection) for objection in objections])
     elif objections:
         console.print_table(
-            ("episode", "consent", "why not"), [(o.episode, o.consent, o.reason) for o in objections]
+            ("episode", "consent", "reason"), [(o.episode, o.consent, o.reason) for o in objections]
         )
     else:
         console.out.print(f"all {len(opened)} episodes may be used to {use}")
@@ -116,35 +116,37 @@ def check(
 @app.command()
 def withdraw(
     consent: Annotated[str, typer.Argument(metavar="ID", help="The consent's id.")],
-    by: Annotated[str, typer.Option(help="Who carries it out.")],
-    reason: Annotated[str, typer.Option(help="Why.")],
+    by: Annotated[str, typer.Option(help="Who carries out the withdrawal.")],
+    reason: Annotated[str, typer.Option(help="Reason for the withdrawal.")],
     workspace: Folder = Path(),
     json: Json = False,
 ) -> None:
-    """Take the person's episodes out of every dataset of the workspace, rows and video, and list policies that saw them."""
+    """Remove a person's episodes, rows and video, from every dataset of the workspace; lists policies trained on them."""
     from twinloop.consent.withdraw import withdraw_consent
     from twinloop.workspace import find_workspace
 
     with console.progress_bar("removing") as progress:
-        done = withdraw_consent(
+        withdrawal = withdraw_consent(
             find_workspace(workspace).root, consent, by=by, reason=reason, progress=progress
         )
     if json:
-        console.print_json(asdict(done))
+        console.print_json(asdict(withdrawal))
         return
-    console.out.print(f"consent {consent} is withdrawn; {len(done.episode_ids)} episodes are gone")
-    for removal in done.removals:
+    console.out.print(
+        f"consent {consent} is withdrawn; {console.count(len(withdrawal.episode_ids), 'episode')} removed"
+    )
+    for removal in withdrawal.removals:
         console.out.print(f"  {len(removal.episode_ids)} from {removal.dataset}", markup=False)
-    for link in done.links:
-        console.out.print(f"  deleted {link}, which held the same bytes", markup=False)
-    for policy in done.policies:
+    for link in withdrawal.links:
+        console.out.print(f"  deleted {link}, a hard link to removed data", markup=False)
+    for policy in withdrawal.policies:
         doubt = "" if policy.certain else " (uncertain)"
         console.out.print(f"policy {policy.name}{doubt}: {policy.detail}", markup=False)
-    for path in done.mentions:
-        console.out.print(f"look at {path}: it still names one of the episodes", markup=False)
+    for path in withdrawal.mentions:
+        console.out.print(f"check {path}: it still mentions one of the episodes", markup=False)
 
 
-def _day(text: str | None) -> date | None:
+def _parse_date(text: str | None) -> date | None:
     if text is None:
         return None
     try:

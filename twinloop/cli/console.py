@@ -1,4 +1,4 @@
-"""What every command shares: where output goes, how errors end, progress bars."""
+"""Shared by every command: output, error handling, progress bars."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.cells import cell_len
@@ -26,6 +27,9 @@ from rich.table import Table
 
 from twinloop.errors import TwinloopError, WrongUse
 
+if TYPE_CHECKING:
+    from twinloop.datasets.reader import Dataset
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 COLUMN_WIDTH = 13
@@ -35,19 +39,19 @@ INTERRUPTED = 130
 """The shell's code for Ctrl-C."""
 
 LAST_COLUMN_WIDTH = 28
-"""The last column of a table may be broken, but not narrower than this."""
+"""The last column of a table may be wrapped, but not narrower than this."""
 
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output; dates become text."""
+    """Print one JSON document to standard output; dates become text."""
     sys.stdout.write(json.dumps(value, default=str, indent=1) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str | None = None) -> None:
-    """A plain table; numbers to the right. Only the last column is ever broken; what is wider is shown as records."""
+    """Print a table; only the last column is wrapped, and wider tables are printed as records."""
     cells = [[_plain(value) for value in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
     before_last = sum(widths[:-1]) + 2 * (len(widths) - 1)
@@ -67,7 +71,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title:
 
 
 def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]], title: str | None) -> None:
-    """One record below the other: the first column as its head, short values side by side, long ones on lines of their own."""
+    """Print one record per row: the first column as a heading, short values on shared lines, long ones on their own."""
     if title:
         out.print(title, markup=False)
     for row in cells:
@@ -95,12 +99,18 @@ def log(line: str) -> None:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 episode`, `2 episodes`."""
+    """Format a count: `1 episode`, `2 episodes`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def print_written(path: Path, dataset: Dataset) -> None:
+    """Print the path and size of a dataset that was written."""
+    episodes, frames = count(len(dataset), "episode"), count(dataset.num_frames, "frame")
+    out.print(f"wrote {path}: {episodes}, {frames}", markup=False)
+
+
 def episode_name(text: str) -> tuple[str, int]:
-    """The dataset and the number in DATASET#NUMBER."""
+    """Parse DATASET#NUMBER into the dataset and the episode number."""
     folder, _, number = text.rpartition("#")
     if not folder or not number.lstrip("-").isdigit():
         raise WrongUse("which episode?", got=text, expected="DATASET#NUMBER, for example sim-v1#12")
@@ -108,7 +118,7 @@ def episode_name(text: str) -> tuple[str, int]:
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table; or, where there are more columns than would be readable, one record below the other."""
+    """Print a table, or one record per row if there are too many columns."""
     if len(columns) <= max(4, out.width // COLUMN_WIDTH):
         print_table(columns, rows)
         return
@@ -121,7 +131,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 @contextlib.contextmanager
 def progress_bar(what: str, *, size: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error that appears only where somebody watches; call it with (done, total), bytes if `size`."""
+    """Show a progress bar on standard error if it is a terminal; call it with (done, total), in bytes if `size`."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -138,7 +148,7 @@ def progress_bar(what: str, *, size: bool = False) -> Iterator[Callable[[int, in
 
 
 def run(app: typer.Typer) -> None:
-    """Run the command line; an error is one or two lines and an exit code, with `--debug` also a traceback."""
+    """Run the command line; an error prints one or two lines and exits, with `--debug` it raises."""
     debug = "--debug" in sys.argv
     sys.argv = [word for word in sys.argv if word != "--debug"]
     try:
@@ -148,11 +158,11 @@ def run(app: typer.Typer) -> None:
             raise
         _end(str(error), error.exit_code)
     except (KeyboardInterrupt, SystemExit) as error:
-        # Typer turns Ctrl-C into an exit with 130 and no word.
+        # Typer turns Ctrl-C into a silent exit with 130.
         if debug or (isinstance(error, SystemExit) and error.code != INTERRUPTED):
             raise
         _end(
-            "interrupted; what was committed is kept, nothing is half written; run it again, or with --resume where there is one",
+            "interrupted; committed data is kept and no file is half written; run the command again, with --resume if it has it",
             INTERRUPTED,
         )
     except OSError as error:
@@ -160,11 +170,11 @@ def run(app: typer.Typer) -> None:
             raise
         remedy = "\n  -> free some space and run the command again" if error.errno == errno.ENOSPC else ""
         _end(f"{error.strerror or error}: {error.filename or 'no file named'}{remedy}", 1)
-    except Exception as error:  # the last line of defence: a user never sees a traceback
+    except Exception as error:  # a user never sees a traceback
         if debug:
             raise
         _end(
-            f"unexpected {type(error).__name__}: {error}\n  -> this is a bug in Twinloop; run it with --debug and report it",
+            f"unexpected {type(error).__name__}: {error}\n  -> this is a bug in Twinloop; run the command with --debug and report it",
             70,
         )
 

@@ -108,8 +108,8 @@ def generate(
 
 
 def _print_generated(dataset: Dataset, target: Path, elapsed_s: float, json: bool) -> None:
+    from twinloop.datasets.disk_space import format_bytes
     from twinloop.datasets.outcomes import known_outcomes
-    from twinloop.datasets.room import in_words
 
     success = sum(outcome is True for outcome in known_outcomes(dataset)) / len(dataset)
     size = sum(entry.bytes for entry in dataset.manifest.files.values()) if dataset.manifest else 0
@@ -127,7 +127,7 @@ def _print_generated(dataset: Dataset, target: Path, elapsed_s: float, json: boo
         return
     console.out.print(
         f"wrote {target}: {len(dataset)} episodes, {dataset.num_frames} frames, {success:.0%} success, "
-        f"{in_words(size)}, in {_duration(elapsed_s)}"
+        f"{format_bytes(size)}, in {_duration(elapsed_s)}"
     )
 
 
@@ -266,7 +266,7 @@ def _next_dataset(config: Path, name: str, resume: bool) -> Path:
 @contextlib.contextmanager
 def generation_bar(out: Path) -> Iterator[Callable[[GenerationProgress], None]]:
     """A bar on standard error: episodes, rate, success so far, time left, size on disk; on terminals only."""
-    from twinloop.datasets.room import in_words
+    from twinloop.datasets.disk_space import format_bytes
 
     bar = Progress(
         TextColumn("generating"),
@@ -281,7 +281,9 @@ def generation_bar(out: Path) -> Iterator[Callable[[GenerationProgress], None]]:
     def show(progress: GenerationProgress) -> None:
         success = "" if progress.success is None else f", {progress.success:.0%} success"
         left = "" if math.isinf(progress.remaining_s) else f", {_duration(progress.remaining_s)} left"
-        state = f"{progress.episodes_per_s:.3g}/s{success}{left}, {in_words(progress.bytes_in_all)} in total"
+        state = (
+            f"{progress.episodes_per_s:.3g}/s{success}{left}, {format_bytes(progress.bytes_in_all)} in total"
+        )
         bar.update(task, completed=progress.episodes, total=progress.total, state=state)
 
     try:

@@ -1,4 +1,4 @@
-"""`twinloop ingest`: real recordings in other people's formats become a dataset."""
+"""`twinloop ingest`: convert logs in other formats to a dataset."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import typer
 
 from twinloop.cli import console
 from twinloop.cli.console import Json
+from twinloop.cli.data import SkipUnusable
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.logs.ingest import Ingested
+    from twinloop.logs.ingest import IngestResult
 
-MOST_LISTED = 20
-"""Episodes that were left out and are named one by one."""
+MAX_LISTED = 20
+"""Skipped episodes that are listed one by one."""
 
 
 def ingest(
@@ -27,52 +28,49 @@ def ingest(
     out: Annotated[Path | None, typer.Option("--out", help="The new dataset.")] = None,
     map_: Annotated[
         Path | None,
-        typer.Option("--map", help="What the channels mean: a YAML file. With --propose: where to write it."),
+        typer.Option(
+            "--map", help="YAML file that maps channels to signals; with --propose, the file to write."
+        ),
     ] = None,
     twin: Annotated[
         str | None,
-        typer.Option(help="The twin of the robot: joints are checked against it; every episode names it."),
+        typer.Option(help="Twin of the robot: joints are checked against it, episodes refer to it."),
     ] = None,
     propose: Annotated[
         bool,
-        typer.Option("--propose", help="Write a first map by looking at the log; read it before you use it."),
+        typer.Option("--propose", help="Propose a map from the log; review it before use."),
     ] = False,
-    skip_unusable: Annotated[
-        bool,
-        typer.Option(
-            "--skip-unusable", help="Leave out episodes that cannot be used, by name, instead of refusing."
-        ),
-    ] = False,
+    skip_unusable: SkipUnusable = False,
     accept_guesses: Annotated[
         bool,
         typer.Option(
             "--accept-guesses",
-            help="Use a map that leaves units or guesses open; every episode's provenance will say so.",
+            help="Use a map with unknown units or unreviewed guesses; this is recorded in every episode's provenance.",
         ),
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where a killed or interrupted ingest to --out stopped.")
+        bool, typer.Option("--resume", help="Continue a killed or interrupted ingest to --out.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Turn logs (LeRobot, MCAP, rosbag2, HDF5, CSV, NPZ, JSON) into a dataset, as a map says. Nothing is guessed."""
+    """Convert logs (LeRobot, MCAP, rosbag2, HDF5, CSV, NPZ, JSON) to a dataset, as a map describes them."""
     if propose:
         _propose(source, map_, twin, json)
         return
     if map_ is None:
         raise WrongUse(
-            "a log does not say what its channels mean, so ingest needs a map",
-            remedy=f"twinloop ingest {source} --propose --map MAP.yaml, read and correct it, then --map MAP.yaml",
+            "ingest needs a map that assigns the log's channels to signals",
+            remedy=f"twinloop ingest {source} --propose --map MAP.yaml, review and correct it, then --map MAP.yaml",
         )
     if out is None:
-        raise WrongUse("ingest needs a name for the new dataset", remedy="--out DATASET")
-    from twinloop.logs.ingest import ingest as take_in
+        raise WrongUse("ingest needs a path for the new dataset", remedy="--out DATASET")
+    from twinloop.logs.ingest import ingest as ingest_logs
     from twinloop.logs.log_map import load_map
     from twinloop.twins.load import load_twin
 
     log_map = load_map(map_)
     with console.progress_bar("ingesting", size=True) as progress:
-        done = take_in(
+        result = ingest_logs(
             source,
             out,
             log_map,
@@ -84,27 +82,27 @@ def ingest(
             progress=progress,
         )
     if json:
-        console.print_json(_as_json(out, done))
+        console.print_json(_as_json(out, result))
     else:
-        _print(out, done)
+        _print(out, result)
 
 
-def _as_json(out: Path, done: Ingested) -> dict[str, object]:
+def _as_json(out: Path, result: IngestResult) -> dict[str, object]:
     return {
         "out": str(out),
-        "episodes": len(done.dataset),
-        "frames": done.dataset.num_frames,
-        "streams": [asdict(stream) for stream in done.streams],
-        "cameras": done.cameras,
-        "skipped": done.skipped,
-        "notes": done.notes,
-        "resumed": done.resumed,
+        "episodes": len(result.dataset),
+        "frames": result.dataset.num_frames,
+        "streams": [asdict(stream) for stream in result.streams],
+        "cameras": result.cameras,
+        "skipped": result.skipped,
+        "notes": result.notes,
+        "resumed": result.resumed,
     }
 
 
-def _print(out: Path, done: Ingested) -> None:
+def _print(out: Path, result: IngestResult) -> None:
     console.print_table(
-        ("signal", "samples", "Hz", "jitter ms", "gaps", "lost", "starts s", "how"),
+        ("signal", "samples", "Hz", "jitter ms", "gaps", "lost", "start s", "resampling"),
         [
             (
                 stream.name,
@@ -116,26 +114,23 @@ def _print(out: Path, done: Ingested) -> None:
                 round(stream.offset_s, 3),
                 stream.method + (f", {stream.conversion}" if stream.conversion else ""),
             )
-            for stream in done.streams
+            for stream in result.streams
         ],
     )
-    for stream in done.streams:
+    for stream in result.streams:
         if stream.gaps:
             console.out.print(f"{stream.name}: the longest gap is {stream.longest_gap_s:.3g} s", markup=False)
-    for name, way in done.cameras.items():
-        console.out.print(f"camera {name}: {way}", markup=False)
-    for name, reason in list(done.skipped.items())[:MOST_LISTED]:
-        console.out.print(f"left out: {name} ({reason})", markup=False)
-    if len(done.skipped) > MOST_LISTED:
-        console.out.print(f"left out: {len(done.skipped) - MOST_LISTED} more; --json lists all")
-    for note in done.notes:
+    for name, method in result.cameras.items():
+        console.out.print(f"camera {name}: {method}", markup=False)
+    for name, reason in list(result.skipped.items())[:MAX_LISTED]:
+        console.out.print(f"skipped: {name} ({reason})", markup=False)
+    if len(result.skipped) > MAX_LISTED:
+        console.out.print(f"skipped: {len(result.skipped) - MAX_LISTED} more; --json lists all")
+    for note in result.notes:
         console.out.print(f"note: {note}", markup=False)
-    if done.resumed:
-        console.out.print(f"resumed after {console.count(done.resumed, 'episode')}")
-    episodes, frames = len(done.dataset), done.dataset.num_frames
-    console.out.print(
-        f"wrote {out}: {console.count(episodes, 'episode')}, {console.count(frames, 'frame')}", markup=False
-    )
+    if result.resumed:
+        console.out.print(f"resumed after {console.count(result.resumed, 'episode')}")
+    console.print_written(out, result.dataset)
 
 
 def _propose(source: str, target: Path | None, twin: str | None, json: bool) -> None:
@@ -150,6 +145,6 @@ def _propose(source: str, target: Path | None, twin: str | None, json: bool) -> 
     if json:
         console.print_json({"map": text, "out": str(target) if target else None})
     elif target is not None:
-        console.out.print(f"wrote {target}; every guess is marked, read them before you use it")
+        console.out.print(f"wrote {target}; review the guesses marked in it before use")
     else:
         console.out.print(text, markup=False, end="")

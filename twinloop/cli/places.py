@@ -1,4 +1,4 @@
-"""Which workspace and which twin a command is about."""
+"""The workspace and twin that a command applies to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def workspace_here() -> Workspace | None:
-    """The workspace the command was given in, if any."""
+    """Return the workspace of the current folder, if any."""
     from twinloop.workspace import find_workspace
 
     try:
@@ -22,11 +22,13 @@ def workspace_here() -> Workspace | None:
 
 
 def twin_of(named: str | None, workspace: Workspace | None) -> Twin:
-    """The twin that was named, or the workspace's current one."""
+    """Return the named twin, or else the workspace's current one."""
     from twinloop.twins import load_twin
 
     if named is not None:
         return load_twin(named)
     if workspace is None or workspace.twin is None:
-        raise WrongUse("which twin?", remedy="--twin NAME|FOLDER, or run it inside a workspace that has one")
+        raise WrongUse(
+            "which twin?", remedy="--twin NAME|FOLDER, or run the command in a workspace with a twin"
+        )
     return load_twin(workspace.root / workspace.twin)

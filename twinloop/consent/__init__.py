@@ -1,1 +1,1 @@
-"""Who agreed to what: people appear as pseudonyms, uses without agreement are refused, and agreement can be withdrawn."""
+"""Consent: people appear under pseudonyms, uses without consent are refused, and consent can be withdrawn."""

@@ -1,7 +1,7 @@
-"""Which policies were trained on which episodes.
+"""Find policies that were trained on given episodes.
 
-What is read of a policy is `policies/<name>/policy.json` with `"datasets": [{"id", "version"}]`; an entry may also
-list `"episodes"`, the ids it used. Without that list, any version of a dataset counts as having held them all.
+A policy's `policies/<name>/policy.json` holds `"datasets": [{"id", "version"}]`; an entry may also list `"episodes"`,
+the ids it used. Without that list, every version of the dataset counts as having contained them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ POLICIES = "policies"
 
 @dataclass(frozen=True)
 class TrainedPolicy:
-    """A policy and why it is listed: what it saw, or what it does not say."""
+    """A policy, and why it is listed; `certain` is False if its record cannot be read."""
 
     name: str
     path: str
@@ -25,38 +25,29 @@ class TrainedPolicy:
     detail: str
 
 
-def policies_trained_on(workspace: Path, removed: Sequence[tuple[str, set[str]]]) -> list[TrainedPolicy]:
-    """Policies that saw any of the episodes removed from datasets (id, episode ids); doubtful ones are listed too."""
-    found = []
+def find_policies_trained_on(workspace: Path, removed: Sequence[tuple[str, set[str]]]) -> list[TrainedPolicy]:
+    """Find policies trained on any of the removed episodes (dataset id, episode ids), uncertain ones included."""
+    policies = []
     for path in sorted((workspace / POLICIES).glob("*/policy.json")):
         name = path.parent.name
         try:
             datasets = _datasets(path)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            found.append(TrainedPolicy(name, str(path), False, f"policy.json cannot be read ({error})"))
+            policies.append(TrainedPolicy(name, str(path), False, f"policy.json cannot be read ({error})"))
             continue
-        policy = _judge(name, path, datasets, removed)
-        if policy:
-            found.append(policy)
-    return found
+        details = (describe_use(entry, removed) for entry in datasets)
+        if detail := next(filter(None, details), None):
+            policies.append(TrainedPolicy(name, str(path), True, detail))
+    return policies
 
 
-def _judge(
-    name: str, path: Path, datasets: list[dict[str, Any]], removed: Sequence[tuple[str, set[str]]]
-) -> TrainedPolicy | None:
-    for entry in datasets:
-        if detail := seen_of(entry, removed):
-            return TrainedPolicy(name, str(path), True, detail)
-    return None
-
-
-def seen_of(entry: Mapping[str, Any], removed: Sequence[tuple[str, set[str]]]) -> str | None:
-    """What an entry of `datasets` saw of episodes removed from datasets, or None when nothing."""
+def describe_use(entry: Mapping[str, Any], removed: Sequence[tuple[str, set[str]]]) -> str | None:
+    """Describe how an entry of a policy's `datasets` used removed episodes; None if it did not."""
     episodes = entry.get("episodes")
     if episodes is not None:
-        everything = set().union(*(ids for _, ids in removed)) if removed else set()
-        seen = everything.intersection(map(str, episodes))
-        return f"trained on {len(seen)} of the episodes" if seen else None
+        removed_ids = set().union(*(ids for _, ids in removed)) if removed else set()
+        used = removed_ids.intersection(map(str, episodes))
+        return f"trained on {len(used)} of the episodes" if used else None
     if any(entry["id"] == dataset_id for dataset_id, _ in removed):
         return f"trained on dataset {entry['id']}, version {entry.get('version', 'unknown')}"
     return None

@@ -1,7 +1,7 @@
-"""Consent records of a workspace: `consents/consents.jsonl`, one line per agreement or withdrawal, only ever appended.
+"""Consent records of a workspace: `consents/consents.jsonl`, append-only, one line per consent or withdrawal.
 
-A record names a pseudonym, never a person; who is behind it is kept elsewhere, by whoever keeps the signed document.
-After a withdrawal the pseudonym is taken out of the record, which otherwise stays as evidence.
+A record holds a pseudonym, never a name; the person's identity is kept with the signed document, outside the workspace.
+After a withdrawal the pseudonym is deleted from the record, which otherwise stays as evidence.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from twinloop.datasets.commit import disk_errors, hold, write_atomically
-from twinloop.datasets.lines import append_lines, format_lines, read_lines
+from twinloop.datasets.commit import disk_errors, hold_lock, write_atomically
+from twinloop.datasets.jsonl import append_jsonl, format_jsonl, read_jsonl
 from twinloop.errors import ConsentError, UnknownName, WrongUse
 
 FOLDER = "consents"
@@ -24,14 +24,14 @@ RECORDS = f"{FOLDER}/consents.jsonl"
 LOCK = f"{FOLDER}/.lock"
 
 USES = ("record", "train", "evaluate", "share", "publish")
-"""What a person can agree to."""
+"""Uses a person can consent to."""
 
 _PSEUDONYM = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
 @dataclass(frozen=True)
 class Consent:
-    """One person's agreement. `document` is the hash of what was signed; dates are YYYY-MM-DD, the last day counts."""
+    """One person's consent. `document` is the hash of the signed document; dates are YYYY-MM-DD, inclusive."""
 
     id: str
     pseudonym: str
@@ -42,7 +42,7 @@ class Consent:
     withdrawn: str | None = None
 
     def objection(self, use: str, today: date) -> str | None:
-        """Why this agreement does not cover a use, or None when it does."""
+        """Return why this consent does not cover a use; None if it does."""
         if self.withdrawn is not None:
             return f"consent {self.id} was withdrawn on {self.withdrawn}"
         if use not in self.scope:
@@ -62,14 +62,27 @@ def add_consent(
     document: Path,
     given: date | None = None,
     expires: date | None = None,
-    identity: str | None = None,
+    consent_id: str | None = None,
 ) -> Consent:
-    """Record an agreement; only the hash of the document is kept. Durable when this returns."""
+    """Record a consent; durable on return.
+
+    Args:
+        workspace: The workspace.
+        pseudonym: Pseudonym of the person.
+        scope: Permitted uses, out of `USES`.
+        document: The signed document; only its hash is stored.
+        given: First day of validity; default: today.
+        expires: Last day of validity; default: none.
+        consent_id: Id of the consent; default: the next number.
+
+    Raises:
+        WrongUse: A value is invalid, or the id is taken.
+    """
     if not _PSEUDONYM.fullmatch(pseudonym):
         raise WrongUse(
-            "people appear as pseudonyms",
+            "people are recorded under pseudonyms",
             got=pseudonym,
-            expected="small letters, digits, '-' and '_', for example operator-07; not a name or an address",
+            expected="lower-case letters, digits, '-' and '_', for example operator-07; no names or addresses",
         )
     for use in scope:
         if use not in USES:
@@ -83,57 +96,57 @@ def add_consent(
         signed = hashlib.sha256(document.read_bytes()).hexdigest()
     except OSError as error:
         raise WrongUse(f"the signed document {document} cannot be read ({error.strerror})") from error
-    with changing(workspace):
+    with consents_lock(workspace):
         known = load_consents(workspace)
-        new = identity or _next_id(known)
+        new = consent_id or _next_id(known)
         if new in known:
-            raise WrongUse(f"there is a consent {new!r} already", remedy="leave --id out, or choose another")
+            raise WrongUse(f"consent {new!r} already exists", remedy="omit --id, or choose another")
         if not _PSEUDONYM.fullmatch(new):
-            raise WrongUse("bad consent id", got=new, expected="small letters, digits, '-' and '_'")
+            raise WrongUse("bad consent id", got=new, expected="lower-case letters, digits, '-' and '_'")
         uses = tuple(use for use in USES if use in scope)
         until = expires.isoformat() if expires else None
         consent = Consent(new, pseudonym, uses, given.isoformat(), until, f"sha256:{signed}")
         with disk_errors(workspace):
-            append_lines(workspace / RECORDS, [asdict(consent)])
+            append_jsonl(workspace / RECORDS, [asdict(consent)])
     return consent
 
 
 def load_consents(workspace: Path) -> dict[str, Consent]:
-    """Every agreement as it stands, by id; the last line about one rules."""
-    lines = read_lines(workspace / RECORDS, _consent, "a consent record")
+    """Load the current state of every consent, by id."""
+    lines = read_jsonl(workspace / RECORDS, _make_consent, "a consent record")
     return {consent.id: consent for consent in lines}
 
 
-def consent_of(workspace: Path, identity: str) -> Consent:
-    """One agreement."""
+def load_consent(workspace: Path, consent_id: str) -> Consent:
+    """Load one consent."""
     known = load_consents(workspace)
-    if identity not in known:
-        raise UnknownName("consent", identity, known, remedy="twinloop data consent ls")
-    return known[identity]
+    if consent_id not in known:
+        raise UnknownName("consent", consent_id, known, remedy="twinloop data consent ls")
+    return known[consent_id]
 
 
-def mark_withdrawn(workspace: Path, identity: str, on: date) -> Consent:
-    """From now on this agreement covers nothing; the pseudonym stays until `forget_pseudonym`."""
-    consent = consent_of(workspace, identity)
+def mark_withdrawn(workspace: Path, consent_id: str, on: date) -> Consent:
+    """Mark a consent as withdrawn; the pseudonym stays until `delete_pseudonym`."""
+    consent = load_consent(workspace, consent_id)
     if consent.withdrawn is None:
         consent = replace(consent, withdrawn=on.isoformat())
         with disk_errors(workspace):
-            append_lines(workspace / RECORDS, [asdict(consent)])
+            append_jsonl(workspace / RECORDS, [asdict(consent)])
     return consent
 
 
-def forget_pseudonym(workspace: Path, identity: str) -> None:
-    """Take the pseudonym out of every line about a withdrawn agreement."""
-    lines = read_lines(workspace / RECORDS, _consent, "a consent record")
-    kept = [replace(line, pseudonym="") if line.id == identity else line for line in lines]
-    if kept != lines:
+def delete_pseudonym(workspace: Path, consent_id: str) -> None:
+    """Delete the pseudonym from every line about a withdrawn consent."""
+    lines = read_jsonl(workspace / RECORDS, _make_consent, "a consent record")
+    redacted = [replace(line, pseudonym="") if line.id == consent_id else line for line in lines]
+    if redacted != lines:
         with disk_errors(workspace):
-            write_atomically(workspace / RECORDS, format_lines([asdict(line) for line in kept]))
+            write_atomically(workspace / RECORDS, format_jsonl([asdict(line) for line in redacted]))
 
 
-def changing(workspace: Path) -> AbstractContextManager[None]:
-    """Hold the consents of a workspace against anybody else who would change them."""
-    return hold(
+def consents_lock(workspace: Path) -> AbstractContextManager[None]:
+    """Hold the lock on the consent records of a workspace."""
+    return hold_lock(
         workspace,
         LOCK,
         lambda holder: ConsentError(
@@ -142,7 +155,7 @@ def changing(workspace: Path) -> AbstractContextManager[None]:
     )
 
 
-def _consent(**values: Any) -> Consent:
+def _make_consent(**values: Any) -> Consent:
     return Consent(**{**values, "scope": tuple(values["scope"])})
 
 

@@ -1,6 +1,7 @@
-"""Take episodes out of one dataset: a copy without them is built beside it and swapped in by renaming.
+"""Remove episodes from a dataset: a copy without them is built next to it and takes its place by renaming.
 
-A kill before the first rename leaves the old dataset; between the two renames `recover` puts the new one in place.
+A process killed before the first rename leaves the old dataset; between the two renames,
+`recover_interrupted_removal` puts the new one in place.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from twinloop.datasets import layout
 from twinloop.datasets.cache import drop_cache
 from twinloop.datasets.commit import disk_errors, sync, write_atomically
 from twinloop.datasets.manifest import load_manifest
+from twinloop.datasets.merge import EpisodeSelection, copy_episodes
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.datasets.rewrite import Pick, copy_episodes
 
 NEW, OLD = "twinloop-without", "twinloop-removed"
-"""Endings of the hidden folders beside a dataset while it is being replaced."""
+"""Suffixes of the hidden folders next to a dataset while it is being replaced."""
 
 
 @dataclass(frozen=True)
 class Removal:
-    """What goes, or went, out of one dataset."""
+    """The episodes removed from one dataset, planned or done."""
 
     dataset: str
     dataset_id: str
@@ -35,17 +36,17 @@ class Removal:
 
 
 def remove_episodes(root: Path, episode_ids: Sequence[str]) -> None:
-    """Replace a dataset by itself without some episodes; it keeps its identity and becomes another version."""
+    """Remove episodes from a dataset, which keeps its id and gets a new version."""
     dataset = open_dataset(root)
     before = dataset.manifest
     assert before is not None
-    gone = numbers_of(dataset, episode_ids)
-    if not gone:
+    removed = find_numbers(dataset, episode_ids)
+    if not removed:
         return
-    new, old = _beside(root, NEW), _beside(root, OLD)
-    keep = [number for number in dataset.numbers if number not in gone]
-    detail = f"{len(gone)} episodes, consent withdrawn"
-    copy_episodes([Pick(dataset, keep)], new, operation="withdrawn", detail=detail)
+    new, old = _sibling(root, NEW), _sibling(root, OLD)
+    keep = [number for number in dataset.numbers if number not in removed]
+    detail = f"{len(removed)} episodes, consent withdrawn"
+    copy_episodes([EpisodeSelection(dataset, keep)], new, operation="withdrawn", detail=detail)
     copied = load_manifest(new)
     assert copied is not None
     step = replace(copied.history[-1], sources=())
@@ -60,18 +61,18 @@ def remove_episodes(root: Path, episode_ids: Sequence[str]) -> None:
         sync(root.parent)
 
 
-def recover(workspace: Path) -> list[str]:
-    """Finish or undo a swap that was interrupted, and delete what a killed removal left; says what it did."""
+def recover_interrupted_removal(workspace: Path) -> list[str]:
+    """Finish or undo an interrupted removal and delete its leftovers; returns what was done."""
     done = []
     for old in sorted(workspace.rglob(f".*.{OLD}")):
         root = old.with_name(old.name[1 : -len(OLD) - 1])
-        new = _beside(root, NEW)
+        new = _sibling(root, NEW)
         if not root.exists():
             (new if new.exists() else old).rename(root)
-            done.append(f"put {root} back in place")
+            done.append(f"restored {root}")
         if old.exists():
             shutil.rmtree(old)
-            done.append(f"deleted what was left of the old {root}")
+            done.append(f"deleted the rest of the old {root}")
     for pattern in (f".*.{NEW}", f"..*.{NEW}.*.partial"):
         for unfinished in sorted(workspace.rglob(pattern)):
             shutil.rmtree(unfinished)
@@ -79,28 +80,28 @@ def recover(workspace: Path) -> list[str]:
     return done
 
 
-def numbers_of(dataset: Dataset, episode_ids: Sequence[str]) -> set[int]:
-    """The numbers these episodes have in a dataset; those that are not in it are left out."""
-    side = dataset.side_table()
-    if side is None:
+def find_numbers(dataset: Dataset, episode_ids: Sequence[str]) -> set[int]:
+    """Find the numbers of these episodes in a dataset, as far as it contains them."""
+    table = dataset.provenance_table()
+    if table is None:
         return set()
     wanted = set(episode_ids)
-    rows = side.select(["episode_index", "episode_id"]).to_pylist()
+    rows = table.select(["episode_index", "episode_id"]).to_pylist()
     return {int(row["episode_index"]) for row in rows if row["episode_id"] in wanted}
 
 
-def files_holding(dataset: Dataset, episode_ids: Sequence[str]) -> list[Path]:
-    """The files in which something of these episodes is: rows, frames, tables, caches."""
-    numbers = np.array(sorted(numbers_of(dataset, episode_ids)), np.int64)
+def find_files(dataset: Dataset, episode_ids: Sequence[str]) -> list[Path]:
+    """Find the files that contain data of these episodes: rows, frames, tables, caches."""
+    numbers = np.array(sorted(find_numbers(dataset, episode_ids)), np.int64)
     places = np.searchsorted(dataset.index.numbers, numbers)
     names = {dataset.index.files[int(dataset.index.file_of[place])] for place in places}
     for video in dataset.index.video.values():
         names |= {video.files[int(video.file_of[place])] for place in places}
-    found = [dataset.root / name for name in sorted(names)]
+    paths = [dataset.root / name for name in sorted(names)]
     for part in ("meta", ".cache"):
-        found += sorted(path for path in (dataset.root / part).rglob("*") if path.is_file())
-    return [path for path in found if path.exists()]
+        paths += sorted(path for path in (dataset.root / part).rglob("*") if path.is_file())
+    return [path for path in paths if path.exists()]
 
 
-def _beside(root: Path, ending: str) -> Path:
-    return root.with_name(f".{root.name}.{ending}")
+def _sibling(root: Path, suffix: str) -> Path:
+    return root.with_name(f".{root.name}.{suffix}")

@@ -1,4 +1,4 @@
-"""The gate before a use: real episodes that involve a person need a consent that covers it."""
+"""Require consent: a real episode that involves a person needs a consent that covers the use."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Objection:
 
 
 def check_consent(dataset: Dataset, use: str, workspace: Path, today: date | None = None) -> list[Objection]:
-    """Every episode that may not be used this way.
+    """Find every episode that may not be used this way.
 
-    A person is involved where a real episode was acted by an operator, and wherever an episode refers to a consent,
-    simulated ones that descend from a demonstration included. Foreign datasets say nothing about people: they pass.
+    A person is involved in real episodes of an operator, and in every episode that refers to a consent, including
+    simulated ones derived from a demonstration. Foreign datasets do not record people and pass.
     """
     if use not in USES:
         raise UnknownName("use", use, USES)
-    side = dataset.side_table()
-    if side is None:
+    provenance = dataset.provenance_table()
+    if provenance is None:
         return []
     on = today or datetime.now(UTC).date()
     known = load_consents(workspace)
     objections = []
-    for row in side.select(_COLUMNS).to_pylist():
+    for row in provenance.select(_COLUMNS).to_pylist():
         reason = _objection(row, use, known, on)
         if reason:
             objections.append(Objection(int(row["episode_index"]), row["consent"], reason))
@@ -45,7 +45,7 @@ def check_consent(dataset: Dataset, use: str, workspace: Path, today: date | Non
 
 
 def require_consent(dataset: Dataset, use: str, workspace: Path, today: date | None = None) -> None:
-    """Refuse with `ConsentError` if any episode may not be used this way."""
+    """Raise `ConsentError` if any episode may not be used this way."""
     objections = check_consent(dataset, use, workspace, today)
     if objections:
         first = objections[0]
@@ -53,15 +53,15 @@ def require_consent(dataset: Dataset, use: str, workspace: Path, today: date | N
             f"{dataset.root} may not be used to {use}: {len(objections)} of {len(dataset)} episodes have no valid "
             f"consent (episode {first.episode}: {first.reason})",
             remedy=f"twinloop data consent check {dataset.root} --use {use}; ask for consent and record it with "
-            "`twinloop data consent add`, or leave these episodes out",
+            "`twinloop data consent add`, or exclude these episodes",
         )
 
 
 def _objection(row: dict[str, Any], use: str, known: dict[str, Consent], today: date) -> str | None:
-    named = row["consent"]
-    if named is None:
-        involved = row["source"] == "real" and row["actor"] == "operator"
-        return "a person operated the robot and no consent is named" if involved else None
-    if named not in known:
-        return f"consent {named} is not in this workspace"
-    return known[named].objection(use, today)
+    consent_id = row["consent"]
+    if consent_id is None:
+        operated = row["source"] == "real" and row["actor"] == "operator"
+        return "a person operated the robot, but the episode refers to no consent" if operated else None
+    if consent_id not in known:
+        return f"consent {consent_id} is not in this workspace"
+    return known[consent_id].objection(use, today)

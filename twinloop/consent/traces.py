@@ -1,4 +1,4 @@
-"""Where else in a workspace something of an episode may be: other names of the same bytes, files that mention it."""
+"""Other traces of an episode in a workspace: hard links to its files, and files that mention its id."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _ID = re.compile(rb"[0-9a-f]{32}")
 BLOCK_BYTES = 1 << 22
 
 
-def other_names(workspace: Path, files: Sequence[Path], inside: Sequence[Path]) -> list[Path]:
-    """Hard links to these files anywhere in the workspace but in the folders `inside`."""
+def find_hard_links(workspace: Path, files: Sequence[Path], inside: Sequence[Path]) -> list[Path]:
+    """Find hard links to these files anywhere in the workspace except in the folders `inside`."""
     wanted = {_inode(path) for path in files if path.stat().st_nlink > 1}
     if not wanted:
         return []
@@ -26,19 +26,19 @@ def other_names(workspace: Path, files: Sequence[Path], inside: Sequence[Path]) 
     ]
 
 
-def mentions(workspace: Path, episode_ids: Sequence[str], leave_out: Sequence[Path]) -> list[Path]:
-    """Files that name one of these episodes: exports, reports. A person has to look at them."""
-    wanted = {identity.encode() for identity in episode_ids}
+def find_mentions(workspace: Path, episode_ids: Sequence[str], excluded: Sequence[Path]) -> list[Path]:
+    """Find files that mention one of these episodes, such as exports and reports, for a person to check."""
+    wanted = {episode_id.encode() for episode_id in episode_ids}
     if not wanted:
         return []
     return sorted(
         path
         for path in _files(workspace)
-        if not any(path.is_relative_to(folder) for folder in leave_out) and _names_one(path, wanted)
+        if not any(path.is_relative_to(folder) for folder in excluded) and _mentions_any(path, wanted)
     )
 
 
-def _names_one(path: Path, wanted: set[bytes]) -> bool:
+def _mentions_any(path: Path, wanted: set[bytes]) -> bool:
     if path.suffix == ".parquet":
         try:
             column = pq.read_table(path, columns=["episode_id"], partitioning=None).column("episode_id")
@@ -48,7 +48,7 @@ def _names_one(path: Path, wanted: set[bytes]) -> bool:
     tail = b""
     with path.open("rb") as file:
         while block := file.read(BLOCK_BYTES):
-            if any(found in wanted for found in _ID.findall(tail + block)):
+            if any(match in wanted for match in _ID.findall(tail + block)):
                 return True
             tail = block[-31:]
     return False
@@ -63,5 +63,5 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _inode(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_dev, found.st_ino
+    status = path.stat()
+    return status.st_dev, status.st_ino

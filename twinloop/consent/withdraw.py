@@ -1,14 +1,14 @@
-"""Withdraw a consent: take the person's episodes out of every dataset of the workspace, leave a tombstone.
+"""Withdraw a consent: remove the person's episodes from every dataset of the workspace and record a tombstone.
 
-The order makes it safe to be killed at any moment and to be run again:
+The order of steps makes it safe to kill the process at any moment and run it again:
 
 1. the consent is marked as withdrawn, so nothing new uses it;
-2. what is going to be removed is written down (`consents/withdrawing-ID.json`);
-3. other names of the same bytes (hard links) are deleted;
-4. per dataset, a copy without the episodes takes its place (`removal.py`);
-5. the tombstone is written, the pseudonym is taken out of the record, the note of step 2 is deleted.
+2. the planned removals are saved (`consents/withdrawing-ID.json`);
+3. hard links to the removed files are deleted;
+4. each dataset is replaced by a copy without the episodes (`removal.py`);
+5. the tombstone is written, the pseudonym deleted from the record, the plan of step 2 deleted.
 
-What derives from the episodes (their id among its parents, at any depth) goes with them.
+Episodes derived from the removed ones (by `parents`, at any depth) are removed too.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from twinloop.consent.policies import TrainedPolicy, policies_trained_on
-from twinloop.consent.records import FOLDER, changing, consent_of, forget_pseudonym, mark_withdrawn
-from twinloop.consent.removal import Removal, files_holding, recover, remove_episodes
-from twinloop.consent.traces import mentions, other_names
+from twinloop.consent.policies import TrainedPolicy, find_policies_trained_on
+from twinloop.consent.records import FOLDER, consents_lock, delete_pseudonym, load_consent, mark_withdrawn
+from twinloop.consent.removal import Removal, find_files, recover_interrupted_removal, remove_episodes
+from twinloop.consent.traces import find_hard_links, find_mentions
 from twinloop.datasets import layout
-from twinloop.datasets.commit import LOCK, disk_errors, finish_journal, write_atomically, writing
-from twinloop.datasets.lines import append_lines, read_lines
+from twinloop.datasets.commit import LOCK, disk_errors, finish_journal, write_atomically, writer_lock
+from twinloop.datasets.jsonl import append_jsonl, read_jsonl
 from twinloop.datasets.manifest import load_manifest
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import WrongUse
@@ -40,9 +40,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Tombstone:
-    """What is left of a withdrawn consent: which episodes went, when, why, by whose hand; nothing about the person.
+    """The record of a withdrawal: which episodes were removed, when, why and by whom; nothing about the person.
 
-    `links` were deleted; `mentions` are files that still name an episode, for somebody to look at.
+    `links` are deleted hard links; `mentions` are files that still mention an episode, for a person to check.
     """
 
     consent: str
@@ -56,31 +56,36 @@ class Tombstone:
 
     @property
     def episode_ids(self) -> tuple[str, ...]:
-        """Every episode that went, once."""
+        """Every removed episode, once."""
         return tuple(dict.fromkeys(e for removal in self.removals for e in removal.episode_ids))
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What was going to be removed when a withdrawal started, whatever has been removed since."""
+    """The removals planned when a withdrawal started."""
 
     removals: tuple[Removal, ...] = ()
     links: tuple[str, ...] = ()
 
 
 def withdraw_consent(
-    workspace: Path, identity: str, *, by: str, reason: str, progress: Progress | None = None
+    workspace: Path, consent_id: str, *, by: str, reason: str, progress: Progress | None = None
 ) -> Tombstone:
-    """Remove the episodes of the person who gave consent `identity` from the workspace."""
+    """Remove the episodes covered by a consent from the workspace.
+
+    Raises:
+        WrongUse: `by` or `reason` is empty, or the consent does not exist.
+        LockedDataset: A dataset of the workspace is being written; nothing is changed.
+    """
     if not by.strip() or not reason.strip():
         raise WrongUse("a withdrawal needs a name and a reason", remedy="--by NAME --reason TEXT")
-    with changing(workspace), ExitStack() as held:
-        consent = consent_of(workspace, identity)
-        recover(workspace)
+    with consents_lock(workspace), ExitStack() as locks:
+        consent = load_consent(workspace, consent_id)
+        recover_interrupted_removal(workspace)
         roots = find_datasets(workspace)
-        _lock(roots, held)
-        mark_withdrawn(workspace, identity, datetime.now(UTC).date())
-        plan = _planned(workspace, identity, roots, consent.pseudonym)
+        _lock(roots, locks)
+        mark_withdrawn(workspace, consent_id, datetime.now(UTC).date())
+        plan = _make_plan(workspace, consent_id, roots, consent.pseudonym)
         for link in plan.links:
             Path(link).unlink(missing_ok=True)
         for done, removal in enumerate(plan.removals, start=1):
@@ -88,114 +93,112 @@ def withdraw_consent(
                 remove_episodes(Path(removal.dataset), removal.episode_ids)
             if progress:
                 progress(done, len(plan.removals))
-        tombstone = _tombstone(workspace, identity, plan, by.strip(), reason.strip())
-        if tombstone.removals or not load_tombstones(workspace, identity):
+        tombstone = _make_tombstone(workspace, consent_id, plan, by.strip(), reason.strip())
+        if tombstone.removals or not load_tombstones(workspace, consent_id):
             with disk_errors(workspace):
-                append_lines(workspace / TOMBSTONES, [asdict(tombstone)])
-        forget_pseudonym(workspace, identity)
-        _note(workspace, identity).unlink(missing_ok=True)
+                append_jsonl(workspace / TOMBSTONES, [asdict(tombstone)])
+        delete_pseudonym(workspace, consent_id)
+        _plan_path(workspace, consent_id).unlink(missing_ok=True)
     return tombstone
 
 
-def load_tombstones(workspace: Path, identity: str | None = None) -> list[dict[str, Any]]:
-    """Every withdrawal, or those of one consent, oldest first, as plain values."""
-    lines: list[dict[str, Any]] = read_lines(workspace / TOMBSTONES, dict, "a tombstone")
-    return [line for line in lines if identity in (None, line["consent"])]
+def load_tombstones(workspace: Path, consent_id: str | None = None) -> list[dict[str, Any]]:
+    """Load all withdrawals, or those of one consent, oldest first, as JSON values."""
+    lines: list[dict[str, Any]] = read_jsonl(workspace / TOMBSTONES, dict, "a tombstone")
+    return [line for line in lines if consent_id in (None, line["consent"])]
 
 
 def find_datasets(workspace: Path) -> list[Path]:
-    """Every dataset in the workspace, hidden folders left out."""
+    """Find every dataset in the workspace, except in hidden folders."""
     roots = [path.parent.parent for path in workspace.rglob(layout.INFO)]
     return sorted(
         root for root in roots if not any(part.startswith(".") for part in root.relative_to(workspace).parts)
     )
 
 
-def _lock(roots: Sequence[Path], held: ExitStack) -> None:
-    """Everything is locked before anything is changed, so that a recording in progress stops it here."""
+def _lock(roots: Sequence[Path], locks: ExitStack) -> None:
+    """Lock every dataset before anything is changed, so that a recording in progress stops the withdrawal."""
     seen = set()
     for root in roots:
         if not (root / layout.MANIFEST).exists():
             continue
         lock = root / LOCK
         inode = lock.stat().st_ino if lock.exists() else None
-        # A copy made of hard links has the very same lock.
+        # A copy made of hard links has the same lock file.
         if inode is None or inode not in seen:
-            held.enter_context(writing(root))
+            locks.enter_context(writer_lock(root))
         seen.add(lock.stat().st_ino)
         with disk_errors(root):
             finish_journal(root)
 
 
-def _planned(workspace: Path, identity: str, roots: Sequence[Path], pseudonym: str) -> _Plan:
-    """What has to go, joined with what a withdrawal that was killed had planned; written down before it is done."""
-    earlier = _load_plan(_note(workspace, identity))
-    gone = _episodes_of(roots, identity, pseudonym)
+def _make_plan(workspace: Path, consent_id: str, roots: Sequence[Path], pseudonym: str) -> _Plan:
+    """Plan the removals, joined with those of an interrupted withdrawal, and save the plan."""
+    earlier = _load_plan(_plan_path(workspace, consent_id))
+    episodes = _find_episodes(roots, consent_id, pseudonym)
     removals = {removal.dataset: removal for removal in earlier.removals}
     files = []
-    for root, ids in gone.items():
+    for root, ids in episodes.items():
         dataset = open_dataset(root)
         assert dataset.manifest is not None
         before = removals.get(str(root))
         version = before.version_before if before else dataset.manifest.fingerprint
         every = dict.fromkeys([*(before.episode_ids if before else ()), *ids])
         removals[str(root)] = Removal(str(root), dataset.id, version, tuple(every))
-        files += files_holding(dataset, ids)
-    links = {*earlier.links, *map(str, other_names(workspace, files, list(gone)))}
+        files += find_files(dataset, ids)
+    links = {*earlier.links, *map(str, find_hard_links(workspace, files, list(episodes)))}
     plan = _Plan(tuple(removals.values()), tuple(sorted(links)))
     if plan.removals:
         with disk_errors(workspace):
-            write_atomically(_note(workspace, identity), json.dumps(asdict(plan)).encode())
+            write_atomically(_plan_path(workspace, consent_id), json.dumps(asdict(plan)).encode())
     return plan
 
 
-def _episodes_of(roots: Sequence[Path], identity: str, pseudonym: str) -> dict[Path, list[str]]:
-    """The episodes that must go, by dataset: the person's own, and all that descend from them."""
+def _find_episodes(roots: Sequence[Path], consent_id: str, pseudonym: str) -> dict[Path, list[str]]:
+    """Find the episodes to remove, by dataset: the person's own and all derived from them."""
     rows: list[tuple[Path, dict[str, Any]]] = []
     for root in roots:
-        side = open_dataset(root).side_table()
-        if side is not None:
-            rows += [
-                (root, row)
-                for row in side.select(["episode_id", "consent", "actor_id", "parents"]).to_pylist()
-            ]
+        table = open_dataset(root).provenance_table()
+        if table is not None:
+            columns = table.select(["episode_id", "consent", "actor_id", "parents"])
+            rows += [(root, row) for row in columns.to_pylist()]
 
     def is_own(row: dict[str, Any]) -> bool:
         unnamed = row["consent"] is None and bool(pseudonym) and row["actor_id"] == pseudonym
-        return row["consent"] == identity or unnamed
+        return row["consent"] == consent_id or unnamed
 
-    going = {row["episode_id"] for _, row in rows if is_own(row)}
-    while more := {row["episode_id"] for _, row in rows if going & set(row["parents"] or ())} - going:
-        going |= more
-    found: dict[Path, list[str]] = {}
+    removed = {row["episode_id"] for _, row in rows if is_own(row)}
+    while more := {row["episode_id"] for _, row in rows if removed & set(row["parents"] or ())} - removed:
+        removed |= more
+    by_dataset: dict[Path, list[str]] = {}
     for root, row in rows:
-        if row["episode_id"] in going:
-            found.setdefault(root, []).append(row["episode_id"])
-    return found
+        if row["episode_id"] in removed:
+            by_dataset.setdefault(root, []).append(row["episode_id"])
+    return by_dataset
 
 
-def _tombstone(workspace: Path, identity: str, plan: _Plan, by: str, reason: str) -> Tombstone:
+def _make_tombstone(workspace: Path, consent_id: str, plan: _Plan, by: str, reason: str) -> Tombstone:
     removals = []
     for removal in plan.removals:
         after = load_manifest(Path(removal.dataset))
         removals.append(replace(removal, version_after=after.fingerprint if after else "gone"))
     ids = list(dict.fromkeys(e for removal in removals for e in removal.episode_ids))
-    policies = policies_trained_on(workspace, [(r.dataset_id, set(r.episode_ids)) for r in removals])
+    policies = find_policies_trained_on(workspace, [(r.dataset_id, set(r.episode_ids)) for r in removals])
     known = [workspace / FOLDER, *find_datasets(workspace), *(Path(policy.path) for policy in policies)]
     return Tombstone(
-        identity,
+        consent_id,
         datetime.now(UTC).isoformat(timespec="seconds"),
         by,
         reason,
         tuple(removals),
         plan.links,
-        tuple(map(str, mentions(workspace, ids, known))),
+        tuple(map(str, find_mentions(workspace, ids, known))),
         tuple(policies),
     )
 
 
-def _note(workspace: Path, identity: str) -> Path:
-    return workspace / FOLDER / f"withdrawing-{identity}.json"
+def _plan_path(workspace: Path, consent_id: str) -> Path:
+    return workspace / FOLDER / f"withdrawing-{consent_id}.json"
 
 
 def _load_plan(path: Path) -> _Plan:

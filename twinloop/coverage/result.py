@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from twinloop.coverage.rule import Rule, rule_from_json
 from twinloop.coverage.side import Side
 from twinloop.datasets.commit import write_atomically
-from twinloop.errors import NewerFormat, WrongUse, misread
+from twinloop.errors import NewerFormat, WrongUse, describe_read_error
 
 Array = NDArray[Any]
 Level = Literal["situation", "moment"]
@@ -210,7 +210,9 @@ def load_coverage(path: str | Path) -> Coverage:
     except OSError as error:
         raise WrongUse(f"cannot read {file}", got=error.strerror, expected=expected) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise WrongUse(f"{file} is not a coverage", got=misread(error), expected=expected) from error
+        raise WrongUse(
+            f"{file} is not a coverage", got=describe_read_error(error), expected=expected
+        ) from error
 
 
 def _region_from(values: Mapping[str, Any]) -> Region:

@@ -19,7 +19,7 @@ from twinloop.coverage.rule import Condition, Range, Rule
 from twinloop.coverage.side import Points, Progress, Side, read_sides
 from twinloop.coverage.worst import narrowed
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.datasets.sides import refuse_swapped
+from twinloop.datasets.sources import refuse_swapped_sources
 from twinloop.errors import WrongUse
 
 Array = NDArray[Any]
@@ -62,7 +62,7 @@ def measure_coverage(
     if points < 100:
         raise WrongUse("too few points for a map", got=points, expected="at least 100")
     opened = [one if isinstance(one, Dataset) else open_dataset(one) for one in (real, sim)]
-    refuse_swapped(*opened)
+    refuse_swapped_sources(*opened)
     sides = read_sides(*opened, signals=signals, points=points, images=images, progress=progress)
     return compare_sides(*sides, seed=seed)
 

@@ -1,8 +1,8 @@
-"""A memory-mapped copy of a dataset's rows for training: built on first use, thrown away when the dataset changes.
+"""A memory-mapped copy of a dataset's rows for training, built on first use and deleted when the dataset changes.
 
-It lies in `.cache/twinloop/<version>/` inside the dataset (or in the user's cache folder where that cannot be written),
-one `.npy` file per signal with all rows of all episodes in order, so that any row is one memory access away. Of several
-processes that want it at once, one makes it and the others wait.
+It is stored in `.cache/twinloop/<version>/` inside the dataset (or in the user's cache folder if the dataset is
+read-only), one `.npy` file per signal with the rows of all episodes in order. Of several processes that need it, one
+builds it and the others wait.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twinloop.datasets.columns import from_arrow
-from twinloop.datasets.commit import disk_errors, in_turn
+from twinloop.datasets.commit import disk_errors, read_errors, wait_for_lock
+from twinloop.datasets.images import crop, crop_size, downsample
 from twinloop.datasets.reader import Dataset
-from twinloop.datasets.shrink import cut, cut_size, shrink
 from twinloop.episode import Array, Signal
 from twinloop.errors import DamagedDataset
 
@@ -32,10 +31,10 @@ PARTIAL = ".partial"
 
 
 def cached_rows(dataset: Dataset) -> Mapping[str, Array]:
-    """Every signal of the dataset as a read-only memory-mapped array (rows, *shape)."""
+    """Return every signal of the dataset as a read-only memory-mapped array (rows, *shape)."""
     folder = _folder(dataset)
     if not folder.exists():
-        with _alone(folder.parent):
+        with _build_lock(folder.parent):
             if not folder.exists():
                 _build(dataset, folder)
     return {s.name: np.load(folder / f"{s.name}.npy", mmap_mode="r") for s in dataset.schema.signals}
@@ -44,32 +43,39 @@ def cached_rows(dataset: Dataset) -> Mapping[str, Array]:
 def cached_frames(
     dataset: Dataset, camera: str, side: int | None = None, shape: tuple[int, int] | None = None
 ) -> Array:
-    """Every frame of one camera decoded, (rows, height, width, 3) uint8, memory-mapped: fast, and as large as it sounds.
+    """Return every decoded frame of one camera, memory-mapped.
 
-    With `side`, frames are averaged down to `side` x `side` pixels once, before that cut to the proportions of `shape`.
+    Args:
+        dataset: The dataset.
+        camera: The camera's name.
+        side: If given, frames are downsampled to `side` x `side` pixels.
+        shape: If given with `side`, frames are first center-cropped to the aspect ratio of this (height, width).
+
+    Returns:
+        (rows, height, width, 3) uint8, or (rows, side, side, 3).
     """
     spec = dataset.schema.camera(camera)
     size = (side, side) if side else (spec.height, spec.width)
     path = _frames_path(dataset, camera, side, shape)
     if not path.exists():
-        with _alone(path.parent):
+        with _build_lock(path.parent):
             if not path.exists():
                 _decode(dataset, camera, path, size, side, shape)
     return np.asarray(np.load(path, mmap_mode="r"))
 
 
-def has_frames(
+def has_cached_frames(
     dataset: Dataset, camera: str, side: int | None = None, shape: tuple[int, int] | None = None
 ) -> bool:
-    """Whether `cached_frames` has them already."""
+    """Return whether `cached_frames` has already decoded these frames."""
     return _frames_path(dataset, camera, side, shape).exists()
 
 
 def _frames_path(dataset: Dataset, camera: str, side: int | None, shape: tuple[int, int] | None) -> Path:
     spec = dataset.schema.camera(camera)
-    whole = (spec.height, spec.width)
-    piece = cut_size(whole, shape) if shape else whole
-    size = (f"-{side}" if side else "") + ("" if piece == whole else f"-of-{piece[0]}x{piece[1]}")
+    full = (spec.height, spec.width)
+    cropped = crop_size(full, shape) if shape else full
+    size = (f"-{side}" if side else "") + ("" if cropped == full else f"-of-{cropped[0]}x{cropped[1]}")
     return _folder(dataset).with_name(f"{_version(dataset)}-{camera}{size}.npy")
 
 
@@ -82,36 +88,36 @@ def _decode(
     shape: tuple[int, int] | None,
 ) -> None:
     temporary = path.with_name(f"{path.name}{PARTIAL}")
-    array = _room(temporary, np.dtype(np.uint8), (dataset.num_frames, *size, 3))
+    array = _allocate(temporary, np.dtype(np.uint8), (dataset.num_frames, *size, 3))
     row = 0
     for number in dataset.numbers:
         for frame in dataset.episode(number).frames[camera]:
-            array[row] = shrink(cut(frame, shape) if shape else frame, side) if side else frame
+            array[row] = downsample(crop(frame, shape) if shape else frame, side) if side else frame
             row += 1
     array.flush()
     temporary.replace(path)
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """While this process alone makes copies in `folder`; others wait. What is left half made, now or by one that was killed, goes."""
-    with in_turn(folder / LOCK), disk_errors(folder):
-        _clear(folder.glob(f"*{PARTIAL}"))
+def _build_lock(folder: Path) -> Iterator[None]:
+    """Wait for the right to build in `folder`; deletes unfinished files before and after."""
+    with wait_for_lock(folder / LOCK), disk_errors(folder):
+        _delete(folder.glob(f"*{PARTIAL}"))
         try:
             yield
         finally:
-            _clear(folder.glob(f"*{PARTIAL}"))
+            _delete(folder.glob(f"*{PARTIAL}"))
 
 
-def _room(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-    """A file to write an array to, with its room on the disk taken: a full disk kills whoever writes to a mapped file."""
+def _allocate(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """Create an array file with its disk space allocated: writing to a mapped file on a full disk kills the process."""
     array = np.lib.format.open_memmap(path, "w+", dtype, shape)
     with path.open("r+b") as file:
         os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array
 
 
-def _clear(paths: Iterable[Path]) -> None:
+def _delete(paths: Iterable[Path]) -> None:
     for path in paths:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -125,18 +131,18 @@ def drop_cache(dataset: Dataset) -> None:
 
 
 def _build(dataset: Dataset, folder: Path) -> None:
-    """All rows of the present version; those of earlier ones go."""
-    _clear(old for old in folder.parent.iterdir() if not old.name.startswith((folder.name, LOCK)))
+    """Write all rows of the current version and delete earlier versions."""
+    _delete(old for old in folder.parent.iterdir() if not old.name.startswith((folder.name, LOCK)))
     temporary = folder.with_name(f"{folder.name}{PARTIAL}")
     temporary.mkdir()
     arrays = {
-        s.name: _room(temporary / f"{s.name}.npy", np.dtype(s.dtype), (dataset.num_frames, *s.shape))
+        s.name: _allocate(temporary / f"{s.name}.npy", np.dtype(s.dtype), (dataset.num_frames, *s.shape))
         for s in dataset.schema.signals
     }
     row = 0
-    for piece in _pieces(dataset):
-        size = len(next(iter(piece.values())))
-        for name, values in piece.items():
+    for block in _read_blocks(dataset):
+        size = len(next(iter(block.values())))
+        for name, values in block.items():
             arrays[name][row : row + size] = values
         row += size
     if row != dataset.num_frames:
@@ -149,8 +155,8 @@ def _build(dataset: Dataset, folder: Path) -> None:
     temporary.rename(folder)
 
 
-def _pieces(dataset: Dataset) -> Iterator[dict[str, Array]]:
-    """The dataset's rows in order, a row group at a time, as long as files are laid end to end; else per episode."""
+def _read_blocks(dataset: Dataset) -> Iterator[dict[str, Array]]:
+    """Yield the dataset's rows in order: by row group if the files are in order, otherwise by episode."""
     signals: tuple[Signal, ...] = dataset.schema.signals
     index = dataset.index
     in_order = bool(np.all(np.diff(index.file_of) >= 0)) and dataset.manifest is not None
@@ -159,16 +165,10 @@ def _pieces(dataset: Dataset) -> Iterator[dict[str, Array]]:
             yield dict(dataset.episode(number).signals)
         return
     for name in index.files:
-        try:
-            with pq.ParquetFile(dataset.root / name) as file:
-                for group in range(file.num_row_groups):
-                    table = file.read_row_group(group, columns=[s.name for s in signals])
-                    yield {s.name: from_arrow(table.column(s.name), s) for s in signals}
-        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-            reason = str(error).splitlines()[0]
-            raise DamagedDataset(
-                f"{dataset.root / name} cannot be read ({reason})", remedy="run `twinloop data verify`"
-            ) from error
+        with read_errors(dataset.root / name), pq.ParquetFile(dataset.root / name) as file:
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, columns=[s.name for s in signals])
+                yield {s.name: from_arrow(table.column(s.name), s) for s in signals}
 
 
 def _version(dataset: Dataset) -> str:

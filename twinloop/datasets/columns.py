@@ -1,15 +1,17 @@
-"""Signals to and from Arrow columns, and the per-episode tables of LeRobot's `meta/episodes`."""
+"""Arrow columns of signals, and the per-episode tables of LeRobot's `meta/episodes`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from twinloop.datasets.layout import FILES_PER_CHUNK, INDEX_COLUMNS
 from twinloop.datasets.stats import NAMES, Stats
@@ -17,7 +19,7 @@ from twinloop.episode import Array, Episode, Schema, Signal
 
 
 def column_type(shape: Sequence[int], dtype: str) -> pa.DataType:
-    """The Arrow type LeRobot expects: a scalar for (1,), a fixed list for a vector, nested lists above that."""
+    """Return the Arrow type LeRobot expects: a scalar for (1,), a fixed list for a vector, else nested lists."""
     scalar = pa.bool_() if dtype == "bool" else pa.from_numpy_dtype(np.dtype(dtype))
     if tuple(shape) == (1,):
         return scalar
@@ -30,7 +32,7 @@ def column_type(shape: Sequence[int], dtype: str) -> pa.DataType:
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """Columns of a data file."""
+    """Return the columns of a data file."""
     columns = [(s.name, column_type(s.shape, s.dtype)) for s in schema.signals]
     columns.append(("time_s", pa.float64()))
     columns += [(name, pa.float32() if name == "timestamp" else pa.int64()) for name in INDEX_COLUMNS]
@@ -38,10 +40,10 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """How a data file is encoded: bytes of floats side by side by significance, dictionaries for the rest.
+    """Return the encoding of a data file: byte stream split for floats, dictionaries for the rest.
 
-    Float signals hardly repeat a value: a dictionary made files larger than the raw numbers and four times slower
-    to write.
+    Float signals rarely repeat a value: dictionary encoding made files larger than the raw numbers and writing four
+    times slower.
     """
     floats: list[str] = []
     others: list[str] = []
@@ -60,12 +62,18 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
 
 
 def to_arrow(values: Array) -> pa.Array:
-    """(T, *shape) numbers as one column."""
+    """Convert (T, *shape) numbers to one column."""
     flat = pa.array(np.ascontiguousarray(values).reshape(-1))
     if values.shape[1:] == (1,):
         return flat
     if values.ndim == 2:
         return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    return _nested_lists(values)
+
+
+def _nested_lists(values: Array) -> pa.Array:
+    """Convert (n, *shape) to nested variable-length lists, the type pandas gives LeRobot's own files."""
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
     for axis in range(values.ndim - 1, 0, -1):
         lists = int(np.prod(values.shape[:axis]))
         offsets = pa.array(np.arange(lists + 1, dtype=np.int32) * values.shape[axis])
@@ -74,7 +82,7 @@ def to_arrow(values: Array) -> pa.Array:
 
 
 def from_arrow(column: pa.ChunkedArray | pa.Array, signal: Signal) -> Array:
-    """One column as (T, *shape) numbers; raises ValueError if it does not hold them."""
+    """Convert one column to (T, *shape) numbers; raises ValueError if it does not hold them."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     rows = len(column)
@@ -94,11 +102,11 @@ def from_arrow(column: pa.ChunkedArray | pa.Array, signal: Signal) -> Array:
     flat = column.to_numpy(zero_copy_only=False)
     if flat.size != rows * signal.size:
         raise ValueError(f"{signal.name} has {flat.size} numbers in {rows} rows of {signal.size}")
-    return _converted(flat, signal).reshape(rows, *signal.shape)
+    return _convert(flat, signal).reshape(rows, *signal.shape)
 
 
-def _converted(flat: Array, signal: Signal) -> Array:
-    """In the declared type; a number that does not fit it is an error, rounding to a shorter float is not."""
+def _convert(flat: Array, signal: Signal) -> Array:
+    """Convert to the declared type; overflow is an error, rounding to a shorter float is not."""
     if flat.dtype == signal.dtype:
         return flat
     with np.errstate(over="ignore", invalid="ignore"):
@@ -113,7 +121,7 @@ def _converted(flat: Array, signal: Signal) -> Array:
 
 
 def episode_columns(episode: Episode, *, index: int, first_row: int, task_index: int) -> dict[str, Array]:
-    """Everything but the signals that a data file holds for this episode."""
+    """Return the columns of a data file other than the signals: time and indices."""
     rows = np.arange(len(episode), dtype=np.int64)
     return {
         "time_s": episode.time_s,
@@ -127,9 +135,9 @@ def episode_columns(episode: Episode, *, index: int, first_row: int, task_index:
 
 @dataclass(frozen=True)
 class EpisodeEntry:
-    """Where one episode is, and its statistics: a row of `meta/episodes`.
+    """A row of `meta/episodes`: where one episode is stored, and its statistics.
 
-    `frames` says for each camera key in which video file (by number) the frames are, and where they start in it.
+    `frames` maps each camera key to the number of the video file and the first frame in it.
     """
 
     index: int
@@ -141,7 +149,7 @@ class EpisodeEntry:
 
 
 def episodes_table(entries: Sequence[EpisodeEntry], *, number: int, rate_hz: float) -> pa.Table:
-    """LeRobot's per-episode table for the episodes of commit `number`."""
+    """Return LeRobot's per-episode table for the episodes of commit `number`."""
     chunk, file = divmod(number, FILES_PER_CHUNK)
     count = len(entries)
     lengths = np.array([e.length for e in entries], np.int64)
@@ -164,29 +172,57 @@ def episodes_table(entries: Sequence[EpisodeEntry], *, number: int, rate_hz: flo
     for feature in entries[0].stats:
         for name in (*NAMES, "count"):
             stacked = np.stack([e.stats[feature][name] for e in entries])
-            columns[f"stats/{feature}/{name}"] = _as_lists(stacked)
+            columns[f"stats/{feature}/{name}"] = _nested_lists(stacked)
     columns["meta/episodes/chunk_index"] = np.full(count, chunk, np.int64)
     columns["meta/episodes/file_index"] = np.full(count, file, np.int64)
     return pa.table(columns)
 
 
-def _as_lists(stacked: Array) -> pa.Array:
-    """(n, *shape) as nested variable-length lists, the type pandas gives LeRobot's own files."""
-    flat = pa.array(stacked.reshape(-1))
-    for axis in range(stacked.ndim - 1, 0, -1):
-        lists = int(np.prod(stacked.shape[:axis]))
-        flat = pa.ListArray.from_arrays(
-            pa.array(np.arange(lists + 1, dtype=np.int32) * stacked.shape[axis]), flat
-        )
-    return flat
+def feature_shapes(schema: Schema) -> dict[str, tuple[int, ...]]:
+    """Return the shape of the statistics of every feature of a dataset."""
+    shapes = {signal.name: signal.shape for signal in schema.signals}
+    shapes |= dict.fromkeys(("time_s", *INDEX_COLUMNS), (1,))
+    return shapes | {camera.key: (3, 1, 1) for camera in schema.cameras}
+
+
+def load_episode_stats(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Stats]:
+    """Load the statistics of every episode from `meta/episodes` tables.
+
+    Args:
+        paths: The tables, in order.
+        shapes: The features to load and the shapes of their statistics, as from `feature_shapes`.
+
+    Returns:
+        By feature, then by statistic, an array (episodes, *shape).
+    """
+    wanted = [f"stats/{feature}/{name}" for feature in shapes for name in (*NAMES, "count")]
+    tables = [pq.read_table(path, columns=wanted, partitioning=None) for path in paths]
+    if not tables:
+        return {}
+    table = pa.concat_tables(tables)
+    return {
+        feature: {
+            name: _from_lists(table.column(f"stats/{feature}/{name}"), (1,) if name == "count" else shape)
+            for name in (*NAMES, "count")
+        }
+        for feature, shape in shapes.items()
+    }
+
+
+def _from_lists(column: pa.ChunkedArray, shape: tuple[int, ...]) -> Array:
+    kind = column.type
+    while pa.types.is_nested(kind):
+        kind = kind.value_type
+    dtype = "bool" if pa.types.is_boolean(kind) else str(np.dtype(kind.to_pandas_dtype()))
+    return from_arrow(column, Signal("stats", shape, dtype=dtype))
 
 
 _TASK_TEXT = "__index_level_0__"
-"""What pandas calls an index without a name; LeRobot finds the task text there."""
+"""The name pandas gives to an unnamed index, where LeRobot expects the task text."""
 
 
 def tasks_table(tasks: Sequence[str]) -> pa.Table:
-    """`meta/tasks.parquet`: pandas reads the task text as the index."""
+    """Return `meta/tasks.parquet`, in which pandas reads the task text as the index."""
     numbers = {
         "name": "task_index",
         "field_name": "task_index",
@@ -208,7 +244,7 @@ def tasks_table(tasks: Sequence[str]) -> pa.Table:
 
 
 def task_texts(table: pa.Table) -> list[str]:
-    """The task texts by task index, whatever the text column is called; raises ValueError if there is none."""
+    """Return the task texts by task index, whatever the text column is called; raises ValueError without one."""
     for column in table.columns:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             order = np.argsort(table.column("task_index").to_numpy())

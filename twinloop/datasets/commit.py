@@ -1,8 +1,8 @@
-"""All or nothing on disk: files are staged aside, then moved into place under one journal.
+"""Atomic commits of many files: files are staged, then moved into place under one journal.
 
-The commit point is the rename that creates the journal. Killed before it, nothing has happened; killed after it, the
-next writer finishes the moves. Readers trust only what the manifest lists, and the manifest is moved last, so a
-reader never has to wait and never sees half a commit.
+The commit point is the rename that creates the journal. A writer killed before it has changed nothing; after it, the
+next writer finishes the moves. Readers trust only the files that the manifest lists, and the manifest is moved last,
+so a reader never waits and never sees half a commit.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from twinloop.datasets.layout import SIDE, escapes
-from twinloop.errors import DamagedDataset, DiskError, LockedDataset, TwinloopError
+from twinloop.datasets.layout import SIDECAR, escapes
+from twinloop.errors import DamagedDataset, DiskError, LockedDataset, TwinloopError, first_line
 
-STAGING = f"{SIDE}/staging"
-JOURNAL = f"{SIDE}/journal.json"
-LOCK = f"{SIDE}/lock"
+STAGING = f"{SIDECAR}/staging"
+JOURNAL = f"{SIDECAR}/journal.json"
+LOCK = f"{SIDECAR}/lock"
 
 
 class Transaction:
-    """Files that will appear together, in the order in which they were staged."""
+    """Staged files that are moved into place together, in the order in which they were staged."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -38,16 +38,16 @@ class Transaction:
         self._moves: list[tuple[str, str]] = []
 
     def stage(self, relative: str) -> Path:
-        """A path to write the future content of `relative` to."""
+        """Return the path to write the new content of `relative` to."""
         name = f"{len(self._moves):04d}-{Path(relative).name}"
         self._moves.append((f"{STAGING}/{name}", relative))
         return self._staging / name
 
     def unstage(self, relative: str) -> None:
-        """Forget a file that could not be written after all."""
+        """Remove a staged file that could not be written."""
         for staged, _ in [move for move in self._moves if move[1] == relative]:
             (self._root / staged).unlink(missing_ok=True)
-        # The place keeps its number, so that names of staged files stay unique.
+        # The entry stays in the list, so that the numbers in staged names stay unique.
         self._moves = [move if move[1] != relative else ("", "") for move in self._moves]
 
     def commit(self) -> None:
@@ -59,20 +59,28 @@ class Transaction:
         write_atomically(self._root / JOURNAL, json.dumps({"moves": moves}).encode())
         finish_journal(self._root)
 
-    def abandon(self) -> None:
-        """Forget what was staged, unless the journal says that it is committed already."""
+    def discard(self) -> None:
+        """Delete the staged files, unless the journal shows that they are already committed."""
         if not (self._root / JOURNAL).exists():
             shutil.rmtree(self._staging, ignore_errors=True)
 
 
 def finish_journal(root: Path, *, accept_loss: bool = False) -> bool:
-    """Finish an interrupted commit, if there is one, and clear what was never committed; True if it did anything.
+    """Finish an interrupted commit, if there is one, and delete uncommitted files.
 
-    A committed file that is neither staged nor in place is an error, unless `accept_loss`.
+    Args:
+        root: The dataset.
+        accept_loss: Skip a committed file that is neither staged nor in place.
+
+    Returns:
+        Whether there was anything to do.
+
+    Raises:
+        DamagedDataset: A committed file is missing and `accept_loss` is False.
     """
     journal = root / JOURNAL
-    found = journal.exists()
-    if found:
+    interrupted = journal.exists()
+    if interrupted:
         touched = {root}
         for staged, relative in load_journal(root):
             target = root / relative
@@ -83,31 +91,30 @@ def finish_journal(root: Path, *, accept_loss: bool = False) -> bool:
                 if accept_loss:
                     continue
                 raise DamagedDataset(
-                    f"{target} was committed but is gone", remedy="run `twinloop data verify --repair`"
+                    f"{target} was committed but is missing", remedy="run `twinloop data verify --repair`"
                 )
-            # A folder made just now must survive too, so every folder above is synced, not only the nearest.
+            # New folders must survive a crash too, so every folder above the file is synced.
             touched |= {folder for folder in target.parents if folder.is_relative_to(root)}
         for folder in sorted(touched, reverse=True):
             sync(folder)
         journal.unlink()
         sync(journal.parent)
-    leftovers = [root / STAGING, *(root / SIDE).glob(".*.tmp")]
+    leftovers = [root / STAGING, *(root / SIDECAR).glob(".*.tmp")]
     present = [path for path in leftovers if path.exists()]
     for path in present:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-    return found or bool(present)
+    return interrupted or bool(present)
 
 
 def load_journal(root: Path) -> list[tuple[str, str]]:
-    """The moves (staged name, name in the dataset) of a commit that was decided but not finished."""
+    """Return the moves (staged name, name in the dataset) of an unfinished commit."""
     journal = root / JOURNAL
     try:
-        moves = [
-            (str(staged), str(relative)) for staged, relative in json.loads(journal.read_text())["moves"]
-        ]
+        content = json.loads(journal.read_text())
+        moves = [(str(staged), str(relative)) for staged, relative in content["moves"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedDataset(
             f"{journal} cannot be read ({error})", remedy="run `twinloop data verify --repair`"
@@ -119,7 +126,7 @@ def load_journal(root: Path) -> list[tuple[str, str]]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace one file so that a reader sees the old or the new content and a crash leaves one of them."""
+    """Replace a file atomically: a reader or a crash sees either the old or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -134,10 +141,10 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def hold(root: Path, name: str, busy: Callable[[str], TwinloopError]) -> Iterator[None]:
-    """Hold the lock file `name` below `root`; whoever comes second is refused at once with `busy`, given who holds it.
+def hold_lock(root: Path, name: str, busy: Callable[[str], TwinloopError]) -> Iterator[None]:
+    """Hold the lock file `name` below `root`, or raise `busy(holder)` at once if another process holds it.
 
-    The operating system drops the lock when the process ends, however it ends.
+    The operating system releases the lock when the process ends, however it ends.
     """
     path = root / name
     with disk_errors(root):
@@ -160,8 +167,8 @@ def hold(root: Path, name: str, busy: Callable[[str], TwinloopError]) -> Iterato
 
 
 @contextmanager
-def in_turn(path: Path) -> Iterator[None]:
-    """Hold the lock file `path` once nobody else does. The operating system drops it when the process ends, however it ends."""
+def wait_for_lock(path: Path) -> Iterator[None]:
+    """Wait for the lock file `path` and hold it; the operating system releases it when the process ends."""
     with disk_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         opened = path.open("a")
@@ -171,9 +178,9 @@ def in_turn(path: Path) -> Iterator[None]:
         yield
 
 
-def writing(root: Path) -> AbstractContextManager[None]:
-    """Hold the dataset's writer lock; a second writer is refused at once, saying who holds it."""
-    return hold(
+def writer_lock(root: Path) -> AbstractContextManager[None]:
+    """Hold the dataset's writer lock, or raise `LockedDataset` at once, naming the process that holds it."""
+    return hold_lock(
         root,
         LOCK,
         lambda holder: LockedDataset(
@@ -183,8 +190,8 @@ def writing(root: Path) -> AbstractContextManager[None]:
     )
 
 
-def is_being_written(root: Path) -> bool:
-    """Whether a writer holds the lock right now; changes nothing."""
+def has_active_writer(root: Path) -> bool:
+    """Return whether a writer holds the lock; changes nothing."""
     try:
         with (root / LOCK).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -197,22 +204,31 @@ def is_being_written(root: Path) -> bool:
 
 @contextmanager
 def disk_errors(root: Path) -> Iterator[None]:
-    """What the operating system or a file library complains about becomes an error that a user can act on."""
+    """Turn write errors of the operating system or of Arrow into a `DiskError` with a remedy."""
     try:
         yield
     except BlockingIOError:
         raise
     except (OSError, pa.ArrowException) as error:
         number = getattr(error, "errno", None)
-        reason = os.strerror(number) if number else (str(error) or type(error).__name__).splitlines()[0]
+        reason = os.strerror(number) if number else first_line(error)
         raise DiskError(
             f"{root} cannot be written ({reason})", remedy="check free space and permissions, then try again"
         ) from error
 
 
 @contextmanager
-def unbroken() -> Iterator[None]:
-    """Hold Ctrl-C back until the block is done, so that what belongs together happens together."""
+def read_errors(path: Path, remedy: str = "run `twinloop data verify`") -> Iterator[None]:
+    """Turn errors while reading `path` into a `DamagedDataset` with a remedy."""
+    try:
+        yield
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        raise DamagedDataset(f"{path} cannot be read ({first_line(error)})", remedy=remedy) from error
+
+
+@contextmanager
+def defer_interrupt() -> Iterator[None]:
+    """Defer Ctrl-C until the end of the block, so that the block runs completely."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
@@ -228,7 +244,7 @@ def unbroken() -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's content, or a folder's list of names, is on the disk."""
+    """Wait until a file's content, or a folder's entries, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

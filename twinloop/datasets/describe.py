@@ -1,4 +1,4 @@
-"""What a dataset holds, in one page: counts by source, hours, success, sizes, signals with units, history."""
+"""Describe a dataset: episodes by source, hours, outcomes, sizes, signals with units, history."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SourceCount:
 
 @dataclass(frozen=True)
 class Description:
-    """The answer to `twinloop data info`."""
+    """The content of a dataset, as `twinloop data info` prints it."""
 
     path: str
     id: str
@@ -44,12 +44,12 @@ class Description:
 
 
 def describe(source: str | Path) -> Description:
-    """Describe a dataset from its tables; rows and frames are not read."""
+    """Describe a dataset from its tables, without reading rows or frames."""
     dataset = open_dataset(source)
     counts = query(
         [dataset],
-        "select source, count(*) episodes, sum(length) frames, sum(success::int) successes, sum((not success)::int) failures,"
-        " sum(duration_s) as total_s from episodes group by source order by source",
+        "select source, count(*) episodes, sum(length)::bigint frames, count(*) filter (success) successes, "
+        "count(*) filter (not success) failures, sum(duration_s) total_s from episodes group by source order by source",
     ).to_pylist()
     return Description(
         path=str(source),
@@ -65,10 +65,10 @@ def describe(source: str | Path) -> Description:
             SourceCount(
                 row["source"],
                 row["episodes"],
-                int(row["frames"]),
+                row["frames"],
                 (row["total_s"] or row["frames"] / dataset.schema.rate_hz) / 3600,
-                int(row["successes"] or 0),
-                int(row["failures"] or 0),
+                row["successes"],
+                row["failures"],
             )
             for row in counts
         ),
@@ -82,8 +82,7 @@ def describe(source: str | Path) -> Description:
 
 
 def _sizes(dataset: Dataset) -> dict[str, float]:
-    sizes: dict[str, float] = {}
-    for part in ("data", "videos", "meta", ".cache"):
-        files = [path for path in (dataset.root / part).rglob("*") if path.is_file()]
-        sizes[part] = sum(path.stat().st_size for path in files) / 1e6
-    return sizes
+    return {
+        part: sum(path.stat().st_size for path in (dataset.root / part).rglob("*") if path.is_file()) / 1e6
+        for part in ("data", "videos", "meta", ".cache")
+    }

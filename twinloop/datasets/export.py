@@ -1,24 +1,23 @@
-"""Datasets in other people's formats: transitions as Parquet, episodes as HDF5, or the LeRobot folder as it is.
+"""Export datasets: transitions as Parquet, episodes as HDF5, or a LeRobot folder.
 
-Every export carries the episode's id and provenance, so that a row can be traced back to its origin.
+Every export contains the episode ids, so that a row can be traced back to its origin.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twinloop.datasets.columns import to_arrow
+from twinloop.datasets.merge import EpisodeSelection, Progress, copy_episodes
 from twinloop.datasets.query import episode_rows
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.datasets.rewrite import Pick, Progress, copy_episodes
 from twinloop.episode import Episode
 from twinloop.errors import DatasetError, MissingExtra, UnknownName
 
@@ -26,28 +25,43 @@ Format = Literal["transitions", "hdf5", "lerobot"]
 
 
 def export(source: str | Path, out: str | Path, kind: str, *, progress: Progress | None = None) -> Path:
-    """Write `source` to `out` as `kind`; the file or folder appears only when it is complete."""
+    """Export a dataset.
+
+    Args:
+        source: The dataset.
+        out: The new file or folder; it appears only when it is complete.
+        kind: "transitions" (Parquet), "hdf5" (robomimic's groups) or "lerobot".
+        progress: Called with (episodes done, episodes in all).
+
+    Returns:
+        The path of the export.
+
+    Raises:
+        DatasetError: `out` exists, or the dataset has no transitions.
+        MissingExtra: HDF5 export needs h5py.
+    """
     if kind not in get_args(Format):
         raise UnknownName("export format", kind, get_args(Format))
     dataset, target = open_dataset(source), Path(out)
     if target.exists():
         raise DatasetError(f"{target} already exists", remedy="choose another name, or delete it")
     if kind == "lerobot":
-        copy_episodes([Pick(dataset, dataset.numbers)], target, operation="exported", progress=progress)
+        copy_episodes(
+            [EpisodeSelection(dataset, dataset.numbers)], target, operation="exported", progress=progress
+        )
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    write: Callable[[Dataset, Path, Progress | None], None] = _transitions if kind == "transitions" else _hdf5
     try:
-        write(dataset, temporary, progress)
+        (_write_transitions if kind == "transitions" else _write_hdf5)(dataset, temporary, progress)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
     return target
 
 
-def _transitions(dataset: Dataset, path: Path, progress: Progress | None) -> None:
-    """One row per (state, action, next state): every signal, and every observation again as it was one row later."""
+def _write_transitions(dataset: Dataset, path: Path, progress: Progress | None) -> None:
+    """Write one row per (state, action, next state): every signal, and every observation of the next row."""
     writer: pq.ParquetWriter | None = None
     try:
         for done, number in enumerate(dataset.numbers, start=1):
@@ -85,10 +99,10 @@ def _transition_table(episode: Episode, number: int) -> pa.Table:
     return pa.table(columns)
 
 
-def _hdf5(dataset: Dataset, path: Path, progress: Progress | None) -> None:
-    """Groups as in robomimic's files: /data/demo_<n>/actions and obs/<signal>, with provenance as JSON attributes.
+def _write_hdf5(dataset: Dataset, path: Path, progress: Progress | None) -> None:
+    """Write groups as in robomimic: /data/demo_<n>/actions and obs/<signal>, with provenance as JSON attributes.
 
-    `success` and `failure` are attributes where somebody said; rewards and dones are not invented.
+    `success` and `failure` are attributes where they are known; rewards and dones are not invented.
     """
     try:
         import h5py
@@ -101,31 +115,34 @@ def _hdf5(dataset: Dataset, path: Path, progress: Progress | None) -> None:
         data.attrs["env_args"] = json.dumps({"env_name": dataset.schema.robot_type, "type": "twinloop"})
         for done, number in enumerate(dataset.numbers, start=1):
             episode = dataset.episode(number)
-            group = data.create_group(f"demo_{number}")
-            group.attrs["num_samples"] = len(episode)
-            group.attrs["episode_id"] = episode.id
-            group.attrs["task"] = episode.task
-            if episode.success is not None:
-                group.attrs["success"] = episode.success
-            if episode.outcome.failure is not None:
-                group.attrs["failure"] = episode.outcome.failure
-            group.attrs["provenance"] = json.dumps(episode.provenance.as_json())
-            origin = rows[number]
-            group.attrs["origin"] = json.dumps([origin["origin_dataset"], origin["origin_index"]])
-            group.create_dataset("time_s", data=episode.time_s)
-            for name, values in episode.signals.items():
-                place = "actions" if name == "action" else f"obs/{name.removeprefix('observation.')}"
-                stored = group.create_dataset(place, data=values)
-                stored.attrs["units"] = list(dataset.schema.signal(name).units)
-            for camera, frames in episode.frames.items():
-                stored = group.create_dataset(
-                    f"obs/{camera}_image",
-                    shape=frames.shape,
-                    dtype=np.uint8,
-                    chunks=(1, *frames.shape[1:]),
-                    compression="gzip",
-                )
-                for row, frame in enumerate(frames):
-                    stored[row] = frame
+            origin = rows[number]["origin_dataset"], rows[number]["origin_index"]
+            _write_hdf5_episode(data.create_group(f"demo_{number}"), episode, origin)
             if progress:
                 progress(done, len(dataset))
+
+
+def _write_hdf5_episode(group: Any, episode: Episode, origin: tuple[str, int]) -> None:
+    group.attrs["num_samples"] = len(episode)
+    group.attrs["episode_id"] = episode.id
+    group.attrs["task"] = episode.task
+    if episode.success is not None:
+        group.attrs["success"] = episode.success
+    if episode.outcome.failure is not None:
+        group.attrs["failure"] = episode.outcome.failure
+    group.attrs["provenance"] = json.dumps(episode.provenance.as_json())
+    group.attrs["origin"] = json.dumps(origin)
+    group.create_dataset("time_s", data=episode.time_s)
+    for name, values in episode.signals.items():
+        place = "actions" if name == "action" else f"obs/{name.removeprefix('observation.')}"
+        stored = group.create_dataset(place, data=values)
+        stored.attrs["units"] = list(episode.schema.signal(name).units)
+    for camera, frames in episode.frames.items():
+        stored = group.create_dataset(
+            f"obs/{camera}_image",
+            shape=frames.shape,
+            dtype=np.uint8,
+            chunks=(1, *frames.shape[1:]),
+            compression="gzip",
+        )
+        for row, frame in enumerate(frames):
+            stored[row] = frame

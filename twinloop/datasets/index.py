@@ -1,4 +1,4 @@
-"""Where each episode of a dataset is: the same table for our own files and for other people's v3.0 and v2.1."""
+"""The episode index: where each episode is stored, for Twinloop's own and for foreign v3.0 and v2.1 datasets."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twinloop.datasets import layout
+from twinloop.datasets.commit import read_errors
 from twinloop.datasets.manifest import Manifest
 from twinloop.episode import Array, Schema
 from twinloop.errors import DamagedDataset
@@ -22,7 +23,7 @@ _LOCATION = ("episode_index", "length", "data/chunk_index", "data/file_index", "
 
 @dataclass(frozen=True)
 class VideoIndex:
-    """For one camera: the file each episode's frames are in, and the number of its first frame there."""
+    """For one camera, the file that holds each episode's frames, and the number of the first frame in it."""
 
     files: tuple[str, ...]
     file_of: Array
@@ -33,9 +34,9 @@ class VideoIndex:
 class EpisodeIndex:
     """One entry per episode, in the order of the dataset.
 
-    `numbers` are the dataset's own episode numbers, which in other people's data need not start at zero nor be
-    contiguous; `files[file_of[i]]` holds rows `offset[i]` ... `offset[i] + length[i]` of episode i. `skipped` names
-    episodes of other people's data that are listed but left out, and why.
+    `numbers` are the dataset's own episode numbers, which in foreign data need not start at zero or be contiguous.
+    Episode i is in rows `offset[i]` ... `offset[i] + length[i]` of `files[file_of[i]]`. `skipped` maps numbers of
+    unusable foreign episodes to reasons.
     """
 
     numbers: Array
@@ -53,14 +54,14 @@ class EpisodeIndex:
 
     @property
     def starts(self) -> Array:
-        """Row of the whole dataset at which each episode starts, and the total at the end: (N + 1,)."""
+        """The row of the dataset at which each episode starts, then the number of rows: (N + 1,)."""
         return np.concatenate([[0], np.cumsum(self.length)])
 
 
 def load_index(
     root: Path, info: Mapping[str, Any], schema: Schema, manifest: Manifest | None
 ) -> EpisodeIndex:
-    """Read the episode tables; no row and no frame is touched."""
+    """Read the episode tables; rows and frames are not read."""
     if info["codebase_version"] != layout.CODEBASE_VERSION:
         return _load_v2(root, info, schema)
     if manifest is None:
@@ -68,29 +69,31 @@ def load_index(
     else:
         paths = [root / name for name in sorted(manifest.files) if name.startswith("meta/episodes/")]
     if not paths:
-        # With a manifest, info.json may be a commit ahead of it and means nothing here.
+        # With a manifest, info.json may be one commit ahead and its total is not valid.
         if manifest is None and info.get("total_episodes", 0):
             raise DamagedDataset(
                 f"{root} has no meta/episodes", expected=f"{info['total_episodes']} episodes"
             )
-        return _empty(schema)
-    wanted: dict[str, pa.DataType] = dict.fromkeys(_LOCATION, pa.int64())
-    wanted["tasks"] = pa.list_(pa.string())
+        return _empty_index(schema)
+    columns: dict[str, pa.DataType] = dict.fromkeys(_LOCATION, pa.int64()) | {"tasks": pa.list_(pa.string())}
     for camera in schema.cameras:
-        wanted |= dict.fromkeys(
-            (f"videos/{camera.key}/{p}" for p in ("chunk_index", "file_index")), pa.int64()
-        )
-        wanted[f"videos/{camera.key}/from_timestamp"] = pa.float64()
-    table = pa.concat_tables([_read(path, wanted) for path in paths]).combine_chunks()
+        columns[f"videos/{camera.key}/chunk_index"] = pa.int64()
+        columns[f"videos/{camera.key}/file_index"] = pa.int64()
+        columns[f"videos/{camera.key}/from_timestamp"] = pa.float64()
+    table = pa.concat_tables([_read_table(path, columns) for path in paths]).combine_chunks()
+    return _make_index(table, info, schema)
+
+
+def _make_index(table: pa.Table, info: Mapping[str, Any], schema: Schema) -> EpisodeIndex:
 
     def numbers(name: str) -> Array:
         return np.asarray(table.column(name).to_numpy())
 
-    skipped = _unusable(numbers("episode_index"), numbers("length"))
+    skipped = _find_empty(numbers("episode_index"), numbers("length"))
     if skipped:
         table = table.filter(pa.array(numbers("length") > 0))
     if not len(table):
-        return _empty(schema, skipped)
+        return _empty_index(schema, skipped)
     if np.any(np.diff(numbers("episode_index")) < 0):
         table = table.take(pa.array(np.argsort(numbers("episode_index"), kind="stable")))
     template = str(info.get("data_path") or layout.DATA_PATH)
@@ -128,7 +131,7 @@ def _load_v2(root: Path, info: Mapping[str, Any], schema: Schema) -> EpisodeInde
         lines.sort(key=lambda line: int(line["episode_index"]))
         numbers = np.array([int(line["episode_index"]) for line in lines], np.int64)
         length = np.array([int(line["length"]) for line in lines], np.int64)
-        skipped = _unusable(numbers, length)
+        skipped = _find_empty(numbers, length)
         lines = [line for line, rows in zip(lines, length, strict=True) if rows > 0]
         numbers, length = numbers[length > 0], length[length > 0]
         texts = [str((line.get("tasks") or [""])[0]) for line in lines]
@@ -141,10 +144,10 @@ def _load_v2(root: Path, info: Mapping[str, Any], schema: Schema) -> EpisodeInde
             )
 
         files = names(info["data_path"])
-        each = np.arange(len(numbers))
-        nothing = np.zeros(len(numbers), np.int64)
+        file_of = np.arange(len(numbers))
+        zeros = np.zeros(len(numbers), np.int64)
         video = {
-            camera.name: VideoIndex(names(info["video_path"], video_key=camera.key), each, nothing)
+            camera.name: VideoIndex(names(info["video_path"], video_key=camera.key), file_of, zeros)
             for camera in schema.cameras
         }
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
@@ -154,39 +157,34 @@ def _load_v2(root: Path, info: Mapping[str, Any], schema: Schema) -> EpisodeInde
     for names_of in (files, *(video[camera.name].files for camera in schema.cameras)):
         _refuse_escapes(root, names_of)
     tasks, task_of = _distinct(texts)
-    return EpisodeIndex(numbers, length, tasks, task_of, files, each, nothing, video, skipped)
+    return EpisodeIndex(numbers, length, tasks, task_of, files, file_of, zeros, video, skipped)
 
 
-def _unusable(numbers: Array, length: Array) -> dict[int, str]:
+def _find_empty(numbers: Array, length: Array) -> dict[int, str]:
     empty = length <= 0
     return {int(n): f"its length is {rows}" for n, rows in zip(numbers[empty], length[empty], strict=True)}
 
 
-def _read(path: Path, wanted: Mapping[str, pa.DataType]) -> pa.Table:
-    try:
-        table = pq.read_table(path, columns=list(wanted), partitioning=None).select(list(wanted))
-        table = table.cast(pa.schema(list(wanted.items())))
-        if empty := [name for name in wanted if name != "tasks" and table.column(name).null_count]:
+def _read_table(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
+    with read_errors(path, remedy="run `twinloop data verify --repair`"):
+        table = pq.read_table(path, columns=list(columns), partitioning=None).select(list(columns))
+        table = table.cast(pa.schema(list(columns.items())))
+        if empty := [name for name in columns if name != "tasks" and table.column(name).null_count]:
             raise ValueError(f"{empty[0]} has empty values")
         return table
-    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise DamagedDataset(
-            f"{path} cannot be read ({reason})", remedy="run `twinloop data verify --repair`"
-        ) from error
 
 
 def _file_names(template: str, chunk: Array, file: Array, **more: str) -> tuple[tuple[str, ...], Array]:
     changes = np.flatnonzero((np.diff(chunk) != 0) | (np.diff(file) != 0)) + 1
     firsts = np.concatenate([[0], changes]) if len(chunk) else changes
-    runs, run = np.unique(np.stack([chunk[firsts], file[firsts]], axis=1), axis=0, return_inverse=True)
-    pairs, which = runs, np.repeat(run.reshape(-1), np.diff(np.append(firsts, len(chunk))))
+    pairs, run = np.unique(np.stack([chunk[firsts], file[firsts]], axis=1), axis=0, return_inverse=True)
+    file_of = np.repeat(run.reshape(-1), np.diff(np.append(firsts, len(chunk))))
     try:
         names = tuple(template.format(chunk_index=int(c), file_index=int(f), **more) for c, f in pairs)
     except (LookupError, ValueError, AttributeError, TypeError) as error:
-        raise DamagedDataset(f"{layout.INFO} has a path template we cannot fill in", got=template) from error
+        raise DamagedDataset(f"{layout.INFO} has an invalid path template", got=template) from error
     _refuse_escapes(Path(), names)
-    return names, which.reshape(-1)
+    return names, file_of
 
 
 def _refuse_escapes(root: Path, names: tuple[str, ...]) -> None:
@@ -196,12 +194,11 @@ def _refuse_escapes(root: Path, names: tuple[str, ...]) -> None:
 
 
 def _distinct(texts: list[str]) -> tuple[tuple[str, ...], Array]:
-    known = dict.fromkeys(texts)
-    number = {text: i for i, text in enumerate(known)}
-    return tuple(known), np.array([number[text] for text in texts], np.int64)
+    number = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return tuple(number), np.array([number[text] for text in texts], np.int64)
 
 
-def _empty(schema: Schema, skipped: Mapping[int, str] | None = None) -> EpisodeIndex:
+def _empty_index(schema: Schema, skipped: Mapping[int, str] | None = None) -> EpisodeIndex:
     none = np.zeros(0, np.int64)
     video = {camera.name: VideoIndex((), none, none) for camera in schema.cameras}
     return EpisodeIndex(none, none, (), none, (), none, none, video, skipped or {})

@@ -1,16 +1,17 @@
-"""What `twinloop ingest` keeps beside a dataset, and taking it along into copies.
+"""Records of `twinloop ingest` inside a dataset, and copying them to other datasets.
 
-    meta/twinloop/ingest/<dataset id>/map.yaml      the map, as given
-    meta/twinloop/ingest/<dataset id>/report.json   what was done to each stream, what was left out
+    meta/twinloop/ingest/<dataset id>/map.yaml      the log map
+    meta/twinloop/ingest/<dataset id>/report.json   what was done to each stream, and what was skipped
     meta/twinloop/ingest/<dataset id>/originals/<signal>/<n>.parquet
                                                      episode_id, time_s (the log's clock), value (converted)
 
-The id is that of the dataset that was ingested, so several of them can be in one copy. The files are in the manifest,
-so `twinloop data verify` checks them like the rest.
+The id is that of the ingested dataset, so a merged dataset can hold several records. The files are listed in the
+manifest, so `twinloop data verify` checks them.
 """
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -19,26 +20,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from twinloop.datasets.commit import disk_errors, write_atomically
+from twinloop.datasets.commit import disk_errors, read_errors, write_atomically
 from twinloop.datasets.layout import INGESTS, MANIFEST
 from twinloop.datasets.manifest import file_entry, load_manifest, with_files
-from twinloop.errors import DamagedDataset, DatasetError
+from twinloop.errors import DatasetError
 
 ORIGINALS = "originals"
 
 
-def carry_ingests(sources: Sequence[Path], root: Path, episode_ids: Collection[str]) -> None:
-    """Copy maps, reports and the originals of these episodes to the dataset at `root`; of other episodes nothing."""
+def copy_ingests(sources: Sequence[Path], root: Path, episode_ids: Collection[str]) -> None:
+    """Copy maps, reports and the originals of these episodes (only) to the dataset at `root`."""
     wanted = pa.array(sorted(episode_ids), pa.string())
     for source in sources:
         for folder in sorted(path for path in (source / INGESTS).glob("*") if path.is_dir()):
-            _carry(folder, root / INGESTS / folder.name, wanted)
+            _copy_ingest(folder, root / INGESTS / folder.name, wanted)
     if (root / INGESTS).is_dir():
-        enter_ingests(root)
+        list_ingests_in_manifest(root)
 
 
-def enter_ingests(root: Path) -> None:
-    """Enter everything that was kept into the manifest."""
+def list_ingests_in_manifest(root: Path) -> None:
+    """Add the files of all ingest records to the manifest."""
     with disk_errors(root):
         manifest = load_manifest(root)
         if manifest is None:
@@ -51,8 +52,8 @@ def enter_ingests(root: Path) -> None:
         write_atomically(root / MANIFEST, with_files(manifest, added).to_bytes())
 
 
-def _carry(folder: Path, target: Path, wanted: pa.Array) -> None:
-    """One ingest's record; parts of it that came another way already are added to, never replaced."""
+def _copy_ingest(folder: Path, target: Path, wanted: pa.Array) -> None:
+    """Copy one ingest record; existing files of the same record are kept and added to."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         place = target / path.relative_to(folder)
         with disk_errors(target):
@@ -62,19 +63,15 @@ def _carry(folder: Path, target: Path, wanted: pa.Array) -> None:
                 with disk_errors(target):
                     shutil.copyfile(path, place)
             continue
-        try:
+        with read_errors(path):
             table = pq.read_table(path, partitioning=None)
             table = table.filter(pc.is_in(table.column("episode_id"), wanted))
-        except (OSError, KeyError, pa.ArrowException) as error:
-            raise DamagedDataset(f"{path} cannot be read ({error})") from error
         if len(table):
             with disk_errors(target):
-                pq.write_table(table, _free(place), compression="zstd")
+                pq.write_table(table, _unused_path(place), compression="zstd")
 
 
-def _free(place: Path) -> Path:
-    """The path, or one beside it where another part of the same ingest has taken it."""
-    number = 0
-    while (beside := place if number == 0 else place.with_stem(f"{place.stem}-{number}")).exists():
-        number += 1
-    return beside
+def _unused_path(path: Path) -> Path:
+    """Return `path`, or the first `<stem>-<n>` that does not exist."""
+    numbered = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(1))
+    return next(candidate for candidate in itertools.chain([path], numbered) if not candidate.exists())

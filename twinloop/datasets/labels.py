@@ -1,7 +1,7 @@
-"""Labels people give to episodes after the fact: appended to `labels.jsonl`, never overwritten.
+"""Labels that people give to recorded episodes: appended to `labels.jsonl`, never overwritten.
 
-One line per decision: `{"episode_id", "field", "value", "by", "at"}`. The last line for a field rules; `success` and
-`failure` change the episode's outcome, `phase` and anything else is kept as said.
+One line per decision: `{"episode_id", "field", "value", "by", "at"}`. The last line for a field wins; `success` and
+`failure` change the episode's outcome, `phase` and other fields are kept as they are.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from twinloop.datasets.commit import disk_errors, writing
+from twinloop.datasets.commit import disk_errors, writer_lock
+from twinloop.datasets.jsonl import append_jsonl, format_jsonl, read_jsonl
 from twinloop.datasets.layout import LABELS
-from twinloop.datasets.lines import append_lines, format_lines, read_lines
 from twinloop.episode import Outcome
 from twinloop.errors import WrongUse
 
@@ -32,32 +32,34 @@ class Label:
 
 
 def add_labels(root: Path, episode_ids: Sequence[str], values: Mapping[str, Value], by: str) -> list[Label]:
-    """Append one label per episode and field; durable when this returns."""
+    """Append one label per episode and field; durable on return."""
     if not by.strip():
-        raise WrongUse("a label needs the name of who gave it", remedy="--by NAME")
+        raise WrongUse("a label needs the name of its author", remedy="--by NAME")
     if not values:
         raise WrongUse("nothing to label", remedy="give --success, --failure MODE, --phase NAME or --unknown")
     at = datetime.now(UTC).isoformat(timespec="seconds")
     labels = [
-        Label(identity, field, value, by, at) for identity in episode_ids for field, value in values.items()
+        Label(episode_id, field, value, by, at)
+        for episode_id in episode_ids
+        for field, value in values.items()
     ]
-    with writing(root), disk_errors(root):
-        append_lines(root / LABELS, [asdict(label) for label in labels])
+    with writer_lock(root), disk_errors(root):
+        append_jsonl(root / LABELS, [asdict(label) for label in labels])
     return labels
 
 
 def format_labels(labels: Sequence[Label]) -> bytes:
-    """Labels as lines of `labels.jsonl`."""
-    return format_lines([asdict(label) for label in labels])
+    """Format labels as JSON Lines."""
+    return format_jsonl([asdict(label) for label in labels])
 
 
 def load_labels(root: Path) -> list[Label]:
-    """Every label ever given, oldest first. A last line cut short by a crash was never promised and is ignored."""
-    return read_lines(root / LABELS, Label, "a label")
+    """Load every label of a dataset, oldest first."""
+    return read_jsonl(root / LABELS, Label, "a label")
 
 
 def current_outcomes(root: Path) -> dict[str, Outcome]:
-    """The outcome of every episode whose success or failure has been labelled, by episode id."""
+    """Return the outcome of every episode whose success or failure has been labelled, by episode id."""
     outcomes: dict[str, Outcome] = {}
     for label in load_labels(root):
         before = outcomes.get(label.episode_id, Outcome())

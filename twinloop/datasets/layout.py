@@ -1,65 +1,66 @@
-"""Where things are in a dataset on disk, and `Schema` to and from LeRobot's `meta/info.json`.
+"""The layout of a dataset on disk, and conversion of `Schema` to and from LeRobot's `meta/info.json`.
 
     data/chunk-000/file-000.parquet            rows of many episodes
     videos/<camera>/chunk-000/file-000.mp4     frames of many episodes, one after the other
-    meta/info.json                             the schema and totals, as LeRobot v3.0 has them
+    meta/info.json                             schema and totals, as in LeRobot v3.0
     meta/episodes/chunk-000/file-000.parquet   one row per episode: where its rows and frames are, statistics
     meta/tasks.parquet, meta/stats.json        task texts; statistics of the whole dataset
-    meta/twinloop/manifest.json                what belongs to the dataset, with checksums; written last
+    meta/twinloop/manifest.json                the files of the dataset, with checksums; written last
     meta/twinloop/episodes/...                 one row per episode: provenance, outcome, events, origin
-    meta/twinloop/labels.jsonl                 corrections of outcomes: who, when, what
-    meta/twinloop/generation/, twins/          how simulated episodes were made: the run, and the exact twin
-    meta/twinloop/quality/overrides.jsonl      blocking findings somebody answers for: who, when, why
+    meta/twinloop/labels.jsonl                 corrected outcomes: who, when, what
+    meta/twinloop/generation/, twins/          the generation runs and exact twins of simulated episodes
+    meta/twinloop/quality/overrides.jsonl      overridden blocking findings: who, when, why
 
-LeRobot never looks into `meta/twinloop`. Files of one commit share one number in all four trees.
+LeRobot ignores `meta/twinloop`. Files of one commit have the same number in all four trees.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from twinloop.episode import DTYPES, RESERVED, UNITS, Camera, Schema, Signal
-from twinloop.errors import DamagedDataset, NewerFormat, NoDataset, TwinloopError
+from twinloop.errors import DamagedDataset, NewerFormat, NoDataset, TwinloopError, first_line
 
 CODEBASE_VERSION = "v3.0"
 FILES_PER_CHUNK = 1000
 DATA_FILE_MB = 100
 VIDEO_FILE_MB = 200
 VIDEO_FILE_S = 900.0
-"""LeRobot compares times in float32 to 0.1 ms, so frames beyond 1024 s into a file cannot be found by it."""
+"""LeRobot compares times in float32 to 0.1 ms, so it cannot find frames beyond 1024 s into a file."""
 
 INFO = "meta/info.json"
 STATS = "meta/stats.json"
 TASKS = "meta/tasks.parquet"
-SIDE = "meta/twinloop"
-MANIFEST = f"{SIDE}/manifest.json"
-LABELS = f"{SIDE}/labels.jsonl"
-GENERATIONS = f"{SIDE}/generation"
-TWINS = f"{SIDE}/twins"
-INGESTS = f"{SIDE}/ingest"
-OVERRIDES = f"{SIDE}/quality/overrides.jsonl"
+SIDECAR = "meta/twinloop"
+MANIFEST = f"{SIDECAR}/manifest.json"
+LABELS = f"{SIDECAR}/labels.jsonl"
+GENERATIONS = f"{SIDECAR}/generation"
+TWINS = f"{SIDECAR}/twins"
+INGESTS = f"{SIDECAR}/ingest"
+OVERRIDES = f"{SIDECAR}/quality/overrides.jsonl"
 
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
-SIDE_EPISODES_PATH = SIDE + "/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+SIDECAR_EPISODES_PATH = SIDECAR + "/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 
 INDEX_COLUMNS = ("timestamp", "frame_index", "episode_index", "index", "task_index")
-"""Columns LeRobot requires besides the signals; `timestamp` is nominal (row / rate), our `time_s` is the true time."""
+"""Columns LeRobot requires in addition to the signals; `timestamp` is nominal (row / rate), `time_s` the true time."""
 
 _TIME_FEATURE = {"dtype": "float64", "shape": [1], "names": None, "units": ["s"]}
 
 
 def numbered(template: str, number: int, **more: str) -> str:
-    """The path of the file that commit `number` wrote."""
+    """Return the path of the file that commit `number` writes."""
     return template.format(chunk_index=number // FILES_PER_CHUNK, file_index=number % FILES_PER_CHUNK, **more)
 
 
 def escapes(name: str) -> bool:
-    """Whether a name found in somebody's metadata would lead out of the dataset's folder."""
+    """Return whether a file name in a dataset's metadata points outside the dataset's folder."""
     path = PurePosixPath(name)
     return path.is_absolute() or ".." in path.parts or "\0" in name
 
@@ -67,7 +68,7 @@ def escapes(name: str) -> bool:
 def info_json(
     schema: Schema, *, episodes: int, frames: int, tasks: int, video_info: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`meta/info.json` for a dataset with this schema and these totals."""
+    """Return `meta/info.json` for a dataset with this schema and these totals."""
     features: dict[str, Any] = {}
     for signal in schema.signals:
         features[signal.name] = {
@@ -106,7 +107,7 @@ def info_json(
 
 
 def load_info(root: Path) -> dict[str, Any]:
-    """Read and check `meta/info.json`; says what is wrong with it in one sentence."""
+    """Read and check `meta/info.json`."""
     path = root / INFO
     try:
         if not root.exists():
@@ -117,7 +118,7 @@ def load_info(root: Path) -> dict[str, Any]:
             raise NoDataset(
                 f"{root} is not a dataset",
                 expected=f"a folder with {INFO}",
-                remedy="`twinloop data ls FOLDER` lists datasets; logs of other kinds enter by `twinloop ingest`",
+                remedy="`twinloop data ls FOLDER` lists datasets; `twinloop ingest` converts logs",
             )
         content = path.read_bytes()
     except OSError as error:
@@ -146,14 +147,14 @@ def load_info(root: Path) -> dict[str, Any]:
 
 
 def schema_from_info(info: Mapping[str, Any]) -> tuple[Schema, dict[str, str]]:
-    """The schema, and what of it we leave alone (feature name to reason): never an error for a foreign column."""
+    """Return the schema, and why features are skipped (name to reason); a foreign column is never an error."""
     signals, cameras, skipped = [], [], {}
     for name, feature in info["features"].items():
         if name in RESERVED:
             continue
         try:
             if not isinstance(feature, dict) or "dtype" not in feature:
-                skipped[name] = "not described as a feature"
+                skipped[name] = "it is not described as a feature"
             elif feature["dtype"] == "video":
                 cameras.append(_camera(name, feature))
             elif feature["dtype"] in DTYPES:
@@ -161,11 +162,9 @@ def schema_from_info(info: Mapping[str, Any]) -> tuple[Schema, dict[str, str]]:
             else:
                 skipped[name] = f"its type {feature['dtype']!r} is not a number or a video"
         except (TwinloopError, LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            skipped[name] = (str(error) or type(error).__name__).splitlines()[0]
+            skipped[name] = first_line(error)
     if not signals:
-        raise DamagedDataset(
-            f"{INFO} declares no signal we can read", got=", ".join(skipped) or "no features"
-        )
+        raise DamagedDataset(f"{INFO} declares no readable signal", got=", ".join(skipped) or "no features")
     robot_type = info.get("robot_type")
     try:
         schema = Schema(
@@ -181,9 +180,7 @@ def schema_from_info(info: Mapping[str, Any]) -> tuple[Schema, dict[str, str]]:
 
 def _signal(name: str, feature: Mapping[str, Any]) -> Signal:
     shape = tuple(int(size) for size in feature["shape"]) or (1,)
-    size = 1
-    for axis in shape:
-        size *= axis
+    size = math.prod(shape)
     units = tuple(feature.get("units") or ("unknown",))
     if not all(unit in UNITS for unit in units) or len(units) not in (1, size):
         units = ("unknown",)
@@ -191,7 +188,7 @@ def _signal(name: str, feature: Mapping[str, Any]) -> Signal:
 
 
 def _element_names(names: Any, size: int) -> tuple[str, ...]:
-    """LeRobot datasets in the wild spell names as a list, a list of lists, or a dict of one list."""
+    """Return the element names; published LeRobot datasets use a list, a list of lists, or a dict of one list."""
     while isinstance(names, dict) and len(names) == 1:
         names = next(iter(names.values()))
     while isinstance(names, list) and len(names) == 1 and isinstance(names[0], list):

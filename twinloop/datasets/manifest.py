@@ -1,4 +1,4 @@
-"""The manifest: which files belong to a dataset, their checksums, its identity and where it came from."""
+"""The manifest of a dataset: its files with checksums, its id and its history."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class FileEntry:
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step of a dataset's history: it was recorded, merged, split ... from the datasets named here."""
+class HistoryStep:
+    """One step of a dataset's history: recorded, merged, split ... from the datasets in `sources`."""
 
     operation: str
     at: str
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `meta/twinloop/manifest.json` says.
+    """The content of `meta/twinloop/manifest.json`.
 
     `next_data` and `next_video` are the numbers of the next data and video files.
     """
@@ -49,36 +49,36 @@ class Manifest:
     episodes: int = 0
     frames: int = 0
     files: Mapping[str, FileEntry] = field(default_factory=dict)
-    history: tuple[Step, ...] = ()
+    history: tuple[HistoryStep, ...] = ()
     written_by: str = __version__
     format: int = FORMAT
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever any file of the dataset does: the version a policy remembers."""
+        """A hash of all files: the dataset version that policies record."""
         digest = hashlib.blake2b(digest_size=8)
         for name in sorted(self.files):
             digest.update(f"{name} {self.files[name].blake2b}\n".encode())
         return digest.hexdigest()
 
     def to_bytes(self) -> bytes:
-        """Readable JSON, with a checksum of its own: a wrong checksum here would condemn an intact file."""
+        """Return indented JSON with its own checksum, since an error here would make intact files look damaged."""
         content = asdict(self)
         return (json.dumps(content | {"checksum": _checksum(content)}, indent=1) + "\n").encode()
 
 
 def new_manifest(operation: str, sources: tuple[str, ...] = (), detail: str = "") -> Manifest:
-    """The manifest of a dataset that is about to be written."""
-    return Manifest(dataset_id=uuid.uuid4().hex, history=(step(operation, sources, detail),))
+    """Return the manifest of a new dataset."""
+    return Manifest(dataset_id=uuid.uuid4().hex, history=(make_step(operation, sources, detail),))
 
 
-def step(operation: str, sources: tuple[str, ...] = (), detail: str = "") -> Step:
-    """A line of history, dated now."""
-    return Step(operation, datetime.now(UTC).isoformat(timespec="seconds"), sources, detail)
+def make_step(operation: str, sources: tuple[str, ...] = (), detail: str = "") -> HistoryStep:
+    """Return a step of history, dated now."""
+    return HistoryStep(operation, datetime.now(UTC).isoformat(timespec="seconds"), sources, detail)
 
 
 def load_manifest(root: Path) -> Manifest | None:
-    """The manifest, or None where the dataset was not written by Twinloop."""
+    """Load the manifest; None if the dataset was not written by Twinloop."""
     path = root / MANIFEST
     try:
         if not path.exists():
@@ -92,9 +92,9 @@ def load_manifest(root: Path) -> Manifest | None:
                 remedy="pip install --upgrade twinloop",
             )
         if content.pop("checksum", None) not in (None, _checksum(content)):
-            raise ValueError("its own checksum is wrong")
+            raise ValueError("wrong checksum of the manifest itself")
         files = {name: FileEntry(**entry) for name, entry in content.pop("files").items()}
-        history = tuple(Step(**{**s, "sources": tuple(s["sources"])}) for s in content.pop("history"))
+        history = tuple(HistoryStep(**{**s, "sources": tuple(s["sources"])}) for s in content.pop("history"))
         manifest = Manifest(files=files, history=history, **content)
         _check_types(manifest)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -124,12 +124,12 @@ def _check_types(manifest: Manifest) -> None:
 
 
 def with_files(manifest: Manifest, files: Mapping[str, FileEntry], **changes: Any) -> Manifest:
-    """A copy that also lists these files."""
+    """Return a copy that also lists these files."""
     return replace(manifest, files={**manifest.files, **files}, **changes)
 
 
 def file_entry(path: Path) -> FileEntry:
-    """Size and checksum of a file, read in pieces."""
+    """Compute size and checksum of a file, read in blocks."""
     digest = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
         while block := file.read(1 << 20):

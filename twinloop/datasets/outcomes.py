@@ -7,7 +7,7 @@ from twinloop.datasets.reader import Dataset
 
 def known_outcomes(dataset: Dataset) -> list[bool | None]:
     """List whether each episode succeeded, labels included; None where it is unknown."""
-    side = dataset.side_table()
+    side = dataset.provenance_table()
     if side is None:
         return [None] * len(dataset)
     names, recorded = side.column("episode_id").to_pylist(), side.column("success").to_pylist()

@@ -1,13 +1,11 @@
-"""Take a finished part, a small dataset written on its own, into a larger one without looking at single episodes.
+"""Append a part, a small dataset written on its own, to a larger dataset without reading single episodes.
 
-Rows are copied as whole Arrow tables with their index columns shifted, video files are linked, statistics of signals
-and images are kept. A part is numbered by its place in the whole, so its episodes count as first written there.
+Rows are copied as whole Arrow tables with shifted index columns, video files are linked and statistics are kept.
+Episodes are numbered by their place in the larger dataset, which becomes their origin.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +15,37 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from twinloop.datasets import columns, layout
+from twinloop.datasets.commit import read_errors
 from twinloop.datasets.manifest import FileEntry
+from twinloop.datasets.merge import link_file
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.datasets.stats import NAMES, QUANTILES, Stats
+from twinloop.datasets.stats import QUANTILES
 from twinloop.datasets.writer import DatasetWriter, PartPlace, PartTables
-from twinloop.episode import Array, Camera, Signal
+from twinloop.episode import Array, Camera
 from twinloop.errors import DamagedDataset
 
 _SHIFTED = ("min", "max", "mean", *QUANTILES)
-"""Statistics that move along when a constant is added to every row."""
+"""Statistics that shift when a constant is added to every row."""
 
 
-def take_part(writer: DatasetWriter, part: str | Path) -> int:
-    """Add every episode of the dataset at `part`, in order; returns how many. The part itself is left as it is."""
+def append_part(writer: DatasetWriter, part: str | Path) -> int:
+    """Append every episode of the dataset at `part`, in order, and return their number; the part is not changed."""
     dataset = open_dataset(part)
     if dataset.manifest is None:
-        raise DamagedDataset(f"{part} is not a part of a dataset", expected="one that Twinloop wrote")
+        raise DamagedDataset(f"{part} is not a part of a dataset", expected="a dataset written by Twinloop")
     videos = {camera.key: _link_videos(writer, dataset, camera) for camera in dataset.schema.cameras}
     return writer.add_part(lambda place: _tables(dataset, place, videos))
 
 
 def _link_videos(writer: DatasetWriter, part: Dataset, camera: Camera) -> list[int]:
-    """The number under which the dataset knows each of the part's video files."""
+    """Link the part's video files into the dataset and return their new numbers."""
     numbers = []
     for name in part.index.video[camera.name].files:
 
-        def place(target: Path, name: str = name) -> FileEntry | None:
-            try:
-                os.link(part.root / name, target)
-            except OSError:
-                shutil.copyfile(part.root / name, target)
-            return part.manifest.files.get(name) if part.manifest else None
+        def link(target: Path, name: str = name) -> FileEntry | None:
+            return link_file(part, name, target)
 
-        numbers.append(writer.link_video(camera, place))
+        numbers.append(writer.add_video_file(camera, link))
     return numbers
 
 
@@ -58,7 +54,8 @@ def _tables(part: Dataset, place: PartPlace, videos: dict[str, list[int]]) -> Pa
     tasks = [*place.tasks, *(text for text in index.tasks if text not in place.tasks)]
     number_of = np.array([tasks.index(text) for text in index.tasks], np.int64)
     first_rows = place.row + index.starts[:-1]
-    stats = _episode_stats(part)
+    paths = [part.root / name for name in part.episode_tables]
+    stats = columns.load_episode_stats(paths, columns.feature_shapes(part.schema))
     shifts = {
         "episode_index": np.full(len(index), place.episode),
         "index": np.full(len(index), place.row),
@@ -84,15 +81,13 @@ def _tables(part: Dataset, place: PartPlace, videos: dict[str, list[int]]) -> Pa
             )
         )
     rows = _rows(part, place, np.repeat(number_of[index.task_of], index.length))
-    return PartTables(rows, entries, _side(part, place), tasks)
+    return PartTables(rows, entries, _provenance_rows(part, place), tasks)
 
 
 def _rows(part: Dataset, place: PartPlace, task_index: Array) -> pa.Table:
-    """Every row of the part, in order, with the index columns of its new place."""
-    try:
+    """Return every row of the part, in order, with the index columns of its new place."""
+    with read_errors(part.root):
         table = pa.concat_tables([pq.read_table(part.root / name) for name in part.index.files])
-    except (OSError, pa.ArrowException) as error:
-        raise DamagedDataset(f"{part.root} cannot be read ({str(error).splitlines()[0]})") from error
     if len(table) != part.num_frames:
         raise DamagedDataset(f"{part.root} is too short", got=f"{len(table)} rows", expected=part.num_frames)
     changed = {
@@ -102,13 +97,14 @@ def _rows(part: Dataset, place: PartPlace, task_index: Array) -> pa.Table:
     }
     for name, values in changed.items():
         table = table.set_column(table.column_names.index(name), name, values)
-    return table.select(columns.arrow_schema(part.schema).names).cast(columns.arrow_schema(part.schema))
+    schema = columns.arrow_schema(part.schema)
+    return table.select(schema.names).cast(schema)
 
 
-def _side(part: Dataset, place: PartPlace) -> list[dict[str, Any]]:
-    side = part.side_table()
-    assert side is not None
-    rows: list[dict[str, Any]] = side.to_pylist()
+def _provenance_rows(part: Dataset, place: PartPlace) -> list[dict[str, Any]]:
+    table = part.provenance_table()
+    assert table is not None
+    rows: list[dict[str, Any]] = table.to_pylist()
     for row in rows:
         number = place.episode + row["episode_index"]
         row |= {"episode_index": number, "origin_dataset": place.dataset_id, "origin_index": number}
@@ -116,31 +112,6 @@ def _side(part: Dataset, place: PartPlace) -> list[dict[str, Any]]:
 
 
 def _task_numbers(part: Dataset) -> Array:
-    """The part's own number of each of its tasks, in the order of `index.tasks`."""
+    """Return the part's own index of each task, in the order of `index.tasks`."""
     texts = columns.task_texts(pq.read_table(part.root / layout.TASKS))
     return np.array([texts.index(text) for text in part.index.tasks], np.int64)
-
-
-def _episode_stats(part: Dataset) -> dict[str, Stats]:
-    """Statistics of every episode by feature and name, stacked: (episodes, *shape)."""
-    assert part.manifest is not None
-    names = [name for name in sorted(part.manifest.files) if name.startswith("meta/episodes/")]
-    table = pa.concat_tables([pq.read_table(part.root / name) for name in names])
-    shapes = {signal.name: signal.shape for signal in part.schema.signals}
-    shapes |= dict.fromkeys(("time_s", *layout.INDEX_COLUMNS), (1,))
-    shapes |= {camera.key: (3, 1, 1) for camera in part.schema.cameras}
-    stats: dict[str, Stats] = {}
-    for feature, shape in shapes.items():
-        stats[feature] = {}
-        for name in (*NAMES, "count"):
-            column = table.column(f"stats/{feature}/{name}").combine_chunks()
-            stats[feature][name] = _stacked(column, (1,) if name == "count" else shape)
-    return stats
-
-
-def _stacked(column: pa.Array, shape: tuple[int, ...]) -> Array:
-    kind = column.type
-    while pa.types.is_nested(kind):
-        kind = kind.value_type
-    dtype = "bool" if pa.types.is_boolean(kind) else str(np.dtype(kind.to_pandas_dtype()))
-    return columns.from_arrow(column, Signal("stats", shape, dtype=dtype))

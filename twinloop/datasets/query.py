@@ -1,14 +1,14 @@
 """SQL over datasets: tables `episodes`, `frames` and `transitions`, answered by DuckDB from the files in place.
 
 - `episodes`: one row each; `dataset`, `episode_index`, `task`, `length`, every field of the provenance (numeric draws
-  as `draw['mass_kg']`, categorical ones as `draw_text['texture']`), `success` and `failure` as labelled last, `label`
-  (any other label, by field), `events`.
+  as `draw['mass_kg']`, categorical ones as `draw_text['texture']`), `success` and `failure` as last labelled, `label`
+  (other labels, by field), `events`.
 - `frames`: one row per time step; `dataset`, `episode_index`, `frame_index`, `time_s` and every signal. A signal's name
-  has a dot in it, so it is quoted: `"observation.state"[1]` is its first element.
-- `transitions`: like `frames`, and for every signal under `observation.` the following row as `"next.state"` for
-  `"observation.state"`; the last row of an episode has no successor and is left out.
+  contains a dot, so it is quoted: `"observation.state"[1]` is its first element.
+- `transitions`: like `frames`, plus the next row of every `observation.` signal, `"next.state"` for
+  `"observation.state"`; the last row of an episode has no next row and is omitted.
 
-A query can read these tables and nothing else, and it cannot write.
+A query can read only these tables and cannot write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from twinloop.datasets import sidecar
 from twinloop.datasets.labels import load_labels
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.errors import DamagedDataset, DatasetError, UnknownName, WrongUse
+from twinloop.errors import DamagedDataset, DatasetError, UnknownName, WrongUse, first_line
 
 MEMORY_LIMIT = "2GB"
 
@@ -32,7 +32,16 @@ _DRAWN = re.compile(r"\b(draw|draw_text)\s*\[\s*'((?:[^']|'')*)'\s*\]", re.IGNOR
 
 
 def query(sources: Sequence[str | Path | Dataset], sql: str) -> pa.Table:
-    """Answer one SELECT over one or more datasets."""
+    """Run one SELECT statement over one or more datasets.
+
+    Args:
+        sources: The datasets; a `dataset` column tells their rows apart.
+        sql: The statement, over the tables `episodes`, `frames` and `transitions`.
+
+    Raises:
+        WrongUse: The statement is not one SELECT, fails, or reads anything else.
+        DamagedDataset: A file cannot be read.
+    """
     import duckdb
 
     datasets = [s if isinstance(s, Dataset) else open_dataset(s) for s in sources]
@@ -42,25 +51,23 @@ def query(sources: Sequence[str | Path | Dataset], sql: str) -> pa.Table:
         connection = _connect(datasets)
     except duckdb.Error as error:
         raise DamagedDataset(
-            f"a file of {', '.join(str(dataset.root) for dataset in datasets)} cannot be read ({_first_line(error)})",
+            f"a file of {', '.join(str(dataset.root) for dataset in datasets)} cannot be read ({first_line(error)})",
             remedy="run `twinloop data verify`",
         ) from error
     try:
         statements = connection.extract_statements(sql)
-        if len(statements) != 1 or statements[0].type not in (
-            duckdb.StatementType.SELECT,
-            duckdb.StatementType.EXPLAIN,
-        ):
-            raise WrongUse("a query is one SELECT", got=sql.strip() or "nothing")
+        allowed = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+        if len(statements) != 1 or statements[0].type not in allowed:
+            raise WrongUse("a query must be one SELECT statement", got=sql.strip() or "nothing")
         _check_draws(connection, sql)
         return connection.sql(sql).to_arrow_table()
     except duckdb.PermissionException as error:
-        raise WrongUse("a query can only read the datasets it was given", got=_first_line(error)) from error
+        raise WrongUse("a query can only read the datasets it names", got=first_line(error)) from error
     except duckdb.Error as error:
         for dataset in datasets:
-            dataset.side_table()  # a damaged table is the reason more often than the query
+            dataset.provenance_table()  # raises if a damaged table, not the query, is the cause
         raise WrongUse(
-            f"the query failed: {_first_line(error)}",
+            f"the query failed: {first_line(error)}",
             available=_candidates(error),
             remedy="tables are episodes, frames and transitions; try: describe episodes",
         ) from error
@@ -69,7 +76,7 @@ def query(sources: Sequence[str | Path | Dataset], sql: str) -> pa.Table:
 
 
 def _check_draws(connection: Any, sql: str) -> None:
-    """Refuse a draw that no episode has: SQL would answer null, which looks like a value that is missing."""
+    """Refuse a draw that no episode has, for which SQL would return null."""
     for column, key in dict.fromkeys((c.lower(), k.replace("''", "'")) for c, k in _DRAWN.findall(sql)):
         has_it = f"select 1 from episodes where list_contains(map_keys({column}), ?) limit 1"
         if connection.execute(has_it, [key]).fetchall():
@@ -80,7 +87,7 @@ def _check_draws(connection: Any, sql: str) -> None:
 
 
 def episode_rows(dataset: Dataset) -> list[dict[str, Any]]:
-    """The `episodes` table of one dataset as dictionaries, in order."""
+    """Return the `episodes` table of one dataset as dictionaries, in order."""
     return list(
         query([dataset], "select * exclude (events) from episodes order by episode_index").to_pylist()
     )
@@ -96,7 +103,7 @@ def _connect(datasets: Sequence[Dataset]) -> Any:
     names = _names(datasets)
     episodes, frames, transitions = [], [], []
     for position, (dataset, name) in enumerate(zip(datasets, names, strict=True)):
-        _make_side(connection, position, dataset)
+        _create_provenance_view(connection, position, dataset)
         connection.register(f"label_{position}", _labels_table(dataset))
         episodes.append(_episodes_sql(position, name))
         frame_sql = _frames_sql(dataset, name)
@@ -113,22 +120,22 @@ def _connect(datasets: Sequence[Dataset]) -> Any:
 
 
 def _names(datasets: Sequence[Dataset]) -> list[str]:
-    """Folder names, made longer from the right until they differ."""
+    """Return folder names, extended by parent folders until they differ."""
     parts = [dataset.root.resolve().parts for dataset in datasets]
     for depth in range(1, max(len(p) for p in parts) + 1):
         names = ["/".join(p[-depth:]) for p in parts]
         if len(set(names)) == len(names):
             return names
-    raise DatasetError("the same dataset was given twice", got=str(datasets[0].root))
+    raise DatasetError("a dataset is listed twice", got=str(datasets[0].root))
 
 
-def _make_side(connection: Any, position: int, dataset: Dataset) -> None:
-    """The table `side_<position>`: everything known about each episode, but for what labels have changed."""
+def _create_provenance_view(connection: Any, position: int, dataset: Dataset) -> None:
+    """Create `provenance_<position>`: one row per episode, before labels."""
     index = dataset.index
     tasks = pa.DictionaryArray.from_arrays(
         pa.array(index.task_of, pa.int32()), pa.array(index.tasks, pa.string())
     )
-    known = {
+    columns = {
         "episode_index": pa.array(index.numbers),
         "task": tasks.cast(pa.string()),
         "length": pa.array(index.length),
@@ -139,32 +146,32 @@ def _make_side(connection: Any, position: int, dataset: Dataset) -> None:
             for name, kind in zip(sidecar.SCHEMA.names, sidecar.SCHEMA.types, strict=True)
         }
         source = {"source": pa.array(["unknown"] * len(index), pa.string())}
-        connection.register(f"side_{position}", pa.table(empty | known | source))
+        connection.register(f"provenance_{position}", pa.table(empty | columns | source))
         return
-    connection.register(f"index_{position}", pa.table(known))
+    connection.register(f"index_{position}", pa.table(columns))
     names = ", ".join(_identifier(name) for name in sidecar.SCHEMA.names)
-    files = ", ".join(_quoted(str(path.resolve())) for path in _side_files(dataset))
+    files = ", ".join(_quoted(str(path.resolve())) for path in _complete_provenance_files(dataset))
     connection.execute(
-        f"create view side_{position} as select {names}, task, length "
+        f"create view provenance_{position} as select {names}, task, length "
         f"from read_parquet([{files}]) join index_{position} using (episode_index)"
     )
 
 
-def _side_files(dataset: Dataset) -> list[Path]:
-    """The provenance tables, once they are known to have a row for every episode."""
-    paths = dataset.side_files()
+def _complete_provenance_files(dataset: Dataset) -> list[Path]:
+    """Return the provenance tables after checking that they have a row for every episode."""
+    paths = dataset.provenance_files()
     try:
         rows = sum(pq.read_metadata(path).num_rows for path in paths)
     except (OSError, pa.ArrowException):
         rows = -1
     if rows != len(dataset.index):
-        dataset.side_table()  # says what is wrong
+        dataset.provenance_table()  # raises with the cause
         raise DatasetError(f"{dataset.root} is being written; try again")
     return paths
 
 
 def _labels_table(dataset: Dataset) -> pa.Table:
-    """The ruling labels of each labelled episode."""
+    """Return the latest labels of each labelled episode."""
     other: dict[str, dict[str, str]] = {}
     for label in load_labels(dataset.root):
         values = other.setdefault(label.episode_id, {})
@@ -174,7 +181,7 @@ def _labels_table(dataset: Dataset) -> pa.Table:
     return pa.table(
         {
             "episode_id": pa.array(list(other), pa.string()),
-            "labelled": pa.array([identity in outcomes for identity in other], pa.bool_()),
+            "labelled": pa.array([episode_id in outcomes for episode_id in other], pa.bool_()),
             "success": pa.array([outcomes[i].success if i in outcomes else None for i in other], pa.bool_()),
             "failure": pa.array([outcomes[i].failure if i in outcomes else None for i in other], pa.string()),
             "label": pa.array(
@@ -188,7 +195,7 @@ def _episodes_sql(position: int, name: str) -> str:
     return (
         f"select {_quoted(name)} as dataset, s.* replace ("
         "if(l.labelled, l.success, s.success) as success, if(l.labelled, l.failure, s.failure) as failure), l.label "
-        f"from side_{position} s left join label_{position} l using (episode_id)"
+        f"from provenance_{position} s left join label_{position} l using (episode_id)"
     )
 
 
@@ -205,14 +212,14 @@ def _frames_sql(dataset: Dataset, name: str) -> str | None:
 
 def _transitions_sql(frame_sql: str, signals: Sequence[str]) -> str:
     following = [
-        f"lead({_identifier(s)}) over after_it as {_identifier('next.' + s.removeprefix('observation.'))}"
+        f"lead({_identifier(s)}) over next_row as {_identifier('next.' + s.removeprefix('observation.'))}"
         for s in signals
         if s.startswith("observation.")
     ]
-    columns = ", ".join(["*", *following, "lead(frame_index) over after_it as next_frame_index"])
+    columns = ", ".join(["*", *following, "lead(frame_index) over next_row as next_frame_index"])
     return (
         f"select * exclude (next_frame_index) from (select {columns} from ({frame_sql}) "
-        "window after_it as (partition by episode_index order by frame_index)) where next_frame_index is not null"
+        "window next_row as (partition by episode_index order by frame_index)) where next_frame_index is not null"
     )
 
 
@@ -225,10 +232,6 @@ def _identifier(name: str) -> str:
 
 
 def _candidates(error: Exception) -> list[str] | None:
-    """The names that DuckDB thinks were meant, where it thinks so."""
-    said = re.search(r"(?:Candidate bindings: |Did you mean )(.*)", str(error))
-    return re.findall(r'"([^"]+)"', said[1]) or None if said else None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+    """Return the names that DuckDB suggests, if any."""
+    suggestion = re.search(r"(?:Candidate bindings: |Did you mean )(.*)", str(error))
+    return re.findall(r'"([^"]+)"', suggestion[1]) or None if suggestion else None

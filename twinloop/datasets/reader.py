@@ -1,4 +1,4 @@
-"""Read a dataset: `open_dataset(path)` touches tables only; rows and frames are read when an episode is asked for."""
+"""Read a dataset: `open_dataset(path)` reads only tables; rows and frames are read with their episode."""
 
 from __future__ import annotations
 
@@ -13,27 +13,34 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twinloop.datasets import columns, layout, sidecar
+from twinloop.datasets.commit import read_errors
 from twinloop.datasets.index import EpisodeIndex, load_index
 from twinloop.datasets.labels import current_outcomes
 from twinloop.datasets.manifest import Manifest, load_manifest
 from twinloop.datasets.video import VideoFrames
-from twinloop.episode import Array, Episode, Event, Frames, Outcome, Provenance, Schema, Signal, content_id
+from twinloop.episode import Array, Camera, Episode, Event, Outcome, Provenance, Schema, Signal, content_id
 from twinloop.errors import DamagedDataset, TwinloopError, WrongUse
 
 if TYPE_CHECKING:
     from twinloop.datasets.windows import Transitions, Windows
 
 OPEN_FILES = 16
-"""Parquet files whose footers stay in memory."""
+"""Parquet files kept open."""
 
 _CLOCK = Signal("time", dtype="float64")
 
 WARM_ROW_GROUPS = 4
-"""Decoded row groups that stay in memory: enough to read neighbours without decoding twice."""
+"""Decoded row groups kept in memory, so that reading neighbouring episodes does not decode twice."""
 
 
 def open_dataset(path: str | Path) -> Dataset:
-    """Open a dataset of ours, or anybody's LeRobot v3.0 or v2.1 dataset."""
+    """Open a dataset written by Twinloop, or any LeRobot v3.0 or v2.1 dataset.
+
+    Raises:
+        NoDataset: The path holds no dataset.
+        NewerFormat: The layout version is not supported.
+        DamagedDataset: A table cannot be read.
+    """
     root = Path(path)
     info = layout.load_info(root)
     schema, skipped = layout.schema_from_info(info)
@@ -41,7 +48,7 @@ def open_dataset(path: str | Path) -> Dataset:
 
 
 class Dataset:
-    """Episodes on disk. Reading never changes a file; several readers and one writer may be at work at once."""
+    """Episodes on disk. Reading never changes a file; many readers and one writer may run at the same time."""
 
     def __init__(
         self,
@@ -61,7 +68,7 @@ class Dataset:
 
     @property
     def id(self) -> str:
-        """The identity given at its birth; a foreign dataset is called by its folder."""
+        """The id given when it was created; for a foreign dataset, its folder name."""
         return self.manifest.dataset_id if self.manifest else f"foreign:{self.root.name}"
 
     @property
@@ -71,12 +78,12 @@ class Dataset:
 
     @property
     def layout_version(self) -> str:
-        """LeRobot's version of the layout: v3.0, or v2.1 for other people's older data."""
+        """LeRobot's layout version: v3.0, or v2.1 for older foreign data."""
         return str(self._info["codebase_version"])
 
     @cached_property
     def index(self) -> EpisodeIndex:
-        """Where every episode is."""
+        """Where every episode is stored."""
         return load_index(self.root, self._info, self.schema, self.manifest)
 
     def __len__(self) -> int:
@@ -89,7 +96,7 @@ class Dataset:
 
     @property
     def numbers(self) -> list[int]:
-        """The episodes' own numbers; 0 ... N - 1 unless somebody else left holes."""
+        """The episode numbers: 0 ... N - 1, except in foreign datasets with gaps."""
         return [int(number) for number in self.index.numbers]
 
     def __iter__(self) -> Iterator[Episode]:
@@ -97,9 +104,14 @@ class Dataset:
             yield self.episode(number)
 
     def episode(self, number: int) -> Episode:
-        """The episode with this number."""
+        """Return the episode with this number; frames are decoded on access.
+
+        Raises:
+            WrongUse: No episode has this number.
+            DamagedDataset: Its rows or provenance cannot be read.
+        """
         place = self._place(number)
-        rows = self._rows(place)
+        rows = self._read_rows(place)
         signals = {}
         try:
             for signal in self.schema.signals:
@@ -114,18 +126,18 @@ class Dataset:
         for array in (time_s, *signals.values()):
             array.flags.writeable = False
         task = self.index.tasks[int(self.index.task_of[place])]
-        described = self._describe(place, time_s, signals, task)
+        record = self._read_record(place, time_s, signals, task)
         return Episode(
             schema=self.schema,
             time_s=time_s,
             signals=signals,
-            frames=self._frames(place),
+            frames={camera.name: self.frames_at(place, camera) for camera in self.schema.cameras},
             task=task,
-            **described,
+            **record,
         )
 
     def transitions(self, state: str = "observation.state", action: str = "action") -> Transitions:
-        """Every (state, action, next state), memory-mapped."""
+        """Return every (state, action, next state), memory-mapped."""
         from twinloop.datasets.windows import Transitions
 
         return Transitions(self, state, action)
@@ -135,99 +147,98 @@ class Dataset:
         offsets: Mapping[str, Sequence[int]],
         *,
         decoded: bool = False,
-        left_out: Array | None = None,
+        excluded: Array | None = None,
     ) -> Windows:
-        """A window around every row, memory-mapped: `{"observation.state": range(-1, 1), "action": range(16)}`.
-
-        Rows marked in `left_out` are passed over.
-        """
+        """Return a window around every row, memory-mapped; see `Windows` for the arguments."""
         from twinloop.datasets.windows import Windows
 
-        return Windows(self, offsets, decoded=decoded, left_out=left_out)
+        return Windows(self, offsets, decoded=decoded, excluded=excluded)
 
-    def side_files(self) -> list[Path]:
-        """The files of the provenance tables, in order; none for foreign data."""
+    @property
+    def episode_tables(self) -> list[str]:
+        """The names of LeRobot's per-episode tables, in order; none for foreign data."""
         names = sorted(self.manifest.files) if self.manifest else []
-        return [self.root / name for name in names if name.startswith(f"{layout.SIDE}/episodes/")]
+        return [name for name in names if name.startswith("meta/episodes/")]
 
-    def side_table(self) -> pa.Table | None:
-        """Provenance, outcome and origin of every episode as recorded, one row each; None for foreign data."""
+    def provenance_files(self) -> list[Path]:
+        """Return the files of the provenance tables, in order; none for foreign data."""
+        names = sorted(self.manifest.files) if self.manifest else []
+        return [self.root / name for name in names if name.startswith(f"{layout.SIDECAR}/episodes/")]
+
+    def provenance_table(self) -> pa.Table | None:
+        """Return provenance, recorded outcome and origin, one row per episode; None for foreign data."""
         if self.manifest is None:
             return None
-        return self._side_table
+        return self._provenance_table
 
     @cached_property
     def outcomes(self) -> Mapping[str, Outcome]:
-        """Outcomes that labels have changed since recording, by episode id."""
+        """Outcomes changed by labels since recording, by episode id."""
         return current_outcomes(self.root)
 
     @cached_property
-    def _side_table(self) -> pa.Table:
+    def _provenance_table(self) -> pa.Table:
         assert self.manifest is not None
-        tables = [self._read_side(path) for path in self.side_files()]
-        side = pa.concat_tables(tables).combine_chunks() if tables else sidecar.table([])
-        if not np.array_equal(side.column("episode_index").to_numpy(), self.index.numbers):
+        tables = [self._read_provenance(path) for path in self.provenance_files()]
+        table = pa.concat_tables(tables).combine_chunks() if tables else sidecar.make_table([])
+        if not np.array_equal(table.column("episode_index").to_numpy(), self.index.numbers):
             raise DamagedDataset(
-                f"{self.root / layout.SIDE}/episodes does not describe the episodes of meta/episodes",
-                got=f"{len(side)} rows",
+                f"{self.root / layout.SIDECAR}/episodes does not match meta/episodes",
+                got=f"{len(table)} rows",
                 expected=len(self.index),
                 remedy="run `twinloop data verify --repair`",
             )
-        return side
+        return table
 
-    def _read_side(self, path: Path) -> pa.Table:
-        try:
-            return pq.read_table(path, partitioning=None).select(sidecar.SCHEMA.names).cast(sidecar.SCHEMA)
-        except (OSError, pa.ArrowException, KeyError) as error:
-            reason = str(error).splitlines()[0]
-            raise DamagedDataset(
-                f"{path} cannot be read ({reason})", remedy="run `twinloop data verify --repair`"
-            ) from error
+    def _read_provenance(self, path: Path) -> pa.Table:
+        with read_errors(path, remedy="run `twinloop data verify --repair`"):
+            return sidecar.read_table(path)
 
     def _place(self, number: int) -> int:
         place = int(np.searchsorted(self.index.numbers, number))
         if place == len(self.index) or self.index.numbers[place] != number:
-            known = f"{len(self.index)} episodes"
+            expected = f"one of its {len(self.index)} episodes"
             if len(self.index):
-                known += f", numbered {self.index.numbers[0]} to {self.index.numbers[-1]}"
-            raise WrongUse(f"{self.root} has no episode {number}", expected=f"one of its {known}")
+                expected += f", numbered {self.index.numbers[0]} to {self.index.numbers[-1]}"
+            raise WrongUse(f"{self.root} has no episode {number}", expected=expected)
         return place
 
-    def _describe(self, place: int, time_s: Array, signals: Mapping[str, Array], task: str) -> dict[str, Any]:
+    def _read_record(
+        self, place: int, time_s: Array, signals: Mapping[str, Array], task: str
+    ) -> dict[str, Any]:
+        """Read id, events, outcome and provenance of one episode."""
         events: tuple[Event, ...] = ()
         if self.manifest is None:
             provenance = Provenance()
-            identity = content_id(self.schema, time_s, signals, events, task, provenance)
-            return {"id": identity, "events": events, "outcome": Outcome(), "provenance": provenance}
-        values = self._side_row(place)
+            episode_id = content_id(self.schema, time_s, signals, events, task, provenance)
+            return {"id": episode_id, "events": events, "outcome": Outcome(), "provenance": provenance}
+        values = self._provenance_row(place)
         try:
-            outcome = self.outcomes.get(values["episode_id"], sidecar.outcome(values))
-            provenance, events = sidecar.provenance(values), sidecar.events(values)
+            outcome = self.outcomes.get(values["episode_id"], sidecar.make_outcome(values))
+            provenance, events = sidecar.make_provenance(values), sidecar.make_events(values)
         except (TwinloopError, TypeError, ValueError) as error:
             raise DamagedDataset(
                 f"the provenance of episode {values['episode_index']} is damaged ({error})"
             ) from error
         return {"id": values["episode_id"], "events": events, "outcome": outcome, "provenance": provenance}
 
-    def _frames(self, place: int) -> dict[str, Frames]:
-        frames: dict[str, Frames] = {}
-        for camera in self.schema.cameras:
-            video = self.index.video[camera.name]
-            frames[camera.name] = VideoFrames(
-                self.root / video.files[int(video.file_of[place])],
-                int(video.first_frame[place]),
-                int(self.index.length[place]),
-                camera.height,
-                camera.width,
-                self.schema.rate_hz,
-            )
-        return frames
+    def frames_at(self, place: int, camera: Camera) -> VideoFrames:
+        """Return the frames of the episode at this place of the index."""
+        video = self.index.video[camera.name]
+        return VideoFrames(
+            self.root / video.files[int(video.file_of[place])],
+            int(video.first_frame[place]),
+            int(self.index.length[place]),
+            camera.height,
+            camera.width,
+            self.schema.rate_hz,
+        )
 
-    def _rows(self, place: int) -> pa.Table:
-        """The rows of one episode."""
+    def _read_rows(self, place: int) -> pa.Table:
+        """Read the rows of one episode."""
         name = self.index.files[int(self.index.file_of[place])]
         length = int(self.index.length[place])
-        rows = self._piece(name, int(self.index.offset[place]), length)
+        rows = self._read_slice(name, int(self.index.offset[place]), length)
         if len(rows) != length:
             raise DamagedDataset(
                 f"{self.root / name} is too short",
@@ -237,34 +248,29 @@ class Dataset:
             )
         return rows
 
-    def _side_row(self, place: int) -> dict[str, Any]:
-        """What the provenance tables say about one episode, without reading all of them."""
+    def _provenance_row(self, place: int) -> dict[str, Any]:
+        """Read the provenance of one episode, if possible without reading all tables."""
         file = int(self.index.file_of[place])
-        name = self.index.files[file].replace("data/", f"{layout.SIDE}/episodes/", 1)
+        name = self.index.files[file].replace("data/", f"{layout.SIDECAR}/episodes/", 1)
         row = place - int(np.searchsorted(self.index.file_of, file))
-        if "_side_table" not in self.__dict__ and (self.root / name).exists():
-            values: list[dict[str, Any]] = self._piece(name, row, 1).to_pylist()
+        if "_provenance_table" not in self.__dict__ and (self.root / name).exists():
+            values: list[dict[str, Any]] = self._read_slice(name, row, 1).to_pylist()
             if values and values[0].get("episode_index") == self.index.numbers[place]:
                 return values[0]
-        return dict(self._side_table.slice(place, 1).to_pylist()[0])
+        return dict(self._provenance_table.slice(place, 1).to_pylist()[0])
 
-    def _piece(self, name: str, offset: int, length: int) -> pa.Table:
-        """Rows of one file from the row groups that hold them; fewer than asked for where it ends too early."""
-        try:
-            file, ends = self._file(name)
+    def _read_slice(self, name: str, offset: int, length: int) -> pa.Table:
+        """Read rows of one file; fewer than `length` if the file ends too early."""
+        with read_errors(self.root / name):
+            file, ends = self._open_file(name)
             low, high = np.searchsorted(ends, [offset, offset + length - 1], side="right").tolist()
-            groups = [self._group(name, file, group) for group in range(low, min(high + 1, len(ends)))]
+            groups = [self._read_group(name, file, group) for group in range(low, min(high + 1, len(ends)))]
             start = int(ends[low - 1]) if low else 0
             table = pa.concat_tables(groups) if groups else file.schema_arrow.empty_table()
-        except (OSError, ValueError, pa.ArrowException) as error:
-            reason = str(error).splitlines()[0]
-            raise DamagedDataset(
-                f"{self.root / name} cannot be read ({reason})", remedy="run `twinloop data verify`"
-            ) from error
         return table.slice(offset - start, length)
 
-    def _file(self, name: str) -> tuple[pq.ParquetFile, Array]:
-        """An open file, and the row at which each of its row groups ends."""
+    def _open_file(self, name: str) -> tuple[pq.ParquetFile, Array]:
+        """Return an open file, and the row at which each of its row groups ends."""
         if name not in self._files:
             file = pq.ParquetFile(self.root / name, memory_map=True)
             sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
@@ -274,7 +280,7 @@ class Dataset:
         self._files.move_to_end(name)
         return self._files[name]
 
-    def _group(self, name: str, file: pq.ParquetFile, group: int) -> pa.Table:
+    def _read_group(self, name: str, file: pq.ParquetFile, group: int) -> pa.Table:
         key = (name, group)
         if key not in self._groups:
             wanted = {s.name for s in self.schema.signals} | {"time_s", "timestamp", *sidecar.SCHEMA.names}

@@ -1,16 +1,17 @@
-"""Make a damaged dataset whole again: finish what was interrupted, rebuild what follows from the rest, and where
-data itself is broken keep every intact episode and say exactly which are lost.
+"""Repair a damaged dataset: finish an interrupted commit, rebuild derived files, and where data itself is damaged,
+keep every intact episode and list the lost ones.
 
-Nothing is deleted: what cannot stay in its place is set aside under a name that says so.
+Nothing is deleted: damaged files are moved to a folder of their own.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,31 +25,31 @@ from twinloop.datasets.commit import (
     JOURNAL,
     STAGING,
     Transaction,
+    defer_interrupt,
     disk_errors,
     finish_journal,
     load_journal,
     sync,
-    unbroken,
     write_atomically,
-    writing,
+    writer_lock,
 )
 from twinloop.datasets.index import EpisodeIndex, load_index
 from twinloop.datasets.labels import Label, format_labels
-from twinloop.datasets.manifest import Manifest, file_entry, load_manifest, new_manifest, step
+from twinloop.datasets.manifest import Manifest, file_entry, load_manifest, make_step, new_manifest
+from twinloop.datasets.merge import EpisodeSelection, copy_episodes
 from twinloop.datasets.reader import Dataset
-from twinloop.datasets.rewrite import Pick, copy_episodes
-from twinloop.datasets.stats import NAMES, Stats, aggregate, to_json
+from twinloop.datasets.stats import Stats, aggregate, to_json
 from twinloop.datasets.verification import Progress, Verification
-from twinloop.datasets.verify import STRAY, looks_like_ours, verify
-from twinloop.episode import Schema, Signal
+from twinloop.datasets.verify import STRAY, verify, written_by_twinloop
+from twinloop.episode import Schema
 from twinloop.errors import DamagedDataset, DatasetError
 
-SET_ASIDE = f"{layout.SIDE}/set-aside"
+SET_ASIDE = f"{layout.SIDECAR}/set-aside"
 
 
 @dataclass(frozen=True)
-class Lost:
-    """One episode that the repaired dataset no longer has; the damaged original still holds what is left of it."""
+class LostEpisode:
+    """An episode that the repaired dataset no longer has; its remains are in the damaged original."""
 
     number: int
     id: str | None
@@ -58,44 +59,49 @@ class Lost:
 
 @dataclass(frozen=True)
 class Repair:
-    """What a repair did, what it cost, and how the dataset stands now.
+    """What a repair did, the episodes it lost, and the state of the dataset afterwards.
 
-    `original` is where the damaged dataset was moved to; None when nothing had to be given up.
+    `original` is the path the damaged dataset was moved to; None if no episode was lost.
     """
 
     done: tuple[str, ...]
-    lost: tuple[Lost, ...]
+    lost: tuple[LostEpisode, ...]
     original: Path | None
     verification: Verification
 
 
 def repair(path: str | Path, *, progress: Progress | None = None) -> Repair:
-    """Repair a dataset that Twinloop wrote; one without fault is left as it is."""
+    """Repair a dataset written by Twinloop; an intact one is not changed.
+
+    Raises:
+        DatasetError: The dataset is foreign.
+        DamagedDataset: No episode is intact, or the schema is lost.
+    """
     root = Path(path)
     with disk_errors(root):
         interrupted = (root / JOURNAL).exists()
-    if not looks_like_ours(root) and not interrupted:
+    if not written_by_twinloop(root) and not interrupted:
         layout.load_info(root)
         raise DatasetError(
-            f"{root} was not written by Twinloop, so it is never changed in place",
+            f"{root} was not written by Twinloop and is never changed in place",
             remedy=f"copy what is intact: twinloop data merge {root} --skip-unusable --out NEW",
         )
-    with writing(root), disk_errors(root):
-        done = _settle_commit(root)
-        done += _mend_labels(root)
-        done += _rebuild(root)
-        found = verify(root, progress=progress, holding_lock=True)
-        done += _set_strays_aside(root, found)
+    with writer_lock(root), disk_errors(root):
+        done = _finish_commit(root) + _repair_labels(root) + _rebuild_tables(root)
+        checked = verify(root, progress=progress, holding_lock=True)
+        done += _set_strays_aside(root, checked)
         if done:
-            found = verify(root, progress=progress, holding_lock=True)
-        if found.ok:
-            return Repair(tuple(done), (), None, found)
-        lost, original = _keep_intact_episodes(root, found)
-    done.append(f"kept {found.episodes - len(lost)} intact episodes; the damaged original is {original.name}")
+            checked = verify(root, progress=progress, holding_lock=True)
+        if checked.ok:
+            return Repair(tuple(done), (), None, checked)
+        lost, original = _keep_intact_episodes(root, checked)
+    done.append(
+        f"kept {checked.episodes - len(lost)} intact episodes; the damaged original is {original.name}"
+    )
     return Repair(tuple(done), lost, original, verify(root, progress=progress))
 
 
-def _settle_commit(root: Path) -> list[str]:
+def _finish_commit(root: Path) -> list[str]:
     try:
         moves = len(load_journal(root)) if (root / JOURNAL).exists() else 0
     except DamagedDataset as error:
@@ -107,26 +113,23 @@ def _settle_commit(root: Path) -> list[str]:
         return []
     if moves:
         return [f"finished an interrupted commit of {moves} files"]
-    return ["removed what a killed writer had left and never committed"]
+    return ["deleted uncommitted files of a killed writer"]
 
 
 def _set_aside(root: Path, name: str) -> Path:
-    target = root / SET_ASIDE / name
-    number = 1
-    while target.exists():
-        number += 1
-        target = root / SET_ASIDE / f"{name}.{number}"
+    """Move a file to the folder of damaged files and return its new path."""
+    target = _unused_path(root / SET_ASIDE / name, ".")
     target.parent.mkdir(parents=True, exist_ok=True)
     (root / name).rename(target)
     return target
 
 
-def _set_strays_aside(root: Path, found: Verification) -> list[str]:
-    strays = [f.file for f in found.findings if f.what == STRAY]
+def _set_strays_aside(root: Path, checked: Verification) -> list[str]:
+    strays = [f.file for f in checked.findings if f.what == STRAY]
     return [f"set aside {name}, now {_set_aside(root, name).relative_to(root)}" for name in strays]
 
 
-def _mend_labels(root: Path) -> list[str]:
+def _repair_labels(root: Path) -> list[str]:
     path = root / layout.LABELS
     if not path.is_file():
         return []
@@ -143,11 +146,10 @@ def _mend_labels(root: Path) -> list[str]:
     return [f"dropped {bad} unreadable labels; the old file is {aside.relative_to(root)}"]
 
 
-def _rebuild(root: Path) -> list[str]:
-    """Whatever follows from the episode tables: info.json, the manifest, the task texts, the statistics."""
-    note, notes = _note(root)
+def _rebuild_tables(root: Path) -> list[str]:
+    """Rebuild what follows from the episode tables: info.json, the manifest, the task texts, the statistics."""
+    note, commits = _note(root)
     info, rebuilt = _info(root, note)
-    schema, _ = layout.schema_from_info(info)
     manifest = _manifest(root)
     files = _present(root) if manifest is None else dict(manifest.files)
     broken = {name for name in files if not (root / name).is_file() or not _unchanged(root, name, manifest)}
@@ -155,11 +157,10 @@ def _rebuild(root: Path) -> list[str]:
         if note is None:
             raise DamagedDataset(f"{root / layout.INFO} has been changed", remedy="restore it from a copy")
         info, rebuilt = dict(note["info"]), True
-        schema, _ = layout.schema_from_info(info)
+    schema, _ = layout.schema_from_info(info)
+    tables = _tables(files, broken)
     try:
-        index = load_index(
-            root, info, schema, replace(manifest or new_manifest(""), files=_tables(files, broken))
-        )
+        index = load_index(root, info, schema, replace(manifest or new_manifest(""), files=tables))
     except DamagedDataset:
         return []
     fresh: dict[str, bytes | pa.Table] = {}
@@ -167,16 +168,33 @@ def _rebuild(root: Path) -> list[str]:
     if tasks is not None:
         fresh[layout.TASKS] = columns.tasks_table(tasks)
     if layout.STATS in broken or layout.STATS not in files:
-        fresh[layout.STATS] = json.dumps(to_json(_stats(root, schema, files, broken))).encode()
+        fresh[layout.STATS] = json.dumps(to_json(_stats(root, schema, tables))).encode()
     totals = {"total_episodes": len(index), "total_frames": int(index.length.sum())}
-    damaged_tables = any(name.startswith("meta/episodes/") for name in broken)
-    if rebuilt or (not damaged_tables and any(info.get(key) != value for key, value in totals.items())):
+    tables_damaged = any(name.startswith("meta/episodes/") for name in broken)
+    if rebuilt or (not tables_damaged and any(info.get(key) != value for key, value in totals.items())):
         info |= totals | {"splits": {"train": f"0:{len(index)}"}}
         info["total_tasks"] = len(tasks) if tasks is not None else _count_tasks(root)
         fresh[layout.INFO] = json.dumps(info, indent=4).encode()
     wrong_totals = manifest is not None and (manifest.episodes, manifest.frames) != tuple(totals.values())
-    if not fresh and manifest is not None and (damaged_tables or not wrong_totals):
+    if not fresh and manifest is not None and (tables_damaged or not wrong_totals):
         return []
+    names = [*fresh] if manifest is not None else [*fresh, layout.MANIFEST]
+    if manifest is None:
+        manifest = new_manifest("repaired", detail=f"manifest rebuilt; {commits} commits")
+        manifest = replace(manifest, dataset_id=(note and note["dataset_id"]) or manifest.dataset_id)
+    else:
+        step = make_step("repaired", detail=f"rebuilt {', '.join(names)}")
+        manifest = replace(manifest, history=(*manifest.history, step))
+    if not tables_damaged:
+        manifest = replace(manifest, episodes=totals["total_episodes"], frames=totals["total_frames"])
+    _commit_rebuilt(root, manifest, files, fresh)
+    return [f"rebuilt {name} from the rest of the dataset" for name in names or [layout.MANIFEST]]
+
+
+def _commit_rebuilt(
+    root: Path, manifest: Manifest, files: dict[str, Any], fresh: Mapping[str, bytes | pa.Table]
+) -> None:
+    """Set old versions of the rebuilt files aside and commit the new ones with the manifest."""
     moves = Transaction(root)
     for name, content in fresh.items():
         if (root / name).exists():
@@ -187,29 +205,16 @@ def _rebuild(root: Path) -> list[str]:
         else:
             pq.write_table(content, staged)
         files[name] = file_entry(staged)
-    names = [*fresh]
-    if manifest is None:
-        names.append(layout.MANIFEST)
-        origin = note["dataset_id"] if note is not None else None
-        manifest = new_manifest("repaired", detail=f"manifest rebuilt; {notes} commits")
-        manifest = replace(manifest, dataset_id=origin or manifest.dataset_id)
-    else:
-        manifest = replace(
-            manifest, history=(*manifest.history, step("repaired", detail=f"rebuilt {', '.join(names)}"))
-        )
-    if not damaged_tables:
-        manifest = replace(manifest, episodes=totals["total_episodes"], frames=totals["total_frames"])
     next_data, next_video = _next_numbers(files, manifest)
     manifest = replace(manifest, files=files, next_data=next_data, next_video=next_video)
     moves.stage(layout.MANIFEST).write_bytes(manifest.to_bytes())
-    with unbroken():
+    with defer_interrupt():
         moves.commit()
-    return [f"rebuilt {name} from the rest of the dataset" for name in names or [layout.MANIFEST]]
 
 
 def _note(root: Path) -> tuple[dict[str, Any] | None, int]:
-    """The newest note that a commit left for us, and how many commits there were."""
-    paths = sorted((root / layout.SIDE / "episodes").glob("*/*.parquet"), reverse=True)
+    """Return the newest repair note of a commit, and the number of commits."""
+    paths = sorted((root / layout.SIDECAR / "episodes").glob("*/*.parquet"), reverse=True)
     notes = (sidecar.load_note(path) for path in paths)
     return next((note for note in notes if note and {"info", "dataset_id"} <= note.keys()), None), len(paths)
 
@@ -222,7 +227,7 @@ def _info(root: Path, note: Mapping[str, Any] | None) -> tuple[dict[str, Any], b
     except DatasetError as error:
         if note is None:
             raise DamagedDataset(
-                f"{root / layout.INFO} cannot be read and no commit left a copy of it ({error.what})",
+                f"{root / layout.INFO} cannot be read and no commit has a copy of it ({error.what})",
                 remedy="restore it from a copy of the dataset",
             ) from error
         return dict(note["info"]), True
@@ -237,17 +242,15 @@ def _manifest(root: Path) -> Manifest | None:
 
 
 def _present(root: Path) -> dict[str, Any]:
-    """Every file that belongs to a dataset because of where it is."""
-    patterns = ("data/*/*.parquet", "meta/episodes/*/*.parquet", "videos/*/*/*.mp4")
-    found = [
-        path for pattern in (*patterns, f"{layout.SIDE}/episodes/*/*.parquet") for path in root.glob(pattern)
-    ]
-    found += [root / name for name in (layout.INFO, layout.TASKS, layout.STATS) if (root / name).is_file()]
-    return {str(path.relative_to(root)): file_entry(path) for path in sorted(found)}
+    """Return every file that belongs to a dataset by its location."""
+    patterns: tuple[str, ...] = ("data/*/*.parquet", "meta/episodes/*/*.parquet", "videos/*/*/*.mp4")
+    patterns += (f"{layout.SIDECAR}/episodes/*/*.parquet", layout.INFO, layout.TASKS, layout.STATS)
+    paths = sorted(path for pattern in patterns for path in root.glob(pattern))
+    return {str(path.relative_to(root)): file_entry(path) for path in paths}
 
 
 def _unchanged(root: Path, name: str, manifest: Manifest | None) -> bool:
-    """Checks tables only; the rest is for `verify`."""
+    """Return whether a table has its checksum; `verify` checks the other files."""
     if manifest is None or not name.startswith("meta/"):
         return True
     return file_entry(root / name) == manifest.files[name]
@@ -262,7 +265,7 @@ def _tables(files: Mapping[str, Any], broken: set[str]) -> dict[str, Any]:
 
 
 def _next_numbers(files: Mapping[str, Any], manifest: Manifest) -> tuple[int, int]:
-    """File numbers that were never used, so that nothing is ever written over."""
+    """Return file numbers that were never used, so that no file is overwritten."""
     numbers = {"data": manifest.next_data, "videos": manifest.next_video}
     for name in files:
         tree = name.split("/")[0]
@@ -277,7 +280,7 @@ def _count_tasks(root: Path) -> int:
 
 
 def _tasks(root: Path, index: EpisodeIndex, broken: bool) -> list[str] | None:
-    """The task texts, if they have to be rebuilt: rows know the number, episode tables the text."""
+    """Rebuild the task texts, if necessary, from the index in rows and the text in episode tables."""
     if not broken:
         try:
             columns.task_texts(pq.read_table(root / layout.TASKS, partitioning=None))
@@ -298,40 +301,35 @@ def _tasks(root: Path, index: EpisodeIndex, broken: bool) -> list[str] | None:
     return [texts.get(number, "") for number in range(max(texts, default=-1) + 1)]
 
 
-def _stats(root: Path, schema: Schema, files: Mapping[str, Any], broken: set[str]) -> dict[str, Stats]:
-    """Statistics of the dataset from those of its episodes."""
-    shapes = {s.name: s.shape for s in schema.signals} | {c.key: (3, 1, 1) for c in schema.cameras}
-    shapes |= dict.fromkeys(("time_s", *layout.INDEX_COLUMNS), (1,))
-    parts: dict[str, list[Stats]] = {name: [] for name in shapes}
-    for path in (root / name for name in _tables(files, broken)):
-        table = pq.read_table(path, partitioning=None)
-        for feature, shape in shapes.items():
-            arrays = {
-                name: columns.from_arrow(
-                    table.column(f"stats/{feature}/{name}"), Signal("stats", shape, dtype="float64")
-                )
-                for name in NAMES
-            }
-            counts = columns.from_arrow(
-                table.column(f"stats/{feature}/count"), Signal("count", dtype="int64")
-            )
-            for row in range(len(table)):
-                one = {name: values[row] for name, values in arrays.items()}
-                parts[feature].append(one | {"count": counts[row]})
-    return {feature: aggregate(each) for feature, each in parts.items() if each}
+def _stats(root: Path, schema: Schema, tables: Iterable[str]) -> dict[str, Stats]:
+    """Compute the statistics of the dataset from those of its episodes."""
+    stats = columns.load_episode_stats(
+        [root / name for name in sorted(tables)], columns.feature_shapes(schema)
+    )
+    return {
+        feature: aggregate(
+            [{name: values[i] for name, values in part.items()} for i in range(len(part["count"]))]
+        )
+        for feature, part in stats.items()
+        if len(part["count"])
+    }
 
 
-def _keep_intact_episodes(root: Path, found: Verification) -> tuple[tuple[Lost, ...], Path]:
+def _keep_intact_episodes(root: Path, checked: Verification) -> tuple[tuple[LostEpisode, ...], Path]:
+    """Copy the intact episodes to a new dataset and exchange it with the damaged one."""
     manifest = load_manifest(root)
     if manifest is None:
         raise DamagedDataset(f"{root} cannot be repaired", remedy="restore it from a copy")
-    broken = found.broken_episodes
-    files = {name: entry for name, entry in manifest.files.items() if name not in found.broken_files}
+    broken = checked.broken_episodes
+    files = {name: entry for name, entry in manifest.files.items() if name not in checked.broken_files}
+    tables, provenance = "meta/episodes/", f"{layout.SIDECAR}/episodes/"
     for name in manifest.files:
-        for one, other in (("meta/episodes/", f"{layout.SIDE}/episodes/"),):
-            number = name.removeprefix(one).removeprefix(other)
-            if name.startswith((one, other)) and not {one + number, other + number} <= files.keys():
-                files.pop(name, None)
+        number = name.removeprefix(tables).removeprefix(provenance)
+        if (
+            name.startswith((tables, provenance))
+            and not {tables + number, provenance + number} <= files.keys()
+        ):
+            files.pop(name, None)
     info = layout.load_info(root)
     schema, skipped = layout.schema_from_info(info)
     index = load_index(root, info, schema, replace(manifest, files=files))
@@ -341,36 +339,36 @@ def _keep_intact_episodes(root: Path, found: Verification) -> tuple[tuple[Lost, 
     if not intact:
         raise DamagedDataset(
             f"no episode of {root} is intact; nothing was changed",
-            got="; ".join(f"{f.file}: {f.what}" for f in found.findings[:3]),
+            got="; ".join(f"{f.file}: {f.what}" for f in checked.findings[:3]),
             remedy="restore it from a copy",
         )
-    original = _free_name(root, "damaged")
-    fresh = _free_name(root, "repaired")
+    original = _unused_path(root.with_name(f"{root.name}.damaged"))
+    fresh = _unused_path(root.with_name(f"{root.name}.repaired"))
     detail = (
         f"{len(intact)} of {manifest.episodes} episodes; the damaged original was moved to {original.name}"
     )
     copied = copy_episodes(
-        [Pick(dataset, intact)], fresh, operation="repaired", detail=detail, skip_unusable=True
+        [EpisodeSelection(dataset, intact)], fresh, operation="repaired", detail=detail, skip_unusable=True
     )
     reasons = broken | {number: why for (_, number), why in copied.skipped.items()}
     kept = set(intact) - {number for _, number in copied.skipped}
     lost = set(range(manifest.episodes)) - kept
-    told = _describe_lost(root, manifest, lost, reasons)
-    with unbroken():
+    described = _describe_lost(root, manifest, lost, reasons)
+    with defer_interrupt():
         _swap(fresh, root)
         fresh.rename(original)
         sync(root.parent)
-    return told, original
+    return described, original
 
 
 def _describe_lost(
     root: Path, manifest: Manifest, lost: set[int], reasons: Mapping[int, str]
-) -> tuple[Lost, ...]:
-    """What the tables that can still be read say about the lost episodes."""
+) -> tuple[LostEpisode, ...]:
+    """Describe the lost episodes from the tables that can still be read."""
     known: dict[int, dict[str, Any]] = {number: {} for number in lost}
     for name in manifest.files:
-        if name.startswith((f"{layout.SIDE}/episodes/", "meta/episodes/")):
-            wanted = ["episode_index", "episode_id" if name.startswith(layout.SIDE) else "length"]
+        if name.startswith((f"{layout.SIDECAR}/episodes/", "meta/episodes/")):
+            wanted = ["episode_index", "episode_id" if name.startswith(layout.SIDECAR) else "length"]
             try:
                 rows = pq.read_table(root / name, columns=wanted, partitioning=None).to_pylist()
             except (OSError, pa.ArrowException, KeyError):
@@ -379,7 +377,7 @@ def _describe_lost(
                 if row["episode_index"] in known:
                     known[row["episode_index"]] |= row
     return tuple(
-        Lost(
+        LostEpisode(
             number,
             known[number].get("episode_id"),
             known[number].get("length"),
@@ -389,16 +387,14 @@ def _describe_lost(
     )
 
 
-def _free_name(root: Path, word: str) -> Path:
-    name, number = root.with_name(f"{root.name}.{word}"), 1
-    while name.exists():
-        number += 1
-        name = root.with_name(f"{root.name}.{word}-{number}")
-    return name
+def _unused_path(path: Path, separator: str = "-") -> Path:
+    """Return `path`, or the first `<path>-<n>` that does not exist."""
+    numbered = (path.with_name(f"{path.name}{separator}{number}") for number in itertools.count(2))
+    return next(candidate for candidate in itertools.chain([path], numbered) if not candidate.exists())
 
 
 def _swap(one: Path, other: Path) -> None:
-    """Exchange two folders in one step, so that there is no moment without a dataset under the name."""
+    """Exchange two folders, atomically where the system can, so that the name always exists."""
     exchange, here = 2, -100
     libc = ctypes.CDLL(None, use_errno=True)
     arguments = (here, os.fsencode(one.absolute()), here, os.fsencode(other.absolute()), exchange)
@@ -407,7 +403,7 @@ def _swap(one: Path, other: Path) -> None:
             return
         if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
-    aside = _free_name(other, "swapping")
+    aside = _unused_path(other.with_name(f"{other.name}.swapping"))
     other.rename(aside)
     one.rename(other)
     aside.rename(one)

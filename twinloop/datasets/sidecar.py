@@ -1,4 +1,4 @@
-"""Provenance, outcome, events and origin of each episode as one Arrow row, beside LeRobot's own tables."""
+"""The sidecar table: provenance, outcome, events and origin, one row per episode, next to LeRobot's own tables."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ SCHEMA = pa.schema(
         ("software", pa.map_(pa.string(), pa.string())),
     ]
 )
-"""Numeric draws are in `draw`, categorical ones in `draw_text`, so that both can be compared in SQL."""
+"""Numeric draws are in `draw`, categorical ones in `draw_text`, so that SQL can compare both."""
 
-_PROVENANCE_NAMES = [f.name for f in fields(Provenance)]
+_PROVENANCE_FIELDS = [f.name for f in fields(Provenance)]
 
 
-def row(episode: Episode, index: int, origin_dataset: str, origin_index: int) -> dict[str, Any]:
-    """One episode as a row of `SCHEMA`."""
-    provenance = {name: getattr(episode.provenance, name) for name in _PROVENANCE_NAMES}
+def make_row(episode: Episode, index: int, origin_dataset: str, origin_index: int) -> dict[str, Any]:
+    """Return one episode as a row of `SCHEMA`."""
+    provenance = {name: getattr(episode.provenance, name) for name in _PROVENANCE_FIELDS}
     draw: Mapping[str, float | str] = provenance["draw"]
     return provenance | {
         "episode_index": index,
@@ -71,21 +71,26 @@ def row(episode: Episode, index: int, origin_dataset: str, origin_index: int) ->
     }
 
 
-def table(rows: Sequence[dict[str, Any]]) -> pa.Table:
-    """Rows as a table ready for Parquet."""
+def make_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Return rows as a table."""
     return pa.Table.from_pylist(list(rows), schema=SCHEMA)
+
+
+def read_table(path: Path) -> pa.Table:
+    """Read the rows of one file."""
+    return pq.read_table(path, partitioning=None).select(SCHEMA.names).cast(SCHEMA)
 
 
 _NOTE = b"twinloop"
 
 
 def with_note(table: pa.Table, note: Mapping[str, Any]) -> pa.Table:
-    """The table with a JSON note in its file's metadata."""
+    """Return the table with a JSON note in its metadata."""
     return table.replace_schema_metadata({_NOTE: json.dumps(note)})
 
 
 def load_note(path: Path) -> dict[str, Any] | None:
-    """The note in a table's file, or None where there is none that can be read."""
+    """Return the note in a table's file, or None if there is no readable one."""
     try:
         note = json.loads((pq.read_schema(path).metadata or {})[_NOTE])
     except (OSError, pa.ArrowException, KeyError, ValueError):
@@ -93,22 +98,22 @@ def load_note(path: Path) -> dict[str, Any] | None:
     return note if isinstance(note, dict) else None
 
 
-def provenance(values: Mapping[str, Any]) -> Provenance:
-    """The provenance in one row, as `table.to_pylist()` gives it."""
-    known = {name: values[name] for name in _PROVENANCE_NAMES}
-    known["draw"] = dict(values["draw"]) | dict(values["draw_text"])
-    known["software"] = dict(values["software"])
-    known["parents"] = tuple(values["parents"])
-    if known["recorded_at"] is not None:
-        known["recorded_at"] = known["recorded_at"].astimezone(UTC)
-    return Provenance(**known)
+def make_provenance(values: Mapping[str, Any]) -> Provenance:
+    """Return the provenance in one row of `table.to_pylist()`."""
+    columns = {name: values[name] for name in _PROVENANCE_FIELDS}
+    columns["draw"] = dict(values["draw"]) | dict(values["draw_text"])
+    columns["software"] = dict(values["software"])
+    columns["parents"] = tuple(values["parents"])
+    if columns["recorded_at"] is not None:
+        columns["recorded_at"] = columns["recorded_at"].astimezone(UTC)
+    return Provenance(**columns)
 
 
-def outcome(values: Mapping[str, Any]) -> Outcome:
-    """The recorded outcome in one row; labels may have corrected it since."""
+def make_outcome(values: Mapping[str, Any]) -> Outcome:
+    """Return the recorded outcome in one row; labels may have corrected it since."""
     return Outcome(values["success"], values["failure"])
 
 
-def events(values: Mapping[str, Any]) -> tuple[Event, ...]:
-    """The events in one row."""
+def make_events(values: Mapping[str, Any]) -> tuple[Event, ...]:
+    """Return the events in one row."""
     return tuple(Event(**event) for event in values["events"])

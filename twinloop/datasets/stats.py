@@ -1,7 +1,7 @@
 """Statistics LeRobot keeps per episode and per dataset: min, max, mean, std, count and five quantiles.
 
-Those of a dataset follow from those of its episodes: exactly, but for the quantiles, which are the average of the
-episodes' quantiles weighted by length, as LeRobot has it.
+Statistics of a dataset are computed from those of its episodes: exactly, except for the quantiles, which are averages
+of the episodes' quantiles weighted by length, as in LeRobot.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ LARGEST = 1e100
 Stats = dict[str, Array]
 """One feature: each of NAMES in the shape of the feature, and `count` as int64 of shape (1,).
 
-All are float64, but for the extremes of integers and booleans, which stay what they are.
+All are float64, except that the extremes of integers and booleans keep their type.
 """
 
 
 def feature_stats(features: Mapping[str, Array]) -> dict[str, Stats]:
-    """Statistics of every feature over the first axis; each array is (T, *shape).
+    """Compute the statistics of every feature over the first axis; each array is (T, *shape).
 
-    All features are sorted and summed side by side: an episode has few rows, so the number of calls is the cost.
+    All features are sorted and summed together: an episode has few rows, so the number of calls dominates the cost.
     """
     flat = [rows.reshape(len(rows), -1) for rows in features.values()]
     values = np.concatenate(flat, axis=1, dtype=np.float64)
@@ -41,7 +41,7 @@ def feature_stats(features: Mapping[str, Array]) -> dict[str, Stats]:
     high = np.minimum(low + 1, len(values) - 1)
     quantiles = ordered[low] + (ordered[high] - ordered[low]) * (place - low[:, None])
     table = np.stack([ordered[0], ordered[-1], values.mean(axis=0), values.std(axis=0), *quantiles])
-    table = _unscaled(table, scale)
+    table = _unscale(table, scale)
     count = np.array([len(values)], np.int64)
     result, start = {}, 0
     for (name, rows), columns in zip(features.items(), flat, strict=True):
@@ -56,21 +56,21 @@ def feature_stats(features: Mapping[str, Array]) -> dict[str, Stats]:
 
 
 def _scale(values: Array) -> Array:
-    """Per column 1, or for numbers whose squares would overflow a power of two that brings them near 1."""
+    """Return 1 per column, or a power of two near the peak where squares would overflow."""
     peak = np.abs(values).max(axis=0)
     if peak.max() <= LARGEST:
         return np.ones_like(peak)
     return np.where(peak > LARGEST, np.ldexp(1.0, np.frexp(peak)[1] - 1), 1.0)
 
 
-def _unscaled(values: Array, scale: Array) -> Array:
-    """Rounding must not push a mean of the largest numbers over the edge."""
+def _unscale(values: Array, scale: Array) -> Array:
+    """Undo the scaling; clipped, so that rounding cannot overflow a mean of the largest floats."""
     with np.errstate(over="ignore"):
         return np.asarray(np.clip(values * scale, -np.finfo(np.float64).max, np.finfo(np.float64).max))
 
 
 class FrameSampler:
-    """Statistics of images from a sample of frames and pixels, in the shape LeRobot expects: (3, 1, 1) in 0 ... 1."""
+    """Image statistics from a sample of frames and pixels, in the shape LeRobot expects: (3, 1, 1) in 0 ... 1."""
 
     def __init__(self, frames: int, height: int, width: int) -> None:
         wanted = max(1, min(frames, 8 + frames // 100))
@@ -81,7 +81,7 @@ class FrameSampler:
         self._sampled = 0
 
     def add(self, frame: Array) -> None:
-        """Look at the next frame of the episode."""
+        """Add the next frame of the episode."""
         if self._seen in self._take:
             sample = frame[:: self._stride, :: self._stride]
             for channel in range(3):
@@ -90,18 +90,17 @@ class FrameSampler:
         self._seen += 1
 
     def stats(self) -> Stats:
-        """Statistics of what was sampled."""
+        """Return the statistics of the sampled pixels."""
         levels = np.arange(256) / 255.0
-        total = self._histogram.sum(axis=1, keepdims=True)
-        share = self._histogram / total
-        mean = share @ levels
-        cumulative = np.cumsum(share, axis=1)
+        fraction = self._histogram / self._histogram.sum(axis=1, keepdims=True)
+        mean = fraction @ levels
+        cumulative = np.cumsum(fraction, axis=1)
         present = self._histogram > 0
         table = [
             levels[present.argmax(axis=1)],
             levels[255 - present[:, ::-1].argmax(axis=1)],
             mean,
-            np.sqrt(np.maximum(share @ levels**2 - mean**2, 0.0)),
+            np.sqrt(np.maximum(fraction @ levels**2 - mean**2, 0.0)),
             *[levels[np.minimum((cumulative < q).sum(axis=1), 255)] for q in QUANTILES.values()],
         ]
         stats = {name: line.reshape(3, 1, 1) for name, line in zip(NAMES, table, strict=True)}
@@ -109,7 +108,7 @@ class FrameSampler:
 
 
 def aggregate(parts: Sequence[Stats]) -> Stats:
-    """Statistics of the union."""
+    """Combine statistics of disjoint parts into those of their union."""
     stacked = {name: np.stack([part[name] for part in parts]) for name in NAMES}
     counts = np.array([int(part["count"][0]) for part in parts], np.float64)
     weight = (counts / counts.sum()).reshape(-1, *[1] * (stacked["mean"].ndim - 1))
@@ -120,23 +119,23 @@ def aggregate(parts: Sequence[Stats]) -> Stats:
     result = {
         "min": stacked["min"].min(axis=0),
         "max": stacked["max"].max(axis=0),
-        "mean": _unscaled(mean, scale),
-        "std": _unscaled(np.sqrt(variance), scale),
+        "mean": _unscale(mean, scale),
+        "std": _unscale(np.sqrt(variance), scale),
     }
     for name in QUANTILES:
-        result[name] = _unscaled((stacked[name] / scale * weight).sum(axis=0), scale)
+        result[name] = _unscale((stacked[name] / scale * weight).sum(axis=0), scale)
     return result | {"count": np.array([int(counts.sum())], np.int64)}
 
 
 def to_json(stats: Mapping[str, Stats]) -> dict[str, Any]:
-    """Plain lists for `meta/stats.json`."""
+    """Return plain lists for `meta/stats.json`."""
     return {
         feature: {name: value.tolist() for name, value in part.items()} for feature, part in stats.items()
     }
 
 
 def from_json(content: Mapping[str, Any]) -> dict[str, Stats]:
-    """The inverse of `to_json`; extremes of integers stay integers."""
+    """Invert `to_json`; extremes of integers stay integers."""
     kinds = {"count": np.int64, "min": None, "max": None}
     return {
         feature: {name: np.asarray(value, kinds.get(name, np.float64)) for name, value in part.items()}

@@ -1,4 +1,4 @@
-"""Windows of several datasets as one PyTorch dataset, drawn in stated proportions."""
+"""Windows of several datasets as one PyTorch dataset, sampled with given weights."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ else:
 
 
 class TorchWindows(_Dataset):
-    """All windows of all sources, one source after the other; images are (window, 3, height, width) in 0 ... 1.
+    """The windows of all sources, one source after the other; images are (window, 3, height, width) in 0 ... 1.
 
-    A `DataLoader` fetches whole batches at once, which is where the speed is.
+    A `DataLoader` fetches whole batches at once with `__getitems__`, which is much faster than single windows.
     """
 
     def __init__(self, sources: Sequence[Windows]) -> None:
@@ -45,12 +45,12 @@ class TorchWindows(_Dataset):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Several windows, each a dictionary of tensors with `source`, the number of the source it came from."""
+        """Return several windows, each a dictionary of tensors; `source` is the number of its source."""
         batch = self.batch(indices)
         return [{name: values[i] for name, values in batch.items()} for i in range(len(indices))]
 
     def batch(self, indices: Sequence[int] | np.ndarray[Any, Any]) -> dict[str, Any]:
-        """Several windows stacked: the fast path for a training loop that needs no workers."""
+        """Return several windows stacked: the fast path for a training loop without workers."""
         where = np.asarray(indices, np.int64)
         source_of = np.searchsorted(self.ends, where, side="right")
         parts: dict[str, np.ndarray[Any, Any]] = {}
@@ -68,27 +68,27 @@ class TorchWindows(_Dataset):
 
 
 class WeightedSources(_Sampler):
-    """Draws `count` window numbers; a source is chosen by weight, then one of its windows evenly.
+    """Samples `count` window numbers: a source by weight, then one of its windows uniformly.
 
-    The draw of an epoch follows from `seed` and the epoch number alone.
+    The samples of an epoch depend only on `seed` and the epoch number.
     """
 
     def __init__(self, windows: TorchWindows, weights: Sequence[float], count: int, seed: int = 0) -> None:
-        share = np.asarray(weights, np.float64)
-        if len(share) != len(windows.sources) or (share < 0).any() or share.sum() <= 0:
+        weight = np.asarray(weights, np.float64)
+        if len(weight) != len(windows.sources) or (weight < 0).any() or weight.sum() <= 0:
             raise WrongUse(
                 "sampling weights must be one non-negative number per source",
                 got=list(weights),
                 expected=f"{len(windows.sources)} numbers, not all zero",
             )
-        empty = [i for i, source in enumerate(windows.sources) if share[i] > 0 and len(source) == 0]
+        empty = [i for i, source in enumerate(windows.sources) if weight[i] > 0 and len(source) == 0]
         if empty:
             raise WrongUse(
                 f"source {empty[0]} has no rows but a positive weight",
                 got=str(windows.sources[empty[0]].dataset.root),
             )
         self._windows = windows
-        self._share = share / share.sum()
+        self._weight = weight / weight.sum()
         self._count = count
         self._seed = seed
         self._epoch = 0
@@ -99,7 +99,7 @@ class WeightedSources(_Sampler):
     def __iter__(self) -> Iterator[int]:
         rng = np.random.default_rng((self._seed, self._epoch))
         self._epoch += 1
-        source = rng.choice(len(self._share), self._count, p=self._share)
+        source = rng.choice(len(self._weight), self._count, p=self._weight)
         starts = np.concatenate([[0], self._windows.ends[:-1]])
         sizes = np.array([len(s) for s in self._windows.sources])
         inside = (rng.random(self._count) * sizes[source]).astype(np.int64)

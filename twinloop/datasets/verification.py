@@ -1,4 +1,4 @@
-"""What a check of a dataset finds, and the ledger that its parts write into."""
+"""The result of verifying a dataset, and the ledger that collects findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 
 from twinloop.datasets import layout
 from twinloop.datasets.manifest import Manifest
-from twinloop.errors import TwinloopError
+from twinloop.errors import TwinloopError, first_line
+
+Severity = Literal["error", "warning"]
 
 Progress = Callable[[int, int], None]
 """Called with (files done, files in all)."""
@@ -23,9 +25,9 @@ FOREIGN = "copy what is intact: `twinloop data merge --skip-unusable`"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong. An "error" makes data unreadable or wrong; a "warning" does not."""
+    """One problem. An "error" means unreadable or wrong data; a "warning" does not."""
 
-    severity: Literal["error", "warning"]
+    severity: Severity
     file: str
     episodes: tuple[int, ...]
     what: str
@@ -34,7 +36,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verification:
-    """What a check found; `findings` is empty for a dataset without fault."""
+    """The result of a check; `findings` is empty for a dataset without problems."""
 
     root: Path
     findings: tuple[Finding, ...]
@@ -62,15 +64,15 @@ class Verification:
 
     @property
     def broken_files(self) -> tuple[str, ...]:
-        """Files that something is wrong with, each once."""
+        """Files with errors, each once."""
         return tuple(dict.fromkeys(f.file for f in self.findings if f.severity == "error"))
 
 
 class Ledger:
-    """What a check knows and has found so far; every part of the check writes into it.
+    """The state of a check and its findings so far.
 
-    `ours` is whether Twinloop wrote the dataset, `busy` whether a writer is at work, `broken` says what is wrong with
-    files that cannot be trusted as a whole.
+    `ours` is whether Twinloop wrote the dataset, `busy` whether a writer is active. `broken` maps files that cannot be
+    trusted as a whole to reasons.
     """
 
     def __init__(self, root: Path, decode: bool, progress: Progress | None, *, busy: bool) -> None:
@@ -87,36 +89,40 @@ class Ledger:
         self.steps = [0, 0]
 
     def error(self, file: str, what: str, episodes: Iterable[Any] = (), remedy: str = "") -> None:
-        """Something that makes data unreadable or wrong."""
-        numbers = tuple(sorted({int(number) for number in episodes}))
-        remedy = remedy or (REPAIR if self.ours else FOREIGN)
-        self.findings.append(Finding("error", file, numbers, what, remedy))
+        """Add an error: data that is unreadable or wrong."""
+        self._add("error", file, what, episodes, remedy or (REPAIR if self.ours else FOREIGN))
 
     def warning(self, file: str, what: str, episodes: Iterable[Any] = (), remedy: str = "") -> None:
-        """Something odd that harms nothing."""
+        """Add a warning: an oddity that does no harm."""
+        self._add("warning", file, what, episodes, remedy)
+
+    def complain(self, file: str, what: str, episodes: Iterable[Any] = ()) -> None:
+        """Add an error for a dataset written by Twinloop, a warning for a foreign one."""
+        (self.error if self.ours else self.warning)(file, what, episodes)
+
+    def _add(self, severity: Severity, file: str, what: str, episodes: Iterable[Any], remedy: str) -> None:
         numbers = tuple(sorted({int(number) for number in episodes}))
-        self.findings.append(Finding("warning", file, numbers, what, remedy))
+        self.findings.append(Finding(severity, file, numbers, what, remedy))
 
     def step(self) -> None:
-        """One more file is done."""
+        """Report one more file as done."""
         self.steps[0] += 1
         if self.progress:
             self.progress(min(self.steps[0], self.steps[1]), self.steps[1])
 
 
-def told(error: TwinloopError, root: Path) -> str:
-    """The first sentence of an error, without the path, which a finding names already."""
-    line = str(error).splitlines()[0].rstrip(".")
-    return line.replace(f"{root}/", "")
+def strip_root(error: TwinloopError, root: Path) -> str:
+    """Return the first sentence of an error without the dataset's path, which the finding already names."""
+    return first_line(error).rstrip(".").replace(f"{root}/", "")
 
 
 def numbers_in(path: Path) -> list[int]:
-    """Episode numbers in a table that may be broken."""
+    """Read the episode numbers in a table that may be broken."""
     return sorted({int(number) for number in column_of(path, "episode_index") if number is not None})
 
 
 def column_of(path: Path, name: str) -> list[Any]:
-    """One column of a file that may be broken: nothing rather than an error."""
+    """Read one column of a file that may be broken; empty if it cannot be read."""
     try:
         values: list[Any] = pq.read_table(path, columns=[name], partitioning=None).column(name).to_pylist()
     except (OSError, pa.ArrowException, KeyError):

@@ -1,7 +1,7 @@
-"""Check a dataset against everything it says about itself, and name every file and episode that does not fit.
+"""Verify a dataset against its own tables and checksums, and name every file and episode with a problem.
 
-Nothing is changed and nothing is decoded unless asked for. Other people's datasets have no checksums, so there every
-number is read instead.
+Nothing is changed, and frames are decoded only on request. Foreign datasets have no checksums, so every number is read
+instead.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 
 from twinloop.datasets import layout
-from twinloop.datasets.commit import JOURNAL, STAGING, is_being_written
-from twinloop.datasets.index import EpisodeIndex, load_index
+from twinloop.datasets.commit import JOURNAL, STAGING, has_active_writer
+from twinloop.datasets.index import EpisodeIndex, VideoIndex, load_index
 from twinloop.datasets.manifest import FileEntry, Manifest, file_entry, load_manifest
-from twinloop.datasets.verification import REPAIR, Ledger, Progress, Verification, numbers_in, told
-from twinloop.datasets.verify_beside import check_labels, check_side, check_videos
+from twinloop.datasets.verification import REPAIR, Ledger, Progress, Verification, numbers_in, strip_root
+from twinloop.datasets.verify_episodes import check_labels, check_provenance, check_videos
 from twinloop.datasets.verify_rows import check_rows
 from twinloop.episode import Schema
 from twinloop.errors import DamagedDataset, NoDataset
 
 STRAY = "does not belong to the dataset, but LeRobot would read it"
 _REWRITTEN = frozenset({layout.INFO, layout.STATS, layout.TASKS})
-"""Files that every commit replaces, so that a running writer may be ahead of the manifest we read."""
+"""Files that every commit replaces; an active writer may be ahead of the manifest we read."""
 
 
 def verify(
@@ -36,21 +36,27 @@ def verify(
     progress: Progress | None = None,
     holding_lock: bool = False,
 ) -> Verification:
-    """Check one dataset, ours or anybody's; with `decode`, decode every frame as well.
+    """Verify a dataset, Twinloop's own or foreign. Damage is reported as findings, never raised.
 
-    Whoever calls this while holding the writer lock says so; otherwise what a writer is changing is left alone.
+    Args:
+        path: The dataset.
+        decode: Also decode every frame.
+        progress: Called with (files done, files in all).
+        holding_lock: The caller holds the writer lock; otherwise files that an active writer changes are skipped.
 
-    Raises `NoDataset` or `NewerFormat` where there is nothing that could be checked; damage is never an exception.
+    Raises:
+        NoDataset: The path holds no dataset.
+        NewerFormat: The layout version is not supported.
     """
     root = Path(path)
     try:
-        return _Check(root, decode, progress, busy=not holding_lock and is_being_written(root)).run()
+        return _Check(root, decode, progress, busy=not holding_lock and has_active_writer(root)).run()
     except OSError as error:
         raise DamagedDataset(f"{root} cannot be checked ({error.strerror or error})") from error
 
 
 class _Check(Ledger):
-    """The files themselves, what lists them, and what they add up to; rows and what goes with them are checked elsewhere."""
+    """Checks files, tables and totals; rows, videos and provenance are checked by `check_*` functions."""
 
     def run(self) -> Verification:
         info = self._info()
@@ -59,20 +65,20 @@ class _Check(Ledger):
         schema = self._schema(info)
         index: EpisodeIndex | None = None
         self._check_files()
+        listed = self._list_files()
         if info is not None and schema is not None:
-            listed = self._listed()
             index, unreadable = self._index(info, schema, listed)
-            self._report_broken(schema, index, unreadable, listed)
+            self._report_broken(index, unreadable)
             self._check_index(index)
             check_rows(self, info, schema, index)
             for camera in schema.cameras:
                 check_videos(self, camera, schema.rate_hz, index)
             if self.ours:
-                check_side(self, index, listed)
+                check_provenance(self, index, listed)
                 check_labels(self, listed)
             self._check_totals(info, index)
         else:
-            self._report_broken(None, None, {}, self._listed())
+            self._report_broken(None, {})
         self._check_strays(index)
         findings = sorted(self.findings, key=lambda finding: (finding.severity, finding.file))
         return Verification(
@@ -92,30 +98,30 @@ class _Check(Ledger):
             self.version = str(info["codebase_version"])
             return info
         except NoDataset as error:
-            if not looks_like_ours(self.root):
+            if not written_by_twinloop(self.root):
                 raise
             self.error(layout.INFO, error.what.removeprefix(f"{self.root} "), remedy=REPAIR)
         except DamagedDataset as error:
-            self.error(layout.INFO, told(error, self.root))
+            self.error(layout.INFO, strip_root(error, self.root))
         return None
 
     def _manifest(self) -> None:
-        self.ours = looks_like_ours(self.root)
+        self.ours = written_by_twinloop(self.root)
         try:
             self.manifest = load_manifest(self.root)
             if self.ours and self.manifest is None:
                 self.error(layout.MANIFEST, "missing", remedy=REPAIR)
         except DamagedDataset as error:
-            self.error(layout.MANIFEST, told(error, self.root), remedy=REPAIR)
+            self.error(layout.MANIFEST, strip_root(error, self.root), remedy=REPAIR)
 
     def _commits(self) -> None:
         if self.busy:
             return
         if (self.root / JOURNAL).exists():
-            what = "a commit was interrupted; our own reader is not affected, LeRobot may be"
-            self.error(JOURNAL, what, remedy=f"{REPAIR}, or open it with a writer: both finish the commit")
+            what = "a commit was interrupted; Twinloop reads the dataset correctly, LeRobot may not"
+            self.error(JOURNAL, what, remedy=f"{REPAIR}, or append to it: both finish the commit")
         elif (self.root / STAGING).exists():
-            what = "left by a writer that was killed; holds nothing that was committed"
+            what = "left by a killed writer; contains nothing that was committed"
             self.warning(STAGING, what, remedy="nothing to do: the next writer removes it")
 
     def _schema(self, info: Mapping[str, Any] | None) -> Schema | None:
@@ -124,23 +130,22 @@ class _Check(Ledger):
         try:
             schema, skipped = layout.schema_from_info(info)
         except DamagedDataset as error:
-            self.error(layout.INFO, told(error, self.root))
+            self.error(layout.INFO, strip_root(error, self.root))
             return None
         for name, reason in skipped.items():
-            self.warning(layout.INFO, f"feature {name!r} is left out: {reason}")
+            self.warning(layout.INFO, f"feature {name!r} is skipped: {reason}")
         return schema
 
-    def _listed(self) -> dict[str, FileEntry]:
-        """The dataset's files: what the manifest lists, or else what LeRobot would find."""
+    def _list_files(self) -> dict[str, FileEntry]:
+        """Return the dataset's files: those in the manifest, or else the tables LeRobot would find."""
         if self.manifest is not None:
             return dict(self.manifest.files)
-        found: list[Path] = []
-        for pattern in ("meta/episodes/*/*.parquet", f"{layout.SIDE}/episodes/*/*.parquet"):
-            found += self.root.glob(pattern)
-        return {str(path.relative_to(self.root)): FileEntry(0, "") for path in sorted(found)}
+        patterns = ("meta/episodes/*/*.parquet", f"{layout.SIDECAR}/episodes/*/*.parquet")
+        paths = sorted(path for pattern in patterns for path in self.root.glob(pattern))
+        return {str(path.relative_to(self.root)): FileEntry(0, "") for path in paths}
 
     def _check_files(self) -> None:
-        """Sizes and checksums; needs no understanding of what the files hold."""
+        """Check sizes and checksums, whatever the files contain."""
         if self.manifest is None:
             return
         self.steps[1] = 2 * len(self.manifest.files)
@@ -153,7 +158,7 @@ class _Check(Ledger):
                 if self.sizes[name] != entry.bytes:
                     self.broken[name] = f"wrong size; got {self.sizes[name]} bytes, expected {entry.bytes}"
                 elif file_entry(path).blake2b != entry.blake2b:
-                    self.broken[name] = "wrong checksum: the content has changed since it was committed"
+                    self.broken[name] = "wrong checksum: the content has changed since the commit"
             except FileNotFoundError:
                 self.broken[name] = "missing"
             except OSError as error:
@@ -163,61 +168,50 @@ class _Check(Ledger):
     def _index(
         self, info: Mapping[str, Any], schema: Schema, listed: Mapping[str, FileEntry]
     ) -> tuple[EpisodeIndex, dict[str, str]]:
-        """The index of every episode table that can be read, and why the others cannot."""
-        stand_in = self.manifest or Manifest("stand-in")
+        """Return the index of all readable episode tables, and why the others cannot be read."""
+        manifest = self.manifest or Manifest("placeholder")
         usable = {name: entry for name, entry in listed.items() if name not in self.broken}
         unreadable: dict[str, str] = {}
         if self.version != layout.CODEBASE_VERSION:
             try:
                 return load_index(self.root, info, schema, None), unreadable
             except DamagedDataset as error:
-                unreadable["meta/episodes.jsonl"] = told(error, self.root)
+                unreadable["meta/episodes.jsonl"] = strip_root(error, self.root)
                 return load_index(
                     self.root, {"codebase_version": "v3.0"}, schema, Manifest("none")
                 ), unreadable
         try:
-            return load_index(self.root, info, schema, replace(stand_in, files=usable)), unreadable
+            return load_index(self.root, info, schema, replace(manifest, files=usable)), unreadable
         except DamagedDataset:
             for name in [name for name in usable if name.startswith("meta/episodes/")]:
                 try:
-                    load_index(self.root, info, schema, replace(stand_in, files={name: usable[name]}))
+                    load_index(self.root, info, schema, replace(manifest, files={name: usable[name]}))
                 except DamagedDataset as error:
-                    unreadable[name] = told(error, self.root)
+                    unreadable[name] = strip_root(error, self.root)
                     del usable[name]
         try:
-            return load_index(self.root, info, schema, replace(stand_in, files=usable)), unreadable
+            return load_index(self.root, info, schema, replace(manifest, files=usable)), unreadable
         except DamagedDataset as error:
-            self.error(layout.INFO, told(error, self.root))
-            return load_index(self.root, info, schema, replace(stand_in, files={})), unreadable
+            self.error(layout.INFO, strip_root(error, self.root))
+            return load_index(self.root, info, schema, replace(manifest, files={})), unreadable
 
-    def _report_broken(
-        self,
-        schema: Schema | None,
-        index: EpisodeIndex | None,
-        unreadable: Mapping[str, str],
-        listed: Mapping[str, FileEntry],
-    ) -> None:
+    def _report_broken(self, index: EpisodeIndex | None, unreadable: Mapping[str, str]) -> None:
         self.broken |= unreadable
         for name, what in self.broken.items():
-            self.error(name, what, self._episodes_of(name, schema, index, listed))
+            self.error(name, what, self._find_episodes(name, index) if index else [])
 
-    def _episodes_of(
-        self, name: str, schema: Schema | None, index: EpisodeIndex | None, listed: Mapping[str, FileEntry]
-    ) -> list[int]:
-        """Episodes that need this file."""
-        if schema is None or index is None:
-            return []
-        if name in index.files:
-            return [int(n) for n in index.numbers[index.file_of == index.files.index(name)]]
-        for video in index.video.values():
-            if name in video.files:
-                return [int(n) for n in index.numbers[video.file_of == video.files.index(name)]]
+    def _find_episodes(self, name: str, index: EpisodeIndex) -> list[int]:
+        """Return the episodes that need this file."""
+        stored: list[EpisodeIndex | VideoIndex] = [index, *index.video.values()]
+        for tree in stored:
+            if name in tree.files:
+                return [int(n) for n in index.numbers[tree.file_of == tree.files.index(name)]]
         for prefix, other in (
-            ("meta/episodes/", f"{layout.SIDE}/episodes/"),
-            (f"{layout.SIDE}/episodes/", "meta/episodes/"),
+            ("meta/episodes/", f"{layout.SIDECAR}/episodes/"),
+            (f"{layout.SIDECAR}/episodes/", "meta/episodes/"),
         ):
             if name.startswith(prefix):
-                # Files of one commit share one number, so each table knows which episodes its sister described.
+                # Files of one commit have the same number, so either table gives the episodes of the other.
                 return numbers_in(self.root / other / name.removeprefix(prefix)) or numbers_in(
                     self.root / "data" / Path(name).parent.name / Path(name).name
                 )
@@ -225,17 +219,17 @@ class _Check(Ledger):
 
     def _check_index(self, index: EpisodeIndex) -> None:
         for number, reason in index.skipped.items():
-            self.warning(_tables(self.version), f"episode {number} is left out: {reason}", [number])
+            self.warning(_tables(self.version), f"episode {number} is skipped: {reason}", [number])
         numbers = index.numbers
         repeated = numbers[1:][np.diff(numbers) == 0]
         if len(repeated):
-            self.error(_tables(self.version), "episode numbers are used twice", repeated)
+            self.error(_tables(self.version), "duplicate episode numbers", repeated)
         if self.version == layout.CODEBASE_VERSION and not np.array_equal(numbers, np.arange(len(numbers))):
             what = f"episode numbers are not 0 ... {len(numbers) - 1}, which LeRobot requires"
             if self.ours and not self.broken:
                 self.error("meta/episodes", what)
             elif not self.ours:
-                self.warning("meta/episodes", what, remedy="`twinloop data merge` numbers them afresh")
+                self.warning("meta/episodes", what, remedy="`twinloop data merge` renumbers them")
 
     def _check_totals(self, info: Mapping[str, Any], index: EpisodeIndex) -> None:
         if self.broken and self.ours:
@@ -244,13 +238,12 @@ class _Check(Ledger):
         for key, counted in totals.items():
             if not self.busy and info.get(key) != counted:
                 what = f"{key} is {info.get(key)!r}, the tables say {counted}"
-                complain = self.error if self.ours else self.warning
-                complain(layout.INFO, what)
+                self.complain(layout.INFO, what)
         if self.manifest is not None:
-            pairs = {"episodes": self.manifest.episodes, "frames": self.manifest.frames}
-            for (name, said), counted in zip(pairs.items(), totals.values(), strict=True):
-                if said != counted:
-                    self.error(layout.MANIFEST, f"{name} is {said}, the tables say {counted}")
+            for key, counted in totals.items():
+                name = key.removeprefix("total_")
+                if (recorded := getattr(self.manifest, name)) != counted:
+                    self.error(layout.MANIFEST, f"{name} is {recorded}, the tables say {counted}")
         if self.ours and not self.busy:
             try:
                 json.loads((self.root / layout.STATS).read_bytes())
@@ -259,7 +252,7 @@ class _Check(Ledger):
                     self.error(layout.STATS, f"cannot be read ({error})")
 
     def _check_strays(self, index: EpisodeIndex | None) -> None:
-        """Files LeRobot would read because of where they are, though they do not belong to the dataset."""
+        """Report files that LeRobot would read although they do not belong to the dataset."""
         if self.version != layout.CODEBASE_VERSION or self.busy:
             return
         known = set(self.manifest.files) if self.manifest else set(index.files if index else ())
@@ -275,10 +268,10 @@ class _Check(Ledger):
             self.error(name, STRAY, remedy=REPAIR if self.ours else "move it out of the dataset")
 
 
-def looks_like_ours(root: Path) -> bool:
-    """Whether Twinloop wrote this folder, even if the files that would say so are damaged."""
+def written_by_twinloop(root: Path) -> bool:
+    """Return whether Twinloop wrote this folder, even if its manifest is damaged."""
     try:
-        return (root / layout.MANIFEST).exists() or (root / layout.SIDE / "episodes").is_dir()
+        return (root / layout.MANIFEST).exists() or (root / layout.SIDECAR / "episodes").is_dir()
     except OSError:
         return False
 

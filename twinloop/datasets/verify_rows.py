@@ -1,4 +1,4 @@
-"""Do the rows agree with the tables that describe them?"""
+"""Verify the rows of data files against the episode tables."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from twinloop.datasets import columns, layout
 from twinloop.datasets.index import EpisodeIndex
 from twinloop.datasets.verification import Ledger
 from twinloop.episode import Array, Schema
+from twinloop.errors import first_line
 
 _ROW_COLUMNS = ("episode_index", "frame_index", "index", "task_index")
 
 
 def check_rows(ledger: Ledger, info: Mapping[str, Any], schema: Schema, index: EpisodeIndex) -> None:
-    """Every data file holds the rows that the tables of episodes say it holds."""
+    """Check that every data file contains the rows that the episode tables list."""
     texts = _task_texts(ledger, index)
     starts = index.starts[:-1]
     ledger.steps[1] = ledger.steps[0] + len(index.files) + sum(len(v.files) for v in index.video.values())
@@ -31,8 +32,7 @@ def check_rows(ledger: Ledger, info: Mapping[str, Any], schema: Schema, index: E
             except FileNotFoundError:
                 ledger.error(name, "missing", index.numbers[places])
             except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-                reason = str(error).splitlines()[0]
-                ledger.error(name, f"cannot be read ({reason})", index.numbers[places])
+                ledger.error(name, f"cannot be read ({first_line(error)})", index.numbers[places])
         ledger.step()
 
 
@@ -58,7 +58,7 @@ def _check_data_file(
             return
         foreign = [column for column in present if column not in info["features"]]
         if foreign and ledger.version == layout.CODEBASE_VERSION:
-            what = f"columns that {layout.INFO} does not declare: {', '.join(foreign)}; LeRobot refuses them"
+            what = f"columns that {layout.INFO} does not declare: {', '.join(foreign)}; LeRobot rejects them"
             ledger.warning(name, what, remedy="`twinloop data merge` makes a copy without them")
         short = places[index.offset[places] + index.length[places] > total]
         if len(short):
@@ -67,12 +67,11 @@ def _check_data_file(
         lengths = index.length[places]
         position = _ranges(index.offset[places], lengths)
         if len(np.unique(position)) != total:
-            complain = ledger.error if ledger.ours else ledger.warning
-            complain(name, f"{total} rows, of which episodes use {len(np.unique(position))}")
+            ledger.complain(name, f"{total} rows, of which episodes use {len(np.unique(position))}")
         rows = file.read(columns=[column for column in _ROW_COLUMNS if column in present])
         _compare_rows(ledger, name, rows, position, places, lengths, starts, index, texts)
         if ledger.manifest is None:
-            _read_everything(ledger, name, file, schema, places, index)
+            _read_all_signals(ledger, name, file, schema, places, index)
 
 
 def _compare_rows(
@@ -103,12 +102,9 @@ def _compare_rows(
             ledger.error(name, f"column {column!r} has empty values", index.numbers[places])
             continue
         got = values.to_numpy()[position]
-        if (
-            column == "index"
-            and len(got)
-            and any(name.startswith("meta/episodes/") for name in ledger.broken)
-        ):
-            # Episodes before these are unknown; rows must still follow one another.
+        tables_broken = any(file.startswith("meta/episodes/") for file in ledger.broken)
+        if column == "index" and len(got) and tables_broken:
+            # Earlier episodes are unknown; rows must still be consecutive.
             want = want - want[0] + got[0]
         wrong = index.numbers[np.unique(owner[got != want])]
         if len(wrong) and strict:
@@ -119,18 +115,17 @@ def _compare_rows(
         return
     task = rows.column("task_index").to_numpy()[position]
     allowed = (task >= 0) & (task < len(texts))
-    told = np.array([*texts, ""], object)[np.where(allowed, task, len(texts))]
-    meant = np.array([*index.tasks, ""], object)[np.repeat(index.task_of[places], lengths)]
-    wrong = index.numbers[np.unique(owner[~allowed | (told != meant)])]
+    got = np.array([*texts, ""], object)[np.where(allowed, task, len(texts))]
+    want = np.array([*index.tasks, ""], object)[np.repeat(index.task_of[places], lengths)]
+    wrong = index.numbers[np.unique(owner[~allowed | (got != want)])]
     if len(wrong):
-        complain = ledger.error if ledger.ours else ledger.warning
-        complain(name, "task_index does not agree with the tasks of the episode tables", wrong)
+        ledger.complain(name, "task_index does not agree with the tasks of the episode tables", wrong)
 
 
-def _read_everything(
+def _read_all_signals(
     ledger: Ledger, name: str, file: pq.ParquetFile, schema: Schema, places: Array, index: EpisodeIndex
 ) -> None:
-    """Without checksums the only proof that the numbers are there is to read them."""
+    """Read every number: without checksums nothing else proves that they are intact."""
     before = 0
     for group in range(file.num_row_groups):
         size = file.metadata.row_group(group).num_rows
@@ -143,11 +138,11 @@ def _read_everything(
             for signal in schema.signals:
                 columns.from_arrow(table.column(signal.name), signal)
         except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-            ledger.error(name, f"cannot be read ({str(error).splitlines()[0]})", index.numbers[touched])
+            ledger.error(name, f"cannot be read ({first_line(error)})", index.numbers[touched])
 
 
 def _task_texts(ledger: Ledger, index: EpisodeIndex) -> list[str] | None:
-    """The task texts by number; None where the table is broken or there is none."""
+    """Return the task texts by index; None if the table is broken or missing."""
     name = layout.TASKS if ledger.version == layout.CODEBASE_VERSION else "meta/tasks.jsonl"
     if name in ledger.broken:
         return None
@@ -161,13 +156,11 @@ def _task_texts(ledger: Ledger, index: EpisodeIndex) -> list[str] | None:
         return columns.task_texts(pq.read_table(ledger.root / name, partitioning=None))
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         if len(index):
-            reason = str(error).splitlines()[0]
-            complain = ledger.error if ledger.ours else ledger.warning
-            complain(name, f"the task texts cannot be read ({reason})")
+            ledger.complain(name, f"the task texts cannot be read ({first_line(error)})")
         return None
 
 
 def _ranges(first: Array, lengths: Array) -> Array:
-    """first[0], first[0] + 1, ... (lengths[0] numbers), first[1], ..."""
+    """Return first[0], first[0] + 1, ... (lengths[0] numbers), first[1], ..."""
     ends = np.cumsum(lengths)
     return np.asarray(np.arange(int(lengths.sum())) + np.repeat(first - (ends - lengths), lengths))

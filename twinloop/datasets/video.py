@@ -1,6 +1,6 @@
-"""Frames to and from video files: encode many episodes into one file, decode any frame of it, join files.
+"""Video files: encode many episodes into one file, decode any of its frames, join clips.
 
-Frame k of a file is shown at k / rate seconds; that is how LeRobot finds it too.
+Frame k of a file has the time stamp k / rate seconds, which is how LeRobot finds it too.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from twinloop.errors import DamagedDataset, DiskError, InvalidEpisode, WrongUse
 class VideoSettings:
     """How frames are encoded.
 
-    The defaults decode anywhere, spend bits on true pixel values rather than on what looks good (`tune`), and put a
-    keyframe at most `keyframe_every` frames before any frame, so that a random one is cheap to reach.
+    The defaults decode everywhere, favour true pixel values over visual appearance (`tune`), and place a keyframe every
+    `keyframe_every` frames, so that random access is cheap.
     """
 
     codec: str = "libx264"
@@ -35,7 +35,7 @@ class VideoSettings:
     keyframe_every: int = 4
 
     def as_info(self, camera: Camera, rate_hz: float) -> dict[str, Any]:
-        """The `info` LeRobot keeps for a video feature."""
+        """Return the `info` that LeRobot stores for a video feature."""
         return {
             "video.height": camera.height,
             "video.width": camera.width,
@@ -83,32 +83,27 @@ class VideoEncoder:
         self._reformatter = VideoReformatter()
         self._key = av.video.frame.PictureType.I
 
-    def checked(self, frame: Any) -> Array:
-        """The frame as an array, if it is one (height, width, 3) uint8 image."""
+    def check_frame(self, frame: Any) -> Array:
+        """Return the frame as an array; raises `InvalidEpisode` unless it is (height, width, 3) uint8."""
         expected = (self._camera.height, self._camera.width, 3)
         try:
             array = np.asarray(frame)
+            got = f"{array.shape} {array.dtype}"
+            if array.shape == expected and array.dtype == np.uint8:
+                return array
         except ValueError as error:
-            raise InvalidEpisode(
-                f"a frame of camera {self._camera.name!r} is wrong",
-                got=str(error),
-                expected=f"{expected} uint8",
-            ) from error
-        if array.shape != expected or array.dtype != np.uint8:
-            raise InvalidEpisode(
-                f"a frame of camera {self._camera.name!r} is wrong",
-                got=f"{array.shape} {array.dtype}",
-                expected=f"{expected} uint8",
-            )
-        return array
+            got = str(error)
+        raise InvalidEpisode(
+            f"camera {self._camera.name!r} has an invalid frame", got=got, expected=f"{expected} uint8"
+        )
 
-    def add(self, frame: Array, *, cut: bool = False) -> None:
-        """Append one frame that was checked; at a `cut` the file can later be divided without re-encoding."""
+    def add(self, frame: Array, *, keyframe: bool = False) -> None:
+        """Append one checked frame; at a keyframe the file can later be cut without re-encoding."""
         image = self._video_frame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
         image = self._reformatter.reformat(image, format=self._pixel_format, threads=1)
         image.pts = self.frames
         image.time_base = 1 / self._stream.codec_context.framerate
-        if cut:
+        if keyframe:
             image.pict_type = self._key
         with self._disk_errors():
             for packet in self._stream.encode(image):
@@ -117,7 +112,7 @@ class VideoEncoder:
         self.frames += 1
 
     def close(self) -> None:
-        """Finish the file; closing again does nothing."""
+        """Finish the file; closing twice has no effect."""
         if self._closed:
             return
         self._closed = True
@@ -143,7 +138,7 @@ class VideoEncoder:
 
 @dataclass(frozen=True)
 class VideoFrames:
-    """The frames of one episode inside a video file, decoded when asked for."""
+    """The frames of one episode inside a video file, decoded on access."""
 
     path: Path
     first: int
@@ -166,7 +161,7 @@ class VideoFrames:
         return self.count
 
     def __iter__(self) -> Iterator[Array]:
-        return self._decoded(0, self.count)
+        return self._decode(0, self.count)
 
     @overload
     def __getitem__(self, index: int) -> Array: ...
@@ -178,16 +173,16 @@ class VideoFrames:
             if not rows:
                 return np.empty((0, *self.shape[1:]), np.uint8)
             low, high = min(rows), max(rows)
-            block = np.stack(list(self._decoded(low, high - low + 1)))
+            block = np.stack(list(self._decode(low, high - low + 1)))
             return block[[row - low for row in rows]]
         row = range(self.count)[index]
-        return next(self._decoded(row, 1))
+        return next(self._decode(row, 1))
 
-    def _decoded(self, row: int, count: int) -> Iterator[Array]:
+    def _decode(self, row: int, count: int) -> Iterator[Array]:
         for image in decode(self.path, self.first + row, count, self.rate_hz):
             if image.shape != self.shape[1:]:
                 raise DamagedDataset(
-                    f"{self.path} shows images of another size", got=image.shape, expected=self.shape[1:]
+                    f"{self.path} has frames of the wrong size", got=image.shape, expected=self.shape[1:]
                 )
             yield image
 
@@ -196,14 +191,13 @@ class VideoFrames:
 
 
 def decode(path: Path, first: int, count: int, rate_hz: float) -> Iterator[Array]:
-    """Frames `first` ... `first + count - 1` of a file, in order."""
-
+    """Yield frames `first` ... `first + count - 1` of a file, (height, width, 3) uint8."""
     wanted = first
     try:
         with _opened(path) as video:
             for position, image in video.images_from(first, rate_hz):
                 while position >= wanted and wanted < first + count:
-                    # A recorder that dropped a frame leaves a hole: the next frame stands in for it.
+                    # A frame that the recorder dropped is replaced by the next one.
                     yield video.as_array(image)
                     wanted += 1
                 if wanted == first + count:
@@ -221,7 +215,7 @@ def decode(path: Path, first: int, count: int, rate_hz: float) -> Iterator[Array
 
 
 class _OpenVideo:
-    """An open video file, positioned anywhere."""
+    """An open video file with random access."""
 
     def __init__(self, path: Path) -> None:
         import av
@@ -233,7 +227,7 @@ class _OpenVideo:
         self._reformatter = VideoReformatter()
 
     def images_from(self, first: int, rate_hz: float) -> Iterator[tuple[int, Any]]:
-        """Numbered images, starting at the last keyframe that is not after `first`."""
+        """Yield (number, image), starting at the last keyframe that is not after `first`."""
         per_tick = float(self._stream.time_base) * rate_hz
         start = first + 0.25
         while True:
@@ -242,27 +236,27 @@ class _OpenVideo:
             leading = next(images, None)
             if leading is None or leading[0] <= first or start == 0.0:
                 break
-            # Where frames are stored out of order, the keyframe found may be shown only after `first`.
+            # If frames are stored out of order, the keyframe found may come after `first`.
             start = max(start - rate_hz, 0.0)
         if leading is not None:
             yield leading
             yield from images
 
     def as_array(self, image: Any) -> Array:
-        """(height, width, 3) uint8, converted without threads of its own: they would not survive a fork."""
+        """Convert to (height, width, 3) uint8, single-threaded: threads would not survive a fork."""
         array: Array = self._reformatter.reformat(image, format="rgb24", threads=1).to_ndarray()
         return array
 
 
 OPEN_VIDEOS = 8
-"""Video files that stay open between reads: opening one takes longer than decoding a few frames of it."""
+"""Video files kept open between reads: opening one takes longer than decoding a few frames."""
 
 _idle: OrderedDict[tuple[object, ...], _OpenVideo] = OrderedDict()
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[_OpenVideo]:
-    """A video nobody else uses meanwhile: it is not shared between readers, threads or forked processes."""
+    """Yield an open video that no other reader, thread or forked process uses at the same time."""
     status = path.stat()
     key = (os.getpid(), path, status.st_ino, status.st_size, status.st_mtime_ns)
     video = _idle.pop(key, None) or _OpenVideo(path)
@@ -282,7 +276,7 @@ def _opened(path: Path) -> Iterator[_OpenVideo]:
 
 
 def count_frames(path: Path) -> int:
-    """Frames in a file, by reading its packets and decoding none of them."""
+    """Count the frames in a file from its packets, without decoding."""
     import av
 
     try:
@@ -294,7 +288,7 @@ def count_frames(path: Path) -> int:
 
 @dataclass(frozen=True)
 class VideoExtent:
-    """Size of a video: `length` is the number of rows it covers, `packets` how many images it really holds."""
+    """Size of a video: `length` is the number of rows it spans, `packets` the number of frames it contains."""
 
     packets: int
     length: int
@@ -303,7 +297,7 @@ class VideoExtent:
 
 
 def video_extent(path: Path, rate_hz: float) -> VideoExtent:
-    """How far a file reaches, by reading its packets and decoding none of them."""
+    """Measure a video from its packets, without decoding."""
     import av
 
     try:
@@ -319,27 +313,27 @@ def video_extent(path: Path, rate_hz: float) -> VideoExtent:
         raise DamagedDataset(f"{path} cannot be read as video ({error})") from error
 
 
-def join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> None:
-    """Copy packets of `(file, first frame, frames)` one after the other into `out`; no frame is decoded.
+def join_videos(clips: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> None:
+    """Copy the packets of clips `(file, first frame, frames)` into one file, without decoding.
 
-    Each part must start at a keyframe.
+    Each clip must start at a keyframe.
     """
     try:
-        _join(parts, out, rate_hz)
+        _join_clips(clips, out, rate_hz)
     except _unreadable() as error:
-        names = ", ".join(dict.fromkeys(str(path) for path, _, _ in parts))
+        names = ", ".join(dict.fromkeys(str(path) for path, _, _ in clips))
         raise DamagedDataset(
             f"frames of {names} cannot be copied ({error})", remedy="run `twinloop data verify`"
         ) from error
 
 
-def _join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> None:
+def _join_clips(clips: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> None:
     import av
 
     with av.open(str(out), "w", format="mp4") as target:
         stream: Any = None
         written = 0
-        for path, first, count in parts:
+        for path, first, count in clips:
             with av.open(str(path)) as source:
                 origin = source.streams.video[0]
                 if stream is None:
@@ -369,19 +363,19 @@ def _join(parts: Sequence[tuple[Path, int, int]], out: Path, rate_hz: float) -> 
 
 
 def _unreadable() -> tuple[type[Exception], ...]:
-    """What reading a broken video raises; a stream without a known codec has no attributes to ask for."""
+    """Return the exceptions that reading a broken video raises; a stream of unknown codec lacks attributes."""
     import av
 
     return (av.FFmpegError, OSError, IndexError, ValueError, TypeError, AttributeError)
 
 
 def _rate(rate_hz: float) -> Fraction:
-    """Exact enough that frame k is still at k / rate at the end of a long file, below one frame a second as well."""
+    """Return a rate exact enough that frame k is at k / rate even at the end of a long file."""
     if rate_hz >= 1:
         return Fraction(rate_hz).limit_denominator(1000)
     return 1 / (1 / Fraction(rate_hz)).limit_denominator(1000)
 
 
 def _pixel_format(camera: Camera) -> str:
-    """4:2:0 needs even sizes; odd ones are kept exact with 4:4:4."""
+    """Return 4:2:0, or 4:4:4 for odd sizes, which 4:2:0 cannot represent."""
     return "yuv420p" if camera.width % 2 == 0 and camera.height % 2 == 0 else "yuv444p"

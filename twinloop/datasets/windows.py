@@ -1,4 +1,4 @@
-"""Training views of a dataset: windows of history and action chunks, and (state, action, next state) transitions."""
+"""Training views of a dataset: windows of history and action chunks, and transitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from twinloop.datasets.cache import cached_frames, cached_rows
 from twinloop.datasets.reader import Dataset
-from twinloop.datasets.video import VideoFrames
 from twinloop.episode import Array
 from twinloop.errors import UnknownName, WrongUse
 
@@ -19,12 +18,14 @@ Batch = dict[str, Array]
 class Windows:
     """A window around every row of a dataset.
 
-    `offsets` says which rows, relative to the current one, to take of each signal or camera: two states of history and
-    sixteen actions are `{"observation.state": range(-1, 1), "action": range(16)}`. Rows beyond the episode repeat its
-    first or last one and are marked in `<name>_is_pad`, as in LeRobot.
+    Rows beyond the episode repeat its first or last row and are marked in `<name>_is_pad`, as in LeRobot.
 
-    With `decoded=True` frames are decoded once into a memory-mapped cache; otherwise each is decoded when asked for.
-    Rows marked in `left_out` (rows of the dataset,) are passed over, as if they had never been recorded.
+    Args:
+        dataset: The dataset; its signals are memory-mapped.
+        offsets: For each signal or camera, the rows to return, relative to the current one. Two states of history and
+            sixteen actions are `{"observation.state": range(-1, 1), "action": range(16)}`.
+        decoded: Decode all frames once into a memory-mapped cache, instead of decoding on access.
+        excluded: Marks rows (of the whole dataset) to skip, as if they had never been recorded.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Windows:
         offsets: Mapping[str, Sequence[int]],
         *,
         decoded: bool = False,
-        left_out: Array | None = None,
+        excluded: Array | None = None,
     ) -> None:
         if not offsets:
             raise WrongUse("a window needs at least one signal or camera")
@@ -53,58 +54,54 @@ class Windows:
         self._cameras = cameras
         starts = dataset.index.starts
         self._starts, self._ends = starts[:-1], starts[1:]
-        self._kept = self._passed = None
-        if left_out is not None and left_out.any():
-            self._kept = np.flatnonzero(~left_out)
-            self._passed = np.concatenate([[0], np.cumsum(~left_out)])
-            if np.any(self._passed[self._ends] == self._passed[self._starts]):
-                raise WrongUse("an episode with every row left out has no windows")
+        self._kept = self._kept_before = None
+        if excluded is not None and excluded.any():
+            self._kept = np.flatnonzero(~excluded)
+            self._kept_before = np.concatenate([[0], np.cumsum(~excluded)])
+            if np.any(self._kept_before[self._ends] == self._kept_before[self._starts]):
+                raise WrongUse("every row of an episode is excluded, so it has no windows")
 
     def __len__(self) -> int:
         return self.dataset.num_frames
 
     def __getitem__(self, row: int) -> Batch:
-        """The window around one row of the dataset; each entry is (window, *shape)."""
+        """Return the window around one row of the dataset; each entry is (window, *shape)."""
         return {name: values[0] for name, values in self.batch(np.array([row])).items()}
 
     def batch(self, rows: Sequence[int] | Array) -> Batch:
-        """The windows around several rows; each entry is (rows, window, *shape)."""
+        """Return the windows around several rows; each entry is (rows, window, *shape)."""
         where = np.asarray(rows, np.int64)
         if where.size and (where.min() < 0 or where.max() >= len(self)):
             raise WrongUse(
-                "a window was asked for outside the dataset",
+                "row outside the dataset",
                 got=int(where.max()),
                 expected=f"0 ... {len(self) - 1}",
             )
         episode = np.searchsorted(self._ends, where, side="right")
         first, last = self._starts[episode][:, None], self._ends[episode][:, None] - 1
-        if self._passed is not None:  # counted in rows that are kept
-            where, first, last = self._passed[where], self._passed[first], self._passed[last + 1] - 1
+        if self._kept_before is not None:  # count only rows that are kept
+            where, first, last = (
+                self._kept_before[where],
+                self._kept_before[first],
+                self._kept_before[last + 1] - 1,
+            )
         out: Batch = {}
         for name, offsets in self.offsets.items():
             wanted = where[:, None] + offsets[None, :]
             taken = np.clip(wanted, first, last)
-            out[name] = self._take(name, taken if self._kept is None else self._kept[taken], episode)
+            out[name] = self._read(name, taken if self._kept is None else self._kept[taken], episode)
             out[f"{name}_is_pad"] = wanted != taken
         return out
 
-    def _take(self, name: str, rows: Array, episode: Array) -> Array:
+    def _read(self, name: str, rows: Array, episode: Array) -> Array:
         if name in self._rows:
             return self._rows[name][rows]
         if name in self._frames:
             return self._frames[name][rows]
-        index, video = self.dataset.index, self.dataset.index.video[self._cameras[name]]
-        spec = self.dataset.schema.camera(self._cameras[name])
-        out = np.empty((*rows.shape, spec.height, spec.width, 3), np.uint8)
+        camera = self.dataset.schema.camera(self._cameras[name])
+        out = np.empty((*rows.shape, camera.height, camera.width, 3), np.uint8)
         for i, place in enumerate(episode):
-            frames = VideoFrames(
-                self.dataset.root / video.files[int(video.file_of[place])],
-                int(video.first_frame[place]),
-                int(index.length[place]),
-                spec.height,
-                spec.width,
-                self.dataset.schema.rate_hz,
-            )
+            frames = self.dataset.frames_at(int(place), camera)
             inside = rows[i] - self._starts[place]
             low, high = int(inside.min()), int(inside.max())
             out[i] = frames[low : high + 1][inside - low]
@@ -113,7 +110,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class TransitionBatch:
-    """Some (state, action, next state) rows; `last` marks the final transition of an episode."""
+    """Rows of (state, action, next state); `last` marks the final transition of an episode."""
 
     state: Array
     action: Array
@@ -126,7 +123,7 @@ class TransitionBatch:
 
 
 class Transitions:
-    """Every (state, action, next state) of a dataset, in order; index it with a number, slice or array of numbers.
+    """Every (state, action, next state) of a dataset, in order, indexed by number, slice or array.
 
     An episode of T rows has T - 1 transitions.
     """

@@ -1,6 +1,6 @@
 """Write episodes: streaming, appending, and safe against being killed at any moment.
 
-Episodes go into one group of files (rows, frames, tables) that is staged aside. A commit closes the group and makes
+Episodes go into one pending of files (rows, frames, tables) that is staged. A commit closes the pending and makes
 all of it part of the dataset at once; what was not committed when the process dies is lost, nothing else is.
 """
 
@@ -24,13 +24,12 @@ from twinloop.datasets.commit import (
     LOCK,
     STAGING,
     Transaction,
+    defer_interrupt,
     disk_errors,
     finish_journal,
     sync,
-    unbroken,
-    writing,
+    writer_lock,
 )
-from twinloop.datasets.group import Group, StoredFrames
 from twinloop.datasets.manifest import (
     FileEntry,
     Manifest,
@@ -39,6 +38,7 @@ from twinloop.datasets.manifest import (
     new_manifest,
     with_files,
 )
+from twinloop.datasets.pending_commit import PendingCommit, StoredFrames
 from twinloop.datasets.stats import NAMES, Stats, aggregate, from_json, to_json
 from twinloop.datasets.video import VideoSettings
 from twinloop.episode import Camera, Episode, Schema
@@ -53,7 +53,18 @@ def make_dataset(
     video: VideoSettings | None = None,
     history: tuple[str, tuple[str, ...], str] = ("recorded", (), ""),
 ) -> DatasetWriter:
-    """Start a new dataset at `path`, which must not exist or be an empty folder."""
+    """Create a dataset and return its writer.
+
+    Args:
+        path: A folder that does not exist or is empty.
+        schema: The signals, cameras and rate of every episode.
+        commit_every_s: Longest time between commits, in seconds.
+        video: How frames are encoded.
+        history: The first step of the dataset's history: operation, source datasets, detail.
+
+    Raises:
+        DatasetError: The folder is not empty.
+    """
     root = Path(path)
     with disk_errors(root):
         if root.exists() and not _is_free(root):
@@ -73,18 +84,29 @@ def append_to(
     video: VideoSettings | None = None,
     schema: Schema | None = None,
 ) -> DatasetWriter:
-    """Continue a dataset that Twinloop wrote; with `schema`, refuse at once if it declares something else."""
+    """Open a dataset written by Twinloop for appending and return its writer.
+
+    Args:
+        path: The dataset.
+        commit_every_s: Longest time between commits, in seconds.
+        video: How frames are encoded.
+        schema: If given, must equal the dataset's own.
+
+    Raises:
+        DatasetError: The dataset is foreign, or its schema differs from `schema`.
+        LockedDataset: Another process is writing it.
+    """
     root = Path(path)
     with disk_errors(root):
         interrupted = (root / JOURNAL).exists()
     if interrupted:
-        # It may be the very first commit that was interrupted, and info.json may still be waiting in it.
-        with writing(root), disk_errors(root):
+        # If the very first commit was interrupted, info.json may still be staged in it.
+        with writer_lock(root), disk_errors(root):
             finish_journal(root)
     info = layout.load_info(root)
     if load_manifest(root) is None:
         raise DatasetError(
-            f"{root} was not written by Twinloop, so it is never changed in place",
+            f"{root} was not written by Twinloop and is never changed in place",
             remedy=f"copy it first: twinloop data merge {root} --out NEW",
         )
     on_disk, _ = layout.schema_from_info(info)
@@ -94,16 +116,16 @@ def append_to(
 
 
 def _is_free(root: Path) -> bool:
-    """Whether a folder is empty but for what a writer leaves that was killed before its first commit."""
+    """Return whether a folder is empty, except for leftovers of a writer killed before its first commit."""
     if not root.is_dir():
         return False
-    born = [path for path in root.rglob("*") if path.is_file() and path != root / LOCK]
-    return all((root / STAGING) in path.parents or path.suffix == ".tmp" for path in born)
+    files = [path for path in root.rglob("*") if path.is_file() and path != root / LOCK]
+    return all((root / STAGING) in path.parents or path.suffix == ".tmp" for path in files)
 
 
 @dataclass(frozen=True)
 class PartPlace:
-    """Where the first episode of a part goes: the dataset, its episode number and row there, the tasks known so far."""
+    """Where the first episode of a part goes: dataset, episode number, row, and the tasks known so far."""
 
     dataset_id: str
     episode: int
@@ -113,18 +135,18 @@ class PartPlace:
 
 @dataclass(frozen=True)
 class PartTables:
-    """Whole episodes ready to be taken in: rows, entries and provenance rows, numbered for their place."""
+    """Episodes ready to be appended: rows, entries and provenance rows, numbered for their place."""
 
     rows: pa.Table
     entries: list[columns.EpisodeEntry]
-    side: list[dict[str, Any]]
+    provenance: list[dict[str, Any]]
     tasks: list[str]
 
 
 class DatasetWriter:
     """Adds episodes to one dataset; use it as a context manager.
 
-    Leaving the block commits every whole episode, also when an exception or Ctrl-C is the reason for leaving.
+    Leaving the block commits every complete episode, also after an exception or Ctrl-C.
     """
 
     def __init__(
@@ -140,11 +162,11 @@ class DatasetWriter:
         self._video = video
         self._commit_every_s = commit_every_s
         self._closed = False
-        self._group: Group | None = None
+        self._pending: PendingCommit | None = None
         self._tasks: list[str] = []
         self._stats: dict[str, Stats] = {}
-        self._open = ExitStack()
-        self._open.enter_context(writing(root))
+        self._resources = ExitStack()
+        self._resources.enter_context(writer_lock(root))
         try:
             with disk_errors(root):
                 finish_journal(root)
@@ -152,166 +174,172 @@ class DatasetWriter:
                     self._manifest = self._load_state()
                 elif (root / layout.MANIFEST).exists():
                     raise DatasetError(
-                        f"{root} was made by another writer just now", remedy="use append_to(path)"
+                        f"{root} has just been created by another writer", remedy="use append_to(path)"
                     )
                 else:
                     self._manifest = manifest
                     self._commit_files(None)
         except BaseException:
-            self._open.close()
+            self._resources.close()
             raise
 
     @property
     def committed(self) -> int:
-        """Episodes that are safe on disk."""
+        """Number of committed episodes."""
         return self._manifest.episodes
 
     @property
     def episodes(self) -> int:
-        """Episodes added so far, committed or not."""
-        return self._manifest.episodes + (self._group.episodes if self._group else 0)
+        """Number of episodes added so far, committed or not."""
+        return self._manifest.episodes + (self._pending.episodes if self._pending else 0)
 
     @property
     def dataset_id(self) -> str:
-        """The dataset's identity, kept for life."""
+        """The dataset's id, which never changes."""
         return self._manifest.dataset_id
 
     def add(self, episode: Episode) -> int:
         """Add one episode and return its index."""
-        group = self._group_for(episode)
+        pending = self._pending_for(episode)
         index = self.episodes
         try:
-            frames = {camera.key: group.encode(episode, camera) for camera in self.schema.cameras}
+            frames = {camera.key: pending.encode(episode, camera) for camera in self.schema.cameras}
         except DiskError as error:
-            raise self._drop_group(error) from error
-        return self._add_rows(group, episode, frames, (self.dataset_id, index))
+            raise self._drop_pending(error) from error
+        return self._add_rows(pending, episode, frames, (self.dataset_id, index))
 
-    def add_copy(self, episode: Episode, frames: Mapping[str, StoredFrames], origin: tuple[str, int]) -> int:
-        """Add an episode of another dataset whose frames are in files given to `link_video`, without decoding them.
+    def add_copied_episode(
+        self, episode: Episode, frames: Mapping[str, StoredFrames], origin: tuple[str, int]
+    ) -> int:
+        """Add an episode of another dataset whose frames are in files added with `add_video_file`.
 
         `origin` is the dataset id and index under which the episode was first written.
         """
-        return self._add_rows(self._group_for(episode), episode, frames, origin)
+        return self._add_rows(self._pending_for(episode), episode, frames, origin)
 
     def add_part(self, make: Callable[[PartPlace], PartTables]) -> int:
-        """Add all episodes of a finished part: `make` numbers its tables for the place they are told to take.
+        """Add all episodes of a part; `make` numbers its tables for their place in this dataset.
 
-        Returns the number of episodes added. Nothing is committed before `commit` is called.
+        Returns the number of episodes added. They are not committed before `commit` is called.
         """
-        group = self._open_group()
-        place = PartPlace(self.dataset_id, self.episodes, self._manifest.frames + group.rows, self._tasks)
+        pending = self._open_pending()
+        place = PartPlace(self.dataset_id, self.episodes, self._manifest.frames + pending.rows, self._tasks)
         tables = make(place)
         self._tasks = tables.tasks
-        group.take(tables.rows, tables.entries, tables.side)
+        pending.add_tables(tables.rows, tables.entries, tables.provenance)
         return len(tables.entries)
 
     def discard(self) -> None:
-        """Forget what is not committed and let the next writer in."""
-        group, self._group = self._group, None
+        """Delete what is not committed and release the writer lock."""
+        pending, self._pending = self._pending, None
         try:
-            if group is not None:
-                group.abandon()
+            if pending is not None:
+                pending.discard()
         finally:
             self._closed = True
-            self._open.close()
+            self._resources.close()
 
-    def link_video(self, camera: Camera, place: Callable[[Path], FileEntry | None]) -> int:
-        """Take in a whole video file: `place` puts it at the path it is given. Returns the number it is known by."""
-        return self._open_group().take_video(camera, place)
+    def add_video_file(self, camera: Camera, write: Callable[[Path], FileEntry | None]) -> int:
+        """Add a video file, which `write` links or copies to the path passed to it; returns its number."""
+        return self._open_pending().add_video_file(camera, write)
 
-    def _group_for(self, episode: Episode) -> Group:
+    def _pending_for(self, episode: Episode) -> PendingCommit:
         if difference := self.schema.difference(episode.schema):
             raise InvalidEpisode(
                 f"the episode does not fit {self.root}: {difference}",
                 remedy="convert it first, or write it to a dataset of its own",
             )
-        return self._open_group()
+        return self._open_pending()
 
-    def _open_group(self) -> Group:
+    def _open_pending(self) -> PendingCommit:
         if self._closed:
             raise WrongUse(
                 f"the writer of {self.root} is closed", remedy="open another one with append_to(path)"
             )
-        if self._group is None:
-            # Ctrl-C between making the group and keeping it would leave its files for nobody to clear away.
-            with disk_errors(self.root), unbroken():
+        if self._pending is None:
+            # Ctrl-C between creating the pending commit and storing it would leave its files behind.
+            with disk_errors(self.root), defer_interrupt():
                 self._finish_commit()
-                self._group = Group(self.root, self.schema, self._manifest, self._video)
-        return self._group
+                self._pending = PendingCommit(self.root, self.schema, self._manifest, self._video)
+        return self._pending
 
     def _finish_commit(self) -> None:
-        """Finish a commit of ours that failed after it was decided, so that nothing is staged over it."""
+        """Finish our own commit if it failed after its commit point, before staging anything else."""
         if (self.root / JOURNAL).exists():
             finish_journal(self.root)
             self._manifest = self._load_state()
 
-    def _drop_group(self, error: TwinloopError) -> DiskError:
-        """Give up the files of the commit in progress, which can no longer be trusted; says what that costs."""
-        group, self._group = self._group, None
-        if group is not None:
-            group.abandon()
-        lost = group.episodes if group else 0
+    def _drop_pending(self, error: TwinloopError) -> DiskError:
+        """Discard the pending commit, which can no longer be trusted; returns an error that states the loss."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.discard()
+        lost = pending.episodes if pending else 0
         return DiskError(
-            f"{error.what}; {self.committed} episodes are safe, {lost} waiting to be committed are lost",
+            f"{error.what}; {self.committed} episodes are committed, {lost} uncommitted ones are lost",
             remedy=error.remedy,
         )
 
     def _add_rows(
-        self, group: Group, episode: Episode, frames: Mapping[str, StoredFrames], origin: tuple[str, int]
+        self,
+        pending: PendingCommit,
+        episode: Episode,
+        frames: Mapping[str, StoredFrames],
+        origin: tuple[str, int],
     ) -> int:
         index = self.episodes
         if episode.task not in self._tasks:
             self._tasks.append(episode.task)
         task_index = self._tasks.index(episode.task)
-        first_row = self._manifest.frames + group.rows
+        first_row = self._manifest.frames + pending.rows
         try:
-            with unbroken(), disk_errors(self.root):
-                group.add(episode, index, first_row, task_index, frames, origin)
+            with defer_interrupt(), disk_errors(self.root):
+                pending.add(episode, index, first_row, task_index, frames, origin)
         except DiskError as error:
-            raise self._drop_group(error) from error
-        if group.full() or time.monotonic() - group.started > self._commit_every_s:
+            raise self._drop_pending(error) from error
+        if pending.is_full() or time.monotonic() - pending.started > self._commit_every_s:
             self.commit()
         return index
 
     def commit(self) -> None:
-        """Make everything added so far part of the dataset; all of it or, on an error, none of it."""
-        with unbroken():
-            group = self._group
-            if group is None:
+        """Commit every episode added so far; all of them or, on an error, none."""
+        with defer_interrupt():
+            pending = self._pending
+            if pending is None:
                 with disk_errors(self.root):
                     self._finish_commit()
-            elif not group.episodes:
-                self._group = None
-                group.abandon()
+            elif not pending.episodes:
+                self._pending = None
+                pending.discard()
             else:
-                self._commit_group(group)
+                self._commit_pending(pending)
 
-    def _commit_group(self, group: Group) -> None:
+    def _commit_pending(self, pending: PendingCommit) -> None:
         try:
             with disk_errors(self.root):
-                group.finish(self._birth_note())
-                self._commit_files(group)
+                pending.finish(self._repair_note())
+                self._commit_files(pending)
         except BaseException as error:
             if (self.root / JOURNAL).exists():
-                # The commit is decided: the next one, or the next writer, finishes it.
-                self._group = None
+                # Past the commit point: the next commit, or the next writer, finishes it.
+                self._pending = None
                 raise
             if isinstance(error, DiskError):
-                raise self._drop_group(error) from error
-            self._group = None
-            group.abandon()
+                raise self._drop_pending(error) from error
+            self._pending = None
+            pending.discard()
             raise
-        self._group = None
+        self._pending = None
 
     def close(self) -> None:
-        """Commit and let the next writer in."""
+        """Commit and release the writer lock."""
         if self._closed:
             return
         try:
             self.commit()
         finally:
             self._closed = True
-            self._open.close()
+            self._resources.close()
 
     def __enter__(self) -> DatasetWriter:
         return self
@@ -342,20 +370,20 @@ class DatasetWriter:
             self.schema, episodes=episodes, frames=frames, tasks=tasks, video_info=video_info
         )
 
-    def _birth_note(self) -> dict[str, Any]:
-        """What a repair needs when info.json or the manifest is gone; every commit carries a copy."""
+    def _repair_note(self) -> dict[str, Any]:
+        """Return what a repair needs if info.json or the manifest is lost; every commit stores a copy."""
         return {"dataset_id": self.dataset_id, "info": self._info(episodes=0, frames=0, tasks=0)}
 
-    def _commit_files(self, group: Group | None) -> None:
-        """Stage the tables that describe the whole dataset after the group's files, the manifest last."""
-        moves = group.transaction if group else Transaction(self.root)
-        files = dict(group.files) if group else {}
+    def _commit_files(self, pending: PendingCommit | None) -> None:
+        """Stage the dataset's tables after the files of the pending commit, the manifest last, and commit."""
+        moves = pending.transaction if pending else Transaction(self.root)
+        files = dict(pending.files) if pending else {}
         stats = dict(self._stats)
-        for feature, part in group.stats.items() if group else ():
+        for feature, part in pending.stats.items() if pending else ():
             stats[feature] = aggregate([stats[feature], part]) if feature in stats else part
         totals = {
-            "episodes": self._manifest.episodes + (group.episodes if group else 0),
-            "frames": self._manifest.frames + (group.rows if group else 0),
+            "episodes": self._manifest.episodes + (pending.episodes if pending else 0),
+            "frames": self._manifest.frames + (pending.rows if pending else 0),
         }
         info = self._info(tasks=len(self._tasks), **totals)
 
@@ -366,12 +394,12 @@ class DatasetWriter:
         pq.write_table(columns.tasks_table(self._tasks), stage(layout.TASKS))
         stage(layout.STATS).write_text(json.dumps(to_json(stats)))
         stage(layout.INFO).write_text(json.dumps(info, indent=4))
-        known = group.known if group else {}
+        entries = pending.file_entries if pending else {}
         manifest = with_files(
             self._manifest,
-            {relative: known.get(relative) or file_entry(path) for relative, path in files.items()},
-            next_data=group.number + 1 if group else 0,
-            next_video=group.next_video if group else 0,
+            {relative: entries.get(relative) or file_entry(path) for relative, path in files.items()},
+            next_data=pending.number + 1 if pending else 0,
+            next_video=pending.next_video if pending else 0,
             **totals,
         )
         moves.stage(layout.MANIFEST).write_bytes(manifest.to_bytes())

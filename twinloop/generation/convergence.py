@@ -82,7 +82,7 @@ def with_time_step(twin: Twin, dt_s: float) -> Twin:
 
 def list_simulated(source: Dataset) -> list[int]:
     """Episodes of this engine that can be made again in the twin that is kept with them."""
-    side = source.side_table()
+    side = source.provenance_table()
     if side is None:
         return []
     columns = (side.column(name).to_pylist() for name in ("episode_index", "engine", "twin_hash", "actor"))

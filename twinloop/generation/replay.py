@@ -111,7 +111,7 @@ def find_demonstrations(source: Dataset, episode: Episode) -> list[Episode]:
     made = episode.provenance
     if made.actor_id is None or made.actor_id.split()[0] != MULTIPLY:
         return []
-    side = source.side_table()
+    side = source.provenance_table()
     identities = side.column("episode_id").to_pylist() if side is not None else []
     numbers = dict(zip(identities, source.numbers, strict=True))
     for parent in made.parents:
@@ -204,14 +204,14 @@ def _first_difference(original: Array, again: Array) -> int:
 
 def _side_row(source: Dataset, number: int) -> dict[str, Any]:
     """Origin and outcome of the episode as recorded, whatever labels say since."""
-    side = source.side_table()
+    side = source.provenance_table()
     assert side is not None
     row: dict[str, Any] = side.slice(source.numbers.index(number), 1).to_pylist()[0]
     return row
 
 
 def _outcome_differences(side: Mapping[str, Any], again: Episode) -> list[str]:
-    recorded = sidecar.outcome(side)
+    recorded = sidecar.make_outcome(side)
     return [] if recorded == again.outcome else [f"outcome: got {again.outcome}, expected {recorded}"]
 
 

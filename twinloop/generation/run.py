@@ -16,12 +16,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from twinloop.datasets.commit import writing
+from twinloop.datasets.commit import writer_lock
+from twinloop.datasets.disk_space import check_disk_space
 from twinloop.datasets.manifest import load_manifest
-from twinloop.datasets.parts import take_part
+from twinloop.datasets.partial_folder import partial_folder
+from twinloop.datasets.parts import append_part
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.datasets.rewrite import building
-from twinloop.datasets.room import check_room
 from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
 from twinloop.errors import DatasetError, GenerationError, WrongUse
 from twinloop.experts import default_expert, find_expert
@@ -316,7 +316,7 @@ class _Run:
     def _take_ready(self) -> None:
         while self._next in self._ready:
             folder = part_folder(self.parts, self._next)
-            take_part(self._writer, folder)
+            append_part(self._writer, folder)
             self._taken.append(folder)
             self._ready.remove(self._next)
             self._next += 1
@@ -331,7 +331,7 @@ class _Run:
         self._bytes += part_bytes(part_folder(self.parts, chunk))
         self._measured += len(self._chunks[chunk])
         left = self._chunks[-1].stop - self._writer.episodes
-        check_room(
+        check_disk_space(
             self.root,
             left * self._bytes / self._measured,
             what=f"the {left} episodes that are left",
@@ -367,7 +367,7 @@ def _expected_bytes(work: Work) -> float:
 
 
 def _check_room(work: Work, root: Path, episodes: int) -> None:
-    check_room(
+    check_disk_space(
         root,
         episodes * _expected_bytes(work),
         what=f"{episodes} episodes",
@@ -380,7 +380,7 @@ def _begin(root: Path, work: Work, record: GenerationRecord) -> None:
     """Make the empty dataset with the record of what it will be; it appears as a whole."""
     detail = f"{record.episodes} episodes of {work.job.twin.name}, seed {record.seed}"
     try:
-        with building(root) as folder:
+        with partial_folder(root) as folder:
             with make_dataset(folder, work.schema, history=("generated", (), detail)) as writer:
                 record = replace(record, dataset_id=writer.dataset_id)
             save_record(folder, record, work.job.twin)
@@ -400,7 +400,7 @@ def _check_resumable(root: Path, record: GenerationRecord, resume: bool) -> bool
         )
     finished = manifest.episodes >= existing.episodes
     if not finished:
-        with writing(root):
+        with writer_lock(root):
             pass  # nobody else is at it
     if not resume:
         done = f"{manifest.episodes} of {existing.episodes} episodes"

@@ -207,7 +207,7 @@ def load_choice(folder: str | Path) -> MixChoice:
 
 def twin_of(dataset: Dataset) -> Twin | None:
     """The twin that a simulated dataset was made with; None where it says of none."""
-    side = dataset.side_table()
+    side = dataset.provenance_table()
     if side is None or not len(side):
         return None
     row = side.select(["twin", "twin_hash"]).slice(0, 1).to_pylist()[0]

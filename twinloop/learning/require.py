@@ -49,7 +49,7 @@ def _require_as_committed(dataset: Dataset) -> None:
 
 
 def _simulated(dataset: Dataset) -> bool:
-    side = dataset.side_table()
+    side = dataset.provenance_table()
     return side is not None and set(side.column("source").to_pylist()) == {"sim"}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.datasets.shrink import shrink
+from twinloop.datasets.images import downsample
 from twinloop.errors import LearnError
 from twinloop.learning.config import Restyle
 
@@ -104,7 +104,7 @@ def load_photographs(folder: str | Path, side: int) -> Array:
         try:
             with av.open(str(path)) as file:
                 image = next(file.decode(video=0))
-                made.append(shrink(image.to_ndarray(format="rgb24"), side))
+                made.append(downsample(image.to_ndarray(format="rgb24"), side))
         except (OSError, ValueError, IndexError, StopIteration, av.FFmpegError) as error:
             raise LearnError(f"{path} is no image that can be read") from error
     return np.stack(made)

@@ -75,7 +75,7 @@ class Samples:
             commands = np.asarray(cached_rows(dataset)[interface.action.name])
             self.idle = find_idle_frames(commands, starts, interface.rate_hz)
         offsets[interface.action.name] = range(config.chunk)
-        self._windows = dataset.windows(offsets, left_out=self.idle)
+        self._windows = dataset.windows(offsets, excluded=self.idle)
         self._images = Images(dataset, interface.cameras, config.image_side)
         self._start_of_row = np.repeat(starts[:-1], dataset.index.length)
         ends_well = np.array([success is True for success in known_outcomes(dataset)], dtype=bool)
@@ -89,7 +89,7 @@ class Samples:
     @property
     def episodes(self) -> list[str]:
         """Ids of the episodes that are used; none for foreign data, which has no ids of its own."""
-        side = self.dataset.side_table()
+        side = self.dataset.provenance_table()
         if side is None:
             return []
         names = side.column("episode_id").to_pylist()

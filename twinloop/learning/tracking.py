@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from twinloop.datasets.commit import in_turn
+from twinloop.datasets.commit import wait_for_lock
 from twinloop.errors import LearnError, MissingExtra
 from twinloop.learning.fit import Point
 from twinloop.policies.policy import WEIGHTS, WORDS, Policy
@@ -46,7 +46,7 @@ def mlflow_client(uri: str, purpose: str) -> Any:
     try:
         path = _database(uri)
         if path and not path.exists():
-            with in_turn(_lock(path)):
+            with wait_for_lock(_lock(path)):
                 if not path.exists():
                     with _aside(path) as made:
                         MlflowClient(tracking_uri=f"sqlite:///{made}", registry_uri=f"sqlite:///{made}")
@@ -126,7 +126,7 @@ def tracked(uri: str, name: str, words: dict[str, Any]) -> Iterator[TrackedRun]:
 
     with _told(f"the run cannot be logged at {uri}", "choose another --tracking, or 'off'"):
         path = _database(uri)
-        with in_turn(_lock(path)) if path else nullcontext():
+        with wait_for_lock(_lock(path)) if path else nullcontext():
             found = client.get_experiment_by_name(EXPERIMENT)
             place = (path.resolve().parent / "mlruns").as_uri() if path else None
             experiment = found.experiment_id if found else client.create_experiment(EXPERIMENT, place)

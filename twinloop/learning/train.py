@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from twinloop.datasets.cache import has_frames
-from twinloop.datasets.commit import hold, write_atomically
+from twinloop.datasets.cache import has_cached_frames
+from twinloop.datasets.commit import hold_lock, write_atomically
+from twinloop.datasets.images import crop_size
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.datasets.shrink import cut_size
-from twinloop.datasets.sides import refuse_swapped, sources_of
+from twinloop.datasets.sources import list_sources, refuse_swapped_sources
 from twinloop.errors import LearnError, UnknownName, WrongUse
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.device import AUTO, describe_device, find_device
@@ -200,7 +200,7 @@ def _open(sim: Any, real: Any, config: TrainConfig, start: Any, workspace: Path)
         if role in needed
     }
     if len(sources) == 2:
-        refuse_swapped(sources["real"], sources["sim"])
+        refuse_swapped_sources(sources["real"], sources["sim"])
         if sources["real"].root.resolve() == sources["sim"].root.resolve():
             raise WrongUse("one dataset is given as simulated and as real", got=str(sources["sim"].root))
     for dataset in sources.values():
@@ -211,14 +211,14 @@ def _open(sim: Any, real: Any, config: TrainConfig, start: Any, workspace: Path)
 def _doubts(sources: dict[Role, Dataset], interface: Interface) -> Iterator[str]:
     """Datasets that may be on the wrong side, and images that are seen in part."""
     for role, dataset in sources.items():
-        found = sources_of(dataset)
+        found = list_sources(dataset)
         if role == "real" and found == {"sim"}:
             yield f"--real {dataset.root} is simulated throughout; it counts as real all the same"
         if role == "sim" and found and "sim" not in found:
             yield f"--sim {dataset.root} was recorded on a robot; it counts as simulated all the same"
         for camera in interface.cameras:
             theirs = dataset.schema.camera(camera.name)
-            height, width = cut_size((theirs.height, theirs.width), (camera.height, camera.width))
+            height, width = crop_size((theirs.height, theirs.width), (camera.height, camera.width))
             if (height, width) != (theirs.height, theirs.width):
                 yield (
                     f"{dataset.root}: {camera.name} gives {theirs.width} x {theirs.height}, the policy sees images shaped "
@@ -230,7 +230,7 @@ def _chores(sources: dict[Role, Dataset], interface: Interface, config: TrainCon
     """What takes a while before training begins."""
     for dataset in sources.values():
         for camera in interface.cameras:
-            if not has_frames(dataset, camera.name, config.image_side, (camera.height, camera.width)):
+            if not has_cached_frames(dataset, camera.name, config.image_side, (camera.height, camera.width)):
                 yield f"{dataset.root}: decoding {dataset.num_frames} images of {camera.name}, this once"
 
 
@@ -468,7 +468,7 @@ def _held(place: Path) -> AbstractContextManager[None]:
             f"{place.parent} is being trained by {holder}", remedy="wait for it, or choose another folder"
         )
 
-    return hold(place, "lock", busy)
+    return hold_lock(place, "lock", busy)
 
 
 @contextmanager
@@ -502,7 +502,7 @@ def _entry(samples: Samples) -> dict[str, Any]:
 def _twin_of(datasets: Any) -> dict[str, str | None]:
     """The twin that the first dataset which knows one was made with."""
     for dataset in datasets:
-        side = dataset.side_table()
+        side = dataset.provenance_table()
         if side is not None and len(side):
             row = side.select(["twin", "twin_version", "twin_hash"]).slice(0, 1).to_pylist()[0]
             if row["twin"]:

@@ -1,1 +1,1 @@
-"""Real recordings in other people's formats become episodes: readers, the map that names channels, `ingest`."""
+"""Convert logs in other formats to datasets: readers, the log map, `ingest`."""

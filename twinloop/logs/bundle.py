@@ -1,6 +1,6 @@
-"""Channels that belong together: `joint1 ... joint6`, `x y z`, `qw qx qy qz`, `elbow_cmd wrist_cmd`; told by their names.
+"""Bundles of channels that belong together by name: `joint1 ... joint6`, `x y z`, `qw qx qy qz`, `elbow_cmd wrist_cmd`.
 
-Pure functions of names. A unit at the end of a name (`angle_deg`, `tcp_x_mm`, `time_ms`, `speed [rad/s]`) is read off it.
+Pure functions of names. A unit at the end of a name is recognized: `angle_deg`, `tcp_x_mm`, `time_ms`, `speed [rad/s]`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from twinloop.errors import UnknownName
 from twinloop.logs.guess import Guess, guess_role
-from twinloop.logs.joints import Joints, plain
+from twinloop.logs.joints import Joints, normalize_name
 from twinloop.logs.units import LOG_UNITS, known_unit
 
 _SUFFIXES = {
@@ -49,7 +49,7 @@ _SUFFIXES = {
     "percent": "%",
     "pct": "%",
 }
-"""What units are called at the end of a name, after an underscore; longer ones are tried first."""
+"""Unit suffixes after an underscore; longer ones are tried first."""
 
 _SPATIAL = ("x", "y", "z")
 _ROTATION = frozenset("wxyz")
@@ -57,7 +57,7 @@ _ROTATION = frozenset("wxyz")
 
 @dataclass(frozen=True)
 class Bundle:
-    """Channels that make one signal. `label` is what they are called together; `unit` is what their names say."""
+    """Channels that form one signal; `label` is their common name, `unit` the unit in their names."""
 
     label: str
     sources: tuple[str, ...]
@@ -67,7 +67,7 @@ class Bundle:
 
 
 def split_unit(name: str) -> tuple[str, str | None]:
-    """A channel's name without its unit, and the unit: ("elbow", "deg") of `elbow_deg` or `elbow [deg]`."""
+    """Split a channel's name into name and unit: ("elbow", "deg") for `elbow_deg` or `elbow [deg]`."""
     bracket = re.fullmatch(r"(.*?)[\s_]*[\[(]([^\])]+)[\])]", name)
     if bracket:
         try:
@@ -82,19 +82,19 @@ def split_unit(name: str) -> tuple[str, str | None]:
     return name, None
 
 
-def bundle(names: Sequence[str], joints: Joints | None = None) -> list[Bundle]:
-    """The groups among channels of one number each; a channel is in one group at most, many are in none."""
+def find_bundles(names: Sequence[str], joints: Joints | None = None) -> list[Bundle]:
+    """Find bundles among scalar channels; each channel is in at most one."""
     left = list(names)
-    found: list[Bundle] = []
+    bundles: list[Bundle] = []
     for rule in (_by_twin, _by_letters, _by_number, _by_stem):
         for group in rule(left, joints):
-            found.append(group)
+            bundles.append(group)
             left = [name for name in left if name not in group.sources]
-    return found
+    return bundles
 
 
 def _by_twin(names: Sequence[str], joints: Joints | None) -> list[Bundle]:
-    """Channels called like the twin's joints, in the twin's order, one group for each role."""
+    """Bundle channels named after the twin's joints, in the twin's order, one bundle per role."""
     if joints is None:
         return []
     groups: dict[tuple[str, str | None], dict[int, str]] = {}
@@ -112,7 +112,7 @@ def _by_twin(names: Sequence[str], joints: Joints | None) -> list[Bundle]:
         if len(numbers) < 2 and len(joints) > 1:
             continue
         missing = [joints.names[i] for i in range(len(joints)) if i not in members]
-        reason = f"called like the twin's joints{f', but for {chr(44).join(missing)}' if missing else ''}"
+        reason = f"named after the twin's joints{f', but for {chr(44).join(missing)}' if missing else ''}"
         bundles.append(
             Bundle(
                 role,
@@ -126,7 +126,7 @@ def _by_twin(names: Sequence[str], joints: Joints | None) -> list[Bundle]:
 
 
 def _by_letters(names: Sequence[str], _: Joints | None) -> list[Bundle]:
-    """x, y, z, and w, x, y, z, at the end of otherwise equal names; a rotation takes its letters first."""
+    """Bundle x, y, z, and w, x, y, z, at the end of otherwise equal names."""
     groups: dict[tuple[str, str | None], dict[str, str]] = {}
     for name in names:
         stem, unit = split_unit(name)
@@ -152,7 +152,7 @@ def _by_letters(names: Sequence[str], _: Joints | None) -> list[Bundle]:
 
 
 def _by_number(names: Sequence[str], _: Joints | None) -> list[Bundle]:
-    """Names that differ in one number alone."""
+    """Bundle names that differ only in a number."""
     groups: dict[str, dict[int, str]] = {}
     for name in names:
         numbers = list(re.finditer(r"\d+", split_unit(name)[0]))
@@ -189,13 +189,13 @@ def _by_number(names: Sequence[str], _: Joints | None) -> list[Bundle]:
 
 
 def _by_stem(names: Sequence[str], _: Joints | None) -> list[Bundle]:
-    """`elbow, wrist` and `elbow_cmd, wrist_cmd`: the same things with two roles or more."""
+    """Bundle `elbow, wrist` and `elbow_cmd, wrist_cmd`: the same names with two or more roles."""
     groups: dict[tuple[str, str | None], dict[str, str]] = {}
     for name in names:
         stem, unit = split_unit(name)
         base, role = _without_role(stem)
         if base:
-            groups.setdefault((role, unit), {})[plain(base)] = name
+            groups.setdefault((role, unit), {})[normalize_name(base)] = name
     bundles = []
     for (role, unit), members in groups.items():
         others = [set(g) for key, g in groups.items() if key != (role, unit)]
@@ -210,7 +210,7 @@ def _by_stem(names: Sequence[str], _: Joints | None) -> list[Bundle]:
 
 
 def _without_role(name: str) -> tuple[str, str]:
-    """(name without the word that says what kind of quantity it is, that word); ("elbow", "cmd") of `elbow_cmd`."""
+    """Split a name into the name without its role, and the role: ("elbow", "cmd") for `elbow_cmd`."""
     words = re.split(r"([._\-/ ]+)", name)
     for place in (len(words) - 1, 0):
         word = words[place]

@@ -1,4 +1,4 @@
-"""Images of a log to frames of an episode: passed through without re-encoding where codec and frame grid allow."""
+"""Camera frames of a log: copied without re-encoding where the codec and the row times allow it."""
 
 from __future__ import annotations
 
@@ -11,31 +11,38 @@ from typing import Any, overload
 
 import numpy as np
 
-from twinloop.datasets.group import StoredFrames
 from twinloop.datasets.manifest import FileEntry
+from twinloop.datasets.pending_commit import StoredFrames
 from twinloop.datasets.stats import FrameSampler, Stats
-from twinloop.datasets.video import VideoEncoder, VideoFrames, VideoSettings, decode, join, video_extent
+from twinloop.datasets.video import (
+    VideoEncoder,
+    VideoFrames,
+    VideoSettings,
+    decode,
+    join_videos,
+    video_extent,
+)
 from twinloop.datasets.writer import DatasetWriter
 from twinloop.episode import Array, Camera, Episode
-from twinloop.errors import DamagedDataset, DamagedLog, DatasetError, LogError
-from twinloop.logs.reader import Channel, VideoSpan, reading, refuse_escape, refuse_large_piece
+from twinloop.errors import DamagedDataset, DamagedLog, DatasetError, LogError, first_line
+from twinloop.logs.reader import Channel, VideoSpan, log_errors, refuse_escape, refuse_large_piece
 from twinloop.logs.spool import Spooled
 
 STREAMS = {"h264": "h264", "h265": "hevc"}
-"""Codecs whose images, one after the other, are a stream that FFmpeg reads, and its name for that stream."""
+"""Codecs whose concatenated images are a stream that FFmpeg reads, and its name for the stream."""
 
 SINGLE = {"jpeg": "mjpeg", "png": "png"}
 """Codecs of single images, and FFmpeg's name for them."""
 
-PLAIN = {"rgb8": "rgb24", "bgr8": "bgr24", "mono8": "gray", "rgba8": "rgba", "bgra8": "bgra"}
-"""Images that are not encoded, and PyAV's name for the format."""
+RAW = {"rgb8": "rgb24", "bgr8": "bgr24", "mono8": "gray", "rgba8": "rgba", "bgra8": "bgra"}
+"""Raw image formats, and PyAV's names for them."""
 
 _TIME_BASE = Fraction(1, 90_000)
 
 
 @dataclass(frozen=True)
 class PlannedFrames:
-    """The frames of one camera for the rows of one episode: `index[row]` is the image that row shows."""
+    """The frames of one camera for the rows of one episode: `index[row]` is the image of that row."""
 
     source: Spooled | VideoSpan
     encoding: str
@@ -46,19 +53,19 @@ class PlannedFrames:
 
     @classmethod
     def from_span(cls, span: VideoSpan) -> PlannedFrames:
-        """Frames of a video file, one per row."""
+        """Return frames of a video file, one per row."""
         return cls(span, "video", span.height, span.width, None, np.zeros(0, np.int64))
 
     @classmethod
     def from_spool(cls, spooled: Spooled, time_s: Array, channel: Channel) -> PlannedFrames:
-        """Images of a log; the first one is decoded for its size."""
+        """Return images of a log; the first one is decoded to get the size."""
         height, width = channel.shape[:2]
         planned = cls(spooled, channel.dtype, height, width, time_s, np.zeros(0, np.int64))
-        if channel.dtype not in PLAIN and channel.dtype not in SINGLE and channel.dtype not in STREAMS:
+        if channel.dtype not in RAW and channel.dtype not in SINGLE and channel.dtype not in STREAMS:
             if channel.dtype != "uint8":
                 raise LogError(f"images of type {channel.dtype!r} cannot be read")
             return replace(planned, encoding="rgb8")
-        if channel.dtype in PLAIN and min(channel.shape[:2]) > 0:
+        if channel.dtype in RAW and min(channel.shape[:2]) > 0:
             return planned
         first = next(planned.images(), None)
         if first is None:
@@ -66,13 +73,13 @@ class PlannedFrames:
         return replace(planned, height=first.shape[0], width=first.shape[1])
 
     @property
-    def left_out(self) -> int:
-        """Images at the start that nobody could decode."""
-        return 0 if isinstance(self.source, VideoSpan) else self.source.left_out
+    def undecodable(self) -> int:
+        """Images at the start that cannot be decoded."""
+        return 0 if isinstance(self.source, VideoSpan) else self.source.undecodable
 
     @property
     def available(self) -> int:
-        """Images there are, used or not."""
+        """Number of images, used or not."""
         return self.source.count if isinstance(self.source, VideoSpan) else len(self.source)
 
     @property
@@ -109,27 +116,27 @@ class PlannedFrames:
         return np.asarray(stacked[0] if isinstance(rows, int) else stacked)
 
     @property
-    def is_unbroken(self) -> bool:
-        """Whether the rows show consecutive images, each once."""
+    def is_consecutive(self) -> bool:
+        """Whether the rows use consecutive images, each once."""
         return bool(len(self.index)) and bool(np.all(np.diff(self.index) == 1))
 
     def images(self) -> Iterator[Array]:
-        """Every image of the source, decoded, in order."""
+        """Yield every image of the source, decoded, in order."""
         if isinstance(self.source, VideoSpan):
             span = self.source
             yield from decode(span.path, span.first, span.count, span.rate_hz)
             return
-        with reading(self.source.path, self.encoding, *_ffmpeg_errors()):
+        with log_errors(self.source.path, self.encoding, *_ffmpeg_errors()):
             if self.encoding in STREAMS:
-                yield from _decoded_stream(self.source, STREAMS[self.encoding])
+                yield from _decode_stream(self.source, STREAMS[self.encoding])
             elif self.encoding in SINGLE:
-                yield from _decoded_singles(self.source, SINGLE[self.encoding])
+                yield from _decode_singles(self.source, SINGLE[self.encoding])
             else:
-                yield from self._plain()
+                yield from self._decode_raw()
 
-    def _plain(self) -> Iterator[Array]:
+    def _decode_raw(self) -> Iterator[Array]:
         assert isinstance(self.source, Spooled)
-        layout = PLAIN[self.encoding]
+        layout = RAW[self.encoding]
         depth = {"gray": 1, "rgba": 4, "bgra": 4}.get(layout, 3)
         for packet in self.source.packets():
             image = np.frombuffer(packet, np.uint8).reshape(self.height, -1, depth)[:, : self.width]
@@ -142,12 +149,12 @@ class PlannedFrames:
 
 
 def plan_frames(frames: PlannedFrames, index: Array) -> PlannedFrames:
-    """The same images, with the choice of one for each row."""
+    """Return the same images with `index`, the image of each row."""
     return replace(frames, index=np.asarray(index, np.int64))
 
 
-def video_beside(log: Path, template: str, rate_hz: float) -> PlannedFrames:
-    """A video file that lies beside a log, one frame per row."""
+def open_video_file(log: Path, template: str, rate_hz: float) -> PlannedFrames:
+    """Open a video file in the log's folder, one frame per row."""
     name = template.replace("{stem}", log.stem)
     refuse_escape(log, name)
     path = log.parent / name
@@ -162,11 +169,11 @@ def video_beside(log: Path, template: str, rate_hz: float) -> PlannedFrames:
     return PlannedFrames.from_span(VideoSpan(path, 0, extent.length, rate_hz, extent.height, extent.width))
 
 
-def settings_for(planned: Mapping[str, PlannedFrames]) -> VideoSettings:
-    """What the dataset says about its videos: the codec that is passed through, where there is one."""
+def video_settings(planned: Mapping[str, PlannedFrames]) -> VideoSettings:
+    """Return the video settings of the dataset: the codec that is copied, if any."""
     for frames in planned.values():
         if isinstance(frames.source, VideoSpan):
-            with reading(frames.source.path, "video", *_ffmpeg_errors()):
+            with log_errors(frames.source.path, "video", *_ffmpeg_errors()):
                 return VideoSettings(codec=_codec(frames.source.path))
         if frames.encoding in STREAMS:
             return VideoSettings(codec=STREAMS[frames.encoding])
@@ -181,43 +188,43 @@ def _codec(path: Path) -> str:
 
 
 def store_frames(
-    writer: DatasetWriter, episode: Episode, planned: Mapping[str, PlannedFrames], ways: dict[str, str]
+    writer: DatasetWriter, episode: Episode, planned: Mapping[str, PlannedFrames], methods: dict[str, str]
 ) -> int:
-    """Write the episode with its frames; `ways` gets for each camera how its frames got in. Returns its index."""
-    passing = {name: _can_pass(frames, writer.schema.rate_hz) for name, frames in planned.items()}
+    """Write the episode with its frames and return its index; `methods` collects how each camera was stored."""
+    reasons = {name: _reencoding_reason(frames, writer.schema.rate_hz) for name, frames in planned.items()}
     try:
-        if all(frames.encoding in SINGLE or frames.encoding in PLAIN for frames in planned.values()):
-            for name, reason in passing.items():
-                _say(ways, name, f"re-encoded: {reason}")
+        if all(frames.encoding in SINGLE or frames.encoding in RAW for frames in planned.values()):
+            for name, reason in reasons.items():
+                _add_method(methods, name, f"re-encoded: {reason}")
             return writer.add(episode)
         stored = {}
         for camera in writer.schema.cameras:
             frames = planned[camera.name]
-            stored[camera.key], way = _store(writer, camera, frames, passing[camera.name])
-            _say(ways, camera.name, way)
-        return writer.add_copy(episode, stored, (writer.dataset_id, writer.episodes))
+            stored[camera.key], method = _store(writer, camera, frames, reasons[camera.name])
+            _add_method(methods, camera.name, method)
+        return writer.add_copied_episode(episode, stored, (writer.dataset_id, writer.episodes))
     finally:
         discard_frames(planned)
 
 
 def discard_frames(planned: Mapping[str, PlannedFrames]) -> None:
-    """Delete the images that wait on disk."""
+    """Delete the spooled images."""
     for frames in planned.values():
         if isinstance(frames.source, Spooled):
             frames.source.discard()
 
 
-def _say(ways: dict[str, str], name: str, way: str) -> None:
-    known = ways.get(name)
+def _add_method(methods: dict[str, str], name: str, method: str) -> None:
+    known = methods.get(name)
     if known is None:
-        ways[name] = way
-    elif way not in known.split(" | "):
-        ways[name] = f"{known} | {way}"
+        methods[name] = method
+    elif method not in known.split(" | "):
+        methods[name] = f"{known} | {method}"
 
 
-def _can_pass(frames: PlannedFrames, rate_hz: float) -> str | None:
-    """Why the images must be encoded again, or None if they need not be."""
-    if not frames.is_unbroken:
+def _reencoding_reason(frames: PlannedFrames, rate_hz: float) -> str | None:
+    """Return why the images must be re-encoded; None if they can be copied."""
+    if not frames.is_consecutive:
         return "rows and images are not one to one"
     if isinstance(frames.source, VideoSpan):
         return None if frames.source.rate_hz == rate_hz else "the video has another rate than the rows"
@@ -230,27 +237,27 @@ def _store(
     writer: DatasetWriter, camera: Camera, frames: PlannedFrames, reason: str | None
 ) -> tuple[StoredFrames, str]:
     rate_hz = writer.schema.rate_hz
-    placed: list[Path] = []
-    way = "passed through without re-encoding"
+    paths: list[Path] = []
+    method = "copied without re-encoding"
 
-    def place(target: Path) -> FileEntry | None:
-        nonlocal way
-        placed.append(target)
+    def write(target: Path) -> FileEntry | None:
+        nonlocal method
+        paths.append(target)
         why = reason
         if why is None:
-            why = _pass(frames, target, rate_hz)
+            why = _copy_packets(frames, target, rate_hz)
         if why is not None:
-            way = f"re-encoded: {why}"
+            method = f"re-encoded: {why}"
             _encode(frames, target, camera, rate_hz)
         return None
 
-    number = writer.link_video(camera, place)
-    stats = _sampled(placed[0], len(frames), camera, rate_hz)
-    return StoredFrames(number, 0, stats), way
+    number = writer.add_video_file(camera, write)
+    stats = _sample_stats(paths[0], len(frames), camera, rate_hz)
+    return StoredFrames(number, 0, stats), method
 
 
-def _pass(frames: PlannedFrames, target: Path, rate_hz: float) -> str | None:
-    """Copy the packets to a video file; or say why that is not possible, leaving no file."""
+def _copy_packets(frames: PlannedFrames, target: Path, rate_hz: float) -> str | None:
+    """Copy the packets to a video file; if that is impossible, returns the reason and leaves no file."""
     first, count = int(frames.index[0]), len(frames)
     if isinstance(frames.source, VideoSpan):
         span = frames.source
@@ -259,16 +266,16 @@ def _pass(frames: PlannedFrames, target: Path, rate_hz: float) -> str | None:
             shutil.copyfile(span.path, target)
             return None
         try:
-            join([(span.path, span.first + first, count)], target, rate_hz)
+            join_videos([(span.path, span.first + first, count)], target, rate_hz)
         except _ffmpeg_errors() as error:
             target.unlink(missing_ok=True)
-            return str(error).splitlines()[0].rstrip(".")
+            return first_line(error).rstrip(".")
         return None
     try:
         return _remux(frames.source, STREAMS[frames.encoding], first, count, target, rate_hz)
     except _ffmpeg_errors() as error:
         target.unlink(missing_ok=True)
-        return f"the stream cannot be copied ({str(error).splitlines()[0]})"
+        return f"the stream cannot be copied ({first_line(error)})"
 
 
 def _remux(spooled: Spooled, codec: str, first: int, count: int, target: Path, rate_hz: float) -> str | None:
@@ -289,7 +296,7 @@ def _remux(spooled: Spooled, codec: str, first: int, count: int, target: Path, r
                     taken += number - first - count + 1
                     break
                 if taken == 0 and not packet.is_keyframe:
-                    return _abandon(target, f"the first image ({first}) is not a keyframe")
+                    return _fail(target, f"the first image ({first}) is not a keyframe")
                 packet.stream = stream
                 packet.time_base = _TIME_BASE
                 packet.pts = packet.dts = round(taken / rate_hz / _TIME_BASE)
@@ -297,11 +304,11 @@ def _remux(spooled: Spooled, codec: str, first: int, count: int, target: Path, r
                 out.mux(packet)
                 taken += 1
     if taken < count or (taken > count and first + count == len(spooled)):
-        return _abandon(target, "messages and images are not one to one")
+        return _fail(target, "messages and images are not one to one")
     return None
 
 
-def _abandon(target: Path, reason: str) -> str:
+def _fail(target: Path, reason: str) -> str:
     target.unlink(missing_ok=True)
     return reason
 
@@ -310,19 +317,19 @@ def _encode(frames: PlannedFrames, target: Path, camera: Camera, rate_hz: float)
     encoder = VideoEncoder(target, camera, rate_hz, VideoSettings())
     try:
         for row, frame in enumerate(frames):
-            encoder.add(encoder.checked(frame), cut=row == 0)
+            encoder.add(encoder.check_frame(frame), keyframe=row == 0)
     finally:
         encoder.close()
     if encoder.frames != len(frames):
         raise LogError(
-            f"camera {camera.name!r} has fewer images than the log says",
+            f"camera {camera.name!r} has fewer images than the log declares",
             got=encoder.frames,
             expected=len(frames),
         )
 
 
-def _sampled(path: Path, count: int, camera: Camera, rate_hz: float) -> Stats:
-    """Image statistics from a few frames, which also proves that the file can be decoded."""
+def _sample_stats(path: Path, count: int, camera: Camera, rate_hz: float) -> Stats:
+    """Compute image statistics from a few frames, which also checks that the file can be decoded."""
     stored = VideoFrames(path, 0, count, camera.height, camera.width, rate_hz)
     rows = np.unique(np.linspace(0, count - 1, 8).round().astype(int))
     sampler = FrameSampler(len(rows), camera.height, camera.width)
@@ -331,7 +338,7 @@ def _sampled(path: Path, count: int, camera: Camera, rate_hz: float) -> Stats:
     return sampler.stats()
 
 
-def _decoded_stream(spooled: Spooled, codec: str) -> Iterator[Array]:
+def _decode_stream(spooled: Spooled, codec: str) -> Iterator[Array]:
     import av
 
     with av.open(str(spooled.path), format=codec) as container:
@@ -342,7 +349,7 @@ def _decoded_stream(spooled: Spooled, codec: str) -> Iterator[Array]:
             yield image.to_ndarray(format="rgb24")
 
 
-def _decoded_singles(spooled: Spooled, codec: str) -> Iterator[Array]:
+def _decode_singles(spooled: Spooled, codec: str) -> Iterator[Array]:
     import av
 
     for packet in spooled.packets():

@@ -1,4 +1,4 @@
-"""What may become a signal of a proposed map: single channels, and channels that belong together, side by side."""
+"""Candidates for signals of a proposed map: single channels, and bundles of channels."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from twinloop.episode import Array
-from twinloop.logs.bundle import Bundle, bundle, split_unit
+from twinloop.logs.bundle import Bundle, find_bundles, split_unit
 from twinloop.logs.guess import Guess, guess_role, match_joints
 from twinloop.logs.joints import Joints
-from twinloop.logs.look import Sample
+from twinloop.logs.log_layout import Sample
 from twinloop.logs.reader import Channel
 from twinloop.logs.units import LOG_UNITS, family_of
 
-LARGEST_ROW = 512
-"""Numbers a row; larger arrays are images or point clouds, not signals."""
+MAX_ROW_SIZE = 512
+"""Elements per row; larger arrays are images or point clouds, not signals."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Channels (`sources`) as one signal: `values` (n, k), what their names say, and which of the twin's joints they are.
+    """Channels (`sources`) as one signal: `values` (n, k), element names and unit, and the twin's joints they match.
 
-    `columns` picks and orders the numbers of a row; `bundled` and `matched` say why.
+    `columns` selects and orders the elements of a row; `bundled` and `matched` give the reasons.
     """
 
     name: str
@@ -39,43 +39,45 @@ class Candidate:
 
     @property
     def role(self) -> str | None:
-        """The kind of quantity its name speaks of."""
+        """The kind of quantity, from its name."""
         return guess_role(self.name)
 
 
 def find_candidates(
     samples: Mapping[str, Sample], channels: Mapping[str, Channel], start: str, joints: Joints | None
 ) -> list[Candidate]:
-    """Every channel of numbers, alone or with those it belongs to, in the log's order; clocks are left alone."""
+    """Find candidates among the numeric channels, in the log's order; clocks are not bundled."""
     usable = {
         name: sample
         for name, sample in samples.items()
-        if sample.values.dtype.kind in "biuf" and int(np.prod(sample.values.shape[1:])) <= LARGEST_ROW
+        if sample.values.dtype.kind in "biuf" and int(np.prod(sample.values.shape[1:])) <= MAX_ROW_SIZE
     }
-    found: dict[str, Candidate] = {}
+    candidates: dict[str, Candidate] = {}
     for name, sample in usable.items():
         values = sample.values.reshape(len(sample.values), -1)
         channel = channels.get(start + name)
         elements = channel.elements if channel else ()
-        single = Candidate(name, (name,), values, sample.time_s, elements, _declared(name, channel))
-        found[name] = _with_joints(single, joints)
-    scalars = [n for n, c in found.items() if c.values.shape[1] == 1 and c.role != "time"]
-    for group in bundle(scalars, joints):
-        members = [found[name] for name in group.sources]
-        if _together(members):
-            joined = _joined(group, members, joints)
+        single = Candidate(name, (name,), values, sample.time_s, elements, _declared_unit(name, channel))
+        candidates[name] = _with_joints(single, joints)
+    scalars = [n for n, c in candidates.items() if c.values.shape[1] == 1 and c.role != "time"]
+    for group in find_bundles(scalars, joints):
+        members = [candidates[name] for name in group.sources]
+        if _same_times(members):
+            joined = _join(group, members, joints)
             first = group.sources[0]
-            found = {n: joined if n == first else c for n, c in found.items() if n not in group.sources[1:]}
-    return list(found.values())
+            candidates = {
+                n: joined if n == first else c for n, c in candidates.items() if n not in group.sources[1:]
+            }
+    return list(candidates.values())
 
 
-def _declared(name: str, channel: Channel | None) -> Guess | None:
+def _declared_unit(name: str, channel: Channel | None) -> Guess | None:
     if channel is not None and channel.unit in LOG_UNITS:
-        return Guess(str(channel.unit), 0.95, "the log says so")
+        return Guess(str(channel.unit), 0.95, "declared in the log")
     unit = split_unit(name)[1]
     if unit is None or (family_of(unit) == "time" and guess_role(name) != "time"):
         return None
-    return Guess(unit, 0.97, "its name says so")
+    return Guess(unit, 0.97, "from its name")
 
 
 def _with_joints(candidate: Candidate, joints: Joints | None) -> Candidate:
@@ -97,12 +99,12 @@ def _with_joints(candidate: Candidate, joints: Joints | None) -> Candidate:
     if count == len(joints):
         return replace(candidate, joints=joints)
     if count == len(arm):  # an arm without its fingers
-        return replace(candidate, joints=joints.only(arm))
+        return replace(candidate, joints=joints.select(arm))
     return candidate
 
 
-def _together(members: list[Candidate]) -> bool:
-    """Whether channels have the same number of samples at the same times."""
+def _same_times(members: list[Candidate]) -> bool:
+    """Return whether channels have the same number of samples at the same times."""
     first = members[0]
     if len({len(member.values) for member in members}) > 1:
         return False
@@ -112,7 +114,7 @@ def _together(members: list[Candidate]) -> bool:
     return all(np.array_equal(first.time_s, time) for time in times)  # type: ignore[arg-type]
 
 
-def _joined(group: Bundle, members: list[Candidate], joints: Joints | None) -> Candidate:
+def _join(group: Bundle, members: list[Candidate], joints: Joints | None) -> Candidate:
     values = np.hstack([member.values for member in members])
     declared = next((member.unit for member in members if member.unit is not None), None)
     numbers = [joints.find(name) for name in group.elements] if joints is not None else [None]
@@ -124,6 +126,6 @@ def _joined(group: Bundle, members: list[Candidate], joints: Joints | None) -> C
         members[0].time_s,
         group.elements,
         declared,
-        joints.only(known) if joints is not None and len(known) == len(numbers) else None,
+        joints.select(known) if joints is not None and len(known) == len(numbers) else None,
         bundled=group.guess,
     )

@@ -1,7 +1,7 @@
-"""ROS 2 messages (CDR) to plain values, from their definitions. Nothing is generated or executed.
+"""Decode ROS 2 messages (CDR) from their definitions, without generating or executing code.
 
-The definitions are parsed by `rosbags`, which would compile them to Python; we interpret them instead, so that a bag
-cannot make us run what it says.
+`rosbags` parses the definitions and would compile them to Python; we interpret them instead, so that a bag cannot
+execute code.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 from twinloop.errors import DamagedLog
 
-LARGEST_DEFINITION = 1 << 18
-DEEPEST = 32
+MAX_DEFINITION_CHARACTERS = 1 << 18
+MAX_DEPTH = 32
 
 _NUMBERS = {
     "bool": "?",
@@ -35,11 +35,11 @@ _NUMBERS = {
 }
 
 _BASE, _NAME, _ARRAY, _SEQUENCE = 1, 2, 3, 4
-"""How `rosbags` tags a field: a number or text, another message, a fixed array, a sequence."""
+"""Field tags of `rosbags`: a number or text, another message, a fixed array, a sequence."""
 
 
 class Cursor:
-    """A place in one message; alignment counts from after the four bytes of the header."""
+    """A position in one message; alignment is relative to the end of the 4-byte header."""
 
     def __init__(self, payload: bytes) -> None:
         if len(payload) < 4 or payload[0] != 0 or payload[1] not in (0, 1):
@@ -49,14 +49,14 @@ class Cursor:
         self.place = 0
 
     def number(self, code: str, size: int) -> Any:
-        """One number."""
+        """Read one number."""
         start = (self.place + size - 1) & -size
         (value,) = struct.unpack_from(self.order + code, self.data, start)
         self.place = start + size
         return value
 
     def text(self) -> str:
-        """A string with its length before it."""
+        """Read a length-prefixed string."""
         length = self.number("I", 4)
         self._need(length)
         value = bytes(self.data[self.place : self.place + max(length - 1, 0)])
@@ -64,7 +64,7 @@ class Cursor:
         return value.decode(errors="replace")
 
     def numbers(self, code: str, size: int, count: int) -> Any:
-        """Several numbers; bytes stay bytes."""
+        """Read several numbers; bytes stay bytes."""
         if count == 0:
             return b"" if code == "B" else np.zeros(0, np.dtype(code))
         start = (self.place + size - 1) & -size
@@ -83,17 +83,17 @@ Decode = Callable[[Cursor], Any]
 
 
 class Definitions:
-    """Message definitions by type name, and decoders made from them."""
+    """Message definitions by type name, and decoders built from them."""
 
     def __init__(self) -> None:
         self._fields: dict[str, Any] = {}
         self._decoders: dict[str, Decode] = {}
 
     def add(self, name: str, text: str, kind: str) -> None:
-        """Definitions in ROS's .msg text (`ros2msg`) or in IDL (`ros2idl`)."""
+        """Add definitions in ROS's .msg format (`ros2msg`) or IDL (`ros2idl`)."""
         from rosbags.typesys import TypesysError, get_types_from_idl, get_types_from_msg
 
-        if len(text) > LARGEST_DEFINITION:
+        if len(text) > MAX_DEFINITION_CHARACTERS:
             raise DamagedLog(f"the definition of {name[:80]} is too long", got=len(text))
         try:
             found = get_types_from_idl(text) if kind == "ros2idl" else get_types_from_msg(text, _full(name))
@@ -103,7 +103,7 @@ class Definitions:
             self._fields.setdefault(str(key), fields)
 
     def decoder(self, name: str) -> Callable[[bytes], Mapping[str, Any]]:
-        """A function from payload to nested dict."""
+        """Return a function from payload to nested dict."""
         decode = self._message(_full(name), 0)
 
         def decode_payload(payload: bytes) -> Mapping[str, Any]:
@@ -113,7 +113,7 @@ class Definitions:
         return decode_payload
 
     def _message(self, name: str, depth: int) -> Decode:
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             raise DamagedLog(f"message {name[:80]} contains itself")
         if name not in self._decoders:
             fields = [(str(key), self._field(kind, depth + 1)) for key, kind in self._definition(name)]
@@ -126,7 +126,7 @@ class Definitions:
 
     def _definition(self, name: str) -> Any:
         if name not in self._fields:
-            # Bags from before ROS 2 Iron carry no definitions: the standard ones come with the library.
+            # Bags from before ROS 2 Iron contain no definitions; the library has the standard ones.
             from rosbags.typesys import Stores, get_typestore
 
             standard = get_typestore(Stores.ROS2_HUMBLE).fielddefs
@@ -175,12 +175,12 @@ def _base(name: str) -> Decode:
 
 
 def _full(name: str) -> str:
-    """pkg/Type as pkg/msg/Type."""
+    """Expand pkg/Type to pkg/msg/Type."""
     parts = name.split("/")
     return f"{parts[0]}/msg/{parts[1]}" if len(parts) == 2 else name
 
 
 def _empty_message(cursor: Cursor) -> dict[str, Any]:
-    """A message without fields still takes one byte."""
+    """Decode a message without fields, which still takes one byte."""
     cursor.number("B", 1)
     return {}

@@ -1,7 +1,7 @@
-"""Where an ingest is, so that a killed one can go on: written after the episodes it speaks of are safe.
+"""Checkpoints of an ingest, written after the episodes they cover are committed, so that it can be resumed.
 
-killed before the first checkpoint      begins again
-killed between a commit and its note    the episodes committed since are read again but not written again
+killed before the first checkpoint              starts over
+killed between a commit and its checkpoint      episodes committed since are read again but not written again
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Signature = tuple[str, int]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is done: logs that are in whole, how many episodes they made, how many parts of originals, what was said."""
+    """Progress of an ingest: completed logs, episodes and parts of originals so far, reports and notes."""
 
     plan: str
     logs: tuple[Signature, ...] = ()
@@ -37,40 +37,38 @@ class Checkpoint:
     notes: tuple[str, ...] = ()
 
 
-def plan_of(map_text: str, twin_hash: str | None, skip_unusable: bool) -> str:
-    """A name for everything that shapes the episodes besides the logs."""
-    words = json.dumps([map_text, twin_hash, skip_unusable])
-    return hashlib.sha256(words.encode()).hexdigest()
+def hash_plan(map_text: str, twin_hash: str | None, skip_unusable: bool) -> str:
+    """Hash everything except the logs that determines the episodes."""
+    content = json.dumps([map_text, twin_hash, skip_unusable])
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def save_checkpoint(root: Path, checkpoint: Checkpoint) -> None:
-    """Write it in one piece."""
+    """Write the checkpoint atomically."""
     with disk_errors(root):
         (root / STATE).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(root / STATE, json.dumps(asdict(checkpoint)).encode())
 
 
 def load_checkpoint(root: Path, plan: str, logs: Sequence[Signature]) -> Checkpoint | None:
-    """The last checkpoint, None where there is none; an error where it belongs to other logs or another map."""
+    """Load the last checkpoint; None if there is none, an error if it belongs to other logs or another map."""
     try:
         content = json.loads((root / STATE).read_text())
         content["logs"] = tuple((str(name), int(size)) for name, size in content["logs"])
         content["streams"] = tuple(StreamReport(**stream) for stream in content["streams"])
         content["notes"] = tuple(content["notes"])
         checkpoint = Checkpoint(**content)
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, TypeError, KeyError):
-        return None  # it is written in one piece, so this is somebody else's file: begin again
+        return None  # written atomically, so an unreadable file is not ours: start over
     if checkpoint.plan != plan:
-        what = "the interrupted ingest had another map, another twin or other options"
+        what = "the interrupted ingest had a different map, twin or options"
     elif tuple(logs[: len(checkpoint.logs)]) != checkpoint.logs:
-        what = "the logs that were read before the interruption have changed"
+        what = "logs read before the interruption have changed"
     else:
         return checkpoint
-    raise DatasetError(what, remedy="run it again without --resume, which begins anew")
+    raise DatasetError(what, remedy="run it without --resume, which starts over")
 
 
 def drop_checkpoint(root: Path) -> None:
-    """The ingest is complete: nothing is left to resume."""
+    """Delete the checkpoint of a completed ingest."""
     (root / STATE).unlink(missing_ok=True)

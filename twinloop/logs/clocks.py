@@ -1,4 +1,4 @@
-"""Time stamps: how regular they are, on which rows streams meet, and resampling that says what it did."""
+"""Time stamps: conversion, regularity, common rows of streams, and resampling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 @dataclass(frozen=True)
 class Stream:
-    """Samples on their own clock: `time_s` (n,), `values` (n, *shape)."""
+    """Samples with their own time stamps: `time_s` (n,), `values` (n, *shape)."""
 
     time_s: Array
     values: Array
@@ -27,7 +27,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Regularity:
-    """How evenly a stream was sampled. `jitter_s` is the standard deviation of the period without the gaps."""
+    """How regularly a stream was sampled; `jitter_s` is the standard deviation of the period, gaps excluded."""
 
     samples: int
     rate_hz: float
@@ -36,15 +36,15 @@ class Regularity:
     longest_gap_s: float
 
 
-def seconds(stamps: Array, clock: Clock) -> Array:
-    """Time stamps in seconds; whole nanoseconds keep their digits as long as float64 can."""
+def to_seconds(stamps: Array, clock: Clock) -> Array:
+    """Convert time stamps to seconds; integer nanoseconds keep the full precision of float64."""
     flat = stamps.reshape(len(stamps), -1)
     if flat.dtype.kind not in "iuf":
         raise LogError(f"clock {clock.channel!r} does not hold numbers")
     if clock.column is None and flat.shape[1] != 1:
         raise LogError(
-            f"clock {clock.channel!r} has {flat.shape[1]} numbers a row",
-            expected="one time stamp a row",
+            f"clock {clock.channel!r} has {flat.shape[1]} elements per row",
+            expected="one time stamp per row",
             remedy="clock: {channel: ..., column: ...}",
         )
     if not -flat.shape[1] <= (clock.column or 0) < flat.shape[1]:
@@ -58,8 +58,8 @@ def seconds(stamps: Array, clock: Clock) -> Array:
     return np.asarray(times.astype(np.float64) * _SECONDS[clock.unit])
 
 
-def in_order(stream: Stream, clock: Clock, what: str) -> tuple[Stream, int]:
-    """The stream with time moving forward, and how many samples that cost; an error where the map forbids it."""
+def drop_out_of_order(stream: Stream, clock: Clock, what: str) -> tuple[Stream, int]:
+    """Drop samples out of time order and count them; an error if the map says `out_of_order: refuse`."""
     if not np.isfinite(stream.time_s).all():
         row = int(np.flatnonzero(~np.isfinite(stream.time_s))[0])
         raise LogError(f"{what}: time stamp {row} is not a number")
@@ -70,15 +70,15 @@ def in_order(stream: Stream, clock: Clock, what: str) -> tuple[Stream, int]:
     if lost and clock.out_of_order == "refuse":
         row = int(np.flatnonzero(~keep)[0])
         raise LogError(
-            f"{what}: time does not move forward at sample {row}",
+            f"{what}: time does not increase at sample {row}",
             got=f"{stream.time_s[row - 1]:.6f} s then {stream.time_s[row]:.6f} s, {lost} such samples",
             remedy="another clock channel, episodes cut where the clock was reset, or `clock: {out_of_order: drop}`",
         )
     return (Stream(stream.time_s[keep], stream.values[keep]), lost) if lost else (stream, 0)
 
 
-def regularity(time_s: Array) -> Regularity:
-    """Rate, jitter and gaps of one stream."""
+def measure_regularity(time_s: Array) -> Regularity:
+    """Measure rate, jitter and gaps of one stream."""
     if len(time_s) < 2:
         return Regularity(len(time_s), 0.0, 0.0, 0, 0.0)
     periods = np.diff(time_s)
@@ -94,10 +94,10 @@ def regularity(time_s: Array) -> Regularity:
     )
 
 
-def shared_rows(
+def find_shared_rows(
     base_s: Array | None, rate_hz: float | None, spans: Mapping[str, tuple[float, float]]
 ) -> Array:
-    """Row times inside the span that every stream covers: those of `base_s`, or evenly spaced."""
+    """Return row times in the span that every stream covers: those of `base_s`, or evenly spaced."""
     start = max(span[0] for span in spans.values())
     end = min(span[1] for span in spans.values())
     if start > end:
@@ -112,15 +112,17 @@ def shared_rows(
         rows = base_s[(base_s >= start) & (base_s <= end)]
     else:
         assert rate_hz is not None
-        # Counting from the start avoids the drift of adding up periods.
+        # Multiples of the period, since a running sum would drift.
         rows = start + np.arange(int(np.floor((end - start) * rate_hz + 1e-9)) + 1) / rate_hz
     if not len(rows):
-        raise LogError("no row falls into the time that all streams share", got=f"{start:.3f} to {end:.3f} s")
+        raise LogError(
+            "no row falls into the time span common to all streams", got=f"{start:.3f} to {end:.3f} s"
+        )
     return rows
 
 
 def exact_samples(stream: Stream, rows_s: Array) -> Array | None:
-    """Where each row is among the stream's own time stamps, or None if one is missing."""
+    """Return the sample at the exact time of each row; None if one is missing."""
     places = np.searchsorted(stream.time_s, rows_s)
     if places[-1] < len(stream.time_s) and np.array_equal(stream.time_s[places], rows_s):
         return np.asarray(places)
@@ -128,25 +130,25 @@ def exact_samples(stream: Stream, rows_s: Array) -> Array | None:
 
 
 def resample(stream: Stream, rows_s: Array, method: Method) -> Array:
-    """The stream's values at other times. Outside its span the nearest end is held."""
+    """Resample a stream at the row times; outside its span the nearest end is held."""
     times, values = stream.time_s, stream.values
     if method == "previous":
         return np.asarray(values[np.clip(np.searchsorted(times, rows_s, side="right") - 1, 0, None)])
     if method == "nearest":
-        return np.asarray(values[nearest(times, rows_s)])
+        return np.asarray(values[nearest_samples(times, rows_s)])
     after = np.clip(np.searchsorted(times, rows_s), 1, max(len(times) - 1, 1))
     if len(times) == 1:
         return np.repeat(values, len(rows_s), axis=0)
     before = after - 1
-    share = np.clip((rows_s - times[before]) / (times[after] - times[before]), 0.0, 1.0)
-    share = share.reshape(-1, *([1] * (values.ndim - 1)))
+    fraction = np.clip((rows_s - times[before]) / (times[after] - times[before]), 0.0, 1.0)
+    fraction = fraction.reshape(-1, *([1] * (values.ndim - 1)))
     low, high = values[before].astype(np.float64), values[after].astype(np.float64)
-    mixed = _slerp(low, high, share) if method == "slerp" else low + share * (high - low)
+    mixed = _slerp(low, high, fraction) if method == "slerp" else low + fraction * (high - low)
     return np.asarray(mixed if values.dtype == np.float64 else mixed.astype(_float_like(values)))
 
 
-def nearest(times: Array, rows_s: Array) -> Array:
-    """The index of the sample closest to each row."""
+def nearest_samples(times: Array, rows_s: Array) -> Array:
+    """Return the index of the sample closest to each row."""
     after = np.clip(np.searchsorted(times, rows_s), 0, len(times) - 1)
     before = np.clip(after - 1, 0, None)
     closer = np.abs(rows_s - times[before]) <= np.abs(times[after] - rows_s)
@@ -157,7 +159,7 @@ def _float_like(values: Array) -> np.dtype[np.generic]:
     return values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
 
 
-def _slerp(low: Array, high: Array, share: Array) -> Array:
+def _slerp(low: Array, high: Array, fraction: Array) -> Array:
     """Spherical interpolation of unit quaternions along the shorter arc."""
     cosine = np.sum(low * high, axis=-1, keepdims=True)
     high = np.where(cosine < 0, -high, high)
@@ -165,7 +167,7 @@ def _slerp(low: Array, high: Array, share: Array) -> Array:
     sine = np.sin(angle)
     straight = sine < 1e-8
     safe = np.where(straight, 1.0, sine)
-    weight_low = np.where(straight, 1 - share, np.sin((1 - share) * angle) / safe)
-    weight_high = np.where(straight, share, np.sin(share * angle) / safe)
+    weight_low = np.where(straight, 1 - fraction, np.sin((1 - fraction) * angle) / safe)
+    weight_high = np.where(straight, fraction, np.sin(fraction * angle) / safe)
     mixed = weight_low * low + weight_high * high
     return np.asarray(mixed / np.linalg.norm(mixed, axis=-1, keepdims=True))

@@ -1,9 +1,9 @@
-"""Structured messages as flat channels: the same rules for JSON, Protobuf and ROS.
+"""Flatten structured messages to channels, with the same rules for JSON, Protobuf and ROS.
 
 A number or flag is a channel; a list of numbers is a vector; a struct of two or more numbers (x, y, z or x, y, z, w)
-is a vector with named elements, so that the order of a quaternion is never in doubt; a struct {sec, nanosec} is one
-time stamp in seconds; text is kept as text. Lists of structs and of text are not channels, except a list of names
-that goes with vectors of the same length (joint states), which names their elements.
+is a vector with named elements, so that the order of a quaternion is known; a struct {sec, nanosec} is one
+time stamp in seconds; text stays text. Lists of structs and of text are not channels, except that a list of
+names next to vectors of the same length (joint states) names their elements.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from twinloop.errors import DamagedLog
 Flat = dict[str, Any]
 """Channel path to a number, text, bytes or a list of numbers."""
 
-DEEPEST = 32
-"""Structs within structs."""
+MAX_DEPTH = 32
+"""Nesting depth of structs."""
 
-MOST_FIELDS = 4096
-"""Channels of one message."""
+MAX_FIELDS = 4096
+"""Channels per message."""
 
 _STAMPS = ({"sec", "nanosec"}, {"sec", "nsec"}, {"secs", "nsecs"}, {"seconds", "nanos"})
 _NAME_LISTS = ("name", "names", "joint_names")
 
 
 def flatten(message: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Flat:
-    """The channels of one message."""
-    if depth > DEEPEST:
-        raise DamagedLog("a message has structs nested too deeply", expected=f"at most {DEEPEST} levels")
+    """Return the channels of one message."""
+    if depth > MAX_DEPTH:
+        raise DamagedLog("a message has structs nested too deeply", expected=f"at most {MAX_DEPTH} levels")
     flat: Flat = {}
     for key, value in message.items():
         path = f"{prefix}.{key}" if prefix else str(key)
@@ -47,13 +47,13 @@ def flatten(message: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Fla
             flat[path] = value
         elif isinstance(value, Sequence) and value and all(isinstance(v, bool | int | float) for v in value):
             flat[path] = list(value)
-        if len(flat) > MOST_FIELDS:
-            raise DamagedLog("a message has too many fields", expected=f"at most {MOST_FIELDS}")
+        if len(flat) > MAX_FIELDS:
+            raise DamagedLog("a message has too many fields", expected=f"at most {MAX_FIELDS}")
     return flat
 
 
 def element_names(message: Mapping[str, Any], path: str, size: int) -> tuple[str, ...]:
-    """Names of a vector's elements: the keys of its struct, or the list of names beside it."""
+    """Return the names of a vector's elements: the keys of its struct, or the list of names next to it."""
     parent: Any = message
     *above, last = path.split(".")
     for key in above:
@@ -71,7 +71,7 @@ def element_names(message: Mapping[str, Any], path: str, size: int) -> tuple[str
 
 
 def as_vector(struct: Mapping[str, Any]) -> Any:
-    """A time stamp as one number, a struct of numbers as a list; None for any other struct."""
+    """Return a time stamp as one number, a struct of numbers as a list, None for any other struct."""
     if set(struct) in _STAMPS:
         whole, part = struct.values()
         if isinstance(whole, int) and isinstance(part, int):

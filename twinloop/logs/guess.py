@@ -1,7 +1,7 @@
-"""What numbers say about themselves: unit, quaternion order, clock, command or measurement. Every answer has a reason.
+"""Guess units, quaternion order, clocks and roles of channels from names and values; every guess has a reason.
 
-Pure functions of small arrays. A confidence is how often we would expect to be right, not a statistic; below `SURE`
-the reader of a proposed map is told to check.
+Pure functions of small arrays. A confidence is the expected frequency of being right, not a statistic; guesses below
+`SURE` are marked CHECK in a proposed map.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinloop.episode import Array
-from twinloop.logs.joints import Joints, plain
+from twinloop.logs.joints import Joints, normalize_name
 from twinloop.logs.units import family_of
 
 SURE = 0.8
@@ -41,7 +41,7 @@ _ROLES = (
 
 @dataclass(frozen=True)
 class Guess:
-    """A value, how sure we are, and why."""
+    """A value, its confidence and the reason."""
 
     value: str
     confidence: float
@@ -55,7 +55,7 @@ class Guess:
 
 
 def guess_role(name: str) -> str | None:
-    """The kind of quantity a channel's name speaks of; the last word that means something decides."""
+    """Guess the kind of quantity from a channel's name; the last meaningful word decides."""
     last = re.split(r"[/.]", name.lower())[-1]
     words = [last, *reversed(re.split(r"[_\-\s]+|(?<=[a-z])(?=\d)", last))]
     for role, pattern in _ROLES[:2]:
@@ -69,7 +69,7 @@ def guess_role(name: str) -> str | None:
 
 
 def guess_angle(values: Array, joints: Joints | None = None) -> Guess:
-    """Radians or degrees, by range; with a twin, by the ranges of its joints (slides in metres or millimetres)."""
+    """Guess radians or degrees from the range; with a twin, from its joint ranges (slides in m or mm)."""
     reach = np.nanmax(np.abs(values), axis=0) if len(values) else np.zeros(1)
     largest = float(np.max(reach, initial=0.0))
     if joints is not None and len(joints) == len(reach):
@@ -94,7 +94,7 @@ def _by_ranges(reach: Array, joints: Joints) -> Guess:
         slides = "m" if np.all(reach[~hinges] <= limits[~hinges]) else "mm"
     used = float(np.max((reach / limits)[hinges], initial=0.0))
     if inside[0]:
-        # Degrees would fit too, as a motion too small to be worth recording.
+        # Degrees would fit too, but only as a very small motion.
         why = f"all joints stay inside the twin's ranges and use {used:.0%} of one"
         angle = Guess("rad", 0.85 if used > 0.05 else 0.6, why)
     elif inside[1]:
@@ -107,16 +107,16 @@ def _by_ranges(reach: Array, joints: Joints) -> Guess:
 
 
 def guess_named_unit(values: Array, unit: str) -> Guess:
-    """The unit that a name ends in, unless the numbers contradict it."""
+    """Accept the unit in a name, unless the values contradict it."""
     largest = float(np.nanmax(np.abs(values))) if values.size else 0.0
     limits = {"rad": 4 * np.pi, "m": 20.0, "rad/s": 60.0}
     if unit in limits and largest > limits[unit]:
-        return Guess(unit, 0.4, f"its name says so, but values reach {largest:.3g}")
-    return Guess(unit, 0.97, "its name says so")
+        return Guess(unit, 0.4, f"from its name, but values reach {largest:.3g}")
+    return Guess(unit, 0.97, "from its name")
 
 
 def guess_length(values: Array) -> Guess:
-    """Metres or millimetres, by range: a robot cell is between 5 cm and 10 m."""
+    """Guess metres or millimetres from the range: a robot cell is between 5 cm and 10 m."""
     largest = float(np.nanmax(np.abs(values))) if values.size else 0.0
     if largest > 20:
         return Guess("mm", 0.85, f"values reach {largest:.3g}, too far for metres")
@@ -128,7 +128,7 @@ def guess_length(values: Array) -> Guess:
 def guess_rate_unit(
     velocity: Array, position: Array | None, time_s: Array | None, position_unit: str
 ) -> Guess:
-    """Unit of an angular velocity from the slope between it and the derivative of the position."""
+    """Guess the unit of a velocity from its slope against the derivative of the position."""
     if position is not None and time_s is not None and position.shape == velocity.shape and len(time_s) > 10:
         derivative = np.gradient(position.astype(float), time_s, axis=0)
         power = float(np.sum(derivative**2))
@@ -157,9 +157,9 @@ def guess_rate_unit(
 def guess_quaternion(
     name: str, elements: Sequence[str], values: Array, omega: Array | None, time_s: Array | None
 ) -> tuple[Guess, Guess]:
-    """(order, frame of the angular velocity): by element names, by name, or by integrating the angular velocity."""
-    frame = Guess("unknown", 0.3, "no angular velocity tells")
-    best = _integrated(values, omega, time_s)
+    """Guess (order, frame of the angular velocity) from names, or by integrating the angular velocity."""
+    frame = Guess("unknown", 0.3, "no angular velocity to compare with")
+    best = _integrate(values, omega, time_s)
     if best is not None:
         order, frame_name, error, second = best
         confidence = 0.95 if error < 0.5 * second else 0.5
@@ -170,10 +170,10 @@ def guess_quaternion(
         )
     letters = "".join(element[-1:].lower() for element in elements)
     if letters in ("wxyz", "xyzw"):
-        return Guess(letters, 0.99, "its elements are called so"), frame
+        return Guess(letters, 0.99, "from its element names"), frame
     for order in ("wxyz", "xyzw"):
         if order in name.lower():
-            return Guess(order, 0.97, "its name says so"), frame
+            return Guess(order, 0.97, "from its name"), frame
     if best is not None:
         return Guess(best[0], frame.confidence, frame.reason), frame
     first, last = (float(np.mean(np.abs(values[:, i]))) for i in (0, 3))
@@ -182,20 +182,20 @@ def guess_quaternion(
 
 
 def is_quaternion(values: Array) -> bool:
-    """Four numbers a row whose squares add up to one."""
+    """Return whether rows are four numbers of unit norm."""
     if values.ndim != 2 or values.shape[1] != 4 or len(values) == 0 or values.dtype.kind != "f":
         return False
     return bool(np.all(np.abs(np.linalg.norm(values, axis=1) - 1) < 0.02)) and bool(np.ptp(values) > 1e-6)
 
 
 def guess_clock_unit(stamps: Array, named: str | None = None) -> Guess:
-    """Seconds, milli-, micro- or nanoseconds: by name, by the date they would mean, else by the period."""
+    """Guess s, ms, us or ns from the name, from the date the stamps would mean, or from the period."""
     if named is not None and family_of(named) == "time":
-        return Guess(named, 0.97, "its name says so")
+        return Guess(named, 0.97, "from its name")
     first, period = float(stamps[0]), float(np.median(np.diff(stamps))) if len(stamps) > 1 else 0.0
     for unit, size in (("ns", 1e18), ("us", 1e15), ("ms", 1e12), ("s", 1e9)):
         if 0.9 * size < first < 3 * size:
-            return Guess(unit, 0.97, f"as {unit} since 1970 it is a date in our time")
+            return Guess(unit, 0.97, f"as {unit} since 1970 it is a plausible date")
     if 2e-4 < period < 0.6:
         return Guess("s", 0.9, f"the period is {period:.4g}, so {1 / period:.4g} Hz in seconds")
     for unit, factor in (("ms", 1e3), ("us", 1e6), ("ns", 1e9)):
@@ -205,7 +205,7 @@ def guess_clock_unit(stamps: Array, named: str | None = None) -> Guess:
 
 
 def guess_leader(a: Array, b: Array) -> int | None:
-    """Which of two similar signals comes first: 1 if `a` leads, -1 if `b` does, None if they do not tell."""
+    """Guess which of two similar signals leads: 1 for `a`, -1 for `b`, None if undecided."""
     rows = min(len(a), len(b), 4000)
     x, y = (np.nan_to_num(v[:rows].reshape(rows, -1).astype(float)) for v in (a, b))
     if rows < 50 or x.shape != y.shape:
@@ -225,28 +225,32 @@ def guess_leader(a: Array, b: Array) -> int | None:
 
 
 def match_joints(names: Sequence[str], joints: Joints | None) -> tuple[list[int], Joints, Guess] | None:
-    """(columns, the twin's joints they are, why) that bring a log's joints into the twin's order.
+    """Match a log's element names to the twin's joints: (columns in the twin's order, those joints, reason).
 
-    The log may have more elements than the twin has joints, or only some of its joints; at least two must be there.
+    The log may have more elements than the twin has joints, or lack some joints; at least two must match.
     """
     if joints is None or not names:
         return None
-    places = {plain(name): i for i, name in enumerate(names)}
-    numbers = [i for i, name in enumerate(joints.names) if plain(name) in places]
+    places = {normalize_name(name): i for i, name in enumerate(names)}
+    numbers = [i for i, name in enumerate(joints.names) if normalize_name(name) in places]
     if len(numbers) < min(2, len(joints)):
         return None
-    order = [places[plain(joints.names[i])] for i in numbers]
+    order = [places[normalize_name(joints.names[i])] for i in numbers]
     moved = "in the twin's order" if order == list(range(len(order))) else "reordered to the twin's order"
     missing = [joints.names[i] for i in range(len(joints)) if i not in numbers]
     lacks = f", without {', '.join(missing)}" if missing else ""
     confidence = 0.8 if missing else 0.95
-    return order, joints.only(numbers), Guess("", confidence, f"joint names match the twin's, {moved}{lacks}")
+    return (
+        order,
+        joints.select(numbers),
+        Guess("", confidence, f"joint names match the twin's, {moved}{lacks}"),
+    )
 
 
-def _integrated(
+def _integrate(
     values: Array, omega: Array | None, time_s: Array | None
 ) -> tuple[str, str, float, float] | None:
-    """The convention under which the angular velocity predicts the rotation best, its error and the next best's."""
+    """Return the convention (order, frame) that best predicts the rotation, its error and the second best error."""
     if omega is None or time_s is None or omega.shape != (len(values), 3) or len(values) < 10:
         return None
     period = np.diff(time_s)[:, None]
@@ -258,7 +262,11 @@ def _integrated(
     for order, columns in (("wxyz", [0, 1, 2, 3]), ("xyzw", [3, 0, 1, 2])):
         rotation = values[:, columns].astype(float)
         for frame in ("body", "world"):
-            ahead = product(rotation[:-1], step) if frame == "body" else product(step, rotation[:-1])
+            ahead = (
+                multiply_quaternions(rotation[:-1], step)
+                if frame == "body"
+                else multiply_quaternions(step, rotation[:-1])
+            )
             cosine = np.clip(np.abs(np.sum(ahead * rotation[1:], axis=1)), 0, 1)[usable]
             errors[order, frame] = (
                 float(np.degrees(2 * np.mean(np.arccos(cosine)))) if len(cosine) else np.inf
@@ -269,8 +277,8 @@ def _integrated(
     return (*ranked[0], errors[ranked[0]], errors[ranked[1]])
 
 
-def product(a: Array, b: Array) -> Array:
-    """Hamilton product of quaternions (n, 4), w first."""
+def multiply_quaternions(a: Array, b: Array) -> Array:
+    """Return the Hamilton product of quaternions (n, 4), w first."""
     w, v, x, u = a[:, :1], a[:, 1:], b[:, :1], b[:, 1:]
     real = w * x - np.sum(v * u, axis=1, keepdims=True)
     return np.asarray(np.hstack([real, w * u + x * v + np.cross(v, u)]))

@@ -1,8 +1,8 @@
-"""Logs to a dataset: read, cut, convert, align, write. Everything done to the numbers is in the map and the report.
+"""Ingest logs: read, cut, convert, align, write. Every conversion is in the map and the report.
 
-    reader -> spans -> `cut` raw episodes -> `assemble` one `Episode` each -> writer
+    reader -> spans -> raw episodes -> `Assembler` -> one `Episode` each -> writer
 
-The dataset appears under its name only when it is complete; a killed ingest goes on from its last checkpoint.
+The dataset appears under its name only when it is complete; a killed ingest can be resumed from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -13,51 +13,51 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from twinloop.datasets.disk_space import check_disk_space
 from twinloop.datasets.layout import MANIFEST
+from twinloop.datasets.partial_folder import is_process_running, partial_folder
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.datasets.rewrite import building, is_running
-from twinloop.datasets.room import check_room
 from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
 from twinloop.errors import InvalidEpisode, LogError
-from twinloop.logs.assemble import Assembled, Assembler
-from twinloop.logs.cameras import discard_frames, settings_for, store_frames
+from twinloop.logs.assembler import Assembled, Assembler
+from twinloop.logs.cameras import discard_frames, store_frames, video_settings
 from twinloop.logs.checkpoint import (
     Checkpoint,
     Signature,
     drop_checkpoint,
+    hash_plan,
     load_checkpoint,
-    plan_of,
     save_checkpoint,
 )
-from twinloop.logs.cut import RawEpisode
+from twinloop.logs.group_channels import GroupChannels, find_groups
 from twinloop.logs.log_map import LogMap
-from twinloop.logs.open_questions import open_questions, require_answers
-from twinloop.logs.originals import Originals, as_yaml, keep_record, report_of
+from twinloop.logs.originals import Originals, format_map, make_report, save_ingest_record
+from twinloop.logs.raw_episode import RawEpisode
+from twinloop.logs.review import find_unreviewed, require_reviewed
 from twinloop.logs.sources import Log, find_logs
 from twinloop.logs.stream_report import StreamReport, summarize
 from twinloop.logs.twin_check import TwinCheck
-from twinloop.logs.wanted import Wanted, find_groups
 from twinloop.twins.twin import Twin
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
 
 CHECKPOINT_BYTES = 64 << 20
-"""After logs of this size in all, what is written is made safe and these logs are not read again."""
+"""A checkpoint is written after this many bytes of logs, which a resumed ingest does not read again."""
 
 COMMIT_EVERY_S = 30.0
-"""Within a long log, episodes are made safe this often; its rest is found by reading it again, not by writing again."""
+"""Commits within a long log; a resumed ingest reads the log again but does not write these episodes again."""
 
-TEXT_SHARE = 0.5
-"""What a text takes as a dataset, on the large side; other formats are taken to need as much as they have."""
+TEXT_FRACTION = 0.5
+"""Size of a dataset relative to text logs, a high estimate; other formats are assumed to need their own size."""
 
 
 @dataclass(frozen=True)
-class Ingested:
-    """What came of it: the dataset, how regular each stream was and what was done to it, what was left out.
+class IngestResult:
+    """The new dataset, a report on each stream, and what was skipped.
 
-    `cameras` says for each camera how its frames got in; `skipped` gives a reason for each episode or file that did
-    not; `resumed` counts the episodes that an interrupted ingest had made safe.
+    `cameras` maps each camera to how its frames were stored, `skipped` each skipped episode or file to a reason;
+    `resumed` counts the episodes that an interrupted ingest had already committed.
     """
 
     dataset: Dataset
@@ -79,60 +79,62 @@ def ingest(
     accept_guesses: bool = False,
     resume: bool = False,
     progress: Progress | None = None,
-) -> Ingested:
-    """Write the logs at a path as a dataset, as a map says.
+) -> IngestResult:
+    """Convert logs to a dataset.
 
     Args:
         source: A log, a folder of logs, or a pattern such as "runs/*.mcap".
-        out: Folder of the new dataset.
-        log_map: What the channels mean: names, units, clocks, episodes.
-        map_text: The map as written, kept with the data.
-        twin: The twin of the recorded robot. Joints are checked against it, and every episode names it.
-        skip_unusable: Leave out episodes that break the rules (NaN, time going backwards) instead of refusing them.
-        accept_guesses: Use a map that leaves units or guesses open; every episode's provenance says so.
-        resume: Continue an interrupted ingest into the same `out`.
-        progress: Called with the numbers of bytes done and in all.
+        out: The new dataset.
+        log_map: What the channels mean.
+        map_text: The map's YAML text, stored with the dataset.
+        twin: Twin of the recorded robot: joints are checked against it, and episodes refer to it.
+        skip_unusable: Skip invalid episodes (NaN, time going backwards ...) instead of raising.
+        accept_guesses: Use a map with unknown units or unreviewed guesses, and record that in the provenance.
+        resume: Continue a killed or interrupted ingest to the same `out`.
+        progress: Called with (bytes done, bytes in all).
 
     Returns:
-        The dataset, rate and jitter of each stream, and what was skipped with the reasons.
+        The dataset, a report on each stream, and what was skipped and why.
 
     Raises:
-        MapError: The map leaves something open, or names a channel that does not exist.
-        LogError: A log cannot be read, or its joints do not fit the twin.
-        InvalidEpisode: An episode breaks the rules and `skip_unusable` is false.
+        LogError: A log cannot be used, or no episode was found.
+        MapError: The map does not fit the log, or is not reviewed.
+        DatasetError: `out` exists, or the interrupted ingest had other inputs.
     """
-    accepted = open_questions(log_map, map_text)
+    accepted = find_unreviewed(log_map, map_text)
     if not accept_guesses:
-        require_answers(accepted)
-    found = find_logs(source, format=log_map.format, files=log_map.files)
-    signatures = [(log.name, _size(log.path)) for log in found.logs]
+        require_reviewed(accepted)
+    search = find_logs(source, format=log_map.format, files=log_map.files)
+    signatures = [(log.name, _size(log.path)) for log in search.logs]
     target = Path(out)
-    _require_room(target, found.logs, signatures)
-    plan = plan_of(map_text or as_yaml(log_map), twin.content_hash if twin else None, skip_unusable)
-    with building(target, resumable=True, resume=resume) as root, _spool(root) as spool:
+    _check_disk_space(target, search.logs, signatures)
+    plan = hash_plan(map_text or format_map(log_map), twin.content_hash if twin else None, skip_unusable)
+    with partial_folder(target, resumable=True, resume=resume) as root, _spool(root) as spool:
         start = load_checkpoint(root, plan, signatures) if resume else None
         if start is None:
             shutil.rmtree(root, ignore_errors=True)
-            start = Checkpoint(plan, skipped=dict(found.ignored))
+            start = Checkpoint(plan, skipped=dict(search.ignored))
         run = _Run(root, spool, log_map, twin, skip_unusable, tuple(accepted), start)
         try:
-            run.take_in_all(found.logs, signatures, progress)
+            run.ingest_logs(search.logs, signatures, progress)
         finally:
             run.close()
         if run.episodes == 0:
             raise LogError(
-                f"no episode came out of {source}",
+                f"no episode found in {source}",
                 got="; ".join(f"{name}: {why}" for name, why in list(run.skipped.items())[:3]) or None,
             )
         streams = summarize(run.reports)
         drop_checkpoint(root)
-        report = report_of(streams, run.cameras, run.skipped, run.notes, accepted)
-        keep_record(root, run.dataset_id, log_map, map_text, report)
-    return Ingested(open_dataset(target), streams, run.cameras, run.skipped, tuple(run.notes), run.resumed)
+        report = make_report(streams, run.cameras, run.skipped, run.notes, accepted)
+        save_ingest_record(root, run.dataset_id, log_map, map_text, report)
+    return IngestResult(
+        open_dataset(target), streams, run.cameras, run.skipped, tuple(run.notes), run.resumed
+    )
 
 
 class _Run:
-    """One ingest in progress: the writer is made when the first episode shows what the signals look like."""
+    """One ingest in progress; the writer is created with the schema of the first episode."""
 
     def __init__(
         self,
@@ -161,25 +163,25 @@ class _Run:
         self._parts = start.parts
         self._writer: DatasetWriter | None = None
         self._originals: Originals | None = None
-        self._safe = self._committed()
-        self.resumed = self._safe
+        self._committed = self._count_committed()
+        self.resumed = self._committed
 
-    def _committed(self) -> int:
-        """Episodes of an interrupted run that are in the dataset already."""
+    def _count_committed(self) -> int:
+        """Return the number of episodes that an interrupted run has already committed."""
         if not (self._root / MANIFEST).exists():
             return 0
         with append_to(self._root) as writer:
             return writer.committed
 
-    def take_in_all(
+    def ingest_logs(
         self, logs: Sequence[Log], signatures: Sequence[Signature], progress: Progress | None
     ) -> None:
-        """One log after the other; every so many bytes a checkpoint."""
+        """Ingest one log after another, with a checkpoint every `CHECKPOINT_BYTES`."""
         total = sum(size for _, size in signatures)
         done = waiting = 0
         for position, (log, (_, size)) in enumerate(zip(logs, signatures, strict=True)):
             if position >= len(self._start.logs):
-                self._take_in(log)
+                self._ingest_log(log)
                 waiting += size
                 if waiting >= CHECKPOINT_BYTES and position + 1 < len(logs):
                     self._checkpoint(signatures[: position + 1])
@@ -188,16 +190,22 @@ class _Run:
             if progress:
                 progress(done, total)
 
-    def _take_in(self, log: Log) -> None:
+    def _ingest_log(self, log: Log) -> None:
         channels = {channel.name: channel for channel in log.reader.channels(log.path)}
-        groups, left_out = find_groups(self._map, log, channels)
-        self.skipped |= left_out
+        groups, skipped = find_groups(self._map, log, channels)
+        self.skipped |= skipped
         for group in groups:
-            wanted = Wanted(self._map, group, log, channels)
+            selected = GroupChannels(self._map, group, log, channels)
             assembler = Assembler(
-                self._map, wanted.renamed, channels, wanted.constants(log), log, self._twin, self._accepted
+                self._map,
+                selected.full_names,
+                channels,
+                selected.constants(log),
+                log,
+                self._twin,
+                self._accepted,
             )
-            for raw in wanted.episodes(log, self._spool):
+            for raw in selected.episodes(log, self._spool):
                 self._add(assembler, raw)
 
     def _add(self, assembler: Assembler, raw: RawEpisode) -> None:
@@ -215,8 +223,8 @@ class _Run:
             return
         self._note(raw, assembled)
         writer, originals = self._open(assembled)
-        if self.episodes < self._safe:
-            discard_frames(assembled.frames)  # committed before the interruption, after its last checkpoint
+        if self.episodes < self._committed:
+            discard_frames(assembled.frames)  # committed after the last checkpoint, before the interruption
         else:
             store_frames(writer, assembled.episode, assembled.frames, self.cameras)
         originals.add(assembled.episode.id, assembled.originals)
@@ -229,14 +237,14 @@ class _Run:
         if raw.forced:
             self.notes.append(f"{raw.name} was cut from a longer recording to bound memory")
         for name, frames in assembled.frames.items():
-            if frames.left_out:
+            if frames.undecodable:
                 self.notes.append(
-                    f"{raw.name}: {frames.left_out} images of camera {name} before its first keyframe were left out"
+                    f"{raw.name}: {frames.undecodable} images of camera {name} before its first keyframe were skipped"
                 )
 
     def _open(self, assembled: Assembled) -> tuple[DatasetWriter, Originals]:
         if self._writer is None or self._originals is None:
-            video = settings_for(assembled.frames)
+            video = video_settings(assembled.frames)
             if (self._root / MANIFEST).exists():
                 schema = assembled.episode.schema
                 self._writer = append_to(
@@ -253,12 +261,12 @@ class _Run:
                 )
             self.dataset_id = self._writer.dataset_id
             self._originals = Originals(self._root, self.dataset_id, self._parts)
-            self._originals.forget_later_parts()
+            self._originals.delete_later_parts()
             save_checkpoint(self._root, self._start)
         return self._writer, self._originals
 
     def _checkpoint(self, logs: Sequence[Signature]) -> None:
-        """Originals first, then the episodes, then the note that both are safe."""
+        """Commit the originals, then the episodes, then write the checkpoint."""
         if self._writer is None or self._originals is None:
             return
         self._originals.finish_part()
@@ -280,8 +288,8 @@ class _Run:
         )
 
     def close(self) -> None:
-        """Finish the files; also where everything had been written before and only the record was missing."""
-        if self._writer is None and self._safe:
+        """Finish the files, also if all episodes had already been written."""
+        if self._writer is None and self._committed:
             self._writer = append_to(self._root)
             self.dataset_id = self._writer.dataset_id
         if self._joints is not None:
@@ -294,9 +302,9 @@ class _Run:
 
 @contextmanager
 def _spool(root: Path) -> Iterator[Path]:
-    """A folder for images that wait to be written; what a killed run left goes too."""
+    """Yield a folder for spooled images; deletes leftovers of killed runs."""
     for stale in root.parent.glob(f"{root.name.rsplit('.', 2)[0]}.*.spool"):
-        if stale == root.with_suffix(".spool") or not is_running(stale.suffixes[-2][1:]):
+        if stale == root.with_suffix(".spool") or not is_process_running(stale.suffixes[-2][1:]):
             shutil.rmtree(stale, ignore_errors=True)
     spool = root.with_suffix(".spool")
     spool.mkdir()
@@ -306,16 +314,16 @@ def _spool(root: Path) -> Iterator[Path]:
         shutil.rmtree(spool, ignore_errors=True)
 
 
-def _require_room(target: Path, logs: Sequence[Log], signatures: Sequence[Signature]) -> None:
+def _check_disk_space(target: Path, logs: Sequence[Log], signatures: Sequence[Signature]) -> None:
     needed = sum(
-        size * (TEXT_SHARE if log.format in ("csv", "json") else 1.0)
+        size * (TEXT_FRACTION if log.format in ("csv", "json") else 1.0)
         for log, (_, size) in zip(logs, signatures, strict=True)
     )
-    check_room(
+    check_disk_space(
         target,
         needed,
         what=f"{len(logs)} log{'s' * (len(logs) != 1)}",
-        remedy="free some space, or another disk",
+        remedy="free some space, or use another disk",
     )
 
 

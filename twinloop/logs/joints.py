@@ -1,4 +1,4 @@
-"""What a twin tells about a log: its joints, how far they go, and where they put the tool."""
+"""The joints of a twin that help to interpret a log: names, ranges, and forward kinematics of the tool."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from twinloop.twins.twin import Twin
 
 ToolPoses = Callable[[Array], tuple[Array, Array]]
-"""Joint positions (n, joints) to the tool's positions (n, 3) in m and quaternions (n, 4), w first."""
+"""Maps joint positions (n, joints) to tool positions (n, 3) in m and quaternions (n, 4), w first."""
 
 
 @dataclass(frozen=True)
 class Joints:
-    """Hinges and slides of a robot in its order. `ranges` are in `units` (rad or m); an unlimited one is infinite."""
+    """Hinge and slide joints of a robot, in order; `ranges` are in `units` (rad or m), infinite if unlimited."""
 
     names: tuple[str, ...]
     ranges: tuple[tuple[float, float], ...]
@@ -36,12 +36,12 @@ class Joints:
         return len(self.names)
 
     def find(self, name: str) -> int | None:
-        """The number of the joint called `name`, whatever its spelling."""
-        spelt = [plain(known) for known in self.names]
-        return spelt.index(plain(name)) if plain(name) in spelt else None
+        """Return the index of the joint called `name`, whatever its spelling."""
+        names = [normalize_name(known) for known in self.names]
+        return names.index(normalize_name(name)) if normalize_name(name) in names else None
 
-    def only(self, numbers: Sequence[int]) -> Joints:
-        """Some of the joints, in the order given; where the tool is can be said for the first ones only."""
+    def select(self, numbers: Sequence[int]) -> Joints:
+        """Return some of the joints, in this order; forward kinematics is kept only for the first joints."""
         return replace(
             self,
             names=tuple(self.names[i] for i in numbers),
@@ -51,20 +51,20 @@ class Joints:
         )
 
 
-def plain(name: str) -> str:
-    """A name without case, blanks and signs, so that `Shoulder-Pan` is `shoulder_pan`."""
+def normalize_name(name: str) -> str:
+    """Normalize case, blanks and punctuation, so that `Shoulder-Pan` equals `shoulder_pan`."""
     return re.sub(r"\W|_", "", name.lower())
 
 
 def load_joints(name_or_path: str | Path) -> Joints:
-    """The joints of a built-in twin or of one in a folder."""
+    """Load the joints of a built-in twin or of a twin's folder."""
     from twinloop.twins.load import load_twin
 
-    return joints_of(load_twin(name_or_path))
+    return find_joints(load_twin(name_or_path))
 
 
-def joints_of(twin: Twin) -> Joints:
-    """The robot's joints: those with a home, or else every hinge and slide; what lies on the table has none."""
+def find_joints(twin: Twin) -> Joints:
+    """Find the robot's joints: those with a home position, or else every hinge and slide."""
     import mujoco
 
     model = twin.make_model()
@@ -96,13 +96,13 @@ def _tool_poses(twin: Twin, model: object, places: list[int]) -> ToolPoses | Non
 
     def poses(values: Array) -> tuple[Array, Array]:
         data = mujoco.MjData(model)
-        positions, turns = np.zeros((len(values), 3)), np.zeros((len(values), 4))
+        positions, rotations = np.zeros((len(values), 3)), np.zeros((len(values), 4))
         for row, joints in enumerate(values):
             # A log may lack the last joints (fingers), which do not move the tool.
             data.qpos[places[: len(joints)]] = joints
             mujoco.mj_kinematics(model, data)
             positions[row] = data.site_xpos[site]
-            mujoco.mju_mat2Quat(turns[row], data.site_xmat[site])
-        return positions, turns
+            mujoco.mju_mat2Quat(rotations[row], data.site_xmat[site])
+        return positions, rotations
 
     return poses

@@ -1,7 +1,7 @@
-"""The map: what the channels of a log mean. YAML on disk, frozen values here, errors that name the key.
+"""The log map: what the channels of a log mean. YAML on disk, frozen values here, errors that name the key.
 
-A map says everything that a log does not: which channel is which signal, in which unit, order, sign and frame, which
-clock it runs on, where episodes begin, who recorded it and under which consent. Nothing is guessed at ingest.
+A map holds everything that a log lacks: which channel is which signal, its unit, order, sign, frame and clock, where
+episodes begin, who recorded it and under which consent. Nothing is guessed at ingest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from twinloop.episode import Actor, Source
 from twinloop.errors import MapError, UnknownName
 from twinloop.logs.units import LOG_UNITS, known_unit
 
-LARGEST_MAP_BYTES = 1 << 20
+MAX_MAP_BYTES = 1 << 20
 
 Method = Literal["linear", "previous", "nearest", "slerp"]
 
@@ -48,10 +48,10 @@ class _Part(BaseModel):
 class Clock(_Part):
     """Where the time stamps of a stream come from.
 
-    `channel` names one (in `unit`; `column` where it has several); without it the log's own time is used; `rate_hz` alone means that the log has no
-    time stamps and rows are taken to be evenly spaced. `out_of_order: drop` leaves out samples whose time stamp does
-    not move forward and counts them; the default refuses the log. A clock longer than its stream is an error unless
-    `longer: cut_end` says that the last time stamps have no sample.
+    `channel` names the channel (in `unit`; `column` if it has several); without it the log's own time is used.
+    `rate_hz` is for logs without time stamps, whose rows are assumed to be evenly spaced. `out_of_order: drop` drops
+    and counts samples whose time does not increase; the default refuses the log. A clock longer than its stream is an
+    error unless `longer: cut_end` declares that the last time stamps have no sample.
     """
 
     channel: str | None = None
@@ -64,7 +64,7 @@ class Clock(_Part):
     @model_validator(mode="after")
     def _one_kind(self) -> Clock:
         if self.channel is not None and self.rate_hz is not None:
-            raise ValueError("give either channel or rate_hz: a clock is recorded or made up, not both")
+            raise ValueError("give either channel or rate_hz, not both")
         return self
 
 
@@ -78,10 +78,10 @@ AnyClock = Annotated[Clock, BeforeValidator(_as_clock)]
 class SignalMap(_Part):
     """One signal of the dataset: stored = sign * (scale * raw, converted from `unit` to `to`) + offset.
 
-    `from` is one channel or several that are put side by side; `columns` picks and orders their elements by number
-    or name. `offset` is in the stored unit. A quaternion is stored w first, whatever its order in the log. `frame`
-    says in which frame a vector is expressed; with `rotate_by` (a quaternion signal of this map, body to world) a
-    body-frame vector is stored in the world frame. A unit that nobody knows is `unknown`, and `unknown_because` says why.
+    `from` is one channel, or several that are concatenated; `columns` selects and orders their elements by number or
+    name. `offset` is in the stored unit. A quaternion is stored w first, whatever its order in the log. `frame` is the
+    frame of a vector; with `rotate_by` (a quaternion signal of this map, body to world) a body-frame vector is stored
+    in the world frame. A unit may be `unknown`, with the reason in `unknown_because`.
     """
 
     source: Names = Field(alias="from", min_length=1)
@@ -104,7 +104,7 @@ class SignalMap(_Part):
 
 
 class ConstantMap(_Part):
-    """A signal with the same value in every row: from the map (`value`) or from a constant of the log (`from`)."""
+    """A signal with a constant value: from the map (`value`) or from a constant of the log (`from`)."""
 
     value: Numbers | None = None
     source: str | None = Field(default=None, alias="from")
@@ -120,7 +120,7 @@ class ConstantMap(_Part):
 
 
 class CameraMap(_Part):
-    """A camera: a channel of images (`from`), or a video file beside the log (`file`, with {stem} for its name)."""
+    """A camera: a channel of images (`from`), or a video file next to the log (`file`, {stem} is the log's name)."""
 
     source: str | None = Field(default=None, alias="from")
     file: str | None = None
@@ -162,7 +162,7 @@ class EpisodeMap(_Part):
 
 
 class Rows(_Part):
-    """When the rows of an episode are: at the samples of one signal or camera (`like`), or evenly (`rate_hz`)."""
+    """The times of an episode's rows: the samples of one signal or camera (`like`), or evenly spaced (`rate_hz`)."""
 
     like: str | None = None
     rate_hz: float | None = Field(default=None, gt=0)
@@ -175,7 +175,7 @@ class Rows(_Part):
 
 
 class ProvenanceMap(_Part):
-    """Who, where, with which consent; `origin` and `licence` say whose recording it is."""
+    """Who recorded it, where, with which consent; `origin` and `licence` are those of the recording."""
 
     source: Source
     actor: Actor = "unknown"
@@ -189,9 +189,9 @@ class ProvenanceMap(_Part):
 
 
 class LogMap(_Part):
-    """Everything needed to turn one kind of log into episodes.
+    """Everything needed to convert one kind of log to episodes.
 
-    `clocks` names second clocks, channels with a device's own time stamp of each row; they are kept as `clock.NAME`.
+    `clocks` names additional clocks, channels with a device's own time stamp of each row, stored as `clock.NAME`.
     """
 
     provenance: ProvenanceMap
@@ -223,18 +223,18 @@ class LogMap(_Part):
                 raise ValueError(f"signals.{name}.rotate_by: {_nearest(signal.rotate_by, quaternions)}")
         for name, clock in self.clocks.items():
             if clock.channel is None:
-                raise ValueError(f"clocks.{name} needs channel: the one that holds the time stamps")
+                raise ValueError(f"clocks.{name} needs channel, the one with the time stamps")
         if both := self.signals.keys() & self.constants.keys():
             raise ValueError(f"{min(both)} is a signal and a constant")
         return self
 
     @property
     def row_stream(self) -> str:
-        """The signal or "camera NAME" whose samples are the rows, when they are not evenly spaced."""
+        """The signal or "camera NAME" whose samples are the rows, if they are not evenly spaced."""
         return self.rows.like or next(iter(self.signals))
 
     def clock_of(self, own: Clock | None) -> Clock:
-        """The clock of one stream: its own, else the map's, else the log's."""
+        """Return the clock of one stream: its own, else the map's, else the log's."""
         return own or self.clock or Clock()
 
 
@@ -252,7 +252,7 @@ def load_map(source: str | Path) -> LogMap:
     """
     path = Path(source)
     try:
-        if path.stat().st_size > LARGEST_MAP_BYTES:
+        if path.stat().st_size > MAX_MAP_BYTES:
             raise MapError(f"{path} is too large for a map", got=f"{path.stat().st_size} bytes")
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -263,7 +263,7 @@ def load_map(source: str | Path) -> LogMap:
 
 
 def parse_map(text: str, name: str = "map") -> LogMap:
-    """Read a map from YAML text; the first thing wrong with it is said with its key and the nearest right one."""
+    """Parse a map from YAML text; an error names the key and the nearest valid one."""
     try:
         content = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -275,11 +275,11 @@ def parse_map(text: str, name: str = "map") -> LogMap:
     try:
         return LogMap.model_validate(content)
     except ValidationError as error:
-        raise _explained(error, name) from error
+        raise _describe_error(error, name) from error
 
 
-def _explained(error: ValidationError, name: str) -> MapError:
-    # A key that is misspelt is also missing under its right name: the misspelling is the better news.
+def _describe_error(error: ValidationError, name: str) -> MapError:
+    # A misspelt key is also missing under its right name; report the misspelling.
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     place = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
@@ -295,17 +295,17 @@ def _explained(error: ValidationError, name: str) -> MapError:
     if first["type"] == "missing":
         return MapError(f"{name}: {place} is missing{more}", remedy=_MISSING.get(str(first["loc"][-1])))
     message = str(first["msg"]).removeprefix("Value error, ")
-    given = first.get("input")
-    shown = repr(given)[:80] if not isinstance(given, Mapping) else None
-    return MapError(f"{name}: {place or 'it'}: {message}{more}", got=shown)
+    value = first.get("input")
+    got = repr(value)[:80] if not isinstance(value, Mapping) else None
+    return MapError(f"{name}: {place or 'it'}: {message}{more}", got=got)
 
 
 _MISSING = {
-    "unit": f"every signal says its unit in the log: {', '.join(sorted(LOG_UNITS))}",
+    "unit": f"every signal needs its unit in the log: {', '.join(sorted(LOG_UNITS))}",
     "rate_hz": "the nominal rate of the rows, in Hz",
-    "from": "the channel, or the list of channels, that the signal is made of",
+    "from": "the channel, or list of channels, of the signal",
     "source": "provenance.source is real, sim or unknown",
-    "provenance": "say at least provenance: {source: real}",
+    "provenance": "at least provenance: {source: real}",
     "signals": "name at least one signal, for example observation.state",
 }
 
@@ -322,7 +322,7 @@ _MODELS: dict[str, type[_Part]] = {
 
 
 def _keys_at(place: Sequence[int | str]) -> list[str]:
-    """The keys that are allowed at a place in the map."""
+    """Return the keys allowed at a place in the map."""
     model: type[_Part] = LogMap
     for part in place:
         model = _MODELS.get(str(part), model)

@@ -1,4 +1,4 @@
-"""Messages of a stream log (MCAP, rosbag2) gathered into channels: TOPIC.field, with the log time of each message."""
+"""Collect messages of a stream log (MCAP, rosbag2) into channels TOPIC.field, with the log time of each message."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Decoder = Callable[[bytes], Mapping[str, Any]]
 Message = tuple[str, int, bytes]
 """Topic, log time in nanoseconds, payload."""
 
-_PLAIN_PICTURES = frozenset("rgb8 bgr8 mono8 rgba8 bgra8".split())
+_RAW_IMAGES = frozenset("rgb8 bgr8 mono8 rgba8 bgra8".split())
 _FORMATS = ("h264", "h265", "hevc", "vp9", "av1", "jpeg", "jpg", "png")
 
 
 @dataclass
 class Topic:
-    """What is known about one topic: its first message, how many there are, from when to when."""
+    """One topic: its first message, the number of messages, start and end time."""
 
     name: str
     example: Mapping[str, Any]
@@ -35,7 +35,7 @@ class Topic:
 
 
 def describe_topic(topic: Topic) -> list[Channel]:
-    """The channels of one topic."""
+    """Return the channels of one topic."""
     start_s = topic.start_ns / 1e9 if topic.start_ns is not None else None
     end_s = topic.end_ns / 1e9 if topic.end_ns is not None else None
     found = []
@@ -70,7 +70,7 @@ def describe_topic(topic: Topic) -> list[Channel]:
 
 
 def image_type(message: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]] | None:
-    """Encoding and size of the image in a message of Foxglove's or ROS's image types; None if it is none."""
+    """Return encoding and size of the image in a Foxglove or ROS image message; None for other messages."""
     if "data" not in message:
         return None
     if isinstance(message.get("format"), str):
@@ -80,14 +80,14 @@ def image_type(message: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]] |
                 return {"jpg": "jpeg", "hevc": "h265"}.get(name, name), (0, 0, 3)
         return None
     encoding, height, width = (message.get(key) for key in ("encoding", "height", "width"))
-    if encoding in _PLAIN_PICTURES and isinstance(height, int) and isinstance(width, int):
+    if encoding in _RAW_IMAGES and isinstance(height, int) and isinstance(width, int):
         return str(encoding), (height, width, 3)
     return None
 
 
 @dataclass
 class _Series:
-    """One wanted channel while it is being gathered."""
+    """Collected samples of one channel."""
 
     name: str
     keys: tuple[str, ...]
@@ -114,9 +114,9 @@ class _Series:
 def gather(
     messages: Iterable[Message | None], decoders: Mapping[str, Decoder], wanted: Sequence[str]
 ) -> Iterator[Span]:
-    """Spans of the wanted channels; `None` among the messages is a good place to end one.
+    """Yield spans of the wanted channels; `None` among the messages marks a good place to end a span.
 
-    `decoders` may grow while messages come; it has an entry for a topic before the topic's first message.
+    `decoders` may grow while messages are read; it has an entry for a topic before the topic's first message.
     """
     series: dict[str, list[_Series]] = {}
     gathered = 0
@@ -133,11 +133,11 @@ def gather(
         if topic not in series:
             series[topic] = _wanted_of(topic, decoded, wanted)
             seen += [channel.name for channel in describe_topic(Topic(topic, decoded))]
-        for one in series[topic]:
-            one.values.append(one.pick(decoded))
-            one.times_ns.append(time_ns)
+        for channel in series[topic]:
+            channel.values.append(channel.pick(decoded))
+            channel.times_ns.append(time_ns)
         gathered += len(payload)
-    found = {one.name for many in series.values() for one in many}
+    found = {channel.name for many in series.values() for channel in many}
     for name in wanted:
         if name not in found:
             raise UnknownName("channel in the log", name, seen)
@@ -146,7 +146,7 @@ def gather(
 
 
 def is_wanted(topic: str, wanted: Sequence[str]) -> bool:
-    """Whether any wanted channel is of this topic."""
+    """Return whether any wanted channel belongs to this topic."""
     return any(name.startswith(f"{topic}.") for name in wanted)
 
 
@@ -166,15 +166,15 @@ def _wanted_of(topic: str, example: Mapping[str, Any], wanted: Sequence[str]) ->
 def _span(series: Mapping[str, list[_Series]]) -> Span:
     pieces: dict[str, Piece] = {}
     for many in series.values():
-        for one in many:
-            if not one.values:
+        for channel in many:
+            if not channel.values:
                 continue
-            time_s = _seconds(one.times_ns)
-            if one.image is not None:
-                pieces[one.name] = Images([bytes(value) for value in one.values], time_s)
+            time_s = _seconds(channel.times_ns)
+            if channel.image is not None:
+                pieces[channel.name] = Images([bytes(value) for value in channel.values], time_s)
             else:
-                pieces[one.name] = Block(_stacked(one), time_s)
-            one.values, one.times_ns = [], []
+                pieces[channel.name] = Block(_stack(channel), time_s)
+            channel.values, channel.times_ns = [], []
     return Span(pieces)
 
 
@@ -183,11 +183,11 @@ def _seconds(times_ns: Sequence[int]) -> Array:
     return np.asarray(whole + rest * 1e-9)
 
 
-def _stacked(one: _Series) -> Array:
+def _stack(channel: _Series) -> Array:
     try:
-        array = np.asarray(one.values)
+        array = np.asarray(channel.values)
     except ValueError as error:
-        raise DamagedLog(f"messages of {one.name!r} have different sizes") from error
+        raise DamagedLog(f"messages of {channel.name!r} have different sizes") from error
     if array.dtype.kind not in "biufU":
-        raise DamagedLog(f"messages of {one.name!r} do not always hold numbers")
+        raise DamagedLog(f"messages of {channel.name!r} contain values that are not numbers")
     return array[:, None] if array.ndim == 1 else array

@@ -1,6 +1,6 @@
-"""What resampling would lose: the streams as recorded, beside the dataset, so that every alignment can be undone.
+"""Original streams, stored with the dataset as recorded, so that resampling loses nothing.
 
-Where they are is said in `twinloop.datasets.ingests`; copies of the dataset take them along.
+`twinloop.datasets.ingests` describes the files; copies of the dataset include them.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twinloop.datasets.columns import column_type, from_arrow, to_arrow
-from twinloop.datasets.commit import disk_errors
-from twinloop.datasets.ingests import ORIGINALS, enter_ingests
+from twinloop.datasets.commit import disk_errors, read_errors
+from twinloop.datasets.ingests import ORIGINALS, list_ingests_in_manifest
 from twinloop.datasets.layout import INGESTS
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import DTYPES, Signal
-from twinloop.errors import DamagedDataset
 from twinloop.logs.clocks import Stream
 from twinloop.logs.log_map import LogMap
 from twinloop.logs.stream_report import StreamReport
 
 
 class Originals:
-    """Writes streams as they were before resampling, one file per signal and part; a part is whole or not there."""
+    """Writes streams before resampling, one file per signal and part; a part is complete or absent."""
 
     def __init__(self, root: Path, dataset_id: str, part: int = 0) -> None:
         self._folder = root / INGESTS / dataset_id / ORIGINALS
@@ -35,7 +34,7 @@ class Originals:
         self._writers: dict[str, pq.ParquetWriter] = {}
 
     def add(self, episode_id: str, streams: Mapping[str, Stream]) -> None:
-        """The streams of one episode."""
+        """Add the streams of one episode."""
         for name, stream in streams.items():
             table = pa.table(
                 {
@@ -53,40 +52,40 @@ class Originals:
                 self._writers[name].write_table(table)
 
     def finish_part(self) -> None:
-        """Close the files of this part; what comes next goes into others."""
+        """Close the files of this part and start the next one."""
         with disk_errors(self._folder):
             for writer in self._writers.values():
                 writer.close()
         self._writers.clear()
         self._part += 1
 
-    def forget_later_parts(self) -> None:
-        """Delete what a killed run had begun after its last checkpoint."""
+    def delete_later_parts(self) -> None:
+        """Delete parts that a killed run wrote after its last checkpoint."""
         for path in sorted(self._folder.glob("*/*.parquet")):
             if int(path.stem) >= self._part:
                 path.unlink()
 
 
-def keep_record(
+def save_ingest_record(
     root: Path, dataset_id: str, log_map: LogMap, map_text: str, report: Mapping[str, Any]
 ) -> None:
-    """Put the map and the report beside the data and enter all of it into the manifest."""
+    """Save the map and the report with the dataset and list them in the manifest."""
     folder = root / INGESTS / dataset_id
     with disk_errors(root):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "map.yaml").write_text(map_text or as_yaml(log_map))
+        (folder / "map.yaml").write_text(map_text or format_map(log_map))
         (folder / "report.json").write_text(json.dumps(report, indent=1))
-    enter_ingests(root)
+    list_ingests_in_manifest(root)
 
 
-def report_of(
+def make_report(
     streams: Sequence[StreamReport],
     cameras: Mapping[str, str],
     skipped: Mapping[str, str],
     notes: Sequence[str],
     accepted: Sequence[str],
 ) -> dict[str, Any]:
-    """The report as it is kept; `accepted` are guesses that somebody took as they were."""
+    """Return the report to save; `accepted` are the unreviewed guesses that were accepted."""
     return {
         "streams": [asdict(stream) for stream in streams],
         "cameras": dict(cameras),
@@ -109,31 +108,27 @@ def load_originals(dataset: Dataset, episode: int) -> dict[str, Stream]:
     Raises:
         DamagedDataset: A stored stream cannot be read.
     """
-    identity = dataset.episode(episode).id
+    episode_id = dataset.episode(episode).id
     streams: dict[str, Stream] = {}
     for path in sorted((dataset.root / INGESTS).glob(f"*/{ORIGINALS}/*/*.parquet")):
         signal = dataset.schema.signal(path.parent.name)
-        try:
-            table = pq.read_table(path, filters=[("episode_id", "=", identity)], partitioning=None)
+        with read_errors(path):
+            table = pq.read_table(path, filters=[("episode_id", "=", episode_id)], partitioning=None)
             if not len(table):
                 continue
             kind = Signal(signal.name, signal.shape, dtype=_stored_type(table, signal.shape))
             streams[signal.name] = Stream(
                 table.column("time_s").to_numpy(), from_arrow(table.column("value"), kind)
             )
-        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-            raise DamagedDataset(f"{path} cannot be read ({error})") from error
     return streams
 
 
 def load_reports(dataset: Dataset) -> dict[str, dict[str, Any]]:
-    """What each `ingest` reported, by the id of the dataset it made; empty where nothing was ingested."""
+    """Load the report of each `ingest`, by the id of the dataset it wrote."""
     reports = {}
     for path in sorted((dataset.root / INGESTS).glob("*/report.json")):
-        try:
+        with read_errors(path):
             reports[path.parent.name] = dict(json.loads(path.read_text()))
-        except (OSError, ValueError, TypeError) as error:
-            raise DamagedDataset(f"{path} cannot be read ({error})") from error
     return reports
 
 
@@ -142,8 +137,8 @@ def _stored_type(table: pa.Table, shape: tuple[int, ...]) -> str:
     return next((dtype for dtype in sorted(DTYPES) if column_type(shape, dtype) == kind), "float64")
 
 
-def as_yaml(log_map: LogMap) -> str:
-    """A map as text, where no text was given."""
+def format_map(log_map: LogMap) -> str:
+    """Format a map as YAML."""
     import yaml
 
     content = log_map.model_dump(mode="json", by_alias=True, exclude_unset=True)

@@ -1,4 +1,4 @@
-"""A first map for a log, from its names, ranges and correlations; every guess carries a confidence and a reason."""
+"""Propose a map for a log from names, ranges and correlations; every guess has a confidence and a reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from twinloop.episode import RESERVED, Array
 from twinloop.logs.bundle import split_unit
 from twinloop.logs.candidates import Candidate, find_candidates
-from twinloop.logs.clocks import regularity, seconds
+from twinloop.logs.clocks import measure_regularity, to_seconds
 from twinloop.logs.guess import (
     Guess,
     guess_angle,
@@ -35,14 +35,14 @@ from twinloop.logs.kinematics import (
     guess_order_by_tool,
     tool_motion,
 )
+from twinloop.logs.log_layout import Layout, find_layout, load_samples
 from twinloop.logs.log_map import Clock
-from twinloop.logs.look import Layout, find_layout, load_samples
 from twinloop.logs.reader import Channel
 from twinloop.logs.sources import find_logs
 from twinloop.logs.units import stored_unit
 
 _UNITS = {"torque": "N·m", "force": "N", "current": "A", "voltage": "V", "temperature": "°C"}
-_ELSEWHERE = r"xyz|translation|cartesian|tcp|end_?effector|\bee\b|^ee_"
+_CARTESIAN = r"xyz|translation|cartesian|tcp|end_?effector|\bee\b|^ee_"
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,13 @@ def propose_map(source: str | Path, joints: Joints | None = None) -> str:
     samples = {full[name]: sample for name, sample in load_samples(log, list(full)).items()}
     proposal = _Proposal(channels, layout, find_candidates(samples, channels, layout.start, joints))
     lines = [
-        f"# Proposed from {log.name}. Every guess has a confidence and a reason: read them and correct them.",
-        "# What says CHECK is not used until you delete its comment (or ingest with --accept-guesses).",
+        f"# Proposed from {log.name}. Every guess has a confidence and a reason: review and correct them.",
+        "# Ingest refuses guesses marked CHECK until you delete the comment (or pass --accept-guesses).",
         f"format: {log.format}",
         "robot_type: unknown   # name the robot",
         proposal.rate_line(),
         "provenance:",
-        "  source: real   # confidence 0.50: a log usually is; say sim if it is not; CHECK",
+        "  source: real   # confidence 0.50: logs usually are; otherwise sim; CHECK",
         "  # actor: operator | policy | expert | excitation; operator: PSEUDONYM; robot_serial; site; consent; licence",
         *layout.lines,
         *proposal.clock.lines,
@@ -103,7 +103,7 @@ def propose_map(source: str | Path, joints: Joints | None = None) -> str:
 
 
 class _Proposal:
-    """One look at a log: what may become signals, and what that says about each of them."""
+    """The guesses about one log."""
 
     def __init__(self, channels: Mapping[str, Channel], layout: Layout, candidates: list[Candidate]) -> None:
         self._channels = channels
@@ -113,7 +113,7 @@ class _Proposal:
 
     @cached_property
     def clock(self) -> _ClockGuess:
-        """The channel that holds time stamps, or what the log itself has."""
+        """The channel with time stamps, or the log's own."""
         stamped = next((c for c in self._candidates if c.time_s is not None), None)
         if stamped is not None:
             return _ClockGuess(None, None, stamped.time_s, ["# clock: the log's own time stamps"])
@@ -125,16 +125,16 @@ class _Proposal:
             steady = named or forward.max() < 20 * np.median(forward) + 1e-12
             if np.all(forward >= 0) and np.any(forward > 0) and steady:
                 return self._clock_of(candidate, named)
-        guess = Guess("", 0.1, "no channel looks like time stamps; 1 Hz stands in for the true rate")
+        guess = Guess("", 0.1, "no channel looks like time stamps; 1 Hz is a placeholder")
         return _ClockGuess(None, None, None, [f"clock: {{rate_hz: 1}}   {guess.comment}"])
 
     def _clock_of(self, candidate: Candidate, named: bool) -> _ClockGuess:
         name, values = candidate.name, candidate.values
         unit = guess_clock_unit(values[:, 0], split_unit(name)[1] if named else None)
         column = 0 if values.shape[1] > 1 else None
-        why = Guess("", 0.95, "its name and its steady rise")
+        why = Guess("", 0.95, "its name, and it increases steadily")
         if not named:
-            why = Guess("", 0.7, "its first column rises steadily")
+            why = Guess("", 0.7, "its first column increases steadily")
         text = f'clock: {{channel: "{self._prefix}{name}"'
         text += f", column: {column}" if column is not None else ""
         lines = [
@@ -142,19 +142,21 @@ class _Proposal:
             f"# unit of the clock: {unit.comment[2:]}",
         ]
         clock = Clock(channel=name, column=column, unit=unit.value)  # type: ignore[arg-type]
-        return _ClockGuess(name, column, seconds(values, clock), lines)
+        return _ClockGuess(name, column, to_seconds(values, clock), lines)
 
     def rate_line(self) -> str:
-        """The nominal rate, from the clock."""
+        """Return the line with the nominal rate, from the clock."""
         time_s = self.clock.time_s
         if time_s is None or len(time_s) < 2:
-            return f"rate_hz: 1   {Guess('', 0.1, 'the log does not tell its rate').comment}"
-        how = regularity(time_s)
-        guess = Guess("", 0.9, f"median period of {how.samples} samples, jitter {how.jitter_s * 1e3:.2g} ms")
-        return f"rate_hz: {float(f'{how.rate_hz:.5g}')}   {guess.comment}"
+            return f"rate_hz: 1   {Guess('', 0.1, 'the log does not give its rate').comment}"
+        clock = measure_regularity(time_s)
+        guess = Guess(
+            "", 0.9, f"median period of {clock.samples} samples, jitter {clock.jitter_s * 1e3:.2g} ms"
+        )
+        return f"rate_hz: {float(f'{clock.rate_hz:.5g}')}   {guess.comment}"
 
     def signals(self) -> list[str]:
-        """The block of signals: the state, the commands, the rest."""
+        """Return the block of signals: state, commands, the rest."""
         lines = ["signals:"]
         taken: set[str] = set()
         for candidate in sorted(self._candidates, key=self._rank):
@@ -166,7 +168,7 @@ class _Proposal:
         return lines
 
     def cameras(self) -> list[str]:
-        """The block of cameras, where the log holds images."""
+        """Return the block of cameras, if the log has images."""
         lines = []
         for name, channel in self._channels.items():
             image = len(channel.shape) == 3 and channel.shape[2] == 3 and channel.dtype == "uint8"
@@ -179,21 +181,19 @@ class _Proposal:
         return ["cameras:", *lines] if lines else []
 
     def _rank(self, candidate: Candidate) -> tuple[int, bool]:
-        """State first, then commands, then the rest; a signal of several joints before one of its kind alone."""
+        """Sort state first, then commands, then the rest; vectors before scalars."""
         if candidate.name in self._commands:
             return 1, candidate.values.shape[1] == 1
         place = 0 if candidate.role == "position" else 2
-        # Where the tool is makes a worse state than where the joints are.
-        if place == 0 and re.search(_ELSEWHERE, candidate.name.lower()):
+        # Joint positions make a better state than the tool position.
+        if place == 0 and re.search(_CARTESIAN, candidate.name.lower()):
             place = 2
         return place, candidate.joints is None and candidate.values.shape[1] == 1
 
     @cached_property
     def _commands(self) -> dict[str, Guess]:
-        """Channels that tell the robot what to do: by name, else by coming before a measurement of the same shape."""
-        named = {
-            c.name: Guess("", 0.9, "its name says command") for c in self._candidates if c.role == "command"
-        }
+        """Command channels: by name, or because they lead a measurement of the same shape."""
+        named = {c.name: Guess("", 0.9, "from its name") for c in self._candidates if c.role == "command"}
         if named:
             return named
         plain = sorted((c for c in self._candidates if c.role == "position"), key=lambda c: c.name)
@@ -203,14 +203,12 @@ class _Proposal:
                     leader = guess_leader(a.values, b.values)
                     if leader is not None:
                         first, second = (a, b) if leader > 0 else (b, a)
-                        return {
-                            first.name: Guess("", 0.6, f"it comes before {second.name}, which follows it")
-                        }
+                        return {first.name: Guess("", 0.6, f"it leads {second.name}")}
         return {}
 
     @cached_property
     def _tool(self) -> ToolMotion | None:
-        """Where the twin's tool is when its joints follow the log's."""
+        """The tool motion of the twin for the log's joint positions."""
         for candidate in self._candidates:
             if candidate.role == "position" and candidate.joints is not None:
                 unit = self._position_unit(candidate).value.strip("[").split(",")[0]
@@ -219,13 +217,13 @@ class _Proposal:
 
     @cached_property
     def _point(self) -> Candidate | None:
-        """A measured point in space, which may be the tool's."""
+        """A measured 3D point, possibly the tool's."""
         points = [c for c in self._candidates if c.values.shape[1] == 3 and self._is_point(c)]
         return points[0] if points else None
 
     def _is_point(self, candidate: Candidate) -> bool:
         return candidate.role == "position" and (
-            bool(re.search(_ELSEWHERE, candidate.name.lower())) or self._partner("quaternion", 4) is not None
+            bool(re.search(_CARTESIAN, candidate.name.lower())) or self._partner("quaternion", 4) is not None
         )
 
     def _signal(self, candidate: Candidate, taken: set[str]) -> list[str]:
@@ -238,7 +236,7 @@ class _Proposal:
             lines.append(_Line("columns", str(list(candidate.columns)), candidate.matched))
         elif candidate.name == clock.channel and clock.column is not None:
             rest = list(range(1, candidate.values.shape[1]))
-            guess = Guess("", 0.4, "all but the clock; divide them into signals")
+            guess = Guess("", 0.4, "all but the clock; split them into signals")
             lines.append(_Line("columns", str(rest), guess))
             candidate = replace(candidate, values=candidate.values[:, 1:])
         if is_quaternion(candidate.values):
@@ -254,7 +252,7 @@ class _Proposal:
             method = "previous" if held else "linear"
         if candidate.time_s is not None:
             lines.append(
-                _Line("method", method, Guess("", 0.8, "used only where its clock is not that of the rows"))
+                _Line("method", method, Guess("", 0.8, "used only if it is not sampled at the row times"))
             )
         return [lines[0].text(2).replace(":    #", ":   #"), *(line.text(4) for line in lines[1:])]
 
@@ -279,7 +277,7 @@ class _Proposal:
         if name in self._commands and "action" not in taken:
             signal, guess = "action", self._commands[name]
         elif first_position and name not in self._commands and not self._is_named_point(candidate):
-            signal, guess = "observation.state", Guess("", 0.8, "the first channel whose name says position")
+            signal, guess = "observation.state", Guess("", 0.8, "the first channel named like a position")
         else:
             plain = re.sub(r"[^\w]+", "_", name.removeprefix("observation.")).strip("_") or "values"
             signal = f"action.{plain}" if name in self._commands else f"observation.{plain}"
@@ -290,7 +288,7 @@ class _Proposal:
         return signal, guess
 
     def _is_named_point(self, candidate: Candidate) -> bool:
-        """A point in space, where the joints are in the log as well."""
+        """Return whether it is a 3D point in a log that also has joint positions."""
         joints = any(c.role == "position" and c is not candidate and c.joints for c in self._candidates)
         return joints and self._is_point(candidate) and candidate.joints is None
 
@@ -316,7 +314,7 @@ class _Proposal:
             return self._command_unit(candidate)
         if role == "position":
             return self._position_unit(candidate)
-        return Guess("unknown", 0.3, "neither its name nor its values tell")
+        return Guess("unknown", 0.3, "neither its name nor its values suggest one")
 
     def _velocity_unit(self, candidate: Candidate) -> Guess:
         time_s = self.clock.time_s
@@ -334,14 +332,14 @@ class _Proposal:
         return guess_rate_unit(candidate.values, position.values, timed, self._unit(position).value)
 
     def _command_unit(self, candidate: Candidate) -> Guess:
-        """A command has the unit of the measurement it resembles, if there is one."""
+        """Guess that a command has the unit of the measurement it resembles."""
         for other in self._candidates:
             same = other.role == "position" and other.values.shape == candidate.values.shape
             if same and other.values.std() > 0 and candidate.values.std() > 0:
-                alike = float(np.corrcoef(other.values.reshape(-1), candidate.values.reshape(-1))[0, 1])
-                if alike > 0.5:
+                correlation = float(np.corrcoef(other.values.reshape(-1), candidate.values.reshape(-1))[0, 1])
+                if correlation > 0.5:
                     unit = self._unit(other)
-                    reason = f"it resembles {other.name} (correlation {alike:.2f})"
+                    reason = f"it resembles {other.name} (correlation {correlation:.2f})"
                     return Guess(unit.value, min(unit.confidence, 0.95), reason)
         return Guess("unknown", 0.3, "no measurement of the same shape resembles it")
 
@@ -355,15 +353,15 @@ class _Proposal:
             return guess_length(values)
         unit = guess_angle(values, candidate.joints)
         if candidate.joints is not None:
-            return self._checked_by_tool(candidate, candidate.joints, unit)
+            return self._check_by_tool(candidate, candidate.joints, unit)
         if re.search(r"states?$", candidate.name.lower()):
             return Guess(
                 unit.value, min(unit.confidence, 0.5), f"{unit.reason}; but a state may mix quantities"
             )
         return unit
 
-    def _checked_by_tool(self, candidate: Candidate, joints: Joints, unit: Guess) -> Guess:
-        """Where ranges leave a doubt, the unit under which the twin's tool goes where the log's went."""
+    def _check_by_tool(self, candidate: Candidate, joints: Joints, unit: Guess) -> Guess:
+        """If ranges leave a doubt, choose the unit for which the twin's tool moves like the log's."""
         point = self._point
         if unit.confidence >= 0.9 or point is None or len(point.values) != len(candidate.values):
             return unit

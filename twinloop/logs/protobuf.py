@@ -7,7 +7,7 @@ from typing import Any
 
 from twinloop.errors import DamagedLog
 
-DEEPEST = 32
+MAX_DEPTH = 32
 
 _MESSAGE = 11
 """`FieldDescriptor.TYPE_MESSAGE`."""
@@ -25,7 +25,7 @@ def protobuf_decoder(schema: Any) -> Callable[[bytes], Mapping[str, Any]]:
 
 
 def _plain(message: Any, plans: dict[str, list[tuple[str, bool, bool]]], depth: int) -> dict[str, Any]:
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         raise DamagedLog("a Protobuf message is nested too deeply")
     name = message.DESCRIPTOR.full_name
     plan = plans.get(name)

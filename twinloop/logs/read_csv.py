@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from twinloop.errors import DamagedLog, UnknownName
-from twinloop.logs.reader import READERS, SPAN_BYTES, Block, Channel, Span, reading
+from twinloop.logs.reader import READERS, SPAN_BYTES, Block, Channel, Span, log_errors
 
 KIND = "CSV"
 _DELIMITERS = ",;\t "
 _HEAD_BYTES = 64 << 10
 
-LONGEST_HEADER = 10_000
+MAX_COLUMNS = 10_000
 """Columns; more are not a log."""
 
 
@@ -51,7 +51,7 @@ class CsvReader:
 
     def channels(self, path: Path) -> list[Channel]:
         """Every column; the rows are not counted, since that means reading the file."""
-        with reading(path, KIND):
+        with log_errors(path, KIND):
             head = _head(path)
             first = next(_blocks(path, head, head.names), None)
             if first is None:
@@ -63,7 +63,7 @@ class CsvReader:
 
     def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
         """Blocks of rows of the wanted columns."""
-        with reading(path, KIND):
+        with log_errors(path, KIND):
             head = _head(path)
             for name in wanted:
                 if name not in head.names:
@@ -90,8 +90,8 @@ def _head(path: Path) -> _Head:
         _DELIMITERS, key=lambda candidate: (first.count(candidate), -_DELIMITERS.index(candidate))
     )
     fields = [field.strip() for field in next(csv.reader([first], delimiter=delimiter))]
-    if len(fields) > LONGEST_HEADER:
-        raise DamagedLog(f"{path.name} has too many columns", got=len(fields), expected=LONGEST_HEADER)
+    if len(fields) > MAX_COLUMNS:
+        raise DamagedLog(f"{path.name} has too many columns", got=len(fields), expected=MAX_COLUMNS)
     if all(_is_number(field) for field in fields):
         return _Head(tuple(f"column_{i}" for i in range(len(fields))), delimiter, skip)
     names = tuple(field or f"column_{i}" for i, field in enumerate(fields))

@@ -17,7 +17,7 @@ from twinloop.logs.reader import (
     Span,
     as_rows,
     is_numeric,
-    reading,
+    log_errors,
     refuse_bomb,
     refuse_large_piece,
     row_shape,
@@ -26,25 +26,25 @@ from twinloop.logs.reader import (
 
 KIND = "HDF5"
 
-MOST_OBJECTS = 200_000
-DEEPEST = 32
+MAX_OBJECTS = 200_000
+MAX_DEPTH = 32
 
 _UNIT_ATTRIBUTES = ("unit", "units")
 
 
 class Hdf5Reader:
-    """Reads any layout; robomimic's is data/demo_<n>/actions, obs/..."""
+    """Reads any layout, for example robomimic's data/demo_<n>/actions, obs/..."""
 
     def sniff(self, path: Path) -> float:
-        """The signature at the start of the file."""
+        """Check the file signature."""
         if not path.is_file():
             return 0.0
         with path.open("rb") as file:
             return 1.0 if file.read(8) == b"\x89HDF\r\n\x1a\n" else 0.0
 
     def channels(self, path: Path) -> list[Channel]:
-        """Every array of numbers or text; demo_2 comes before demo_10."""
-        with reading(path, KIND):
+        """List every array of numbers or text; demo_2 comes before demo_10."""
+        with log_errors(path, KIND):
             import h5py
 
             with h5py.File(path, "r") as file:
@@ -52,8 +52,8 @@ class Hdf5Reader:
                 return [_channel(name, arrays[name]) for name in sorted(arrays, key=_natural)]
 
     def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
-        """The same rows of all wanted arrays at a time; shorter ones end earlier."""
-        with reading(path, KIND):
+        """Yield the same rows of all wanted arrays; shorter ones end earlier."""
+        with log_errors(path, KIND):
             import h5py
 
             with h5py.File(path, "r") as file:
@@ -82,7 +82,7 @@ def _natural(name: str) -> list[Any]:
 
 
 def _arrays(path: Path, file: Any) -> dict[str, Any]:
-    """Every array below the root, found without following a link out of the file or in a circle."""
+    """Find every array below the root, without following links out of the file or in a circle."""
     found: dict[str, Any] = {}
     waiting: list[tuple[str, Any, int]] = [("", file, 0)]
     seen = 0
@@ -90,7 +90,7 @@ def _arrays(path: Path, file: Any) -> dict[str, Any]:
         prefix, group, depth = waiting.pop()
         for key in group:
             seen += 1
-            if seen > MOST_OBJECTS or depth > DEEPEST:
+            if seen > MAX_OBJECTS or depth > MAX_DEPTH:
                 raise DamagedLog(f"{path.name} has too many objects or groups too deep")
             name = f"{prefix}/{key}" if prefix else key
             item = _linked(path, group, key, name)
@@ -133,7 +133,7 @@ def _one(path: Path, file: Any, name: str) -> Any:
 
 
 def _checked(path: Path, name: str, array: Any) -> bool:
-    """Whether an array is a channel; an error where reading it would leave the file or not fit in memory."""
+    """Return whether an array is a channel; raises if it is stored in another file or does not fit in memory."""
     if array.shape is None:
         return False
     if array.external or array.is_virtual:

@@ -1,4 +1,4 @@
-"""JSON files: a list of records, an object of lists, records inside an object, or one record a line."""
+"""JSON files: a list of records, an object of lists, records inside an object, or one record per line."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 from twinloop.episode import Array
 from twinloop.errors import DamagedLog, UnknownName
 from twinloop.logs.flatten import element_names, flatten
-from twinloop.logs.reader import READERS, Block, Channel, Span, as_rows, reading, row_shape
+from twinloop.logs.reader import READERS, Block, Channel, Span, as_rows, log_errors, row_shape
 
 KIND = "JSON"
 
-LARGEST_FILE_BYTES = 256 << 20
-"""One document is parsed in one piece, so its size is bounded; lines are read one by one and may be any size."""
+MAX_FILE_BYTES = 256 << 20
+"""A document is parsed as a whole, so its size is limited; JSON Lines may have any size."""
 
-LONGEST_LINE_BYTES = 16 << 20
+MAX_LINE_BYTES = 16 << 20
 _RECORDS_PER_SPAN = 4096
 
 
@@ -28,7 +28,7 @@ class JsonReader:
     """Reads .json documents and .jsonl lines."""
 
     def sniff(self, path: Path) -> float:
-        """Starts like JSON; the extension makes it sure."""
+        """Check the first character and the extension."""
         if not path.is_file():
             return 0.0
         with path.open("rb") as file:
@@ -38,8 +38,8 @@ class JsonReader:
         return 0.9 if path.suffix.lower() in (".json", ".jsonl", ".ndjson") else 0.3
 
     def channels(self, path: Path) -> list[Channel]:
-        """Lists of numbers, and single values as constants."""
-        with reading(path, KIND):
+        """List lists of numbers, and single values as constants."""
+        with log_errors(path, KIND):
             if _is_lines(path):
                 records = list(islice(_lines(path), 64))
                 columns = _columns(path, records, "")
@@ -53,8 +53,8 @@ class JsonReader:
             return found
 
     def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
-        """A document at once; lines in blocks."""
-        with reading(path, KIND):
+        """Yield a document at once, lines in blocks."""
+        with log_errors(path, KIND):
             if not _is_lines(path):
                 document = _document(path)
                 for name in wanted:
@@ -94,18 +94,18 @@ def _is_lines(path: Path) -> bool:
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return True
     with path.open("rb") as file:
-        first, second = file.readline(LONGEST_LINE_BYTES).strip(), file.readline(LONGEST_LINE_BYTES).strip()
+        first, second = file.readline(MAX_LINE_BYTES).strip(), file.readline(MAX_LINE_BYTES).strip()
     return first.startswith(b"{") and first.endswith(b"}") and second.startswith(b"{")
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     with path.open("rb") as file:
         number = 0
-        while line := file.readline(LONGEST_LINE_BYTES + 1):
+        while line := file.readline(MAX_LINE_BYTES + 1):
             number += 1
-            if len(line) > LONGEST_LINE_BYTES:
+            if len(line) > MAX_LINE_BYTES:
                 raise DamagedLog(
-                    f"{path.name}, line {number}, is too long", expected=f"{LONGEST_LINE_BYTES} bytes"
+                    f"{path.name}, line {number}, is too long", expected=f"{MAX_LINE_BYTES} bytes"
                 )
             if line.strip():
                 record = json.loads(line)
@@ -115,14 +115,14 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _document(path: Path) -> dict[str, Array]:
-    """Every channel of a document; a constant has no rows (0-dimensional)."""
+    """Return every channel of a document; a constant is 0-dimensional."""
     size = path.stat().st_size
-    if size > LARGEST_FILE_BYTES:
+    if size > MAX_FILE_BYTES:
         raise DamagedLog(
-            f"{path.name} is too large to be parsed in one piece",
+            f"{path.name} is too large for one JSON document",
             got=f"{size / 1e6:.0f} MB",
-            expected=f"at most {LARGEST_FILE_BYTES / 1e6:.0f} MB",
-            remedy="write one record a line (.jsonl), which is read in blocks",
+            expected=f"at most {MAX_FILE_BYTES / 1e6:.0f} MB",
+            remedy="write one record per line (.jsonl), which is read in blocks",
         )
     with path.open("rb") as file:
         content = json.load(file)
@@ -152,7 +152,7 @@ def _document(path: Path) -> dict[str, Array]:
 
 
 def _columns(path: Path, records: Sequence[Any], where: str) -> dict[str, Array]:
-    """Records as columns. A field that some records lack is not a channel, since its rows could not be told."""
+    """Convert records to columns; a field that some records lack is not a channel."""
     flats = []
     for number, record in enumerate(records):
         if not isinstance(record, dict):
@@ -175,5 +175,5 @@ def _array(path: Path, name: str, values: Sequence[Any]) -> Array:
     if array.dtype.kind not in "biufU" or (
         array.dtype.kind == "U" and not all(isinstance(v, str) for v in values)
     ):
-        raise DamagedLog(f"{path.name}: {name!r} mixes numbers with something else")
+        raise DamagedLog(f"{path.name}: {name!r} mixes numbers with other values")
     return array

@@ -1,4 +1,4 @@
-"""LeRobot datasets, v2.1 and v3.0, as logs: somebody else's data gets units, provenance and our names."""
+"""LeRobot datasets, v2.1 and v3.0, as logs, so that a map can add units, provenance and names."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from twinloop.datasets.layout import INFO
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.video import VideoFrames
 from twinloop.errors import UnknownName
-from twinloop.logs.reader import READERS, Block, Channel, Piece, Span, VideoSpan, reading
+from twinloop.logs.reader import READERS, Block, Channel, Piece, Span, VideoSpan, log_errors
 
 KIND = "a LeRobot dataset"
 
 
 class LeRobotReader:
-    """Every episode is a part; video is pointed at, never decoded."""
+    """Every episode is a part; video is referred to, never decoded."""
 
     def sniff(self, path: Path) -> float:
-        """A folder with meta/info.json."""
+        """Check for meta/info.json."""
         return 1.0 if (path / INFO).is_file() else 0.0
 
     def channels(self, path: Path) -> list[Channel]:
-        """Signals and cameras of the dataset."""
-        with reading(path, KIND):
+        """List signals and cameras of the dataset."""
+        with log_errors(path, KIND):
             dataset = open_dataset(path)
             rows = dataset.num_frames
             found = [
@@ -41,8 +41,8 @@ class LeRobotReader:
             return found
 
     def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
-        """One episode after the other."""
-        with reading(path, KIND):
+        """Yield one episode after another."""
+        with log_errors(path, KIND):
             dataset = open_dataset(path)
             signals = {signal.name for signal in dataset.schema.signals}
             cameras = {camera.key: camera.name for camera in dataset.schema.cameras}

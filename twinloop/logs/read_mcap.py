@@ -1,7 +1,7 @@
 """MCAP: JSON, Protobuf and ROS 2 messages, read chunk by chunk; fields become channels, images stay encoded.
 
 Channels are called TOPIC.field: `/joint_states.position`, `/joint_states.header.stamp`. The log time of each message
-is its time stamp; `clock: /joint_states.header.stamp` in the map uses the recorder's own instead.
+is its time stamp; `clock: /joint_states.header.stamp` in the map uses the sender's instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from twinloop.errors import DamagedLog
 from twinloop.logs.cdr import Definitions
 from twinloop.logs.messages import Decoder, Message, Topic, describe_topic, gather, is_wanted
 from twinloop.logs.protobuf import protobuf_decoder
-from twinloop.logs.reader import LARGEST_PIECE_BYTES, READERS, Channel, Span, reading, refuse_large_piece
+from twinloop.logs.reader import MAX_PIECE_BYTES, READERS, Channel, Span, log_errors, refuse_large_piece
 
 KIND = "MCAP"
 MAGIC = b"\x89MCAP0\r\n"
@@ -25,7 +25,7 @@ MAGIC = b"\x89MCAP0\r\n"
 
 @dataclass
 class _Catalogue:
-    """Schemas and channels seen so far in a file, and a decoder for every topic that was asked for."""
+    """Schemas and channels seen so far in a file, and a decoder for every wanted topic."""
 
     schemas: dict[int, Any] = field(default_factory=dict)
     channels: dict[int, Any] = field(default_factory=dict)
@@ -33,23 +33,23 @@ class _Catalogue:
 
 
 class McapReader:
-    """Reads MCAP files sequentially: an index is not needed, and a file is never held as a whole."""
+    """Reads MCAP files sequentially, without an index and without loading the whole file."""
 
     def sniff(self, path: Path) -> float:
-        """The magic bytes."""
+        """Check the magic bytes."""
         if not path.is_file():
             return 0.0
         with path.open("rb") as file:
             return 1.0 if file.read(len(MAGIC)) == MAGIC else 0.0
 
     def channels(self, path: Path) -> list[Channel]:
-        """Every field of every topic; the first message of a topic shows which there are."""
-        with reading(path, KIND, *_errors()):
+        """List every field of every topic, from its first message."""
+        with log_errors(path, KIND, *_errors()):
             return [channel for topic in _topics(path) for channel in describe_topic(topic)]
 
     def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
-        """Messages in the order of the file."""
-        with reading(path, KIND, *_errors()):
+        """Yield messages in file order."""
+        with log_errors(path, KIND, *_errors()):
             catalogue = _Catalogue()
             yield from gather(_messages(path, catalogue, wanted), catalogue.decoders, wanted)
 
@@ -58,7 +58,7 @@ READERS.register("mcap")(McapReader())
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """What the libraries raise besides the usual; nothing where they are not installed."""
+    """Return the exceptions of the libraries; none if they are not installed."""
     try:
         from google.protobuf.message import DecodeError
         from mcap.exceptions import McapError
@@ -69,7 +69,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def _topics(path: Path) -> list[Topic]:
-    """Topics with their first message; counts come from the summary, or from a pass over the file if it has none."""
+    """Return topics with their first message; counts come from the summary, or from reading the file."""
     counts, start_ns, end_ns = _summary(path)
     catalogue = _Catalogue()
     found: dict[str, Topic] = {}
@@ -92,16 +92,16 @@ def _topics(path: Path) -> list[Topic]:
 
 
 def _summary(path: Path) -> tuple[dict[str, int], int | None, int | None]:
-    """Messages of each topic and the time of all, as the end of the file says; empty where it says nothing."""
+    """Read message counts by topic and the time range from the summary; empty if there is none."""
     from mcap.exceptions import McapError
     from mcap.reader import SeekingReader
 
     with path.open("rb") as file:
-        limit = min(path.stat().st_size, LARGEST_PIECE_BYTES)
+        limit = min(path.stat().st_size, MAX_PIECE_BYTES)
         try:
             summary = SeekingReader(file, record_size_limit=limit).get_summary()
         except (McapError, ValueError, OSError, LookupError, TypeError):
-            # A recorder that was killed leaves no summary; reading on says what else is wrong, if anything is.
+            # A killed recorder leaves no summary; other damage is reported when the messages are read.
             return {}, None, None
     if summary is None or summary.statistics is None:
         return {}, None, None
@@ -114,11 +114,11 @@ def _summary(path: Path) -> tuple[dict[str, int], int | None, int | None]:
 
 
 def _messages(path: Path, catalogue: _Catalogue, wanted: Sequence[str] | None) -> Iterator[Message | None]:
-    """Messages of the wanted topics in file order; None after each chunk, where a span may end."""
+    """Yield messages of the wanted topics in file order, and None after each chunk, where a span may end."""
     from mcap.records import Chunk
     from mcap.stream_reader import StreamReader
 
-    limit = min(path.stat().st_size, LARGEST_PIECE_BYTES)
+    limit = min(path.stat().st_size, MAX_PIECE_BYTES)
     with path.open("rb") as file:
         for record in StreamReader(file, emit_chunks=True, record_size_limit=limit).records:
             if isinstance(record, Chunk):
@@ -131,7 +131,7 @@ def _messages(path: Path, catalogue: _Catalogue, wanted: Sequence[str] | None) -
 
 
 def _until_end(records: Iterator[Any]) -> Iterator[Any]:
-    """The records of a chunk, which simply ends where a file would have a footer."""
+    """Yield the records of a chunk, which has no footer."""
     from mcap.exceptions import EndOfFile
 
     while True:
@@ -143,7 +143,7 @@ def _until_end(records: Iterator[Any]) -> Iterator[Any]:
 
 
 def _known(records: Iterator[Any], catalogue: _Catalogue, wanted: Sequence[str] | None) -> Iterator[Message]:
-    """Messages of wanted topics; schemas and channels are entered into the catalogue on the way."""
+    """Yield messages of wanted topics; schemas and channels are added to the catalogue."""
     from mcap.records import Channel as McapChannel
     from mcap.records import Message as McapMessage
     from mcap.records import Schema
@@ -166,7 +166,7 @@ def _known(records: Iterator[Any], catalogue: _Catalogue, wanted: Sequence[str] 
 
 
 def _decoder(schema: Any, encoding: str) -> Decoder | None:
-    """How to read a channel's messages; None for encodings we do not know, whose topics are left alone."""
+    """Return the decoder of a channel's messages; None for unknown encodings, whose topics are ignored."""
     if encoding == "json":
         return _from_json
     if schema is None:
@@ -188,7 +188,7 @@ def _from_json(payload: bytes) -> Mapping[str, Any]:
 
 
 def _unpacked(path: Path, chunk: Any) -> bytes:
-    """A chunk's content, never more than it declares and never more than we allow."""
+    """Decompress a chunk, up to its declared size and the limit."""
     size = int(chunk.uncompressed_size)
     refuse_large_piece(path, "a chunk", size)
     if chunk.compression == "":
@@ -202,7 +202,7 @@ def _unpacked(path: Path, chunk: Any) -> bytes:
 
         content = LZ4FrameDecompressor().decompress(chunk.data, max_length=size + 1)
     else:
-        raise DamagedLog(f"{path.name} is compressed with something unknown", got=chunk.compression[:20])
+        raise DamagedLog(f"{path.name} has an unknown compression", got=chunk.compression[:20])
     if len(content) != size:
         raise DamagedLog(
             f"{path.name}: a chunk does not have the size it declares", got=len(content), expected=size

@@ -1,4 +1,4 @@
-"""NPZ archives: every array is a channel, read in blocks of rows; pickled objects are refused by NumPy and by us."""
+"""NPZ archives: every array is a channel, read in blocks of rows; pickled objects are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from twinloop.logs.reader import (
     Span,
     as_rows,
     is_numeric,
-    reading,
+    log_errors,
     refuse_bomb,
     refuse_escape,
     refuse_large_piece,
@@ -57,7 +57,7 @@ class NpzReader:
     """Reads what `numpy.savez` and `numpy.savez_compressed` write."""
 
     def sniff(self, path: Path) -> float:
-        """A zip file; the extension decides between NPZ and other zips."""
+        """Check for a zip file; the extension distinguishes NPZ from other zips."""
         if not path.is_file():
             return 0.0
         with path.open("rb") as file:
@@ -66,9 +66,9 @@ class NpzReader:
         return 1.0 if path.suffix.lower() == ".npz" else 0.3
 
     def channels(self, path: Path) -> list[Channel]:
-        """Every numeric array; a scalar or a text is a constant."""
+        """List every numeric array; a scalar or text is a constant."""
         found = []
-        with reading(path, KIND), zipfile.ZipFile(path) as archive:
+        with log_errors(path, KIND), zipfile.ZipFile(path) as archive:
             for name, info in _members(path, archive).items():
                 with archive.open(info) as file:
                     header = _header(path, name, file, info)
@@ -85,8 +85,8 @@ class NpzReader:
         return found
 
     def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
-        """All wanted arrays together, the same rows of each at a time; shorter ones just end earlier."""
-        with reading(path, KIND), zipfile.ZipFile(path) as archive, ExitStack() as open_files:
+        """Yield the same rows of all wanted arrays; shorter ones end earlier."""
+        with log_errors(path, KIND), zipfile.ZipFile(path) as archive, ExitStack() as open_files:
             members = _members(path, archive)
             opened: dict[str, tuple[IO[bytes], _Header]] = {}
             for name in dict.fromkeys(wanted):

@@ -15,26 +15,26 @@ from twinloop.logs.cdr import Definitions
 from twinloop.logs.messages import Decoder, Message, Topic, describe_topic, gather, is_wanted
 from twinloop.logs.read_mcap import McapReader
 from twinloop.logs.reader import (
-    LARGEST_PIECE_BYTES,
+    MAX_PIECE_BYTES,
     READERS,
     Channel,
     Span,
-    reading,
+    log_errors,
     refuse_escape,
     refuse_large_piece,
 )
 
 KIND = "rosbag2"
 METADATA = "metadata.yaml"
-LARGEST_METADATA = 16 << 20
-MOST_FILES = 10_000
+MAX_METADATA_BYTES = 16 << 20
+MAX_FILES = 10_000
 
 
 class Rosbag2Reader:
-    """Reads both storages; messages are interpreted from their definitions, never compiled."""
+    """Reads both storage formats; messages are interpreted from their definitions, never compiled."""
 
     def sniff(self, path: Path) -> float:
-        """metadata.yaml of a bag in a folder, or an SQLite file called .db3."""
+        """Check for metadata.yaml in a folder, or an SQLite .db3 file."""
         if path.is_dir():
             metadata = path / METADATA
             if not metadata.is_file():
@@ -47,8 +47,8 @@ class Rosbag2Reader:
         return 0.0
 
     def channels(self, path: Path) -> list[Channel]:
-        """Every field of every topic; counts are of the whole bag."""
-        with reading(path, KIND, sqlite3.Error, yaml.YAMLError):
+        """List every field of every topic; counts are for the whole bag."""
+        with log_errors(path, KIND, sqlite3.Error, yaml.YAMLError):
             found: dict[str, Channel] = {}
             for file in _files(path):
                 for channel in McapReader().channels(file) if _is_mcap(file) else _database_channels(file):
@@ -56,8 +56,8 @@ class Rosbag2Reader:
             return list(found.values())
 
     def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
-        """File after file, in the order of the metadata."""
-        with reading(path, KIND, sqlite3.Error, yaml.YAMLError):
+        """Yield file after file, in the order of the metadata."""
+        with log_errors(path, KIND, sqlite3.Error, yaml.YAMLError):
             for file in _files(path):
                 if _is_mcap(file):
                     yield from McapReader().read(file, wanted)
@@ -78,7 +78,7 @@ def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     metadata = path / METADATA
-    if metadata.stat().st_size > LARGEST_METADATA:
+    if metadata.stat().st_size > MAX_METADATA_BYTES:
         raise DamagedLog(f"{path.name}/{METADATA} is too large")
     content = yaml.safe_load(metadata.read_text())
     bag = content["rosbag2_bagfile_information"]
@@ -88,7 +88,7 @@ def _files(path: Path) -> list[Path]:
             remedy="ros2 bag convert it without compression, or record with MCAP's own",
         )
     names = [str(name) for name in bag["relative_file_paths"]]
-    if not names or len(names) > MOST_FILES:
+    if not names or len(names) > MAX_FILES:
         raise DamagedLog(f"{path.name}/{METADATA} names {len(names)} files")
     for name in names:
         refuse_escape(path, name)
@@ -98,12 +98,12 @@ def _files(path: Path) -> list[Path]:
 
 
 def _opened(file: Path) -> sqlite3.Connection:
-    """Read-only, with nothing in the file trusted: views and triggers of its own are never run."""
+    """Open read-only and untrusted: views and triggers in the file are never run."""
     database = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     try:
         database.execute("PRAGMA trusted_schema = OFF")
         database.execute("PRAGMA query_only = ON")
-        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_PIECE_BYTES)
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_PIECE_BYTES)
         kinds = dict(database.execute("SELECT name, type FROM sqlite_master"))
         for name in ("topics", "messages"):
             if kinds.get(name) != "table":

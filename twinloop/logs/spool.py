@@ -1,4 +1,4 @@
-"""Encoded images of one episode, kept on disk while the rest of the episode is being read."""
+"""Encoded images of one episode, spooled to disk while the rest of the episode is read."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from twinloop.logs.reader import Images
 
 @dataclass(frozen=True)
 class Spooled:
-    """Images one after the other in a file of our own; image k is bytes `offsets[k]` to `offsets[k + 1]`.
+    """Concatenated images in a temporary file; image k is bytes `offsets[k]` to `offsets[k + 1]`.
 
-    `left_out` counts images at the start that cannot be decoded, because the keyframe they build on came earlier.
+    `undecodable` counts skipped images at the start, whose keyframe came earlier.
     """
 
     path: Path
     offsets: Array
     time_s: Array
-    left_out: int = 0
+    undecodable: int = 0
 
     def __len__(self) -> int:
         return len(self.time_s)
 
     def packets(self, first: int = 0, count: int | None = None) -> Iterator[bytes]:
-        """The encoded images in order."""
+        """Yield the encoded images in order."""
         last = len(self) if count is None else first + count
         with self.path.open("rb") as file:
             file.seek(int(self.offsets[first]))
@@ -37,17 +37,17 @@ class Spooled:
                 yield file.read(int(self.offsets[k + 1] - self.offsets[k]))
 
     def discard(self) -> None:
-        """Give the disk space back."""
+        """Delete the file."""
         self.path.unlink(missing_ok=True)
 
 
 class Spool:
-    """Appends images to a file, from the first keyframe on where the codec has such."""
+    """Appends images to a file, starting at the first keyframe if the codec has keyframes."""
 
     def __init__(self, path: Path, encoding: str) -> None:
         self._path = path
         self._encoding = encoding
-        self._left_out = 0
+        self._undecodable = 0
         self._sizes: list[int] = []
         self._times: list[Array] = []
         with disk_errors(path.parent):
@@ -58,7 +58,7 @@ class Spool:
         """Append images in the order of the log."""
         if not self._sizes:
             first = _first_keyframe(images.packets, self._encoding)
-            self._left_out += first
+            self._undecodable += first
             images = Images(images.packets[first:], images.time_s[first:])
         with disk_errors(self._path.parent):
             self._file.writelines(images.packets)
@@ -70,23 +70,23 @@ class Spool:
         with disk_errors(self._path.parent):
             self._file.close()
         offsets = np.concatenate([[0], np.cumsum(self._sizes, dtype=np.int64)])
-        return Spooled(self._path, offsets, np.concatenate([np.zeros(0), *self._times]), self._left_out)
+        return Spooled(self._path, offsets, np.concatenate([np.zeros(0), *self._times]), self._undecodable)
 
 
 def _first_keyframe(packets: Sequence[bytes], encoding: str) -> int:
-    """How many packets come before the first that can be decoded without its predecessors."""
+    """Count the packets before the first that can be decoded on its own."""
     if encoding not in ("h264", "h265"):
         return 0
     for number, packet in enumerate(packets):
         kinds = _unit_kinds(packet, encoding)
-        # Without start codes the stream is not Annex B, and only the decoder can tell.
+        # Without start codes the stream is not Annex B; leave it to the decoder.
         if not kinds or kinds & _KEY_UNITS[encoding]:
             return number
     return len(packets)
 
 
 _KEY_UNITS = {"h264": {5, 7}, "h265": {*range(16, 22), 32, 33}}
-"""Types of units that start an image anew: IDR and parameter sets."""
+"""NAL unit types that start a decodable image: IDR and parameter sets."""
 
 
 def _unit_kinds(packet: bytes, encoding: str) -> set[int]:

@@ -1,4 +1,4 @@
-"""How each stream of a log was recorded and what was done to it."""
+"""Reports on streams: how regularly each was recorded and how it was converted."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class StreamReport:
-    """How one stream was recorded and what was done to it, over one episode or (`summarize`) over many.
+    """How regularly one stream was recorded and how it was converted, for one episode or (`summarize`) many.
 
-    `method` is "exact" where the rows are the stream's own samples. `offset_s` is the start of the stream relative to
+    `method` is "exact" if the rows are the stream's own samples. `offset_s` is the start of the stream relative to
     the first row; `unused` counts samples outside the rows.
     """
 
@@ -31,7 +31,7 @@ class StreamReport:
 
 
 def summarize(reports: Iterable[StreamReport]) -> tuple[StreamReport, ...]:
-    """One report per stream and method: counts added, rate and jitter averaged over samples, gap and offset the worst."""
+    """Merge reports by stream and method: counts are added, rate and jitter averaged, the worst gap and offset kept."""
     merged: dict[tuple[str, str], StreamReport] = {}
     for report in reports:
         key = (report.name, report.method)
@@ -40,13 +40,13 @@ def summarize(reports: Iterable[StreamReport]) -> tuple[StreamReport, ...]:
             merged[key] = report
             continue
         total = max(old.samples + report.samples, 1)
-        share = report.samples / total
+        weight = report.samples / total
         merged[key] = replace(
             old,
             episodes=old.episodes + report.episodes,
             samples=total,
-            rate_hz=old.rate_hz + share * (report.rate_hz - old.rate_hz),
-            jitter_s=old.jitter_s + share * (report.jitter_s - old.jitter_s),
+            rate_hz=old.rate_hz + weight * (report.rate_hz - old.rate_hz),
+            jitter_s=old.jitter_s + weight * (report.jitter_s - old.jitter_s),
             gaps=old.gaps + report.gaps,
             longest_gap_s=max(old.longest_gap_s, report.longest_gap_s),
             offset_s=max(old.offset_s, report.offset_s, key=abs),

@@ -1,4 +1,4 @@
-"""Do the joints of a recording fit the twin they are said to belong to? Count, names, kind of unit, ranges."""
+"""Check that the joints of a recording fit a twin: number, names, units, ranges."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 
 from twinloop.episode import Array, Episode, Signal
 from twinloop.errors import MapError
-from twinloop.logs.joints import Joints, joints_of
+from twinloop.logs.joints import Joints, find_joints
 from twinloop.logs.units import family_of
 from twinloop.twins.twin import Twin
 
 POSITIONS = ("observation.state", "action")
-"""Signals that hold joint positions where their units are angles or lengths."""
+"""Signals that hold joint positions if their units are angles or lengths."""
 
 BEYOND = 1.1
 MARGIN = {"rad": 0.05, "m": 0.005}
-"""A joint may go this much beyond its range: calibration and compliance; further is said."""
+"""Tolerance beyond a joint's range, for calibration and compliance; more is noted."""
 
 IMPOSSIBLE = 3.0
-"""Times the half range around its middle; beyond it the unit is wrong or it is another robot."""
+"""Multiple of the half range beyond which the unit is wrong or it is another robot."""
 
 
 @dataclass(frozen=True)
@@ -36,28 +36,28 @@ class _Column:
 
 
 class TwinCheck:
-    """Checks one episode after the other against a twin; `notes` collects what is odd but possible."""
+    """Checks episodes against a twin; `notes` collects what is unusual but possible."""
 
     def __init__(self, twin: Twin) -> None:
         self._name = twin.name
-        self._joints: Joints = joints_of(twin)
-        # A log may leave the fingers out, or give one number for all of them as the actuators do.
+        self._joints: Joints = find_joints(twin)
+        # A log may omit the fingers, or have one value for all of them as the actuators do.
         self._arm = [i for i, unit in enumerate(self._joints.units) if unit == "rad"]
         self._actuators = int(twin.make_model().nu)
         self._notes: dict[str, str] = {}
 
     @property
     def notes(self) -> list[str]:
-        """What somebody should know, each once."""
+        """Unusual observations, each once."""
         return list(self._notes.values())
 
     @property
     def _counts(self) -> set[int]:
-        """Numbers a row that can be this robot's joints, or its commands, in order."""
+        """Row sizes that can be this robot's joints, or its commands, in order."""
         return {len(self._joints), len(self._arm), max(self._actuators, len(self._arm))}
 
     def check(self, episode: Episode, where: str) -> None:
-        """Refuse what cannot be this robot."""
+        """Raise `MapError` if the episode cannot be from this robot."""
         if not len(self._joints):
             return
         for name in POSITIONS:
@@ -68,14 +68,14 @@ class TwinCheck:
                         self._check_column(column, episode.signals[name], where)
 
     def _columns(self, signal: Signal) -> Iterator[_Column]:
-        """Which element is which joint: by name, else by place where there are as many as the twin has."""
+        """Match elements to joints: by name, or by position if there are as many as the twin has."""
         named = [self._joints.find(element) for element in signal.elements]
-        strangers = [e for e, n in zip(signal.elements, named, strict=True) if n is None]
+        unknown = [e for e, n in zip(signal.elements, named, strict=True) if n is None]
         in_place = all(number in (None, place) for place, number in enumerate(named))
-        if len(strangers) < len(named) and not (strangers and in_place and signal.size in self._counts):
-            if strangers:
-                self._say(
-                    f"{signal.name}: the twin {self._name} has no joint called {', '.join(strangers)}",
+        if len(unknown) < len(named) and not (unknown and in_place and signal.size in self._counts):
+            if unknown:
+                self._add_note(
+                    f"{signal.name}: the twin {self._name} has no joint called {', '.join(unknown)}",
                     signal.name,
                 )
             yield from (_Column(signal, i, n) for i, n in enumerate(named) if n is not None)
@@ -84,15 +84,15 @@ class TwinCheck:
             called = f" called {', '.join(signal.elements)}" if signal.elements else ""
             raise MapError(
                 f"{signal.name} does not fit the twin {self._name}",
-                got=f"{signal.size} numbers{called}",
+                got=f"{signal.size} elements{called}",
                 expected=f"{len(self._joints)} joints ({', '.join(self._joints.names)}), the {len(self._arm)} of the arm, "
                 f"or {self._actuators} commands",
-                remedy=f"name the joints it has with `elements` (signals.{signal.name}), or leave --twin out",
+                remedy=f"name the joints it has with `elements` (signals.{signal.name}), or omit --twin",
             )
-        if strangers:
-            self._say(
-                f"{signal.name}: the twin {self._name} has no joint called {', '.join(strangers)}; "
-                f"all are taken in order for {', '.join(self._joints.names)}",
+        if unknown:
+            self._add_note(
+                f"{signal.name}: the twin {self._name} has no joint called {', '.join(unknown)}; "
+                f"they are matched in order to {', '.join(self._joints.names)}",
                 signal.name,
             )
         places = range(signal.size) if signal.size == len(self._joints) else self._arm
@@ -103,11 +103,11 @@ class TwinCheck:
         place = f"{column.signal.name}[{column.element}] ({joint})"
         wanted = self._joints.units[column.joint]
         if unit in ("1", "unknown"):
-            self._say(f"{place} is in no unit of length or angle, so its range is not checked", place)
+            self._add_note(f"{place} has no unit of length or angle, so its range is not checked", place)
             return
         if unit != wanted:
             raise MapError(
-                f"{where}: {place} is stored in {unit}, but that joint of the twin {self._name} moves in {wanted}",
+                f"{where}: {place} is stored in {unit}, but this joint of the twin {self._name} is in {wanted}",
                 remedy="correct the unit or the order of the joints in the map",
             )
         low, high = self._joints.ranges[column.joint]
@@ -119,17 +119,17 @@ class TwinCheck:
         reached = f"{lowest:.4g} to {highest:.4g} {unit}"
         if max(highest - middle, middle - lowest) > IMPOSSIBLE * half + MARGIN[unit]:
             raise MapError(
-                f"{where}: {place} goes far beyond the range of the twin {self._name}",
+                f"{where}: {place} is far beyond the range of the twin {self._name}",
                 got=reached,
                 expected=f"{low:.4g} to {high:.4g} {unit}",
-                remedy="check unit, sign, offset and order of the joints in the map; or it is another robot",
+                remedy="check unit, sign, offset and order of the joints in the map, and that it is the same robot",
             )
         if max(highest - middle, middle - lowest) > BEYOND * half + MARGIN[unit]:
-            self._say(
+            self._add_note(
                 f"{place} reaches {reached} in {where}, beyond the twin's {low:.4g} to {high:.4g}: "
                 "check its sign and zero",
                 place,
             )
 
-    def _say(self, note: str, about: str) -> None:
+    def _add_note(self, note: str, about: str) -> None:
         self._notes.setdefault(about, note)

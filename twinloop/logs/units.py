@@ -1,4 +1,4 @@
-"""Units that logs come in, and the way to the unit a signal is stored in: stored = raw * factor + shift."""
+"""Units of logs, and conversion to the stored unit: stored = raw * factor + shift."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FAMILIES: dict[str, dict[str, float]] = {
     "current": {"A": 1.0, "mA": 1e-3},
     "power": {"W": 1.0, "mW": 1e-3},
     "frequency": {"Hz": 1.0, "kHz": 1e3},
-    "share": {"1": 1.0, "%": 1e-2},
+    "fraction": {"1": 1.0, "%": 1e-2},
     "temperature": {"K": 1.0, "°C": 1.0},
 }
 _SHIFT = {"°C": 273.15}
@@ -52,11 +52,11 @@ _SPELLINGS = {
 }
 
 LOG_UNITS = UNITS | {unit for family in _FAMILIES.values() for unit in family}
-"""Units a log may be in; stored signals keep to `twinloop.episode.UNITS`."""
+"""Units a log may use; stored signals use `twinloop.episode.UNITS`."""
 
 
 def known_unit(text: str) -> str:
-    """The unit under the name we use for it."""
+    """Return the canonical name of a unit."""
     unit = _SPELLINGS.get(text, text)
     if unit not in LOG_UNITS:
         raise UnknownName("unit", text, LOG_UNITS | _SPELLINGS.keys())
@@ -64,12 +64,12 @@ def known_unit(text: str) -> str:
 
 
 def family_of(unit: str) -> str | None:
-    """What kind of quantity a unit measures; None for units that convert to nothing else."""
+    """Return the kind of quantity a unit measures; None if it has no conversions."""
     return next((name for name, units in _FAMILIES.items() if unit in units), None)
 
 
 def stored_unit(unit: str) -> str:
-    """The unit a signal is stored in unless the map says otherwise: the plain SI one; temperature stays in °C."""
+    """Return the default stored unit: the SI unit, except that °C stays °C."""
     family = family_of(unit)
     if family is None or unit == "°C":
         return unit
@@ -77,14 +77,14 @@ def stored_unit(unit: str) -> str:
 
 
 def conversion(unit: str, to: str) -> tuple[float, float]:
-    """(factor, shift) from `unit` to `to`."""
+    """Return (factor, shift) from `unit` to `to`."""
     if unit == to:
         return 1.0, 0.0
     family = family_of(unit)
     if "unknown" in (unit, to) or family is None or family != family_of(to):
         raise MapError(
             f"{unit!r} cannot be converted to {to!r}",
-            got=f"{family or 'a unit of its own'} and {family_of(to) or 'a unit of its own'}",
+            got=f"{family or 'no convertible unit'} and {family_of(to) or 'no convertible unit'}",
             available=sorted(_FAMILIES[family]) if family else None,
         )
     factor = _FAMILIES[family][unit] / _FAMILIES[family][to]

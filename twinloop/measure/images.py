@@ -77,7 +77,7 @@ def measure_qualities(frame: Array) -> Array:
 
 
 def shrink(frame: Array, size: int) -> Array:
-    """The image at size x size by averaging, or by repeating where it is smaller."""
+    """The image at size x size by area_weights, or by repeating where it is smaller."""
     height, width = frame.shape[:2]
     rows = np.linspace(0, height, size + 1).astype(int)
     columns = np.linspace(0, width, size + 1).astype(int)

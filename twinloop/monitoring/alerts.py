@@ -15,7 +15,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from twinloop.datasets.lines import append_lines, read_lines
+from twinloop.datasets.jsonl import append_jsonl, read_jsonl
 from twinloop.errors import WrongUse
 
 ALERTS = "alerts.jsonl"
@@ -54,7 +54,7 @@ def make_alert(
 
 def load_alerts(folder: Path) -> list[Alert]:
     """Every alert that was ever kept in a folder, oldest first."""
-    return read_lines(folder / ALERTS, Alert, "an alert")
+    return read_jsonl(folder / ALERTS, Alert, "an alert")
 
 
 def keep_new(folder: Path, alerts: Sequence[Alert], dealt_with: Collection[str] = ()) -> list[Alert]:
@@ -62,13 +62,13 @@ def keep_new(folder: Path, alerts: Sequence[Alert], dealt_with: Collection[str] 
     known = {alert.key for alert in load_alerts(folder) if alert.since not in dealt_with}
     new = [alert for alert in alerts if alert.key not in known]
     if new:
-        append_lines(folder / ALERTS, [asdict(alert) for alert in new])
+        append_jsonl(folder / ALERTS, [asdict(alert) for alert in new])
     return new
 
 
 def deliver(folder: Path, url: str, dataset: str) -> list[str]:
     """Post the kept alerts about a dataset that have not been delivered yet; what went wrong."""
-    done = read_lines(folder / DELIVERED, _Delivered, "a delivered alert")
+    done = read_jsonl(folder / DELIVERED, _Delivered, "a delivered alert")
     troubles = []
     for alert in load_alerts(folder):
         sent = _Delivered(*alert.key, alert.since)
@@ -77,7 +77,7 @@ def deliver(folder: Path, url: str, dataset: str) -> list[str]:
         if trouble := send(url, alert):
             troubles.append(trouble)
         else:
-            append_lines(folder / DELIVERED, [asdict(sent)])
+            append_jsonl(folder / DELIVERED, [asdict(sent)])
     return troubles
 
 

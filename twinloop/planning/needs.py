@@ -17,7 +17,7 @@ from typing import Any
 
 from twinloop.coverage.result import Coverage
 from twinloop.diagnosis.result import Cost, Diagnosis, load_diagnosis
-from twinloop.errors import WrongUse, misread
+from twinloop.errors import WrongUse, describe_read_error
 from twinloop.identification.result import Identification
 
 FORCE_WORDS = ("force", "torque", "effort", "contact", "wrench")
@@ -210,7 +210,7 @@ def _each(path: object, entries: Any, read: Any) -> list[Any]:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise WrongUse(
             f"{path} cannot be read",
-            got=misread(error),
+            got=describe_read_error(error),
             remedy="write it again with this version",
         ) from error
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.errors import TwinloopError, WrongUse, misread
+from twinloop.errors import TwinloopError, WrongUse, describe_read_error
 from twinloop.planning.items import Item, Plan
 
 _DRAWS = 20_000
@@ -206,7 +206,7 @@ def _evaluation(path: str | Path) -> tuple[int, int]:
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise WrongUse(
             f"{file} is not an evaluation",
-            got=misread(error),
+            got=describe_read_error(error),
             expected="what `twinloop evaluate --json` prints",
         ) from error
     if not 0 <= successes <= episodes or episodes == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from twinloop.datasets.shrink import averaging
+from twinloop.datasets.images import area_weights
 from twinloop.policies.shape import Sight
 
 Tensor = torch.Tensor
@@ -61,7 +61,7 @@ class Encoder(nn.Module):
         super().__init__()
         self._side = sight.side
         self.camera_model = nn.ModuleList(Eye(sight) for _ in range(sight.cameras))
-        rows, columns = averaging(sight.height, sight.side), averaging(sight.width, sight.side)
+        rows, columns = area_weights(sight.height, sight.side), area_weights(sight.width, sight.side)
         self.register_buffer("rows", torch.from_numpy(rows), persistent=False)
         self.register_buffer("columns", torch.from_numpy(columns.T.copy()), persistent=False)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.datasets.shrink import cut_size
+from twinloop.datasets.images import crop_size
 from twinloop.episode import Camera, Schema, Signal
 from twinloop.errors import LearnError
 
@@ -135,7 +135,7 @@ def require_cameras(
     """
     found = _chosen_cameras(declared, [camera.name for camera in wanted], where)
     for mine, theirs in zip(wanted, found, strict=True):
-        piece = cut_size((theirs.height, theirs.width), (mine.height, mine.width))
+        piece = crop_size((theirs.height, theirs.width), (mine.height, mine.width))
         if side is None and (theirs.height, theirs.width) != (mine.height, mine.width):
             raise LearnError(
                 f"images of {mine.name} of {where} have another size than the policy takes",

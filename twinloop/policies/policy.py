@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.datasets.commit import write_atomically
-from twinloop.datasets.shrink import cut, shrink
+from twinloop.datasets.images import crop, downsample
 from twinloop.errors import LearnError, MissingExtra, NewerFormat, WrongUse
 from twinloop.policies.interface import Interface, Normalisation, interface_from_json, normalisation_from_json
 from twinloop.policies.network import PolicyNetwork, one_thread, torch
@@ -127,7 +127,9 @@ class Policy:
         seen = [frames[name] for name in sizes]
         if any(frame.shape[-3:-1] != size for frame, size in zip(seen, sizes.values(), strict=True)):
             side = self.image_side
-            seen = [shrink(cut(frame, size), side) for frame, size in zip(seen, sizes.values(), strict=True)]
+            seen = [
+                downsample(crop(frame, size), side) for frame, size in zip(seen, sizes.values(), strict=True)
+            ]
         return np.stack(seen, axis=-4)
 
     def for_latency(self, latency_s: float) -> Policy:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from twinloop.datasets.lines import append_lines, read_lines
+from twinloop.datasets.jsonl import append_jsonl, read_jsonl
 from twinloop.promotion.chain import locked
 from twinloop.promotion.evidence import Evidence, PairedTrial
 
@@ -40,14 +40,14 @@ def note(workspace: Path, evidence: Evidence, file: Path) -> None:
     attempt = Attempt(*_about(evidence), str(file.resolve()), len(evidence.real), _hash(evidence.real))
     path = workspace / FILE
     with locked(path):
-        if attempt not in read_lines(path, Attempt, "a note of a gate"):
-            append_lines(path, [asdict(attempt)])
+        if attempt not in read_jsonl(path, Attempt, "a note of a gate"):
+            append_jsonl(path, [asdict(attempt)])
 
 
 def left_out(workspace: Path, evidence: Evidence) -> list[Attempt]:
     """Earlier gates of the same policies on the same robot that this evidence does not go on from, each as far as it came."""
     newest: dict[str, Attempt] = {}
-    for attempt in read_lines(workspace / FILE, Attempt, "a note of a gate"):
+    for attempt in read_jsonl(workspace / FILE, Attempt, "a note of a gate"):
         if (attempt.candidate, attempt.champion, attempt.robot) == _about(evidence):
             newest[attempt.evidence] = attempt
     return [attempt for attempt in newest.values() if not attempt.within(evidence)]

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from twinloop.datasets.commit import hold
-from twinloop.datasets.lines import append_lines
+from twinloop.datasets.commit import hold_lock
+from twinloop.datasets.jsonl import append_jsonl
 from twinloop.errors import GateError, TamperedRecord
 
 FOLDER = "registry"
@@ -81,7 +81,7 @@ def append(path: Path, entries: list[Entry], action: str, by: str, details: Mapp
         "previous": last.hash,
     }
     entry = Entry(**body, hash=_digest(body))
-    append_lines(path, [asdict(entry)])
+    append_jsonl(path, [asdict(entry)])
     return entry
 
 
@@ -127,7 +127,7 @@ def read_chain(path: Path, anchor: Head | None = None) -> list[Entry]:
 
 def locked(path: Path) -> AbstractContextManager[None]:
     """Hold the record while it is read and written; a second writer is refused at once."""
-    return hold(
+    return hold_lock(
         path.parent,
         f".{path.name}.lock",
         lambda holder: GateError(f"{path} is being written by {holder}", remedy="try again"),

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.datasets.lines import append_lines
+from twinloop.datasets.jsonl import append_jsonl
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Actor
 from twinloop.errors import GateError, UnknownName, WrongUse
@@ -178,7 +178,7 @@ class ShadowController:
 
 def save_shadow(lines: Sequence[dict[str, Any]], path: Path) -> None:
     """Append what a shadow did to a file of one line for each episode."""
-    append_lines(path, lines)
+    append_jsonl(path, lines)
 
 
 def load_shadow(path: Path, policy_id: str) -> list[bool]:

@@ -1,1 +1,1 @@
-"""What is wrong with recorded data, where, and whether it blocks: checks that are pure functions of an episode."""
+"""Data quality: checks of recorded episodes, each a pure function; findings may block later stages."""

@@ -1,4 +1,4 @@
-"""Run the checks: over one episode, or streaming over a whole dataset."""
+"""Run the checks over one episode, or streaming over a dataset."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twinloop.datasets.reader import Dataset
 from twinloop.episode import Episode
 from twinloop.errors import DamagedDataset
 from twinloop.quality import cameras, outcome, response, signals, timing, units  # noqa: F401  (they register)
-from twinloop.quality.finding import Finding, Measurement, Override, QualityReport, in_episode
+from twinloop.quality.finding import Finding, Measurement, QualityReport, in_episode
 from twinloop.quality.registry import CHECKS
 from twinloop.quality.settings import Settings
 from twinloop.quality.view import View, check_names
@@ -19,12 +19,12 @@ Progress = Callable[[int, int], None]
 """Called with (episodes done, episodes in all)."""
 
 SERIOUS_IN_SIMULATION = frozenset({"artefact", "success_contradiction", "not_a_number", "unreadable"})
-"""Findings that block simulated episodes as well; the others tell of hardware that a simulation does not have."""
+"""Findings that also block simulated episodes; the others concern hardware, which a simulation does not have."""
 
 HARDWARE = frozenset(
     {"stuck", "clipped", "saturated", "spike", "constant", "duplicated", "quantization", "frozen_camera"}
 )
-"""Findings that only say "look at the sensor": of a simulated one they are notes, since it cannot be broken."""
+"""Findings about a sensor; notes for simulated episodes, whose sensors cannot break."""
 
 
 def check_episode(episode: Episode, settings: Settings | None = None) -> list[Finding]:
@@ -37,7 +37,7 @@ def check_episode(episode: Episode, settings: Settings | None = None) -> list[Fi
     Returns:
         The findings: check, channel, time in seconds, measured value, threshold, severity and remedy.
     """
-    return _findings(View(episode, settings or Settings()))
+    return _run_checks(View(episode, settings or Settings()))
 
 
 def check_dataset(
@@ -47,16 +47,16 @@ def check_dataset(
     *,
     episodes: Sequence[int] | None = None,
 ) -> QualityReport:
-    """Check the episodes of a dataset one after the other; only findings stay in memory.
+    """Check the episodes of a dataset, one at a time.
 
     Args:
         dataset: The dataset.
-        settings: Thresholds of the checks.
-        progress: Called with the numbers of episodes done and in all.
-        episodes: Numbers of the episodes to check; by default all.
+        settings: Thresholds, and the purpose that decides what blocks.
+        progress: Called with (episodes done, episodes in all).
+        episodes: Episode numbers; default: all.
 
     Returns:
-        Findings and measurements (such as the lag of each joint in seconds), over all episodes.
+        All findings and measurements, with the recorded overrides.
     """
     settings = settings or Settings()
     numbers = dataset.numbers if episodes is None else list(episodes)
@@ -65,12 +65,11 @@ def check_dataset(
     for done, number in enumerate(numbers, start=1):
         try:
             view = View(dataset.episode(number), settings)
-            found = _findings(view)
+            episode_id, episode_findings = view.episode.id, _run_checks(view)
             measured = list(response.measurements(view))
         except DamagedDataset as error:
-            view, found, measured = None, [_unreadable(error)], []
-        identity = view.episode.id if view else ""
-        findings += [in_episode(finding, number, identity) for finding in found]
+            episode_id, episode_findings, measured = "", [_unreadable(error)], []
+        findings += [in_episode(finding, number, episode_id) for finding in episode_findings]
         measurements += [
             Measurement(m.quantity, m.channel, m.value, m.uncertainty, m.unit, number) for m in measured
         ]
@@ -84,36 +83,28 @@ def check_dataset(
         len(numbers),
         tuple(findings),
         tuple(measurements),
-        recorded_overrides(dataset),
+        tuple(load_overrides(dataset.root)),
     )
 
 
-def recorded_overrides(dataset: Dataset) -> tuple[Override, ...]:
-    """What people have answered for in this dataset."""
-    return tuple(
-        Override(line.code, tuple(line.episode_ids), line.by, line.reason, line.at)
-        for line in load_overrides(dataset.root)
-    )
-
-
-def _findings(view: View) -> list[Finding]:
+def _run_checks(view: View) -> list[Finding]:
     known = CHECKS.names()
     check_names(view.settings, known)
-    found = [one for name in view.settings.checks or known for one in CHECKS.get(name)(view)]
+    findings = [finding for name in view.settings.checks or known for finding in CHECKS.get(name)(view)]
     if view.settings.purpose == "train":
-        found = [replace(one, severity="warning") if _met_again(one) else one for one in found]
+        findings = [replace(f, severity="warning") if _seen_in_deployment(f) else f for f in findings]
     if view.episode.provenance.source == "sim":
-        found = [one if one.code in SERIOUS_IN_SIMULATION else _as_simulated(one) for one in found]
-    return found
+        findings = [f if f.code in SERIOUS_IN_SIMULATION else _soften_for_simulation(f) for f in findings]
+    return findings
 
 
-def _met_again(finding: Finding) -> bool:
-    """A gripper at its force limit, an object at rest: a policy meets the same flat reading when it acts."""
+def _seen_in_deployment(finding: Finding) -> bool:
+    """Return whether a policy sees the same reading in deployment, such as a gripper at its force limit."""
     return finding.code == "clipped" and finding.severity == "blocking"
 
 
-def _as_simulated(finding: Finding) -> Finding:
-    """A gripper at its stop looks clipped, an object at rest looks stuck, one that is dropped makes a spike."""
+def _soften_for_simulation(finding: Finding) -> Finding:
+    """Lower the severity: in simulation, a gripper at its stop looks clipped and an object at rest looks stuck."""
     if finding.code in HARDWARE:
         return replace(finding, severity="note")
     return replace(finding, severity="warning") if finding.severity == "blocking" else finding

@@ -1,4 +1,4 @@
-"""What a check says: findings, measurements and the report over a whole dataset."""
+"""Results of checks: findings, measurements, and the report on a dataset."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
+from twinloop.datasets.overrides import Override
 from twinloop.errors import WrongUse
 
 Severity = Literal["note", "warning", "blocking"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-"""From harmless to what stops later stages."""
+"""From harmless to blocking later stages."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with one channel of one episode, with the number that says so.
+    """One problem in one channel of one episode, with the measured value.
 
-    `value` and `threshold` are in `unit`; `start_s` and `end_s` are times of the episode. `episode` and `episode_id`
-    are filled in by `check_dataset`.
+    `value` and `threshold` are in `unit`; `start_s` and `end_s` are times of the episode. `check_dataset` sets
+    `episode` and `episode_id`.
     """
 
     code: str
@@ -41,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A number worth knowing that is nothing wrong by itself: the lag of a joint, the offset, the encoder's step."""
+    """A measured quantity that is not a problem in itself, such as the lag or offset of a joint."""
 
     quantity: str
     channel: str
@@ -52,19 +53,8 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Override:
-    """Somebody's decision to use episodes in spite of blocking findings of one code."""
-
-    code: str
-    episode_ids: tuple[str, ...]
-    by: str
-    reason: str
-    at: str
-
-
-@dataclass(frozen=True)
 class QualityReport:
-    """Every finding of a dataset, and which of them somebody has answered for."""
+    """All findings on a dataset, and their overrides."""
 
     dataset: str
     dataset_id: str
@@ -76,45 +66,44 @@ class QualityReport:
     overrides: tuple[Override, ...] = ()
 
     def overridden(self, finding: Finding) -> bool:
-        """Whether somebody has answered for this finding."""
+        """Return whether this finding is overridden."""
         return any(o.code == finding.code and finding.episode_id in o.episode_ids for o in self.overrides)
 
     @property
     def blocking(self) -> tuple[Finding, ...]:
-        """Findings that stop later stages."""
+        """Findings that block later stages."""
         return tuple(f for f in self.findings if f.severity == "blocking" and not self.overridden(f))
 
     def count(self, severity: Severity) -> int:
-        """Findings of one severity."""
+        """Count the findings of one severity."""
         return sum(finding.severity == severity for finding in self.findings)
 
     def pooled(self, quantity: str) -> list[Measurement]:
-        """One value per channel over all episodes, each weighted by what it knows."""
+        """Pool a measurement over episodes: one value per channel, weighted by inverse variance."""
         pooled = []
         for channel in dict.fromkeys(m.channel for m in self.measurements if m.quantity == quantity):
-            mine = [m for m in self.measurements if (m.quantity, m.channel) == (quantity, channel)]
-            weights = [1 / m.uncertainty**2 if m.uncertainty > 0 else 1.0 for m in mine]
-            value = sum(w * m.value for w, m in zip(weights, mine, strict=True)) / sum(weights)
-            # What the episodes disagree by counts as much as what each does not know.
-            spread = sum(w * (m.value - value) ** 2 for w, m in zip(weights, mine, strict=True)) / sum(
-                weights
-            )
-            uncertainty = max(sum(weights) ** -0.5, (spread / len(mine)) ** 0.5)
-            pooled.append(Measurement(quantity, channel, value, uncertainty, mine[0].unit))
+            values = [m for m in self.measurements if (m.quantity, m.channel) == (quantity, channel)]
+            weights = [1 / m.uncertainty**2 if m.uncertainty > 0 else 1.0 for m in values]
+            value = sum(w * m.value for w, m in zip(weights, values, strict=True)) / sum(weights)
+            # The scatter between episodes counts as well as the uncertainty of each.
+            squares = sum(w * (m.value - value) ** 2 for w, m in zip(weights, values, strict=True))
+            spread = squares / sum(weights)
+            uncertainty = max(sum(weights) ** -0.5, (spread / len(values)) ** 0.5)
+            pooled.append(Measurement(quantity, channel, value, uncertainty, values[0].unit))
         return pooled
 
-    def groups(self) -> list[Group]:
-        """Findings of one code, channel and severity together, the worst first."""
-        found: dict[tuple[str, str, str], list[Finding]] = {}
+    def groups(self) -> list[FindingGroup]:
+        """FindingGroup findings by code, channel and severity, the worst first."""
+        by_kind: dict[tuple[str, str, str], list[Finding]] = {}
         for finding in self.findings:
-            found.setdefault((finding.code, finding.channel, finding.severity), []).append(finding)
-        groups = [_group(members, self) for members in found.values()]
+            by_kind.setdefault((finding.code, finding.channel, finding.severity), []).append(finding)
+        groups = [_make_group(members, self) for members in by_kind.values()]
         return sorted(
             groups, key=lambda g: (-SEVERITIES.index(g.worst.severity), g.worst.code, g.worst.channel)
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, with what blocks after overrides."""
+        """Return JSON values, including what blocks after overrides."""
         values = asdict(self)
         for line, finding in zip(values["findings"], self.findings, strict=True):
             line["overridden"] = self.overridden(finding)
@@ -126,7 +115,7 @@ class QualityReport:
 
 
 @dataclass(frozen=True)
-class Group:
+class FindingGroup:
     """The same finding in several episodes; `worst` is the one furthest beyond its threshold."""
 
     worst: Finding
@@ -134,17 +123,17 @@ class Group:
     overridden: bool
 
 
-def _group(members: list[Finding], report: QualityReport) -> Group:
+def _make_group(members: list[Finding], report: QualityReport) -> FindingGroup:
     def excess(finding: Finding) -> float:
         return abs(finding.value - finding.threshold) / (abs(finding.threshold) or 1.0)
 
-    return Group(
+    return FindingGroup(
         max(members, key=excess),
         tuple(sorted({finding.episode for finding in members})),
         all(report.overridden(finding) for finding in members),
     )
 
 
-def in_episode(finding: Finding, number: int, identity: str) -> Finding:
-    """The finding with the episode it was found in."""
-    return replace(finding, episode=number, episode_id=identity)
+def in_episode(finding: Finding, number: int, episode_id: str) -> Finding:
+    """Return the finding with its episode."""
+    return replace(finding, episode=number, episode_id=episode_id)

@@ -1,6 +1,6 @@
-"""The door through which every check enters, built-in or not.
+"""The registry of checks, built-in or not.
 
-A check is a function of a `View` of one episode that yields `Finding`s under the name it is registered by. Another
+A check is a function of a `View` of one episode that yields `Finding`s; their code is its registered name. Another
 package adds one with an entry point in the group `twinloop.quality_checks`.
 """
 
@@ -15,21 +15,21 @@ from twinloop.quality.view import View
 
 
 class Check(Protocol):
-    """Looks at one episode; a pure function."""
+    """A pure function of one episode."""
 
     def __call__(self, view: View, /) -> Iterable[Finding]:
-        """What is wrong."""
+        """Yield the findings."""
 
 
 CHECKS: Registry[Check] = Registry("quality check", "quality_checks")
 
 
-def graded(value: float, blocking_from: float) -> Severity:
-    """Blocking from a value on, below it a warning."""
+def grade(value: float, blocking_from: float) -> Severity:
+    """Return "blocking" from a value on, "warning" below it."""
     return "blocking" if value >= blocking_from else "warning"
 
 
-def finding(
+def make_finding(
     view: View,
     code: str,
     channel: str,
@@ -41,7 +41,7 @@ def finding(
     remedy: str,
     rows: tuple[int, int] | None = None,
 ) -> Finding:
-    """A finding about rows first ... last, or about the whole episode."""
+    """Make a finding about rows first ... last, or about the whole episode."""
     first, last = rows or (0, len(view.time_s) - 1)
     last = min(max(last, first), len(view.time_s) - 1)
     start_s, end_s = float(view.time_s[first]), float(view.time_s[last])

@@ -1,4 +1,4 @@
-"""The gate before later stages: data with blocking findings is refused until somebody answers for it."""
+"""Require usable data: blocking findings stop later stages until they are overridden."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from twinloop.datasets.commit import write_atomically
-from twinloop.datasets.layout import SIDE
-from twinloop.datasets.overrides import OverrideLine, add_override
+from twinloop.datasets.layout import SIDECAR
+from twinloop.datasets.overrides import Override, add_override, load_overrides
 from twinloop.datasets.reader import Dataset
 from twinloop.errors import QualityError, WrongUse
-from twinloop.quality.check import Progress, check_dataset, recorded_overrides
+from twinloop.quality.check import Progress, check_dataset
 from twinloop.quality.finding import Finding, Measurement, QualityReport
 from twinloop.quality.registry import CHECKS
 from twinloop.quality.settings import Purpose, Settings
 
-KEPT = f"{SIDE}/quality/report.json"
-"""The last report, so that an unchanged dataset is not checked twice."""
+CACHED_REPORT = f"{SIDECAR}/quality/report.json"
+"""The last report, so that an unchanged dataset is not checked again."""
 
 
 def require_usable(
@@ -31,26 +31,26 @@ def require_usable(
     *,
     unused: Collection[int] = (),
 ) -> QualityReport:
-    """Check a dataset and refuse it if a fault makes it unusable for a purpose.
+    """Check a dataset, or load the report of an unchanged one, and refuse it if a finding blocks.
 
     Args:
         dataset: The dataset.
-        purpose: What the data is for, such as "train" or "identify".
-        settings: Thresholds of the checks.
-        progress: Called with the numbers of episodes done and in all.
-        unused: Numbers of episodes that will not be used and cannot block.
+        purpose: What the data is for; decides what blocks.
+        settings: Thresholds.
+        progress: Called with (episodes done, episodes in all).
+        unused: Numbers of episodes that will not be used and whose findings do not block.
 
     Returns:
-        The report of the checks.
+        The report.
 
     Raises:
-        QualityError: A finding blocks the purpose; the message names it and the remedy.
+        QualityError: A finding blocks; the message says which and how to proceed.
     """
     settings = replace(settings or Settings(), purpose=purpose)
-    report = _kept(dataset, settings)
+    report = _load_report(dataset, settings)
     if report is None:
         report = check_dataset(dataset, settings, progress)
-        _keep(dataset, settings, report)
+        _save_report(dataset, settings, report)
     blocking = [finding for finding in report.blocking if finding.episode not in unused]
     if blocking:
         codes = Counter(finding.code for finding in blocking)
@@ -59,17 +59,17 @@ def require_usable(
         raise QualityError(
             f"{dataset.root} cannot be used to {purpose}: {episodes} of {report.episodes} episodes are blocked by "
             f"{', '.join(codes)} (episode {first.episode}, {first.channel}: {first.message})",
-            remedy=f"twinloop check {dataset.root}; then mend or leave them out, or answer for them: "
+            remedy=f"twinloop check {dataset.root}; then fix or exclude these episodes, or override: "
             f"twinloop check {dataset.root} --override {first.code} --by NAME --reason TEXT",
         )
     return report
 
 
-def override(report: QualityReport, dataset: Dataset, code: str, by: str, reason: str) -> OverrideLine:
-    """Let every episode pass that `code` blocks in this report; recorded beside the labels, with name and reason."""
+def override(report: QualityReport, dataset: Dataset, code: str, by: str, reason: str) -> Override:
+    """Override a blocking finding for every episode it blocks in this report, with author and reason."""
     if dataset.manifest is None:
         raise WrongUse(
-            f"{dataset.root} was not written by Twinloop and is never changed",
+            f"{dataset.root} was not written by Twinloop and is never changed in place",
             remedy=f"twinloop data merge {dataset.root} --out NEW",
         )
     blocked = [finding for finding in report.blocking if finding.code == code]
@@ -80,8 +80,8 @@ def override(report: QualityReport, dataset: Dataset, code: str, by: str, reason
     return add_override(dataset.root, code, sorted({f.episode_id for f in blocked}), by, reason)
 
 
-def _keep(dataset: Dataset, settings: Settings, report: QualityReport) -> None:
-    """Only for datasets of ours, which may be written; and never where a function had a say."""
+def _save_report(dataset: Dataset, settings: Settings, report: QualityReport) -> None:
+    """Save the report, except for foreign datasets and for results that depend on a function in the settings."""
     if dataset.manifest is None or settings.success_of is not None:
         return
     content = {
@@ -91,13 +91,13 @@ def _keep(dataset: Dataset, settings: Settings, report: QualityReport) -> None:
         "measurements": [asdict(measurement) for measurement in report.measurements],
     }
     try:
-        write_atomically(dataset.root / KEPT, (json.dumps(content) + "\n").encode())
+        write_atomically(dataset.root / CACHED_REPORT, (json.dumps(content) + "\n").encode())
     except OSError:
         return  # a dataset on a read-only disk is checked again next time
 
 
-def _kept(dataset: Dataset, settings: Settings) -> QualityReport | None:
-    path: Path = dataset.root / KEPT
+def _load_report(dataset: Dataset, settings: Settings) -> QualityReport | None:
+    path: Path = dataset.root / CACHED_REPORT
     if dataset.manifest is None or settings.success_of is not None or not path.exists():
         return None
     try:
@@ -117,13 +117,13 @@ def _kept(dataset: Dataset, settings: Settings) -> QualityReport | None:
         episodes,
         findings,
         measurements,
-        recorded_overrides(dataset),
+        tuple(load_overrides(dataset.root)),
     )
 
 
 def _key(dataset: Dataset, settings: Settings) -> str:
-    """Changes with the data, its labels (they decide on success), the settings and the checks there are."""
+    """Return a key that changes with the data, its labels, the settings and the registered checks."""
     assert dataset.manifest is not None
     values = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name != "success_of"}
-    labels = {identity: outcome.success for identity, outcome in dataset.outcomes.items()}
+    labels = {episode_id: outcome.success for episode_id, outcome in dataset.outcomes.items()}
     return json.dumps([dataset.manifest.fingerprint, values, labels, CHECKS.names()], sort_keys=True)

@@ -1,36 +1,36 @@
-"""Checks of what a command leads to: the response's lag and its offset."""
+"""Checks of the response to commands: lag and offset."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from twinloop.quality.finding import Finding, Measurement
-from twinloop.quality.registry import CHECKS, finding, graded
+from twinloop.quality.registry import CHECKS, grade, make_finding
 from twinloop.quality.view import Channel, View
 
 
 @CHECKS.register("lag")
 def lag(view: View) -> Iterator[Finding]:
-    """A response later than usual tools assume, or earlier than its command."""
+    """Find responses later than common tools assume, or earlier than their command."""
     settings = view.settings
     for name, found in view.following.items():
         delay_s, error_s = found.delay.value, found.delay.standard_deviation
         if error_s > settings.lag_uncertainty_s:
             continue
         if delay_s >= settings.lag_s:
-            yield finding(
+            yield make_finding(
                 view,
                 "lag",
                 name,
-                graded(delay_s, settings.lag_blocking_s),
+                grade(delay_s, settings.lag_blocking_s),
                 1000 * delay_s,
                 "ms",
                 1000 * settings.lag_s,
-                f"follows its command {1000 * delay_s:.0f} ± {1000 * error_s:.0f} ms late",
-                "put the delay into the twin (identify does), or find out where it comes from",
+                f"lags its command by {1000 * delay_s:.0f} ± {1000 * error_s:.0f} ms",
+                "add the delay to the twin (identify does), or find its cause",
             )
         elif delay_s < -(view.period_s + 3 * error_s):
-            yield finding(
+            yield make_finding(
                 view,
                 "lag",
                 name,
@@ -38,36 +38,36 @@ def lag(view: View) -> Iterator[Finding]:
                 1000 * delay_s,
                 "ms",
                 -1000 * view.period_s,
-                f"moves {-1000 * delay_s:.0f} ms before its command",
+                f"leads its command by {-1000 * delay_s:.0f} ms",
                 "the streams are not aligned, or the action was computed from the state: align the clocks",
             )
 
 
 @CHECKS.register("offset")
 def offset(view: View) -> Iterator[Finding]:
-    """A response that stays beside its command: a calibration that is off."""
+    """Find responses with a constant offset from their command, which indicates wrong calibration."""
     for pair in view.pairs:
         found = view.following.get(pair.response.name)
         if found is None or not 0.7 < found.gain < 1.4:
             continue
         warn, block = _limits(view, pair.command)
-        # A wrong zero is the same all the time; a weak actuator under a load is not.
+        # A wrong zero is constant; the error of a weak actuator under load is not.
         if abs(found.offset) >= max(warn, 2 * found.scatter):
-            yield finding(
+            yield make_finding(
                 view,
                 "offset",
                 pair.response.name,
-                graded(abs(found.offset), block),
+                grade(abs(found.offset), block),
                 found.offset,
                 pair.response.unit,
                 warn,
-                f"is {pair.response.with_unit(found.offset, 3, '+')} beside its command {pair.command.name} all the time",
-                "calibrate the zero of the joint, or of the leader arm; gravity alone should not do this",
+                f"has a constant offset of {pair.response.with_unit(found.offset, 3, '+')} from its command {pair.command.name}",
+                "calibrate the zero of the joint, or of the leader arm; gravity alone does not cause this",
             )
 
 
 def measurements(view: View) -> Iterator[Measurement]:
-    """Lag and offset of every pair that follows, whether or not anything is wrong with them."""
+    """Yield lag and offset of every pair whose response follows its command."""
     for name, found in view.following.items():
         delay = found.delay
         yield Measurement("lag", name, 1000 * delay.value, 1000 * delay.standard_deviation, "ms")
@@ -81,4 +81,4 @@ def _limits(view: View, command: Channel) -> tuple[float, float]:
         return settings.offset_rad, settings.offset_blocking_rad
     if command.unit == "m":
         return settings.offset_m, settings.offset_blocking_m
-    return settings.offset_share * command.range, 2 * settings.offset_share * command.range
+    return settings.offset_fraction * command.range, 2 * settings.offset_fraction * command.range

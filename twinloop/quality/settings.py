@@ -1,6 +1,6 @@
-"""Every threshold of every check, with its unit and why it is what it is. None is tuned to a recording.
+"""The thresholds of all checks, with units and reasons; none is tuned to a recording.
 
-What each of them can and cannot detect is in docs/how-to/quality.md, measured by benchmarks/bench_quality.py.
+What they can and cannot detect is in docs/how-to/quality.md, measured by benchmarks/bench_quality.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from twinloop.episode import Episode
 Purpose = Literal["identify", "train", "any"]
 
 RATES_HZ = {"joint_dynamics": 30.0, "delay": 30.0, "friction": 100.0, "contact": 100.0, "electrical": 500.0}
-"""The lowest rate at which each can be identified. 30 Hz: below it joint parameters came out wrong by 40 to 56 %."""
+"""Lowest rate for identifying each. Below 30 Hz, joint parameters were wrong by 40 to 56 %."""
 
 
 @dataclass(frozen=True)
@@ -23,52 +23,52 @@ class Settings:
 
     purpose: Purpose = "any"
     asked: tuple[str, ...] = ()
-    """What should be identified, names of `RATES_HZ`; for the purpose identify and nothing named: joint_dynamics."""
+    """What is to be identified, names in `RATES_HZ`; default for the purpose identify: joint_dynamics."""
     checks: tuple[str, ...] = ()
-    """Names of the checks to run; empty means all that are registered."""
+    """Names of the checks to run; empty means all registered ones."""
     frames: bool = True
     """Whether camera frames are decoded; by far the slowest part."""
 
-    # Time. Periods are the median distance of an episode's true time stamps.
+    # Time. The period is the median difference of an episode's true time stamps.
     dropped_periods: float = 1.6
-    """A distance of more than this many periods lost at least one sample."""
+    """At least one sample is lost if consecutive stamps are more periods apart."""
     dropped_blocking: float = 0.1
-    """Share of lost samples."""
+    """Fraction of lost samples."""
     gap_s: float = 0.2
     gap_periods: float = 5.0
     """A gap is longer than both."""
     gap_blocking_s: float = 1.0
     jitter_periods: float = 0.2
-    """95th percentile of the distance from the median period."""
+    """95th percentile of the deviation from the median period."""
     rate_tolerance: float = 0.02
     """Relative difference between the declared and the true rate."""
     duplicated: float = 0.02
-    """Share of moving rows that repeat the row before."""
+    """Fraction of moving rows that repeat the row before."""
     duplicated_blocking: float = 0.3
     drift_periods: float = 0.5
-    """A stream's clock may run away from the row's time by this much over an episode."""
+    """A stream's clock may drift from the row time by this much over an episode."""
     drift_blocking_periods: float = 5.0
 
     # Channels.
     stuck_s: float = 0.5
-    """A channel that stands still this long while its command moves is stuck."""
+    """A channel that does not change for this long while its command moves is stuck."""
     stuck_travel: float = 0.1
-    """... by this share of the command's range,"""
+    """... by this fraction of the command's range,"""
     stuck_errors: float = 3.0
-    """... and ends up further from it than this many times the usual distance (95th percentile of the other rows)."""
+    """... and its error exceeds this multiple of the usual error (95th percentile of the other rows)."""
     stuck_blocking: float = 0.2
-    """Share of the episode."""
+    """Fraction of the episode."""
     clipped: float = 0.01
-    """Share of rows that sit exactly on the channel's highest or lowest value in the middle of a motion."""
+    """Fraction of rows exactly at the channel's highest or lowest value during a motion."""
     clipped_blocking: float = 0.1
     saturated: float = 0.05
-    """The same for commands, where it may be meant."""
+    """The same for commands, where it may be intended."""
     spike_scales: float = 8.0
-    """A spike stands out by this many times the 90th percentile of the signal's own second differences."""
+    """A spike exceeds this multiple of the 90th percentile of the signal's second differences."""
     spike_blocking: float = 0.02
-    """Share of rows."""
+    """Fraction of rows."""
     quantization_levels: float = 32.0
-    """A moving channel should cross at least this many steps of its resolution."""
+    """A moving channel should cover at least this many steps of its resolution."""
     angle_rad: float = 12.6
     """Joint angles beyond two turns either way are probably degrees."""
     speed_rad_s: float = 60.0
@@ -76,43 +76,43 @@ class Settings:
     length_m: float = 20.0
     """Positions beyond this are probably millimetres."""
     unit_ratio_tolerance: float = 0.15
-    """How near to 57.3 or 1000 the ratio of response and command must be to call it a wrong unit."""
+    """Relative tolerance around 57.3 or 1000 for the ratio of response and command to indicate a wrong unit."""
 
     # Cameras.
     frozen_s: float = 0.3
-    """An image that does not change this long while the robot moves is frozen."""
+    """An image that does not change for this long while the robot moves is frozen."""
     frozen_blocking: float = 0.2
-    """Share of the moving rows."""
-    frozen_share: float = 0.05
-    """Unchanged: the mean difference to the frame before is below this share of the episode's usual difference."""
+    """Fraction of the moving rows."""
+    frozen_fraction: float = 0.05
+    """Unchanged: the mean difference to the previous frame is below this fraction of the episode's median."""
     frozen_level: float = 0.02
     """... or below this, of 255."""
     dark_level: float = 4.0
-    """An image is dead when its mean is this near to black or white, of 255."""
+    """An image is dead if its mean is within this of black or white, of 255."""
 
     # Command and response.
     pairs: tuple[tuple[str, str], ...] = ()
     """(command channel, response channel), for example ("action[0]", "observation.state[3]"); empty: discovered."""
     pair_correlation: float = 0.9
-    """Channels without matching names are a pair from this correlation on."""
+    """Minimum correlation to pair channels without matching names."""
     lag_correlation: float = 0.8
-    """Below it, the response does not follow the command well enough to speak of a lag."""
+    """Minimum correlation of response and command for a lag to be meaningful."""
     longest_lag_s: float = 1.0
     lag_s: float = 0.25
-    """The bound popular identification tools assume."""
+    """The largest lag that popular identification tools assume."""
     lag_blocking_s: float = 0.8
     lag_uncertainty_s: float = 0.03
-    """A lag known no better than this is measured but never called wrong: slow motions say little about delay."""
+    """A lag with a larger uncertainty is measured but not reported: slow motions reveal little about delay."""
     offset_rad: float = 0.1
     offset_blocking_rad: float = 0.2
     offset_m: float = 0.01
     offset_blocking_m: float = 0.05
-    offset_share: float = 0.2
-    """For other units: share of the command's range."""
+    offset_fraction: float = 0.2
+    """For other units: fraction of the command's range."""
 
     # Outcome.
     success_of: Callable[[Episode], bool | None] | None = field(default=None, compare=False)
-    """The task's own judgement of the final state; None is "cannot say"."""
+    """The task's own test of the final state; it returns None if undecided."""
     success_events: tuple[str, ...] = ("success", "goal_reached", "placed", "task_done")
     failure_events: tuple[str, ...] = ("failure", "dropped", "timeout", "aborted", "emergency_stop")
     artefact_events: tuple[str, ...] = (
@@ -126,6 +126,6 @@ class Settings:
 
     @property
     def needed_rate_hz(self) -> float:
-        """The highest rate that what is asked needs; 0 when nothing is asked."""
+        """The rate needed for everything in `asked`; 0 if empty."""
         asked = self.asked or (("joint_dynamics",) if self.purpose == "identify" else ())
         return max((RATES_HZ[name] for name in asked), default=0.0)

@@ -1,4 +1,4 @@
-"""Checks of single channels: holes, dead and stuck channels, limits, spikes, resolution."""
+"""Checks of single channels: NaN, dead and stuck channels, limits, spikes, resolution."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from twinloop.episode import Array
 from twinloop.measure.saturation import FEWEST_ROWS, find_plateaus
 from twinloop.measure.trace import Trace, find_stretches
 from twinloop.quality.finding import Finding
-from twinloop.quality.registry import CHECKS, finding, graded
+from twinloop.quality.registry import CHECKS, grade, make_finding
 from twinloop.quality.view import Channel, Pair, View
 
 FEWEST_PLATEAUS = 2
-"""Once is a coincidence."""
+"""A single plateau may be a coincidence."""
 FEWEST_LEVELS = 8
-"""A channel with fewer distinct values flickers, and is flat everywhere: neither a spike nor a ceiling."""
+"""Channels with fewer distinct values are not checked for spikes and clipping."""
 FORCES = ("N", "N·m", "A")
 """Units in which a single large sample may be a contact."""
 OTHER_RUNS = 10.0
-"""A channel that never stands still is stuck when one pause is this many times its second longest."""
+"""A channel without a command is stuck if one pause is this many times its second longest."""
 
 
 @CHECKS.register("not_a_number")
 def not_a_number(view: View) -> Iterator[Finding]:
-    """NaN or infinity, which only foreign data can hold."""
+    """Find NaN and infinity, which only foreign data can contain."""
     for channel in view.channels:
         if not channel.finite.all():
             holes = ~channel.finite
             first = int(np.argmax(holes))
             last = int(len(holes) - 1 - np.argmax(holes[::-1]))
-            yield finding(
+            yield make_finding(
                 view,
                 "not_a_number",
                 channel.name,
@@ -39,15 +39,15 @@ def not_a_number(view: View) -> Iterator[Finding]:
                 int(holes.sum()),
                 "rows",
                 0,
-                f"{int(holes.sum())} rows hold no number, rows {first} to {last}",
-                "drop the rows, or fill the holes and say so in an event",
+                f"{int(holes.sum())} rows are not finite, rows {first} to {last}",
+                "drop the rows, or fill the gaps and record that in an event",
                 (first, last),
             )
 
 
 @CHECKS.register("constant")
 def constant(view: View) -> Iterator[Finding]:
-    """A channel that never changes; harmless for a joint that was not asked to move, a dead sensor otherwise."""
+    """Find channels that never change: unused joints, or dead sensors."""
     if len(view.time_s) < FEWEST_ROWS:
         return
     for signal in view.episode.schema.signals:
@@ -59,7 +59,7 @@ def constant(view: View) -> Iterator[Finding]:
         names = (
             signal.name if whole else ", ".join(c.name.removeprefix(signal.name).strip("[]") for c in still)
         )
-        yield finding(
+        yield make_finding(
             view,
             "constant",
             signal.name,
@@ -76,7 +76,7 @@ def constant(view: View) -> Iterator[Finding]:
 
 @CHECKS.register("stuck")
 def stuck(view: View) -> Iterator[Finding]:
-    """A measured channel that stands still while its command moves, or that otherwise never stands still."""
+    """Find measured channels that stop while their command moves, or that normally never stop."""
     if len(view.time_s) < FEWEST_ROWS or not view.in_order:
         return
     for channel in view.measured:
@@ -85,32 +85,32 @@ def stuck(view: View) -> Iterator[Finding]:
         if pair is None:
             pauses = [pause for pause in pauses if _unusual(view, channel, pause)]
         elif pauses:
-            pauses = _left_behind(view, pair, pauses)
+            pauses = _select_tracking_losses(view, pair, pauses)
         if not pauses:
             continue
         total_s = sum(_span_s(view, a, b) for a, b in pauses)
         a, b = max(pauses, key=lambda pause: pause[1] - pause[0])
-        share = total_s / max(view.episode.duration_s, 1e-9)
-        why = "while its command moves" if pair else "though it never rests otherwise"
-        yield finding(
+        fraction = total_s / max(view.episode.duration_s, 1e-9)
+        why = "while its command moves" if pair else "although it normally never stops"
+        yield make_finding(
             view,
             "stuck",
             channel.name,
-            "blocking" if pair and share >= view.settings.stuck_blocking else "warning",
+            "blocking" if pair and fraction >= view.settings.stuck_blocking else "warning",
             total_s,
             "s",
             view.settings.stuck_s,
-            f"stands still for {total_s:.2f} s {why}, longest from row {a} to {b - 1}",
-            "check the sensor, its cable and its driver; leave the episode out",
+            f"does not change for {total_s:.2f} s {why}, longest from row {a} to {b - 1}",
+            "check the sensor, its cable and its driver; exclude the episode",
             (a, b - 1),
         )
 
 
 @CHECKS.register("clipped")
 def clipped(view: View) -> Iterator[Finding]:
-    """A measured channel that hits a ceiling or floor in the middle of a motion.
+    """Find measured channels clipped at a limit during a motion.
 
-    A channel that knows only a few values, such as whole degrees of a motor's temperature, is flat everywhere.
+    Channels with only a few values, such as a motor temperature in whole degrees, are not checked.
     """
     for channel in view.measured:
         if len(np.unique(channel.values)) < FEWEST_LEVELS:
@@ -125,77 +125,94 @@ def clipped(view: View) -> Iterator[Finding]:
                 for a, b in plateaus
                 if _travel(view, pair.command.values, a, b, lag_s) > 5 * (channel.step or channel.noise)
             ]
-        share = sum(b - a for a, b in plateaus) / len(view.time_s)
-        if len(plateaus) >= FEWEST_PLATEAUS and share >= view.settings.clipped:
-            a, b = max(plateaus, key=lambda plateau: plateau[1] - plateau[0])
-            yield finding(
-                view,
-                "clipped",
-                channel.name,
-                graded(share, view.settings.clipped_blocking),
-                100 * share,
-                "%",
-                100 * view.settings.clipped,
-                f"{len(plateaus)} times flat at {channel.with_unit(channel.values[a])} in the middle of a motion",
-                "widen the sensor's range, or mark these rows as unusable",
-                (a, b - 1),
-            )
+        yield from _report_plateaus(
+            view,
+            channel,
+            plateaus,
+            "clipped",
+            view.settings.clipped,
+            view.settings.clipped_blocking,
+            "{count} times constant at {limit} during a motion",
+            "widen the sensor's range, or mark these rows as unusable",
+        )
 
 
 @CHECKS.register("saturated")
 def saturated(view: View) -> Iterator[Finding]:
-    """A command that sits on its limit in the middle of a motion: what was wanted is not what was sent."""
+    """Find commands that stay at their limit during a motion."""
     for channel in view.commands:
-        plateaus = _plateaus(view, channel)
-        share = sum(b - a for a, b in plateaus) / len(view.time_s)
-        if len(plateaus) >= FEWEST_PLATEAUS and share >= view.settings.saturated:
-            a, b = max(plateaus, key=lambda plateau: plateau[1] - plateau[0])
-            yield finding(
-                view,
-                "saturated",
-                channel.name,
-                "warning",
-                100 * share,
-                "%",
-                100 * view.settings.saturated,
-                f"{len(plateaus)} times flat at its limit {channel.with_unit(channel.values[a])}",
-                "lower the gains or the speed; at the limit, parameters of the actuator cannot be told apart",
-                (a, b - 1),
-            )
+        yield from _report_plateaus(
+            view,
+            channel,
+            _plateaus(view, channel),
+            "saturated",
+            view.settings.saturated,
+            np.inf,
+            "{count} times constant at its limit {limit}",
+            "lower the gains or the speed; at the limit, actuator parameters are not separately identifiable",
+        )
+
+
+def _report_plateaus(
+    view: View,
+    channel: Channel,
+    plateaus: list[tuple[int, int]],
+    code: str,
+    threshold: float,
+    blocking_from: float,
+    message: str,
+    remedy: str,
+) -> Iterator[Finding]:
+    """Yield a finding if plateaus make up at least the fraction `threshold` of the episode."""
+    fraction = sum(b - a for a, b in plateaus) / len(view.time_s)
+    if len(plateaus) >= FEWEST_PLATEAUS and fraction >= threshold:
+        a, b = max(plateaus, key=lambda plateau: plateau[1] - plateau[0])
+        yield make_finding(
+            view,
+            code,
+            channel.name,
+            grade(fraction, blocking_from),
+            100 * fraction,
+            "%",
+            100 * threshold,
+            message.format(count=len(plateaus), limit=channel.with_unit(channel.values[a])),
+            remedy,
+            (a, b - 1),
+        )
 
 
 @CHECKS.register("spike")
 def spike(view: View) -> Iterator[Finding]:
-    """Single samples far from both neighbours, which agree with each other."""
+    """Find single samples far from both neighbours, which agree with each other."""
     for channel in view.measured:
         rows, threshold = spikes(channel, view.settings.spike_scales)
         if len(rows):
-            share = len(rows) / len(view.time_s)
+            fraction = len(rows) / len(view.time_s)
             sizes = np.abs(channel.values[rows] - (channel.values[rows - 1] + channel.values[rows + 1]) / 2)
             row = int(rows[np.argmax(sizes)])
-            yield finding(
+            yield make_finding(
                 view,
                 "spike",
                 channel.name,
-                "note" if channel.unit in FORCES else graded(share, view.settings.spike_blocking),
+                "note" if channel.unit in FORCES else grade(fraction, view.settings.spike_blocking),
                 float(sizes.max()),
                 channel.unit,
                 threshold,
-                f"single samples that stand out: {len(rows)}, the largest by {channel.with_unit(sizes.max())} at row {row}",
-                "look for electrical noise or bus errors; replace them by their neighbours and say so",
+                f"{len(rows)} single-sample outliers, the largest by {channel.with_unit(sizes.max())} at row {row}",
+                "look for electrical noise or bus errors; interpolate them and record that",
                 (max(row - 3, 0), row + 3),
             )
 
 
 @CHECKS.register("quantization")
 def quantization(view: View) -> Iterator[Finding]:
-    """A resolution that is coarse for the motion it records."""
+    """Find channels whose resolution is coarse for their motion."""
     for channel in view.measured:
         if channel.step == 0 or channel.range < 4 * channel.step:
             continue
         levels = channel.range / channel.step
         if levels < view.settings.quantization_levels:
-            yield finding(
+            yield make_finding(
                 view,
                 "quantization",
                 channel.name,
@@ -203,19 +220,19 @@ def quantization(view: View) -> Iterator[Finding]:
                 channel.step,
                 channel.unit,
                 channel.range / view.settings.quantization_levels,
-                f"moves over only {levels:.0f} steps of {channel.with_unit(channel.step, 3)}",
+                f"covers only {levels:.0f} steps of {channel.with_unit(channel.step, 3)}",
                 "excite it more, or use a finer sensor; velocities from differences are meaningless here",
             )
 
 
 def spikes(channel: Channel, scales: float) -> tuple[Array, float]:
-    """Rows of single outliers, and the size from which on a sample is one."""
+    """Return the rows of single outliers, and the threshold."""
     values = channel.values
     if len(values) < FEWEST_ROWS or channel.range == 0 or len(np.unique(values)) < FEWEST_LEVELS:
         return np.zeros(0, np.int64), np.inf
     away = np.abs(values[1:-1] - (values[:-2] + values[2:]) / 2)
     alone = np.abs(values[2:] - values[:-2]) < 0.3 * away
-    # What is usual is taken from rows that are not suspected themselves, nor beside one that is.
+    # The usual size is taken from rows that are neither suspected nor next to one that is.
     suspected = np.convolve(alone & (away > 4 * np.percentile(away, 75)), np.ones(3), "same") > 0
     usual, roughest = np.percentile(away[~suspected], [90, 97]) if not suspected.all() else (0.0, 0.0)
     threshold = max(scales * usual, 0.5 * scales * roughest, 5 * channel.step, 0.01 * channel.range)
@@ -223,12 +240,12 @@ def spikes(channel: Channel, scales: float) -> tuple[Array, float]:
 
 
 def _pauses(values: Array) -> list[tuple[int, int]]:
-    """Stretches of identical values as (first row, one past the last)."""
+    """Return intervals of identical values as (first row, one past the last)."""
     return [(a, b + 1) for a, b in find_stretches(np.diff(values) == 0)]
 
 
 def _unusual(view: View, channel: Channel, pause: tuple[int, int]) -> bool:
-    """Whether a channel pauses far longer than ever else while another one moves."""
+    """Return whether a pause is far longer than the channel's others while another channel moves."""
     if np.ptp(channel.values) == 0 or not channel.moves:
         return False
     a, b = pause
@@ -243,8 +260,8 @@ def _unusual(view: View, channel: Channel, pause: tuple[int, int]) -> bool:
     )
 
 
-def _left_behind(view: View, pair: Pair, pauses: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Those pauses in which the command went away, further than friction and weak actuators leave it otherwise."""
+def _select_tracking_losses(view: View, pair: Pair, pauses: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Select pauses in which the tracking error exceeds that of friction and weak actuators elsewhere."""
     command, response = pair.command, pair.response
     if not command.moves:
         return []
@@ -255,12 +272,12 @@ def _left_behind(view: View, pair: Pair, pauses: list[tuple[int, int]]) -> list[
         return pauses
     travel = max(view.settings.stuck_travel * command.range, 20 * response.step)
 
-    def left(a: int, b: int) -> bool:
+    def loses_track(a: int, b: int) -> bool:
         others = np.concatenate([away[:a], away[b:]])
         usual = float(np.percentile(others, 95)) if len(others) else 0.0
         return bool(np.ptp(sent[a:b]) > travel and away[a:b].max() > view.settings.stuck_errors * usual)
 
-    return [(a, b) for a, b in pauses if left(a, b)]
+    return [(a, b) for a, b in pauses if loses_track(a, b)]
 
 
 def _plateaus(view: View, channel: Channel) -> list[tuple[int, int]]:
@@ -270,7 +287,7 @@ def _plateaus(view: View, channel: Channel) -> list[tuple[int, int]]:
 
 
 def _travel(view: View, command: Array, first: int, stop: int, lag_s: float) -> float:
-    """How far the command went in the time that the response shows in these rows."""
+    """Return how far the command moved in these rows of the response."""
     times = view.time_s[first:stop] - lag_s
     return float(np.ptp(np.interp(times, view.time_s, command)))
 

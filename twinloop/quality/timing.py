@@ -1,4 +1,4 @@
-"""Checks of time: order, lost and repeated samples, gaps, jitter, rates, clocks that drift apart."""
+"""Timing checks: order, lost and repeated samples, gaps, jitter, rates, clock drift."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import numpy as np
 
 from twinloop.episode import Array
 from twinloop.quality.finding import Finding
-from twinloop.quality.registry import CHECKS, finding, graded
+from twinloop.quality.registry import CHECKS, grade, make_finding
 from twinloop.quality.view import CLOCK_PREFIX, View
 
 FEWEST_ROWS = 8
 WINDOW = 5
-"""Rows on either side over which the speed is taken."""
+"""Rows on either side used to estimate the speed."""
 MOVING_STEPS = 3.0
-"""A row is in motion when some channel travels this many steps of its resolution per row, before and after it."""
+"""A row is moving if some channel covers this many steps of its resolution per row, before and after it."""
 FEWEST_MOVING = 20
 
 
 @CHECKS.register("time_order")
 def time_order(view: View) -> Iterator[Finding]:
-    """Time stamps that are not numbers, repeat or run backwards."""
+    """Find time stamps that are not finite, repeat or run backwards."""
     wrong = ~np.isfinite(view.time_s)
     wrong[1:] |= ~(np.diff(view.time_s) > 0)
     if wrong.any():
         row = int(np.argmax(wrong))
-        yield finding(
+        yield make_finding(
             view,
             "time_order",
             "time_s",
@@ -34,7 +34,7 @@ def time_order(view: View) -> Iterator[Finding]:
             int(wrong.sum()),
             "rows",
             0,
-            f"time does not move forward in {int(wrong.sum())} rows, first at row {row}",
+            f"time does not increase in {int(wrong.sum())} rows, first at row {row}",
             "sort the rows, drop repeated samples, or split the episode where the clock was reset",
             (max(row - 1, 0), row),
         )
@@ -42,51 +42,51 @@ def time_order(view: View) -> Iterator[Finding]:
 
 @CHECKS.register("dropped")
 def dropped(view: View) -> Iterator[Finding]:
-    """Samples lost between two time stamps, but for gaps, which are another check's."""
-    if not _timed(view):
+    """Find samples lost between time stamps; long gaps are reported by another check."""
+    if not _is_timed(view):
         return
-    waits = np.diff(view.time_s)
-    periods = waits / view.period_s
-    late = (periods > view.settings.dropped_periods) & (waits <= _gap_limit_s(view))
+    intervals = np.diff(view.time_s)
+    periods = intervals / view.period_s
+    late = (periods > view.settings.dropped_periods) & (intervals <= _gap_limit_s(view))
     lost = np.where(late, np.rint(periods) - 1, 0).clip(min=0)
     lost[late & (lost == 0)] = 1
-    share = float(lost.sum() / (lost.sum() + len(view.time_s)))
+    fraction = float(lost.sum() / (lost.sum() + len(view.time_s)))
     if lost.any():
         row = int(np.argmax(lost))
-        yield finding(
+        yield make_finding(
             view,
             "dropped",
             "time_s",
-            graded(share, view.settings.dropped_blocking),
-            100 * share,
+            grade(fraction, view.settings.dropped_blocking),
+            100 * fraction,
             "%",
             0,
-            f"samples missing: {int(lost.sum())}, in places: {int(late.sum())} ({share:.2%}), most after row {row}",
-            "record on a machine with less load, or resample and say so; never treat rows as evenly spaced",
+            f"{int(lost.sum())} samples missing in {int(late.sum())} places ({fraction:.2%}), most after row {row}",
+            "record on a machine with less load, or resample and record that; do not treat rows as evenly spaced",
             (row, row + 1),
         )
 
 
 @CHECKS.register("gap")
 def gap(view: View) -> Iterator[Finding]:
-    """A pause long enough that what happened in it cannot be guessed."""
-    if not _timed(view):
+    """Find pauses too long to interpolate."""
+    if not _is_timed(view):
         return
     settings = view.settings
     limit_s = _gap_limit_s(view)
-    waits = np.diff(view.time_s)
-    row = int(np.argmax(waits))
-    if waits[row] > limit_s:
-        many = int((waits > limit_s).sum())
-        yield finding(
+    intervals = np.diff(view.time_s)
+    row = int(np.argmax(intervals))
+    if intervals[row] > limit_s:
+        many = int((intervals > limit_s).sum())
+        yield make_finding(
             view,
             "gap",
             "time_s",
-            graded(float(waits[row]), max(settings.gap_blocking_s, limit_s)),
-            float(waits[row]),
+            grade(float(intervals[row]), max(settings.gap_blocking_s, limit_s)),
+            float(intervals[row]),
             "s",
             limit_s,
-            f"{many} gap{'s' * (many > 1)}, the longest {waits[row]:.3g} s after row {row}",
+            f"{many} gap{'s' * (many > 1)}, the longest {intervals[row]:.3g} s after row {row}",
             "split the episode at the gap, or record it again",
             (row, row + 1),
         )
@@ -94,16 +94,16 @@ def gap(view: View) -> Iterator[Finding]:
 
 @CHECKS.register("jitter")
 def jitter(view: View) -> Iterator[Finding]:
-    """Time stamps that scatter around the period."""
-    if not _timed(view):
+    """Find irregular time stamps."""
+    if not _is_timed(view):
         return
-    waits = np.diff(view.time_s) / view.period_s
-    regular = waits[waits <= view.settings.dropped_periods]
+    intervals = np.diff(view.time_s) / view.period_s
+    regular = intervals[intervals <= view.settings.dropped_periods]
     if len(regular) < FEWEST_ROWS:
         return
     scatter = float(np.percentile(np.abs(regular - 1), 95))
     if scatter > view.settings.jitter_periods:
-        yield finding(
+        yield make_finding(
             view,
             "jitter",
             "time_s",
@@ -111,20 +111,20 @@ def jitter(view: View) -> Iterator[Finding]:
             1000 * scatter * view.period_s,
             "ms",
             1000 * view.settings.jitter_periods * view.period_s,
-            f"one time stamp in twenty is off by {scatter:.0%} of the period or more",
-            "use the true time stamps, never the row number; stamp samples in the driver, not after the queue",
+            f"5 % of the time stamps deviate by {scatter:.0%} of the period or more",
+            "use the true time stamps, not the row number; stamp samples in the driver, not after the queue",
         )
 
 
 @CHECKS.register("rate_mismatch")
 def rate_mismatch(view: View) -> Iterator[Finding]:
-    """A declared rate that the time stamps contradict."""
-    if not _timed(view):
+    """Find a declared rate that the time stamps contradict."""
+    if not _is_timed(view):
         return
     declared, true = view.episode.schema.rate_hz, 1 / view.period_s
     difference = abs(true / declared - 1)
     if difference > view.settings.rate_tolerance:
-        yield finding(
+        yield make_finding(
             view,
             "rate_mismatch",
             "time_s",
@@ -133,16 +133,16 @@ def rate_mismatch(view: View) -> Iterator[Finding]:
             "Hz",
             declared,
             f"declared as {declared:g} Hz but recorded at {true:.4g} Hz",
-            "declare the true rate; video and everything that counts rows runs at the wrong speed otherwise",
+            "declare the true rate; otherwise video and row counts run at the wrong speed",
         )
 
 
 @CHECKS.register("low_rate")
 def low_rate(view: View) -> Iterator[Finding]:
-    """A rate too low to identify what is asked."""
+    """Find a rate too low for what is to be identified."""
     needed, true = view.settings.needed_rate_hz, 1 / view.period_s
     if view.in_order and len(view.time_s) > 2 and true < 0.97 * needed:
-        yield finding(
+        yield make_finding(
             view,
             "low_rate",
             "time_s",
@@ -151,35 +151,35 @@ def low_rate(view: View) -> Iterator[Finding]:
             "Hz",
             needed,
             f"recorded at {true:.4g} Hz; {', '.join(view.settings.asked) or 'joint_dynamics'} needs {needed:g} Hz",
-            "record faster, or ask for less",
+            "record at a higher rate, or identify less",
         )
 
 
 @CHECKS.register("duplicated")
 def duplicated(view: View) -> Iterator[Finding]:
-    """Rows that repeat the row before although the robot moves: the sensor was not read again."""
+    """Find rows that repeat the row before while the robot moves: the sensor was not read again."""
     repeated, moving = repeated_rows(view)
     if moving.sum() < FEWEST_MOVING:
         return
-    share = float(repeated.sum() / moving.sum())
-    if share >= view.settings.duplicated:
+    fraction = float(repeated.sum() / moving.sum())
+    if fraction >= view.settings.duplicated:
         row = int(np.argmax(repeated))
-        yield finding(
+        yield make_finding(
             view,
             "duplicated",
             "observation",
-            graded(share, view.settings.duplicated_blocking),
-            100 * share,
+            grade(fraction, view.settings.duplicated_blocking),
+            100 * fraction,
             "%",
             100 * view.settings.duplicated,
             f"{int(repeated.sum())} of {int(moving.sum())} moving rows repeat the row before, first at row {row}",
-            "log when the sensor delivers, not on a timer; or drop the repeats and keep the true time stamps",
+            "log each new sensor sample, not on a timer; or drop the repeats and keep the true time stamps",
             (max(row - 2, 0), row + 2),
         )
 
 
 def repeated_rows(view: View) -> tuple[Array, Array]:
-    """Which rows repeat the one before while the robot moves, and which rows are in motion at all: two masks (T,)."""
+    """Return two masks (T,): rows that repeat the one before while the robot moves, and moving rows."""
     rows = len(view.time_s)
     equal, moving = np.ones(rows, bool), np.zeros(rows, bool)
     channels = [c for c in view.measured if c.range > 0]
@@ -199,7 +199,7 @@ def repeated_rows(view: View) -> tuple[Array, Array]:
 
 @CHECKS.register("clock_drift")
 def clock_drift(view: View) -> Iterator[Finding]:
-    """A stream whose own clock runs faster or slower than the rows' time."""
+    """Find streams whose own clock drifts from the row time."""
     if not view.in_order or len(view.time_s) < FEWEST_ROWS:
         return
     for signal in view.episode.schema.signals:
@@ -213,21 +213,21 @@ def clock_drift(view: View) -> Iterator[Finding]:
         drift_s = abs(rate) * view.episode.duration_s
         limit_s = view.settings.drift_periods * view.period_s
         if drift_s > limit_s and abs(rate) > 3 * uncertainty:
-            yield finding(
+            yield make_finding(
                 view,
                 "clock_drift",
                 signal.name,
-                graded(drift_s, view.settings.drift_blocking_periods * view.period_s),
+                grade(drift_s, view.settings.drift_blocking_periods * view.period_s),
                 1000 * drift_s,
                 "ms",
                 1000 * limit_s,
-                f"runs {1e6 * rate:+.0f} ppm against the rows' time: {1000 * drift_s:.3g} ms over the episode",
+                f"drifts {1e6 * rate:+.0f} ppm from the row time: {1000 * drift_s:.3g} ms over the episode",
                 "synchronise the clocks (PTP, NTP), or align this stream by its own time stamps",
             )
 
 
 def _robust_slope(x: Array, y: Array) -> tuple[float, float]:
-    """Median slope between rows half an episode apart, and its standard error: a few wild stamps do not move it."""
+    """Return the median slope between rows half an episode apart, and its standard error; robust to outliers."""
     half = len(x) // 2
     slopes = (y[half : 2 * half] - y[:half]) / (x[half : 2 * half] - x[:half])
     slope = float(np.median(slopes))
@@ -239,5 +239,5 @@ def _gap_limit_s(view: View) -> float:
     return max(view.settings.gap_s, view.settings.gap_periods * view.period_s)
 
 
-def _timed(view: View) -> bool:
+def _is_timed(view: View) -> bool:
     return view.in_order and len(view.time_s) >= FEWEST_ROWS

@@ -1,4 +1,4 @@
-"""Wrong units suspected: degrees called radians, millimetres called metres, and the other way round."""
+"""Find wrong units: degrees declared as radians, millimetres declared as metres, and vice versa."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import numpy as np
 
 from twinloop.episode import Signal
 from twinloop.quality.finding import Finding, Severity
-from twinloop.quality.registry import CHECKS, finding
+from twinloop.quality.registry import CHECKS, make_finding
 from twinloop.quality.view import Channel, View
 
 DEGREES = 180 / math.pi
 CERTAIN = 4.0
-"""Times the limit from which on there is no doubt."""
+"""Multiple of the limit beyond which there is no doubt."""
 RATIOS = {
     "rad": (DEGREES, "degrees"),
     "rad/s": (DEGREES, "degrees"),
     "deg": (DEGREES, "degrees and radians"),
-} | {
     "m": (1000.0, "millimetres"),
     "mm": (1000.0, "millimetres and metres"),
 }
@@ -27,15 +26,15 @@ RATIOS = {
 
 @CHECKS.register("wrong_unit")
 def wrong_unit(view: View) -> Iterator[Finding]:
-    """Magnitudes that the declared unit makes implausible, or a response 57 or 1000 times its command."""
-    told = set()
+    """Find magnitudes implausible for the declared unit, or a response 57 or 1000 times its command."""
+    reported = set()
     for pair in view.pairs:
         found = _by_ratio(view, pair.command, pair.response)
-        if found and pair.response.signal.name not in told:
-            told.add(pair.response.signal.name)
+        if found and pair.response.signal.name not in reported:
+            reported.add(pair.response.signal.name)
             yield found
     for signal in view.episode.schema.signals:
-        if signal.name not in told and (found := _by_size(view, signal)):
+        if signal.name not in reported and (found := _by_size(view, signal)):
             yield found
 
 
@@ -47,7 +46,7 @@ def _by_ratio(view: View, command: Channel, response: Channel) -> Finding | None
     for ratio, what in options:
         for factor in (ratio, 1 / ratio):
             if abs(math.log(abs(following.gain) / factor)) < view.settings.unit_ratio_tolerance * 2:
-                return finding(
+                return make_finding(
                     view,
                     "wrong_unit",
                     response.name,
@@ -62,7 +61,7 @@ def _by_ratio(view: View, command: Channel, response: Channel) -> Finding | None
 
 
 def _by_size(view: View, signal: Signal) -> Finding | None:
-    """The channel of a signal that is furthest beyond what its unit makes plausible."""
+    """Find the channel of a signal that is furthest beyond what is plausible for its unit."""
     settings = view.settings
     worst: tuple[float, Channel, float, float, str, str] | None = None
     beyond = set()
@@ -86,9 +85,9 @@ def _by_size(view: View, signal: Signal) -> Finding | None:
     if worst is None:
         return _too_small(view, signal)
     excess, channel, value, limit, unit, what = worst
-    # One wheel or pendulum may well have turned a few times; two joints, or eight turns, are another matter.
+    # One wheel or pendulum may turn a few times; two joints, or eight turns, are implausible.
     severity: Severity = "blocking" if excess >= CERTAIN or len(beyond) > 1 else "warning"
-    return finding(
+    return make_finding(
         view,
         "wrong_unit",
         channel.name,
@@ -97,19 +96,19 @@ def _by_size(view: View, signal: Signal) -> Finding | None:
         unit,
         limit,
         f"reaches {value:.4g} {unit}, which looks like {what}",
-        "declare the true unit, or convert on ingest; override if it is true",
+        "declare the true unit, or convert on ingest; override if it is correct",
     )
 
 
 def _too_small(view: View, signal: Signal) -> Finding | None:
-    """Degrees within a half turn of radians, or millimetres within a metre, over all channels of the signal."""
+    """Find degrees that stay below pi, or millimetres below 2, in all channels of a signal."""
     for unit, limit, what in (("deg", math.pi, "radians"), ("mm", 2.0, "metres")):
         channels = [c for c in view.channels if c.signal is signal and c.unit == unit]
         if len(channels) < 2 or not any(channel.moves for channel in channels):
             continue
         size = max(float(np.abs(channel.values).max()) for channel in channels)
         if size < limit:
-            return finding(
+            return make_finding(
                 view,
                 "wrong_unit",
                 signal.name,
@@ -117,8 +116,8 @@ def _too_small(view: View, signal: Signal) -> Finding | None:
                 size,
                 unit,
                 limit,
-                f"never beyond {size:.3g} {unit}, which looks like {what}",
-                "declare the true unit, or convert on ingest; override if it is true",
+                f"never exceeds {size:.3g} {unit}, which looks like {what}",
+                "declare the true unit, or convert on ingest; override if it is correct",
             )
     return None
 
@@ -127,8 +126,8 @@ def _speed(view: View, channel: Channel) -> float:
     if len(channel.values) < 8 or not view.in_order or not channel.moves:
         return 0.0
     change = np.abs(np.diff(channel.values))
-    # An angle that wraps jumps by a turn, which is not speed.
+    # A wrapped angle jumps by one turn, which is not speed.
     change[np.abs(change - 2 * math.pi) < 0.5] = 0.0
     travelled = np.concatenate([[0.0], np.cumsum(change)])
-    # Over five rows, so that the resolution of an encoder does not pass for speed.
+    # Over five rows, so that encoder resolution is not mistaken for speed.
     return float(np.percentile((travelled[5:] - travelled[:-5]) / (view.time_s[5:] - view.time_s[:-5]), 99))

@@ -1,4 +1,4 @@
-"""An episode as the checks see it: scalar channels, its true period, pairs of command and response; computed once."""
+"""A view of an episode for the checks: scalar channels, true period, command-response pairs; computed once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRUTH_PREFIX = "simulation."
 
 @dataclass(frozen=True, eq=False)
 class Channel:
-    """One number over time: `observation.state[elbow]`, shape (T,) float64; holes are filled with the value before."""
+    """One scalar over time, such as `observation.state[elbow]`, (T,) float64; NaN is replaced by the value before."""
 
     name: str
     signal: Signal
@@ -36,12 +36,12 @@ class Channel:
 
     @cached_property
     def finite(self) -> Array:
-        """Which rows hold a number."""
+        """Which rows are finite."""
         return np.isfinite(self.raw)
 
     @cached_property
     def values(self) -> Array:
-        """The rows with every hole filled by the last number before it, or the first after it."""
+        """The rows, with NaN replaced by the last finite value before it, or the first after it."""
         if self.finite.all():
             return self.raw
         if not self.finite.any():
@@ -51,18 +51,18 @@ class Channel:
         return np.asarray(self.raw[last])
 
     def with_unit(self, value: float, digits: int = 4, sign: str = "") -> str:
-        """A value of this channel for people; the unit "1" is none."""
+        """Format a value with its unit, if it has one."""
         number = f"{value:{sign}.{digits}g}"
         return number if self.unit in ("1", "unknown", "") else f"{number} {self.unit}"
 
     @property
     def is_command(self) -> bool:
-        """Whether it was sent rather than measured."""
+        """Whether it is a command, not a measurement."""
         return self.signal.name == "action" or self.signal.name.startswith("action.")
 
     @cached_property
     def range(self) -> float:
-        """Distance of the 0.5th and the 99.5th percentile."""
+        """Difference between the 99.5th and the 0.5th percentile."""
         low, high = np.percentile(self.values, [0.5, 99.5])
         return float(high - low)
 
@@ -78,21 +78,21 @@ class Channel:
 
     @cached_property
     def moves(self) -> bool:
-        """Whether it goes anywhere beyond its resolution and noise."""
+        """Whether it moves beyond its resolution and noise."""
         floor = 1e-9 + 1e-6 * float(np.abs(self.values).max(initial=0.0))
         return self.range > max(20 * self.step, 8 * self.noise, floor)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A command channel and the channel that answers it."""
+    """A command channel and the channel that responds to it."""
 
     command: Channel
     response: Channel
 
 
 class View:
-    """One episode with everything the checks share, computed when first asked for."""
+    """One episode with everything the checks share, computed on first access."""
 
     def __init__(self, episode: Episode, settings: Settings) -> None:
         self.episode = episode
@@ -102,19 +102,19 @@ class View:
 
     @cached_property
     def period_s(self) -> float:
-        """The median distance of the true time stamps."""
+        """Median period of the true time stamps."""
         forward = np.diff(self.time_s)
         forward = forward[np.isfinite(forward) & (forward > 0)]
         return float(np.median(forward)) if len(forward) else 1 / self.episode.schema.rate_hz
 
     @cached_property
     def in_order(self) -> bool:
-        """Whether time is finite and moves forward from row to row."""
+        """Whether time is finite and increases from row to row."""
         return bool(np.isfinite(self.time_s).all() and (np.diff(self.time_s) > 0).all())
 
     @cached_property
     def channels(self) -> tuple[Channel, ...]:
-        """Every number of every signal, but for flags, clocks and what a simulator knows without a sensor."""
+        """Every scalar of every signal, except flags, clocks and simulator ground truth."""
         found = []
         for signal in self.episode.schema.signals:
             if signal.dtype == "bool" or signal.name.startswith((CLOCK_PREFIX, TRUTH_PREFIX)):
@@ -125,16 +125,16 @@ class View:
 
     @cached_property
     def commands(self) -> tuple[Channel, ...]:
-        """What was sent."""
+        """Command channels."""
         return tuple(channel for channel in self.channels if channel.is_command)
 
     @cached_property
     def measured(self) -> tuple[Channel, ...]:
-        """What was observed."""
+        """Measured channels."""
         return tuple(channel for channel in self.channels if not channel.is_command)
 
     def channel(self, name: str) -> Channel:
-        """The channel called `name`, by element name or by number: `action[elbow]`, `action[2]`."""
+        """Return the channel called `name`, by element name or number: `action[elbow]`, `action[2]`."""
         for channel in self.channels:
             if name in (channel.name, f"{channel.signal.name}[{channel.element}]"):
                 return channel
@@ -142,10 +142,10 @@ class View:
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
-        """Declared pairs; or else those whose names match, or whose place does, or those that move alike."""
+        """Command-response pairs: declared ones, or else matched by name, by index or by motion."""
         if self.settings.pairs:
             return tuple(Pair(self.channel(c), self.channel(r)) for c, r in self.settings.pairs)
-        return self._pairs_by_name() or self._pairs_by_place() or self._pairs_by_motion()
+        return self._pairs_by_name() or self._pairs_by_index() or self._pairs_by_motion()
 
     @cached_property
     def following(self) -> dict[str, Following]:
@@ -167,27 +167,27 @@ class View:
         return self._images[camera]
 
     def pair_of(self, response: Channel) -> Pair | None:
-        """The pair in which this channel answers."""
+        """Return the pair in which this channel is the response."""
         return next((pair for pair in self.pairs if pair.response is response), None)
 
     def _pairs_by_name(self) -> tuple[Pair, ...]:
         responses: dict[str, list[Channel]] = {}
         for channel in self.measured:
             if channel.signal.elements:
-                responses.setdefault(_plain(channel), []).append(channel)
+                responses.setdefault(_base_name(channel), []).append(channel)
         pairs = []
         for command in self.commands:
             if not command.signal.elements:
                 continue
-            same_unit = [r for r in responses.get(_plain(command), ()) if _may_answer(command, r)]
-            # A state may hold the position and, in another signal, something else of the same name.
+            same_unit = [r for r in responses.get(_base_name(command), ()) if _same_unit(command, r)]
+            # Prefer the position in the state over another signal with the same element name.
             same_unit.sort(key=lambda r: r.signal.name != "observation.state")
             if same_unit:
                 pairs.append(Pair(command, same_unit[0]))
         return tuple(pairs)
 
-    def _pairs_by_place(self) -> tuple[Pair, ...]:
-        """`action[i]` and `observation.state[i]` where neither has names and both have the same size and units."""
+    def _pairs_by_index(self) -> tuple[Pair, ...]:
+        """Pair `action[i]` with `observation.state[i]` if both are unnamed with the same size and units."""
         sent = [channel for channel in self.commands if channel.signal.name == "action"]
         answered = [channel for channel in self.measured if channel.signal.name == "observation.state"]
         if any(channel.signal.elements for channel in sent + answered):
@@ -198,7 +198,7 @@ class View:
         return tuple(Pair(command, response) for command, response in zip(sent, answered, strict=True))
 
     def _pairs_by_motion(self) -> tuple[Pair, ...]:
-        """Pairs that are each other's best match among channels of the same unit."""
+        """Pair channels that are each other's best match among those of the same unit."""
         moving = [channel for channel in self.measured if channel.moves]
         scores: dict[tuple[int, int], float] = {}
         if not self.in_order or len(self.time_s) < 16:
@@ -210,7 +210,7 @@ class View:
                 continue
             sent = np.interp(grid, self.time_s, command.values)
             for j, response in enumerate(moving):
-                if _may_answer(command, response):
+                if _same_unit(command, response):
                     answered = np.interp(grid, self.time_s, response.values)
                     scores[i, j] = correlation_peak(sent, answered, 0, most)[1]
         pairs = []
@@ -228,20 +228,20 @@ def _channel(signal: Signal, element: int, values: Array) -> Channel:
     return Channel(name, signal, element, unit, values)
 
 
-def _plain(channel: Channel) -> str:
-    """The element's name without what tells a target from a reading."""
+def _base_name(channel: Channel) -> str:
+    """Return the element's name without words that distinguish a target from a reading."""
     name = channel.signal.elements[channel.element].lower()
     return re.sub(
         r"(^|[._\- ])(pos|position|cmd|command|target|goal|desired|meas|measured)(?=$|[._\- ])", "", name
     )
 
 
-def _may_answer(command: Channel, response: Channel) -> bool:
+def _same_unit(command: Channel, response: Channel) -> bool:
     return command.unit == response.unit or "unknown" in (command.unit, response.unit)
 
 
 def check_names(settings: Settings, known: list[str]) -> None:
-    """Refuse names of checks that are not registered."""
+    """Raise if a check in the settings is not registered."""
     for name in settings.checks:
         if name not in known:
             raise UnknownName("quality check", name, known)

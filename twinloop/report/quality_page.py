@@ -9,7 +9,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from twinloop.datasets.reader import Dataset
-from twinloop.quality.finding import Group, QualityReport
+from twinloop.quality.finding import FindingGroup, QualityReport
 from twinloop.quality.settings import Settings
 from twinloop.quality.view import View
 from twinloop.report.page import count, write_page
@@ -57,7 +57,7 @@ def write_quality_page(
 class Card:
     """One kind of finding, its chart, and its episodes as text."""
 
-    group: Group
+    group: FindingGroup
     chart: Markup | None
     episodes: str
 
@@ -83,7 +83,7 @@ def make_verdict(report: QualityReport) -> tuple[str, str, str]:
     return "fine", "Clean.", "No finding that would change a result."
 
 
-def _draw_charts(groups: Sequence[Group], dataset: Dataset, settings: Settings) -> list[Markup | None]:
+def _draw_charts(groups: Sequence[FindingGroup], dataset: Dataset, settings: Settings) -> list[Markup | None]:
     """A chart per group; those of one episode are drawn together, so that it is read once."""
     charts: list[Markup | None] = [None] * len(groups)
     drawn = sorted(range(min(len(groups), MAX_CHARTS)), key=lambda place: groups[place].worst.episode)

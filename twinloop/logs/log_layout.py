@@ -1,4 +1,4 @@
-"""A first look at a log: how its episodes are told apart, and a few rows of every channel."""
+"""The layout of a log: how it marks episodes, and sample rows of its channels."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from twinloop.logs.reader import Block, Channel
 from twinloop.logs.sources import Log
 
 SAMPLE_ROWS = 20_000
-"""Rows of each channel that are looked at."""
+"""Rows sampled from each channel."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The first rows of a channel: `values` (n, *shape), and the log's own time stamps where it has them."""
+    """The first rows of a channel: `values` (n, *shape), and the log's own time stamps, if any."""
 
     values: Array
     time_s: Array | None
@@ -28,7 +28,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Layout:
-    """How episodes are told apart: lines of the map, the prefix of channel names, one group, the names after it."""
+    """How a log marks episodes: lines for the map, prefix of channel names, names after it, one example group."""
 
     lines: list[str]
     prefix: str
@@ -37,12 +37,12 @@ class Layout:
 
     @property
     def start(self) -> str:
-        """What the channel names of the first group begin with."""
+        """The prefix of the channel names of the example group."""
         return self.prefix.replace("{group}", self.group)
 
 
 def find_layout(log: Log, channels: Mapping[str, Channel]) -> Layout:
-    """What the names and lengths of a log's channels say about its episodes."""
+    """Guess from names and lengths of channels how a log marks episodes."""
     names = [name for name, channel in channels.items() if not channel.constant]
     if log.format == "lerobot":
         return Layout(["episodes: {by: parts}   # as the dataset declares"], "", names)
@@ -87,7 +87,7 @@ def find_layout(log: Log, channels: Mapping[str, Channel]) -> Layout:
             guess = Guess("", 0.8, "a channel of this name usually numbers episodes")
             rest = [n for n in names if n != name]
             return Layout([f"episodes: {{by: boundary, channel: {name}}}   {guess.comment}"], "", rest)
-    guess = Guess("", 0.7, "nothing in the log marks episodes")
+    guess = Guess("", 0.7, "the log does not mark episodes")
     return Layout([f"episodes: {{by: file}}   {guess.comment}"], "", names)
 
 
@@ -116,7 +116,7 @@ def _plain(dtype: str) -> str:
 
 
 def load_samples(log: Log, names: Sequence[str], limit: int = SAMPLE_ROWS) -> dict[str, Sample]:
-    """The first rows of some channels."""
+    """Load the first rows of some channels."""
     parts: dict[str, list[Block]] = {name: [] for name in names}
     for seen, span in enumerate(log.reader.read(log.path, list(names))):
         for name, piece in span.pieces.items():

@@ -1,4 +1,4 @@
-"""One raw episode to one `Episode`: streams on their clocks, converted, aligned on rows, described."""
+"""Assemble an `Episode` from a raw one: convert its streams, align them on rows, add provenance."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 
 from twinloop.episode import Array, Camera, Episode, Event, Provenance, Schema, Signal, make_episode
 from twinloop.errors import LogError, MapError, WrongUse
-from twinloop.logs.cameras import PlannedFrames, plan_frames, video_beside
+from twinloop.logs.cameras import PlannedFrames, open_video_file, plan_frames
 from twinloop.logs.clocks import (
     Stream,
+    drop_out_of_order,
     exact_samples,
-    in_order,
-    nearest,
-    regularity,
+    find_shared_rows,
+    measure_regularity,
+    nearest_samples,
     resample,
-    seconds,
-    shared_rows,
+    to_seconds,
 )
-from twinloop.logs.convert import Converter, constant_value, rotated
-from twinloop.logs.cut import Raw, RawEpisode
+from twinloop.logs.converter import Converter, constant_value, rotate_vectors
 from twinloop.logs.device_clocks import device_clocks
 from twinloop.logs.log_map import CameraMap, Clock, LogMap, SignalMap
+from twinloop.logs.raw_episode import Raw, RawEpisode
 from twinloop.logs.reader import Channel, VideoSpan
 from twinloop.logs.sources import Log
 from twinloop.logs.stream_report import StreamReport
@@ -34,12 +34,12 @@ from twinloop.twins.twin import Twin
 from twinloop.version import __version__
 
 RATE_TOLERANCE = 0.1
-"""How far the rate of an episode may be from the map's before it is refused."""
+"""Largest relative difference between the rate of an episode and that of the map."""
 
 
 @dataclass(frozen=True)
 class Assembled:
-    """An episode ready to be written, what was done to its streams, and the streams as they were."""
+    """An episode ready to be written, a report on each stream, and the original streams."""
 
     episode: Episode
     streams: tuple[StreamReport, ...]
@@ -55,12 +55,12 @@ class _Loaded:
 
 
 class Assembler:
-    """Builds the episodes of one log (and group); everything that does not change between them is worked out once."""
+    """Assembles the episodes of one log (and group)."""
 
     def __init__(
         self,
         log_map: LogMap,
-        renamed: Mapping[str, str],
+        full_names: Mapping[str, str],
         channels: Mapping[str, Channel],
         constants: Mapping[str, Array],
         log: Log,
@@ -70,17 +70,17 @@ class Assembler:
         self._map = log_map
         self._twin = twin
         self._accepted = accepted
-        self._renamed = renamed
+        self._full_names = full_names
         self._channels = channels
         self._constants = constants
         self._log = log
         self._converters = {
-            name: Converter(name, signal, tuple(channels[renamed[source]] for source in signal.source))
+            name: Converter(name, signal, tuple(channels[full_names[source]] for source in signal.source))
             for name, signal in log_map.signals.items()
         }
 
     def __call__(self, raw: RawEpisode, schema: Schema | None) -> Assembled:
-        """The episode, which must fit `schema` where one is given."""
+        """Assemble one episode; its schema must equal `schema` if recorded."""
         loaded = {name: self._load(raw, name, signal) for name, signal in self._map.signals.items()}
         images = {name: self._images(raw, name, camera) for name, camera in self._map.cameras.items()}
         rows_s = self._rows(raw, loaded, images)
@@ -88,14 +88,14 @@ class Assembler:
         signals: dict[str, Array] = {}
         streams, originals = [], {}
         for name, signal in self._map.signals.items():
-            values, method = self._aligned(raw, name, signal, loaded[name].stream, rows_s)
+            values, method = self._align(raw, name, signal, loaded[name].stream, rows_s)
             signals[name] = values
             streams.append(self._report(name, signal, loaded[name], rows_s, method))
             if self._map.originals == "all" or (self._map.originals == "resampled" and method != "exact"):
                 originals[name] = loaded[name].stream
         for name, signal in self._map.signals.items():
             if signal.rotate_by is not None:
-                signals[name] = self._rotated(name, signals[name], signals[signal.rotate_by])
+                signals[name] = self._rotate(name, signals[name], signals[signal.rotate_by])
         for name, constant in self._map.constants.items():
             value = constant_value(name, constant, self._constants)
             signals[name] = np.repeat(value[None], len(rows_s), axis=0)
@@ -118,28 +118,28 @@ class Assembler:
             raise LogError(
                 f"{raw.name}: the channels of {name} have different numbers of samples",
                 got=counts,
-                remedy="make them signals of their own",
+                remedy="map them to separate signals",
             )
         clock = self._map.clock_of(signal.clock)
         values = self._converters[name]([part.values for part in parts])
         time_s = self._times(raw, name, clock, len(values), parts[0].time_s)
-        values, time_s, missing = _without_missing(values, time_s, signal, f"{raw.name}: {name}")
+        values, time_s, missing = _handle_missing(values, time_s, signal, f"{raw.name}: {name}")
         if not len(values):
             raise LogError(f"{raw.name}: {name} has no samples")
-        stream, lost = in_order(Stream(time_s, values), clock, f"{raw.name}: {name}")
+        stream, lost = drop_out_of_order(Stream(time_s, values), clock, f"{raw.name}: {name}")
         return _Loaded(stream, lost, missing)
 
     def _raw(self, raw: RawEpisode, source: str) -> Raw:
-        found = raw.channels.get(self._renamed[source])
+        found = raw.channels.get(self._full_names[source])
         if found is None:
-            raise LogError(f"{raw.name}: channel {self._renamed[source]!r} has no samples in this episode")
+            raise LogError(f"{raw.name}: channel {self._full_names[source]!r} has no samples in this episode")
         return found
 
     def _times(self, raw: RawEpisode, name: str, clock: Clock, count: int, own: Array | None) -> Array:
         if clock.rate_hz is not None:
             return np.arange(count) / clock.rate_hz
         if clock.channel is not None:
-            stamps = seconds(self._raw(raw, clock.channel).values, clock)
+            stamps = to_seconds(self._raw(raw, clock.channel).values, clock)
             if len(stamps) > count and clock.longer == "cut_end":
                 stamps = stamps[:count]
             if len(stamps) != count:
@@ -150,16 +150,16 @@ class Assembler:
             return stamps
         if own is None:
             raise MapError(
-                f"{raw.name} has no time of its own, and the map names no clock for {name}",
+                f"{raw.name} has no time stamps, and the map names no clock for {name}",
                 remedy="clock: CHANNEL, or clock: {rate_hz: ...} if the rows are evenly spaced",
             )
         return own
 
     def _images(self, raw: RawEpisode, name: str, camera: CameraMap) -> PlannedFrames:
         if camera.file is not None:
-            return video_beside(self._log.path, camera.file, self._map.rate_hz)
+            return open_video_file(self._log.path, camera.file, self._map.rate_hz)
         assert camera.source is not None
-        full = self._renamed[camera.source]
+        full = self._full_names[camera.source]
         if full not in raw.images:
             raise LogError(f"{raw.name}: camera {name!r} has no images in this episode")
         channel = self._channels[full]
@@ -170,12 +170,12 @@ class Assembler:
         if not len(found):
             raise LogError(f"{raw.name}: camera {name!r} has no keyframe in this episode")
         if clock.channel is None and clock.rate_hz is None:
-            times = self._times(raw, f"camera {name}", clock, len(found), _stamped(found.time_s))
+            times = self._times(raw, f"camera {name}", clock, len(found), _valid_times(found.time_s))
         else:
-            count = found.left_out + len(found)
-            times = self._times(raw, f"camera {name}", clock, count, None)[found.left_out :]
+            count = found.undecodable + len(found)
+            times = self._times(raw, f"camera {name}", clock, count, None)[found.undecodable :]
         if np.any(np.diff(times) <= 0):
-            raise LogError(f"{raw.name}: the time stamps of camera {name!r} do not move forward")
+            raise LogError(f"{raw.name}: the time stamps of camera {name!r} do not increase")
         return PlannedFrames.from_spool(found, times, channel)
 
     def _rows(
@@ -198,25 +198,25 @@ class Assembler:
             else:
                 base = images[like.removeprefix("camera ")].time_s
                 if base is None:
-                    raise MapError(f"rows.like: {like} has no time stamps of its own")
+                    raise MapError(f"rows.like: {like} has no time stamps")
         try:
-            return shared_rows(base, self._map.rows.rate_hz, spans)
+            return find_shared_rows(base, self._map.rows.rate_hz, spans)
         except LogError as error:
             raise LogError(f"{raw.name}: {error.what}", remedy=error.remedy) from error
 
     def _check_rate(self, raw: RawEpisode, rows_s: Array) -> None:
-        rate_hz = regularity(rows_s).rate_hz
+        rate_hz = measure_regularity(rows_s).rate_hz
         if self._map.mixed_rates or len(rows_s) < 3:
             return
         if abs(rate_hz / self._map.rate_hz - 1) > RATE_TOLERANCE:
             raise LogError(
                 f"{raw.name} runs at {rate_hz:.4g} Hz",
-                expected=f"{self._map.rate_hz:g} Hz, as the map says",
+                expected=f"{self._map.rate_hz:g} Hz, as in the map",
                 remedy="correct rate_hz, resample with rows: {rate_hz: ...}, check the clock's unit, "
-                "or say mixed_rates: true",
+                "or set mixed_rates: true",
             )
 
-    def _aligned(
+    def _align(
         self, raw: RawEpisode, name: str, signal: SignalMap, stream: Stream, rows_s: Array
     ) -> tuple[Array, str]:
         places = exact_samples(stream, rows_s)
@@ -224,36 +224,38 @@ class Assembler:
             return stream.values[places], "exact"
         if signal.method is None:
             raise MapError(
-                f"{raw.name}: {name} is on another clock than the rows",
+                f"{raw.name}: {name} is not sampled at the times of the rows",
                 got=f"stream from {stream.time_s[0]:.6f} s, rows from {rows_s[0]:.6f} s",
-                remedy=f"say how to bring it there: signals.{name}.method: linear, previous, nearest or slerp",
+                remedy=f"choose a resampling method: signals.{name}.method: linear, previous, nearest or slerp",
             )
         if (signal.method == "slerp") != bool(signal.quaternion) and signal.method in ("slerp", "linear"):
             raise MapError(
-                f"signals.{name}.method: {signal.method} does not fit",
-                expected="slerp for quaternions and only for them",
+                f"signals.{name}.method: {signal.method} does not apply",
+                expected="slerp for quaternions, and only for them",
             )
         return resample(stream, rows_s, signal.method), signal.method
 
-    def _rotated(self, name: str, vectors: Array, quaternions: Array) -> Array:
+    def _rotate(self, name: str, vectors: Array, quaternions: Array) -> Array:
         if vectors.shape[1:] != (3,):
             raise MapError(
-                f"signals.{name}.rotate_by: only vectors of three can be rotated", got=vectors.shape[1:]
+                f"signals.{name}.rotate_by: only vectors of 3 elements can be rotated", got=vectors.shape[1:]
             )
-        return rotated(vectors.astype(np.float64), quaternions.astype(np.float64)).astype(vectors.dtype)
+        return rotate_vectors(vectors.astype(np.float64), quaternions.astype(np.float64)).astype(
+            vectors.dtype
+        )
 
     def _camera_rows(self, raw: RawEpisode, name: str, image: PlannedFrames, rows_s: Array) -> Array:
-        """Which image each row shows."""
+        """Choose the image of each row."""
         if image.time_s is None:
             if image.available != len(rows_s):
                 raise LogError(
-                    f"{raw.name}: the video of camera {name!r} has another length than the episode",
+                    f"{raw.name}: the video of camera {name!r} and the episode have different lengths",
                     got=f"{image.available} frames",
                     expected=f"{len(rows_s)} rows",
                 )
             return np.arange(len(rows_s))
         if self._map.cameras[name].method == "nearest":
-            return nearest(image.time_s, rows_s)
+            return nearest_samples(image.time_s, rows_s)
         return np.clip(np.searchsorted(image.time_s, rows_s, side="right") - 1, 0, None)
 
     def _schema(self, signals: Mapping[str, Array], frames: Mapping[str, PlannedFrames]) -> Schema:
@@ -308,26 +310,28 @@ class Assembler:
         return re.sub(r"\{([^{}]+)\}", fill, template)
 
     def _provenance(self, start_s: float) -> Provenance:
-        given = self._map.provenance
+        recorded = self._map.provenance
         recorded_at: datetime | None = None
-        if given.recorded_at == "log":
+        if recorded.recorded_at == "log":
             try:
                 recorded_at = datetime.fromtimestamp(start_s, UTC)
             except (ValueError, OverflowError, OSError) as error:
-                raise LogError("the log's clock does not say the date", got=f"{start_s:g} s") from error
-        elif given.recorded_at is not None:
-            recorded_at = given.recorded_at.replace(tzinfo=given.recorded_at.tzinfo or UTC).astimezone(UTC)
+                raise LogError("the log's clock does not give a date", got=f"{start_s:g} s") from error
+        elif recorded.recorded_at is not None:
+            recorded_at = recorded.recorded_at.replace(tzinfo=recorded.recorded_at.tzinfo or UTC).astimezone(
+                UTC
+            )
         accepted = {"accepted_guesses": "; ".join(self._accepted)[:500]} if self._accepted else {}
         return Provenance(
-            source=given.source,
+            source=recorded.source,
             twin=self._twin.name if self._twin else None,
             twin_version=self._twin.version if self._twin else None,
             twin_hash=self._twin.content_hash if self._twin else None,
-            actor=given.actor,
-            actor_id=given.operator,
-            robot_serial=given.robot_serial,
-            site=given.site,
-            consent=given.consent,
+            actor=recorded.actor,
+            actor_id=recorded.operator,
+            robot_serial=recorded.robot_serial,
+            site=recorded.site,
+            consent=recorded.consent,
             recorded_at=recorded_at,
             software={"twinloop": __version__, "log_format": self._log.format} | accepted,
         )
@@ -336,13 +340,13 @@ class Assembler:
         self, name: str, signal: SignalMap, loaded: _Loaded, rows_s: Array, method: str
     ) -> StreamReport:
         time_s = loaded.stream.time_s
-        how = regularity(time_s)
+        how = measure_regularity(time_s)
         inside = int(((time_s >= rows_s[0]) & (time_s <= rows_s[-1])).sum())
         return StreamReport(
             name=name,
             source=", ".join(signal.source),
             method=method,
-            conversion=self._converters[name].words,
+            conversion=self._converters[name].summary,
             episodes=1,
             samples=how.samples,
             rate_hz=how.rate_hz,
@@ -356,13 +360,13 @@ class Assembler:
         )
 
 
-def _stamped(time_s: Array) -> Array | None:
-    """Time stamps, if the log gave any."""
+def _valid_times(time_s: Array) -> Array | None:
+    """Return the time stamps, if the log has any."""
     return None if np.isnan(time_s).any() else time_s
 
 
-def _without_missing(values: Array, time_s: Array, signal: SignalMap, what: str) -> tuple[Array, Array, int]:
-    """NaN and infinity refused, dropped or held, as the map says; and how many samples had any."""
+def _handle_missing(values: Array, time_s: Array, signal: SignalMap, what: str) -> tuple[Array, Array, int]:
+    """Refuse, drop or hold samples with NaN or infinity, as the map says; also returns their number."""
     if values.dtype.kind != "f":
         return values, time_s, 0
     bad = np.asarray(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
@@ -374,7 +378,7 @@ def _without_missing(values: Array, time_s: Array, signal: SignalMap, what: str)
         raise LogError(
             f"{what} is not finite at sample {row}",
             got=f"{count} samples with NaN or infinity",
-            remedy="say what to do with them: missing: drop or missing: hold",
+            remedy="choose in the map: missing: drop, or missing: hold",
         )
     if signal.missing == "drop":
         return values[~bad], time_s[~bad], count

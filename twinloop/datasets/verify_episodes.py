@@ -1,4 +1,4 @@
-"""Is what goes with the rows there and whole: videos, provenance and labels?"""
+"""Verify the videos, provenance and labels of episodes."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from twinloop.datasets import layout, sidecar
 from twinloop.datasets.index import EpisodeIndex
 from twinloop.datasets.labels import load_labels
 from twinloop.datasets.manifest import FileEntry
-from twinloop.datasets.verification import Ledger, column_of, numbers_in, told
+from twinloop.datasets.verification import Ledger, column_of, numbers_in, strip_root
 from twinloop.datasets.video import decode as decode_frames
 from twinloop.datasets.video import video_extent
 from twinloop.episode import Array, Camera
-from twinloop.errors import DamagedDataset, TwinloopError
+from twinloop.errors import DamagedDataset, TwinloopError, first_line
 
 
 def check_videos(ledger: Ledger, camera: Camera, rate_hz: float, index: EpisodeIndex) -> None:
-    """Every video of one camera is there, long enough and of the right size."""
+    """Check that every video of one camera exists, is long enough and has the right image size."""
     video = index.video[camera.name]
     for file, name in enumerate(video.files):
         places = np.flatnonzero(video.file_of == file)
@@ -46,61 +45,63 @@ def _check_video(
         if ledger.decode:
             deque(decode_frames(path, 0, extent.length, rate_hz), maxlen=0)
     except DamagedDataset as error:
-        ledger.error(name, told(error, ledger.root), numbers)
+        ledger.error(name, strip_root(error, ledger.root), numbers)
         return
     if (extent.height, extent.width) != (camera.height, camera.width):
-        what = f"shows {extent.height} x {extent.width} pixels, expected {camera.height} x {camera.width}"
+        what = f"has {extent.height} x {extent.width} pixels, expected {camera.height} x {camera.width}"
         ledger.error(name, what, numbers)
     if len(short := numbers[ends > extent.length]):
         ledger.error(name, f"has {extent.length} frames, expected {int(ends.max())}", short)
     if extent.packets < extent.length:
         missing = extent.length - extent.packets
-        ledger.warning(name, f"{missing} frames were dropped when it was recorded; the next one stands in")
+        ledger.warning(
+            name, f"{missing} frames were dropped during recording; each is replaced by the next one"
+        )
 
 
-def check_side(ledger: Ledger, index: EpisodeIndex, listed: Mapping[str, FileEntry]) -> None:
-    """Every episode has a row of provenance that can be read."""
+def check_provenance(ledger: Ledger, index: EpisodeIndex, listed: Mapping[str, FileEntry]) -> None:
+    """Check that every episode has a readable row of provenance."""
     described: set[int] = set()
-    for name in [name for name in listed if name.startswith(f"{layout.SIDE}/episodes/")]:
+    for name in [name for name in listed if name.startswith(f"{layout.SIDECAR}/episodes/")]:
         if name in ledger.broken:
             continue
         try:
-            table = pq.read_table(ledger.root / name, partitioning=None).select(sidecar.SCHEMA.names)
-            rows = table.cast(sidecar.SCHEMA).to_pylist()
+            rows = sidecar.read_table(ledger.root / name).to_pylist()
         except (OSError, pa.ArrowException, KeyError) as error:
-            what = f"cannot be read ({str(error).splitlines()[0]})"
-            ledger.error(name, what, numbers_in(ledger.root / name.replace(f"{layout.SIDE}/", "meta/", 1)))
+            what = f"cannot be read ({first_line(error)})"
+            ledger.error(name, what, numbers_in(ledger.root / name.replace(f"{layout.SIDECAR}/", "meta/", 1)))
             continue
         for row in rows:
             described.add(row["episode_index"])
             try:
-                sidecar.provenance(row)
-                sidecar.outcome(row)
-                sidecar.events(row)
+                sidecar.make_provenance(row)
+                sidecar.make_outcome(row)
+                sidecar.make_events(row)
             except (TwinloopError, TypeError, ValueError) as error:
-                what = f"the provenance is damaged ({str(error).splitlines()[0]})"
+                what = f"the provenance is damaged ({first_line(error)})"
                 ledger.error(name, what, [row["episode_index"]])
-    already = {number for finding in ledger.findings for number in finding.episodes}
-    if bare := {int(n) for n in index.numbers} - described - already:
-        ledger.error(f"{layout.SIDE}/episodes", "episodes have no provenance row", bare)
-    if extra := described - {int(n) for n in index.numbers} - already:
-        ledger.error("meta/episodes", "episodes have a provenance row and nothing else", extra)
+    reported = {number for finding in ledger.findings for number in finding.episodes}
+    indexed = {int(n) for n in index.numbers}
+    if missing := indexed - described - reported:
+        ledger.error(f"{layout.SIDECAR}/episodes", "episodes have no provenance row", missing)
+    if extra := described - indexed - reported:
+        ledger.error("meta/episodes", "episodes have a provenance row but no entry", extra)
 
 
 def check_labels(ledger: Ledger, listed: Mapping[str, FileEntry]) -> None:
-    """Labels can be read and belong to episodes that are here."""
+    """Check that labels can be read and belong to episodes of the dataset."""
     try:
         labels = load_labels(ledger.root)
     except DamagedDataset as error:
-        ledger.error(layout.LABELS, told(error, ledger.root))
+        ledger.error(layout.LABELS, strip_root(error, ledger.root))
         return
     if not labels:
         return
     known: set[str] = set()
     for name in listed:
-        if name.startswith(f"{layout.SIDE}/episodes/"):
+        if name.startswith(f"{layout.SIDECAR}/episodes/"):
             known |= set(column_of(ledger.root / name, "episode_id"))
     unknown = {label.episode_id for label in labels} - known
     if unknown and not ledger.broken:
         what = f"{len(unknown)} labelled episodes are not in this dataset: {', '.join(sorted(unknown)[:3])}"
-        ledger.warning(layout.LABELS, what, remedy="nothing to do: labels of absent episodes are ignored")
+        ledger.warning(layout.LABELS, what, remedy="nothing to do: these labels are ignored")

@@ -1,4 +1,4 @@
-"""Which channels of a log a map asks for, and the raw episodes they make."""
+"""The channels of a log, or of one group in it, that a map uses, and their raw episodes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from twinloop.episode import Array
 from twinloop.errors import LogError, UnknownName
-from twinloop.logs.cut import Boundaries, RawEpisode, cut
 from twinloop.logs.log_map import LogMap
+from twinloop.logs.raw_episode import Boundaries, RawEpisode, cut_episodes
 from twinloop.logs.reader import Block, Channel
 from twinloop.logs.sources import Log
 
@@ -20,7 +20,7 @@ from twinloop.logs.sources import Log
 def find_groups(
     log_map: LogMap, log: Log, channels: Mapping[str, Channel]
 ) -> tuple[list[str], dict[str, str]]:
-    """Groups of channels that are episodes of their own ("" where the map has none), and those left out, with why."""
+    """Find groups of channels that are episodes ("" if the map has no groups), and why others are skipped."""
     if log_map.episodes.by != "groups":
         return [""], {}
     template = next(iter(log_map.signals.values())).source[0]
@@ -34,17 +34,17 @@ def find_groups(
     patterns = log_map.episodes.groups
     chosen = [name for name in names if any(fnmatch(name, p) for p in patterns)]
     if not chosen:
-        raise LogError(f"{log.name}: no group fits {', '.join(patterns)}", available=list(names)[:20])
-    left_out = {
-        f"{log.name}#{name}": "not named by `episodes.groups` in the map"
+        raise LogError(f"{log.name}: no group matches {', '.join(patterns)}", available=list(names)[:20])
+    skipped = {
+        f"{log.name}#{name}": "does not match `episodes.groups` in the map"
         for name in names
         if name not in chosen
     }
-    return chosen, left_out
+    return chosen, skipped
 
 
-class Wanted:
-    """Which channels of one log (and group) the map asks for, under their full names."""
+class GroupChannels:
+    """The channels of one log (and group) that the map uses; `full_names` maps their names in the map to the log's."""
 
     def __init__(self, log_map: LogMap, group: str, log: Log, channels: Mapping[str, Channel]) -> None:
         self._map = log_map
@@ -61,8 +61,8 @@ class Wanted:
         names += [clock.channel for clock in log_map.clocks.values() if clock.channel]
         if log_map.episodes.by == "boundary" and log_map.episodes.channel:
             names.append(log_map.episodes.channel)
-        self.renamed = {name: self._full(name) for name in dict.fromkeys(names)}
-        for name, full in self.renamed.items():
+        self.full_names = {name: self._full(name) for name in dict.fromkeys(names)}
+        for name, full in self.full_names.items():
             if full not in channels:
                 where = f" (group {group})" if group else ""
                 raise UnknownName(f"channel in {log.name}{where}", full if group else name, channels)
@@ -72,7 +72,7 @@ class Wanted:
         return name.replace("{group}", self._group)
 
     def constants(self, log: Log) -> dict[str, Array]:
-        """Single values of the log that the map or its task text refers to."""
+        """Read the constants of the log that the map or its task text uses."""
         named = [self._full(c.source) for c in self._map.constants.values() if c.source]
         named += [
             self._full(name)
@@ -94,7 +94,7 @@ class Wanted:
         return values | {"group": np.array(self._group), "stem": np.array(log.path.stem)}
 
     def episodes(self, log: Log, spool: Path) -> Iterator[RawEpisode]:
-        """The raw episodes of this log and group."""
+        """Yield the raw episodes of this log and group."""
         episodes = self._map.episodes
         first_rows = None
         channel = episodes.channel
@@ -118,6 +118,6 @@ class Wanted:
         name = f"{log.name}#{self._group}" if self._group else log.name
         named = [self._full(c.source) for c in self._map.cameras.values() if c.source]
         cameras = {name: self._channels[name].dtype for name in named}
-        how = Boundaries(episodes, self._full(channel or ""), clock, first_rows, cameras)
-        spans = log.reader.read(log.path, list(dict.fromkeys(self.renamed.values())))
-        return cut(spans, how, name, spool)
+        boundaries = Boundaries(episodes, self._full(channel or ""), clock, first_rows, cameras)
+        spans = log.reader.read(log.path, list(dict.fromkeys(self.full_names.values())))
+        return cut_episodes(spans, boundaries, name, spool)

@@ -1,4 +1,4 @@
-"""Raw samples to a signal: pick and order elements, convert units, apply signs and offsets, reorder quaternions."""
+"""Convert raw samples to a signal: select elements, convert units, apply signs and offsets, reorder quaternions."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from twinloop.logs.reader import Channel
 from twinloop.logs.units import conversion, stored_unit
 
 QUATERNION_TOLERANCE = 0.05
-"""How far from 1 the length of a quaternion may be."""
+"""Largest deviation of a quaternion's norm from 1."""
 
 
 @dataclass(frozen=True)
 class Converter:
-    """One signal's way from the log: made once from the map and the channels, applied to every episode."""
+    """Converts the channels of one signal, for every episode of a log."""
 
     name: str
     signal: SignalMap
     channels: tuple[Channel, ...]
 
     def __call__(self, raw: Sequence[Array]) -> Array:
-        """(n, *shape) in the stored unit and order."""
-        values = self._picked(raw)
+        """Convert to (n, *shape) in the stored unit and order."""
+        values = self._select(raw)
         if self.signal.quaternion:
             return _w_first(values, self.signal.quaternion, self.name)
-        if self._is_plain():
+        if self._is_identity():
             return values
         factor, shift = np.array([conversion(u, to) for u, to in self._unit_pairs()]).T
         size = int(np.prod(values.shape[1:]))
         sign, scale, offset = (
-            _one_each(numbers, size, f"signals.{self.name}.{key}")
+            _broadcast(numbers, size, f"signals.{self.name}.{key}")
             for key, numbers in (
                 ("sign", self.signal.sign),
                 ("scale", self.signal.scale),
@@ -48,7 +48,7 @@ class Converter:
         return np.asarray(converted.astype(kind).reshape(values.shape))
 
     def describe(self, example: Array) -> Signal:
-        """The declaration of the signal, from one converted example."""
+        """Declare the signal from one converted example."""
         size = int(np.prod(example.shape[1:]))
         dtype = self.signal.dtype or example.dtype.name
         if dtype not in DTYPES:
@@ -58,8 +58,8 @@ class Converter:
         return Signal(self.name, tuple(example.shape[1:]), tuple(units), dtype, elements)
 
     @property
-    def words(self) -> str:
-        """What is done to the values, for the report."""
+    def summary(self) -> str:
+        """The conversion in words, for the report."""
         parts = [f"{unit} to {to}" for unit, to in dict.fromkeys(self._unit_pairs()) if unit != to]
         if self.signal.quaternion == "xyzw":
             parts.append("quaternion xyzw to wxyz")
@@ -70,7 +70,7 @@ class Converter:
             parts.append(f"body to world by {self.signal.rotate_by}")
         return "; ".join(parts)
 
-    def _is_plain(self) -> bool:
+    def _is_identity(self) -> bool:
         same = all(unit == to for unit, to in self._unit_pairs())
         return same and {*self.signal.sign, *self.signal.scale} == {1.0} and {*self.signal.offset} == {0.0}
 
@@ -82,10 +82,10 @@ class Converter:
             )
         return list(zip(self.signal.unit, to * (len(self.signal.unit) // len(to)), strict=True))
 
-    def _picked(self, raw: Sequence[Array]) -> Array:
+    def _select(self, raw: Sequence[Array]) -> Array:
         for channel, values in zip(self.channels, raw, strict=True):
             if values.dtype.kind not in "biuf":
-                raise LogError(f"channel {channel.name!r} holds text, so {self.name} cannot be made of it")
+                raise LogError(f"channel {channel.name!r} holds text and cannot be used for {self.name}")
         if len(raw) == 1 and self.signal.columns is None:
             return raw[0]
         flat = np.concatenate([values.reshape(len(values), -1) for values in raw], axis=1)
@@ -131,15 +131,15 @@ class Converter:
         return tuple(names) if len(names) == size and len(set(names)) == size else ()
 
 
-def rotated(vectors: Array, quaternions: Array, inverse: bool = False) -> Array:
-    """Vectors (n, 3) turned by quaternions (n, 4), w first."""
+def rotate_vectors(vectors: Array, quaternions: Array, inverse: bool = False) -> Array:
+    """Rotate vectors (n, 3) by quaternions (n, 4), w first."""
     w, axis = quaternions[:, :1], quaternions[:, 1:] * (-1 if inverse else 1)
     cross = np.cross(axis, vectors) * 2
     return np.asarray(vectors + w * cross + np.cross(axis, cross))
 
 
 def constant_value(name: str, constant: ConstantMap, log: Mapping[str, Array]) -> Array:
-    """The one row of a constant signal, converted; float64."""
+    """Return the row of a constant signal, converted, float64."""
     raw = np.asarray(constant.value if constant.source is None else log[constant.source].reshape(-1))
     if raw.dtype.kind not in "biuf":
         raise LogError(f"constants.{name}: {constant.source!r} is text, not a number")
@@ -149,7 +149,7 @@ def constant_value(name: str, constant: ConstantMap, log: Mapping[str, Array]) -
     return np.asarray(raw.astype(np.float64) * factor + shift)
 
 
-def _one_each(numbers: Sequence[float], size: int, key: str) -> Array:
+def _broadcast(numbers: Sequence[float], size: int, key: str) -> Array:
     if len(numbers) not in (1, size):
         raise MapError(f"{key} has {len(numbers)} numbers", expected=f"1 or {size}")
     return np.asarray(numbers)
@@ -158,13 +158,13 @@ def _one_each(numbers: Sequence[float], size: int, key: str) -> Array:
 def _w_first(values: Array, order: str, name: str) -> Array:
     flat = values.reshape(len(values), -1)
     if flat.shape[1] != 4:
-        raise LogError(f"{name} is called a quaternion but has {flat.shape[1]} numbers a row", expected=4)
+        raise LogError(f"{name} is declared as a quaternion but has {flat.shape[1]} elements", expected=4)
     lengths = np.linalg.norm(flat, axis=1)
     if len(flat) and not np.all(np.abs(lengths - 1) <= QUATERNION_TOLERANCE):
         row = int(np.argmax(np.abs(lengths - 1)))
         raise LogError(
             f"{name} is not a unit quaternion at sample {row}",
-            got=f"length {lengths[row]:.3f}",
-            remedy="check that `from` names the quaternion and `columns` picks its four elements",
+            got=f"norm {lengths[row]:.3f}",
+            remedy="check that `from` names the quaternion and `columns` selects its four elements",
         )
     return np.ascontiguousarray(flat if order == "wxyz" else flat[:, [3, 0, 1, 2]])

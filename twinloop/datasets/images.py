@@ -1,4 +1,4 @@
-"""Images made smaller: cut to another shape about the middle, and averaged down whatever the ratio of the sizes."""
+"""Crop and downsample images, for any ratio of sizes."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ import numpy as np
 from twinloop.episode import Array
 
 
-def averaging(size: int, side: int) -> Array:
-    """The matrix (side, size) that averages `size` pixels into `side`: each row sums to one, pixels count by overlap."""
+def area_weights(size: int, side: int) -> Array:
+    """Return the (side, size) matrix that averages `size` pixels into `side` by overlap; each row sums to one."""
     edges = np.linspace(0.0, size, side + 1)
     pixel = np.arange(size)
     overlap = np.minimum(edges[1:, None], pixel + 1.0) - np.maximum(edges[:-1, None], pixel)
     return np.asarray(np.maximum(overlap, 0.0) * (side / size), np.float32)
 
 
-def cut_size(size: tuple[int, int], shape: tuple[int, int]) -> tuple[int, int]:
-    """Height and width of the largest piece of an image of `size` that has the proportions of `shape`."""
+def crop_size(size: tuple[int, int], shape: tuple[int, int]) -> tuple[int, int]:
+    """Return (height, width) of the largest crop of an image of `size` with the aspect ratio of `shape`."""
     (tall, wide), (height, width) = size, shape
     if tall * width > wide * height:
         return max(1, round(wide * height / width)), wide
     return tall, max(1, round(tall * width / height))
 
 
-def cut(frames: Array, shape: tuple[int, int]) -> Array:
-    """The middle of frames (..., height, width, 3), as large as it can be with the proportions of `shape`: a view."""
+def crop(frames: Array, shape: tuple[int, int]) -> Array:
+    """Center-crop frames (..., height, width, 3) to the aspect ratio of `shape`; returns a view."""
     tall, wide = frames.shape[-3:-1]
-    height, width = cut_size((tall, wide), shape)
+    height, width = crop_size((tall, wide), shape)
     top, left = (tall - height) // 2, (wide - width) // 2
     return frames[..., top : top + height, left : left + width, :]
 
 
-def shrink(frames: Array, side: int) -> Array:
-    """Frames (..., height, width, 3) uint8 as (..., side, side, 3) uint8."""
+def downsample(frames: Array, side: int) -> Array:
+    """Average frames (..., height, width, 3) uint8 down to (..., side, side, 3) uint8."""
     height, width = frames.shape[-3:-1]
     if (height, width) == (side, side):
         return frames
-    # No matrix products: on a busy machine the threads that help with so small ones cost far more than they bring.
+    # No matrix products: for products this small, thread start-up on a busy machine costs more than it saves.
     if height % side == 0 and width % side == 0:
         down, across = height // side, width // side
         total = np.zeros((*frames.shape[:-3], side, side, 3), np.uint32)
@@ -46,6 +46,6 @@ def shrink(frames: Array, side: int) -> Array:
             total += frames[..., row::down, column::across, :]
         small = total / (down * across)
     else:
-        lower = np.einsum("sh,...hwc->...swc", averaging(height, side), np.asarray(frames, np.float32))
-        small = np.einsum("sw,...hwc->...hsc", averaging(width, side), lower)
+        lower = np.einsum("sh,...hwc->...swc", area_weights(height, side), np.asarray(frames, np.float32))
+        small = np.einsum("sw,...hwc->...hsc", area_weights(width, side), lower)
     return np.asarray(np.rint(small), np.uint8)

@@ -1,4 +1,4 @@
-"""From the spans a reader gives to one raw episode after another: collect, and cut where the map says."""
+"""Raw episodes: collect the spans of a reader and cut them where the map says."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 from twinloop.episode import Array
 from twinloop.errors import LogError
-from twinloop.logs.clocks import seconds
+from twinloop.logs.clocks import to_seconds
 from twinloop.logs.log_map import Clock, EpisodeMap
 from twinloop.logs.reader import Block, Images, Piece, Span, VideoSpan
 from twinloop.logs.spool import Spool, Spooled
 
 EPISODE_BYTES = 256 << 20
-"""Numbers of one episode that are held in memory; a longer recording becomes several episodes, and the report says so."""
+"""Memory limit for the numbers of one episode; a longer recording is cut, which the report notes."""
 
 
 @dataclass(frozen=True)
 class Raw:
-    """Samples of one channel in one episode, as the log has them."""
+    """Samples of one channel in one episode, unconverted."""
 
     values: Array
     time_s: Array | None
@@ -29,7 +29,7 @@ class Raw:
 
 @dataclass(frozen=True)
 class RawEpisode:
-    """One episode before anything was converted. `forced` says that it was cut only to bound memory."""
+    """One episode before conversion; `forced` marks a cut made only to bound memory."""
 
     name: str
     channels: Mapping[str, Raw]
@@ -39,7 +39,7 @@ class RawEpisode:
 
 @dataclass
 class _Collector:
-    """What has been read of the episode in progress."""
+    """Collects the pieces of the current episode."""
 
     folder: Path
     cameras: Mapping[str, str] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class _Collector:
                 self.videos[name] = piece
 
     def take(self, name: str, *, forced: bool = False) -> RawEpisode:
-        channels = {channel: _joined(channel, blocks) for channel, blocks in self.blocks.items()}
+        channels = {channel: _join(channel, blocks) for channel, blocks in self.blocks.items()}
         images: dict[str, Spooled | VideoSpan] = {n: spool.close() for n, spool in self.spools.items()}
         images |= self.videos
         self.blocks, self.spools, self.videos, self.bytes = {}, {}, {}, 0
@@ -88,19 +88,19 @@ def _as_images(name: str, block: Block) -> Images:
     return Images([image.tobytes() for image in block.values], times)
 
 
-def _joined(channel: str, blocks: list[Block]) -> Raw:
+def _join(channel: str, blocks: list[Block]) -> Raw:
     if len({block.values.shape[1:] for block in blocks}) > 1:
         shapes = sorted({str(block.values.shape[1:]) for block in blocks})
-        raise LogError(f"channel {channel!r} changes its size within an episode", got=" and ".join(shapes))
+        raise LogError(f"channel {channel!r} changes its shape within an episode", got=" and ".join(shapes))
     times = [block.time_s for block in blocks if block.time_s is not None]
     return Raw(np.concatenate([block.values for block in blocks]), np.concatenate(times) if times else None)
 
 
 @dataclass(frozen=True)
 class Boundaries:
-    """How to cut: the map's choice, the channel that decides, its clock, the first rows (by: offsets).
+    """Where to cut: the map's rule, the channel it uses, its clock, and the first rows (by: offsets).
 
-    `cameras` gives the encoding of each channel of images.
+    `cameras` maps each channel of images to its encoding.
     """
 
     episodes: EpisodeMap
@@ -110,19 +110,21 @@ class Boundaries:
     cameras: Mapping[str, str] = field(default_factory=dict)
 
 
-def cut(spans: Iterator[Span], how: Boundaries, name: str, folder: Path) -> Iterator[RawEpisode]:
-    """One raw episode after the other; memory holds one of them."""
-    cutter = _Cutter(how, name, folder)
+def cut_episodes(
+    spans: Iterator[Span], boundaries: Boundaries, name: str, folder: Path
+) -> Iterator[RawEpisode]:
+    """Yield one raw episode after another; only one is in memory."""
+    cutter = _Cutter(boundaries, name, folder)
     for span in spans:
         yield from cutter.feed(span)
     yield from cutter.finish()
 
 
 class _Cutter:
-    def __init__(self, how: Boundaries, name: str, folder: Path) -> None:
-        self._how = how
+    def __init__(self, boundaries: Boundaries, name: str, folder: Path) -> None:
+        self._boundaries = boundaries
         self._name = name
-        self._collected = _Collector(folder, how.cameras)
+        self._collected = _Collector(folder, boundaries.cameras)
         self._rows: dict[str, int] = {}
         self._part: str | None = None
         self._last: float | str | None = None
@@ -131,12 +133,12 @@ class _Cutter:
         self._value: float | str | None = None
 
     def feed(self, span: Span) -> Iterator[RawEpisode]:
-        if self._how.episodes.by == "parts" and self._part is not None and span.part != self._part:
+        if self._boundaries.episodes.by == "parts" and self._part is not None and span.part != self._part:
             yield from self._emit()
         self._part = span.part
         rest: Mapping[str, Piece] = span.pieces
         for key, value in self._cuts(span):
-            before, rest = self._divided(rest, key)
+            before, rest = self._split(rest, key)
             self._collected.add(before)
             yield from self._emit()
             self._value = value
@@ -144,7 +146,7 @@ class _Cutter:
         for name, piece in span.pieces.items():
             if isinstance(piece, Block):
                 self._rows[name] = self._rows.get(name, 0) + len(piece.values)
-        if self._collected.bytes > EPISODE_BYTES and self._how.episodes.by != "parts":
+        if self._collected.bytes > EPISODE_BYTES and self._boundaries.episodes.by != "parts":
             yield from self._emit(forced=True)
 
     def finish(self) -> Iterator[RawEpisode]:
@@ -153,19 +155,19 @@ class _Cutter:
     def _emit(self, *, forced: bool = False) -> Iterator[RawEpisode]:
         if self._collected.empty:
             return
-        if self._value is not None and self._value in self._how.episodes.leave_out:
-            self._collected.take("left out")
+        if self._value is not None and self._value in self._boundaries.episodes.leave_out:
+            self._collected.take("skipped")
             return
         label = f"#{self._number}"
-        if self._how.episodes.by == "parts":
+        if self._boundaries.episodes.by == "parts":
             label = f"#{self._part}"
-        elif self._how.episodes.by in ("file", "groups") and not (forced or self._number):
+        elif self._boundaries.episodes.by in ("file", "groups") and not (forced or self._number):
             label = ""
         self._number += 1
         yield self._collected.take(self._name + label, forced=forced)
 
-    def _divided(self, pieces: Mapping[str, Piece], key: float) -> tuple[dict[str, Piece], dict[str, Piece]]:
-        """Pieces before and from the key, which is a log time, or a row number where the log has no time."""
+    def _split(self, pieces: Mapping[str, Piece], key: float) -> tuple[dict[str, Piece], dict[str, Piece]]:
+        """Split pieces at the key: a log time, or a row number if the log has no time stamps."""
         before: dict[str, Piece] = {}
         after: dict[str, Piece] = {}
         for name, piece in pieces.items():
@@ -189,9 +191,9 @@ class _Cutter:
         return {n: p for n, p in before.items() if _length(p)}, {n: p for n, p in after.items() if _length(p)}
 
     def _cuts(self, span: Span) -> Iterator[tuple[float, float | str | None]]:
-        """Where this span has to be cut: (key, what begins there)."""
+        """Yield the cuts in this span: (key, value of the boundary channel from there on)."""
         self._cut_rows: dict[str, int] = {}
-        episodes, channel = self._how.episodes, self._how.channel
+        episodes, channel = self._boundaries.episodes, self._boundaries.channel
         if episodes.by in ("file", "parts", "groups") and episodes.longest_s is None:
             return
         piece = span.pieces.get(channel or "")
@@ -200,11 +202,12 @@ class _Cutter:
         first = self._rows.get(channel or "", 0)
         keys = piece.time_s if piece.time_s is not None else first + np.arange(len(piece.values))
         if episodes.by == "offsets":
-            assert self._how.first_rows is not None
-            inside = self._how.first_rows[
-                (self._how.first_rows > first) & (self._how.first_rows < first + len(piece.values))
+            assert self._boundaries.first_rows is not None
+            inside = self._boundaries.first_rows[
+                (self._boundaries.first_rows > first)
+                & (self._boundaries.first_rows < first + len(piece.values))
             ]
-            if first and first in self._how.first_rows:
+            if first and first in self._boundaries.first_rows:
                 yield float(first), None
             yield from ((float(row), None) for row in inside)
         elif episodes.by == "boundary":
@@ -222,17 +225,17 @@ class _Cutter:
             self._last = value
 
     def _pauses(self, piece: Block, keys: Array) -> Iterator[tuple[float, float | str | None]]:
-        clock = self._how.clock
+        clock = self._boundaries.clock
         if clock.rate_hz is not None:
             times = keys / clock.rate_hz
         elif clock.channel is not None or piece.time_s is None:
-            times = seconds(piece.values, clock)
+            times = to_seconds(piece.values, clock)
         else:
             times = piece.time_s
         last = self._last if isinstance(self._last, float) else float(times[0])
         self._start = float(times[0]) if self._start is None else self._start
-        jumped = np.abs(np.diff(times, prepend=last)) > (self._how.episodes.gap_s or np.inf)
-        longest = self._how.episodes.longest_s
+        jumped = np.abs(np.diff(times, prepend=last)) > (self._boundaries.episodes.gap_s or np.inf)
+        longest = self._boundaries.episodes.longest_s
         for place in range(len(times)) if longest else np.flatnonzero(jumped):
             if jumped[place] or (longest and times[place] - self._start > longest):
                 yield float(keys[place]), None
