@@ -15,8 +15,8 @@ import numpy as np
 from benchmarks.report import Section, Settings, Table, Target
 from tests.browser import CHROMIUM, Browser
 from tests.coverage.test_page import many_points
-from twinloop.coverage.run import compare_sides
-from twinloop.coverage.side import Points, Side, read_sides
+from twinloop.coverage.run import compare_samples
+from twinloop.coverage.sample import DatasetSample, Points, sample_datasets
 from twinloop.datasets.reader import open_dataset
 from twinloop.generation.run import generate
 from twinloop.randomization import load_randomization
@@ -135,7 +135,7 @@ def redraw(work: Path) -> tuple[str, bool | None]:
     return f"{median:.0f} ms median, {slow:.0f} ms at the 95th percentile of 40", median <= 33.0
 
 
-def sides(work: Path, *, quick: bool = False) -> tuple[Side, Side]:
+def sides(work: Path, *, quick: bool = False) -> tuple[DatasetSample, DatasetSample]:
     """The data, generated once."""
     sizes = (60, 150) if quick else (150, 400)
     twin = load_twin("franka_pick_place")
@@ -146,10 +146,10 @@ def sides(work: Path, *, quick: bool = False) -> tuple[Side, Side]:
         if not out.exists():
             generate(twin, randomization, episodes=count, seed=seed, out=out, workers=1, expert_noise=0.2)
         made.append(open_dataset(out))
-    return read_sides(made[0], made[1], points=10_000)
+    return sample_datasets(made[0], made[1], points=10_000)
 
 
-def measure(number: int, real: Side, sim: Side) -> Case:
+def measure(number: int, real: DatasetSample, sim: DatasetSample) -> Case:
     """Remove one region from the simulated side and look for it."""
     rng = np.random.default_rng([number, 61])
     kind = KINDS[number % len(KINDS)]
@@ -161,7 +161,7 @@ def measure(number: int, real: Side, sim: Side) -> Case:
     truth = marks[0] if kind == "moments" else marks[0][real.moments.episode]
     kept = np.flatnonzero(~marks[1])
     reduced = without_moments(sim, marks[1]) if kind == "moments" else sim.of(kept)
-    result = compare_sides(real, reduced, seed=number)
+    result = compare_samples(real, reduced, seed=number)
     assert result.map is not None
     found = result.map.outside
     both = float((found & truth).sum())
@@ -179,7 +179,7 @@ def measure(number: int, real: Side, sim: Side) -> Case:
 Ranges = dict[str, tuple[float, float]]
 
 
-def draw_region(kind: str, real: Side, rng: np.random.Generator) -> tuple[Ranges, str]:
+def draw_region(kind: str, real: DatasetSample, rng: np.random.Generator) -> tuple[Ranges, str]:
     """Ranges of variables, or a disc under the names of its axes, of the region's random place and size."""
     points = real.moments if kind == "moments" else real.situations
     if kind == "moments":
@@ -206,7 +206,7 @@ def draw_region(kind: str, real: Side, rng: np.random.Generator) -> tuple[Ranges
     return ranges, f"disc in {text}" if kind == "disc" else text
 
 
-def inside(side: Side, kind: str, ranges: Ranges) -> np.ndarray:
+def inside(side: DatasetSample, kind: str, ranges: Ranges) -> np.ndarray:
     """Which episodes, or moments, the region holds."""
     points = side.moments if kind == "moments" else side.situations
     if kind == "disc":
@@ -223,7 +223,7 @@ def column(points: Points, name: str) -> np.ndarray:
     return points.values[:, [variable.name for variable in points.variables].index(name)]
 
 
-def without_moments(side: Side, removed: np.ndarray) -> Side:
+def without_moments(side: DatasetSample, removed: np.ndarray) -> DatasetSample:
     """The side without some of its moments."""
     m = side.moments
     kept = ~removed
@@ -231,7 +231,9 @@ def without_moments(side: Side, removed: np.ndarray) -> Side:
     return replace(side, moments=moments, raw=side.raw[kept])
 
 
-def missing_nothing(number: int, real: Side, sim: Side) -> tuple[str, float, tuple[str, ...]]:
+def missing_nothing(
+    number: int, real: DatasetSample, sim: DatasetSample
+) -> tuple[str, float, tuple[str, ...]]:
     """Real episodes as they are, another part of them each time, or only those from one narrow place."""
     rng = np.random.default_rng([number, 67])
     narrow = number % 2 == 1
@@ -242,7 +244,7 @@ def missing_nothing(number: int, real: Side, sim: Side) -> tuple[str, float, tup
     else:
         chosen = rng.choice(len(real), int(rng.integers(len(real) // 3, len(real))), replace=False)
     part = rng.choice(len(sim), int(rng.integers(len(sim) // 2, len(sim))), replace=False)
-    result = compare_sides(real.of(chosen), sim.of(part), seed=number)
+    result = compare_samples(real.of(chosen), sim.of(part), seed=number)
     what = f"{len(chosen)} episodes{', all within 4 cm' if narrow else ''}; {len(part)} simulated"
     return what, result.outside, tuple(region.name for region in result.regions)
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.browser import CHROMIUM, Browser
 from tests.coverage import worlds
-from twinloop.coverage.result import Coverage, CoverageMap, SideSummary
-from twinloop.coverage.run import compare_sides, measure_coverage
-from twinloop.coverage.side import Points, Side
+from twinloop.coverage.result import Coverage, CoverageMap, DatasetSummary
+from twinloop.coverage.run import compare_samples, measure_coverage
+from twinloop.coverage.sample import DatasetSample, Points
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
 from twinloop.report.coverage_page import write_coverage_page
@@ -41,7 +41,7 @@ def test_the_page_needs_no_other_file(shelf):
 def test_the_part_of_a_region_that_fails_has_a_row_of_its_own(tmp_path):
     real, sim = worlds.scenes(80, 1), worlds.scenes(300, 2)
     mine = replace(worlds.side("real", real, 0), success=tuple(bool(x < 0.55) for x in real[:, 0]))
-    result = compare_sides(mine, worlds.side("sim", sim[sim[:, 0] < 0.5], 1000))
+    result = compare_samples(mine, worlds.side("sim", sim[sim[:, 0] < 0.5], 1000))
     write_coverage_page(result, tmp_path / "map.html")
     assert f"mostly where {result.regions[0].worst.name}" in (tmp_path / "map.html").read_text()
 
@@ -127,7 +127,7 @@ def many_points(count: int) -> Coverage:
         starts = Points(variables, values[:episodes], np.arange(episodes), np.zeros(episodes, dtype=int))
         ended = (True,) * episodes
         sides.append(
-            Side(
+            DatasetSample(
                 name,
                 name,
                 tuple(range(episodes)),
@@ -144,7 +144,7 @@ def many_points(count: int) -> Coverage:
     places = [side.raw[:, :2] for side in sides]
     whole = CoverageMap(real, sim, places[0], places[1], np.ones(count // 2), ())
     summaries = [
-        SideSummary(side.name, side.name, episodes, count // 2, episodes, episodes) for side in sides
+        DatasetSummary(side.name, side.name, episodes, count // 2, episodes, episodes) for side in sides
     ]
     names = tuple(variable.name for variable in variables)
     return Coverage(*summaries, None, 0.0, 1.0, (), names, names, (), 0, whole)

@@ -7,8 +7,8 @@ import pytest
 
 from tests.coverage import worlds
 from twinloop.coverage.result import load_coverage
-from twinloop.coverage.run import compare_sides, measure_coverage
-from twinloop.coverage.side import Points, Side
+from twinloop.coverage.run import compare_samples, measure_coverage
+from twinloop.coverage.sample import DatasetSample, Points
 from twinloop.coverage.variables import Variable
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
@@ -27,7 +27,7 @@ def test_a_removed_region_is_found(name):
     real, sim = worlds.scenes(120, 1), worlds.scenes(600, 2)
     truth = CASES[name](real)
     kept = sim[~CASES[name](sim)]
-    result = compare_sides(worlds.side("real", real, 0), worlds.side("sim", kept, 1000))
+    result = compare_samples(worlds.side("real", real, 0), worlds.side("sim", kept, 1000))
     found = np.isin(np.arange(120), [n for region in result.regions for n in region.episodes])
     assert (found & truth).sum() >= 0.9 * truth.sum(), [r.name for r in result.regions]
     assert (found & truth).sum() >= 0.9 * found.sum(), [r.name for r in result.regions]
@@ -35,7 +35,7 @@ def test_a_removed_region_is_found(name):
 
 def test_a_region_is_named_in_the_words_of_the_data():
     real, sim = worlds.scenes(120, 1), worlds.scenes(300, 2)
-    result = compare_sides(worlds.side("real", real, 0), worlds.side("sim", sim[sim[:, 0] < 0.55], 1000))
+    result = compare_samples(worlds.side("real", real, 0), worlds.side("sim", sim[sim[:, 0] < 0.55], 1000))
     [region] = result.regions
     [condition] = region.as_json()["conditions"]
     assert condition["variable"] == "object.x at the start" and condition["high"] is None
@@ -47,7 +47,7 @@ def test_a_region_is_named_in_the_words_of_the_data():
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_is_found_where_nothing_is_missing(seed):
     real = worlds.side("real", worlds.scenes(80, 10 + seed), 0)
-    result = compare_sides(real, worlds.side("sim", worlds.scenes(200, 20 + seed), 1000), seed=seed)
+    result = compare_samples(real, worlds.side("sim", worlds.scenes(200, 20 + seed), 1000), seed=seed)
     assert result.outside <= 0.05
     assert np.mean(result.map.score > 1.0) <= 0.05
 
@@ -57,7 +57,7 @@ def test_a_robot_that_always_works_at_one_spot_is_covered(seed):
     spot = worlds.scenes(30, seed)
     spot[:, :2] = np.random.default_rng(seed).normal([0.47, 0.03], 0.006, (30, 2))
     sim = worlds.side("sim", worlds.scenes(300, 30 + seed), 1000)
-    assert compare_sides(worlds.side("real", spot, 0), sim, seed=seed).outside <= 0.05
+    assert compare_samples(worlds.side("real", spot, 0), sim, seed=seed).outside <= 0.05
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -65,7 +65,7 @@ def test_a_place_that_never_moves_is_not_blamed_for_what_lies_elsewhere(seed):
     rng = np.random.default_rng(seed)
     real = worlds.scenes(40, seed)
     real[:, 0], real[:, 1] = 0.5 + rng.normal(0.0, 1e-6, 40), rng.normal(0.0, 0.2, 40)
-    result = compare_sides(
+    result = compare_samples(
         worlds.side("real", real, 0), worlds.side("sim", worlds.scenes(300, 60 + seed), 1000)
     )
     blamed = {c["variable"] for region in result.regions for c in region.as_json()["conditions"]}
@@ -79,7 +79,7 @@ def test_moments_are_looked_at_too():
     moments = Points(
         sim.moments.variables, sim.moments.values[early], sim.moments.episode[early], sim.moments.frame[early]
     )
-    result = compare_sides(real, replace(sim, moments=moments, raw=sim.raw[early]))
+    result = compare_samples(real, replace(sim, moments=moments, raw=sim.raw[early]))
     assert result.regions and all(region.level == "moment" for region in result.regions)
     late = result.map.real.moments.frame >= 12
     assert np.mean(late[result.map.outside]) > 0.9
@@ -115,14 +115,16 @@ def test_what_no_two_variables_show_is_found_by_likeness():
         episodes = np.arange(count)
         points = Points(variables, values, episodes, np.zeros(count, dtype=int))
         still = Points((), np.zeros((count, 0)), episodes, np.zeros(count, dtype=int))
-        ended, nobody = (True,) * count, (None,) * count
-        return Side(name, name, tuple(range(count)), ended, nobody, {}, points, still, values, np.zeros(3))
+        ended, unknown = (True,) * count, (None,) * count
+        return DatasetSample(
+            name, name, tuple(range(count)), ended, unknown, {}, points, still, values, np.zeros(3)
+        )
 
-    result = compare_sides(hollow("real", 100, 20, 1), hollow("sim", 600, 0, 2))
+    result = compare_samples(hollow("real", 100, 20, 1), hollow("sim", 600, 0, 2))
     [region] = result.regions
     assert region.name.startswith("unlike anything simulated")
     assert set(range(20)) <= set(region.episodes) and len(region.episodes) <= 22
-    assert compare_sides(hollow("real", 100, 0, 3), hollow("sim", 600, 0, 4)).outside <= 0.05
+    assert compare_samples(hollow("real", 100, 0, 3), hollow("sim", 600, 0, 4)).outside <= 0.05
 
 
 def test_a_image_unlike_any_simulated_one_is_found(tmp_path):
@@ -168,28 +170,28 @@ def test_words_that_simulation_does_not_know_are_regions(tmp_path):
     assert region.name == "task is 'reach with the left hand'" and len(region.episodes) == 10
 
 
-def test_tasks_that_are_named_apart_are_told_and_are_no_region(tmp_path):
+def test_tasks_that_are_named_apart_are_reported_and_are_no_region(tmp_path):
     with worlds.make_dataset(tmp_path / "real", worlds.SCHEMA) as writer:
         for n, scene in enumerate(worlds.scenes(30, 1)):
             writer.add(worlds.episode(scene, n, source="real", task="Reach for it, please."))
     worlds.write(tmp_path / "sim", worlds.scenes(60, 2), 1000, source="sim")
     result = measure_coverage(tmp_path / "real", tmp_path / "sim")
     assert result.regions == ()
-    assert any("no word in common ('Reach for it, please.', 'reach')" in line for line in result.missing)
+    assert any("no value in common ('Reach for it, please.', 'reach')" in line for line in result.missing)
 
 
 def test_a_variable_that_simulation_holds_still_counts_only_beyond_what_matters():
     real, sim = worlds.scenes(60, 1), worlds.scenes(150, 2)
     sim[:, 1] = 0.0
     real[:, 1] = np.random.default_rng(3).uniform(-0.002, 0.002, 60)
-    assert compare_sides(worlds.side("real", real, 0), worlds.side("sim", sim, 1000)).outside <= 0.05
+    assert compare_samples(worlds.side("real", real, 0), worlds.side("sim", sim, 1000)).outside <= 0.05
     real[:15, 1] = 0.03
-    [region] = compare_sides(worlds.side("real", real, 0), worlds.side("sim", sim, 1000)).regions
+    [region] = compare_samples(worlds.side("real", real, 0), worlds.side("sim", sim, 1000)).regions
     assert set(region.episodes) == set(range(15)) and region.level == "situation"
 
 
 def test_units_may_be_said_once_or_for_every_element(tmp_path):
-    from twinloop.coverage.side import read_sides
+    from twinloop.coverage.sample import sample_datasets
     from twinloop.datasets.writer import make_dataset
     from twinloop.episode import Schema, Signal, make_episode
 
@@ -198,9 +200,9 @@ def test_units_may_be_said_once_or_for_every_element(tmp_path):
         with make_dataset(tmp_path / name, schema) as writer:
             writer.add(make_episode(schema, np.arange(30) / 20.0, {"observation.state": np.ones((30, 2))}))
     once, each, wrong = (open_dataset(tmp_path / name) for name in ("once", "each", "wrong"))
-    assert len(read_sides(once, each)[0]) == 1
+    assert len(sample_datasets(once, each)[0]) == 1
     with pytest.raises(WrongUse, match="other units"):
-        read_sides(once, wrong)
+        sample_datasets(once, wrong)
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path):
@@ -217,7 +219,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
 
     with make_dataset(tmp_path / "other", toy_episode(0).schema) as writer:
         writer.add(toy_episode(0))
-    with pytest.raises(WrongUse, match="share no signal"):
+    with pytest.raises(WrongUse, match="no signal of the same size"):
         measure_coverage(tmp_path / "real", tmp_path / "other")
 
 
@@ -225,7 +227,7 @@ def beyond(real, fails):
     """Simulation shows objects below 0.5 m; real episodes fail where `fails` says."""
     sim = worlds.scenes(600, 2)
     mine = replace(worlds.side("real", real, 0), success=tuple(not f for f in fails))
-    return compare_sides(mine, worlds.side("sim", sim[sim[:, 0] < 0.5], 1000))
+    return compare_samples(mine, worlds.side("sim", sim[sim[:, 0] < 0.5], 1000))
 
 
 def test_the_part_of_a_region_in_which_episodes_fail_is_named():
@@ -248,7 +250,7 @@ def test_what_else_decides_within_a_region_becomes_a_further_condition():
     ]
 
 
-def test_the_part_is_named_in_coordinates_that_somebody_can_set():
+def test_the_part_is_named_in_settable_coordinates():
     real = worlds.scenes(120, 3)
     far = np.hypot(real[:, 0], real[:, 1])
     [region] = beyond(real, (real[:, 0] > 0.5) & (far > np.median(far[real[:, 0] > 0.5]))).regions
@@ -265,7 +267,7 @@ def test_failures_that_come_by_chance_narrow_no_region(seed):
 def test_a_coverage_that_was_saved_is_the_same_without_its_map(tmp_path):
     real = worlds.scenes(60, 0)
     real[:20, 0] += 0.3
-    found = compare_sides(worlds.side("real", real, 0), worlds.side("sim", worlds.scenes(300, 1), 1000))
+    found = compare_samples(worlds.side("real", real, 0), worlds.side("sim", worlds.scenes(300, 1), 1000))
     assert found.regions and found.map is not None
     found.save(tmp_path)
     again = load_coverage(tmp_path)
@@ -278,6 +280,6 @@ def test_a_coverage_that_was_saved_is_the_same_without_its_map(tmp_path):
 def test_an_offset_of_every_episode_is_named_and_not_called_outside():
     real = worlds.scenes(80, 0)
     real[:, 0] += 0.3
-    found = compare_sides(worlds.side("real", real, 0), worlds.side("sim", worlds.scenes(300, 1), 1000))
+    found = compare_samples(worlds.side("real", real, 0), worlds.side("sim", worlds.scenes(300, 1), 1000))
     assert any(region.offset for region in found.regions)
     assert found.outside < 0.2

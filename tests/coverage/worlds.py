@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from twinloop.coverage.side import Points, Side
+from twinloop.coverage.sample import DatasetSample, Points
 from twinloop.coverage.variables import make_columns, start_of
 from twinloop.datasets.writer import make_dataset
 from twinloop.episode import Camera, Episode, Provenance, Schema, Signal, make_episode
@@ -31,9 +31,9 @@ def scenes(count: int, seed: int) -> np.ndarray:
 def reach(scene: np.ndarray, seed: int) -> dict[str, np.ndarray]:
     """The arm goes from home to the object, with a little noise, and pushes it home."""
     rng = np.random.default_rng([seed, 3])
-    share = np.clip(np.linspace(-0.2, 1.2, ROWS), 0.0, 1.0)[:, None]
+    fraction = np.clip(np.linspace(-0.2, 1.2, ROWS), 0.0, 1.0)[:, None]
     goal = np.array([np.arctan2(scene[1], scene[0]), 2.0 - 2.0 * np.hypot(scene[0], scene[1])])
-    command = share * goal
+    command = fraction * goal
     state = command + rng.normal(0.0, 0.01, command.shape)
     place = np.repeat(scene[None, :2], ROWS, axis=0) + rng.normal(0.0, 1e-4, (ROWS, 2))
     return {"observation.state": state, "observation.environment_state": place, "action": command}
@@ -73,7 +73,7 @@ def write(path: Path, many: np.ndarray, first: int, *, source: str, camera: bool
     return path
 
 
-def side(name: str, many: np.ndarray, first: int) -> Side:
+def side(name: str, many: np.ndarray, first: int) -> DatasetSample:
     """The same as points, without a disk."""
     columns = make_columns(SIGNALS)
     rows = [reach(scene, first + number) for number, scene in enumerate(many)]
@@ -86,13 +86,13 @@ def side(name: str, many: np.ndarray, first: int) -> Side:
         np.arange(len(many)),
         np.zeros(len(many), dtype=int),
     )
-    nobody = (None,) * len(many)
-    return Side(
+    unknown = (None,) * len(many)
+    return DatasetSample(
         name,
         name,
         tuple(range(len(many))),
         (True,) * len(many),
-        nobody,
+        unknown,
         {},
         moments,
         situations,

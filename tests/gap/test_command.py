@@ -12,7 +12,7 @@ from .worlds import record_arm
 def test_the_gap_is_printed_kept_as_a_page_and_given_as_json(twinloop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     record_arm(tmp_path / "real", {"action_delay_s": 0.06}, count=4)
-    (tmp_path / "told.csv").write_text("episode,site\n0,a\n1,a\n2,b\n3,b\n")
+    (tmp_path / "conditions.csv").write_text("episode,site\n0,a\n1,a\n2,b\n3,b\n")
     words = (
         "--real",
         "real",
@@ -21,22 +21,22 @@ def test_the_gap_is_printed_kept_as_a_page_and_given_as_json(twinloop, tmp_path,
         "--only",
         "latency,visual,environment",
         "--conditions",
-        "told.csv",
+        "conditions.csv",
     )
     code, out, _ = twinloop("gap", *words, "--out", "pages/gap.html")
-    assert code == 0 and "command to response" in out and "gap shown: latency" in out
+    assert code == 0 and "command to response" in out and "gap in: latency" in out
     assert "needs real episodes with camera frames" in " ".join(out.split())
     page = (tmp_path / "pages/gap.html").read_text()
     assert "Gap in latency" in page and "Not evaluated" in page
     assert "http" not in page, "the page needs no other file"
     code, out, _ = twinloop("gap", *words, "--json")
-    told = json.loads(out)
-    assert code == 0 and told["shown"] == ["latency"] and (tmp_path / "gap.html").exists()
-    (first, *_) = told["dimensions"]["latency"]["measures"]
+    printed = json.loads(out)
+    assert code == 0 and printed["shown"] == ["latency"] and (tmp_path / "gap.html").exists()
+    (first, *_) = printed["dimensions"]["latency"]["measures"]
     assert first["unit"] == "ms" and first["low"] <= first["value"] <= first["high"] < 0
     assert first["episodes"] == 4 and first["against"] == "the twin's replay" and first["excludes_zero"]
-    assert told["dimensions"]["visual"]["not_evaluated"][0]["needs"]
-    assert told["success"]["needs"], "nobody judged these episodes"
+    assert printed["dimensions"]["visual"]["not_evaluated"][0]["needs"]
+    assert printed["success"]["needs"], "these episodes have no outcome"
 
 
 def test_success_is_that_of_the_policys_own_episodes(twinloop, panda_data, tmp_path, monkeypatch):
@@ -64,8 +64,8 @@ def test_wrong_use_says_what_is_wrong(twinloop, tmp_path, monkeypatch):
     assert code == 2 and "do not fit twin 'franka_pick_place'" in err and "got 6" in err
     code, _, err = twinloop("gap", "--real", "real", "--twin", "so101", "--only", "latncy")
     assert code == 2 and "did you mean 'latency'" in err
-    (tmp_path / "told.csv").write_text("object\nmug\n")
-    code, _, err = twinloop("gap", "--real", "real", "--twin", "so101", "--conditions", "told.csv")
+    (tmp_path / "conditions.csv").write_text("object\nmug\n")
+    code, _, err = twinloop("gap", "--real", "real", "--twin", "so101", "--conditions", "conditions.csv")
     assert code == 2 and "'episode'" in err
     code, _, err = twinloop("gap", "--real", "real", "--twin", "so101", "--conditions", "nowhere.csv")
     assert code == 1 and "nowhere.csv" in err

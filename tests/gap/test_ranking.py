@@ -13,8 +13,8 @@ from twinloop.gap.ranking import Rated, load_ratings, mean_maximum_rank_violatio
 REAL = Path(os.environ.get("TWINLOOP_REAL_DATA", "/nowhere")) / "sim_vs_real_success/simpler_real_vs_sim.json"
 
 
-def rated(**shares):
-    return {"task": {name: Rated(share) for name, share in shares.items()}}
+def rated(**rates):
+    return {"task": {name: Rated(rate) for name, rate in rates.items()}}
 
 
 def test_a_right_order_violates_nothing_and_a_swap_costs_the_real_difference():
@@ -43,9 +43,9 @@ def test_published_success_rates_give_the_known_values():
 
 
 def test_known_trials_widen_the_interval_and_few_policies_have_none():
-    shares = {f"p{k}": k / 8 for k in range(1, 8)}
-    exact = {"t": {name: Rated(share) for name, share in shares.items()}}
-    tried = {"t": {name: Rated(share, 10) for name, share in shares.items()}}
+    rates = {f"p{k}": k / 8 for k in range(1, 8)}
+    exact = {"t": {name: Rated(rate) for name, rate in rates.items()}}
+    tried = {"t": {name: Rated(rate, 10) for name, rate in rates.items()}}
     without, with_trials = (rank_policies(one, one, resamples=400, seed=3).tasks[0] for one in (exact, tried))
     assert without.mmrv_interval == (0.0, 0.0) and with_trials.mmrv_interval[1] > 0.05
     assert with_trials.pearson_interval[0] < without.pearson_interval[0] + 1e-12
@@ -72,7 +72,7 @@ def test_files_of_every_shape_are_read(tmp_path):
 
 
 def test_what_cannot_be_ranked_is_refused(tmp_path):
-    with pytest.raises(WrongUse, match="no task has two policies"):
+    with pytest.raises(WrongUse, match="no task has success rates of two policies"):
         rank_policies(rated(a=0.5, b=0.2), rated(c=0.5, d=0.2))
     broken = tmp_path / "broken.json"
     broken.write_text('{"a": 1.5}')

@@ -1,4 +1,4 @@
-"""Slices: objects, sites and people that differ show, with the conditions that somebody wrote down; and success."""
+"""Slices: objects, sites and people that differ show, with the conditions from a table; and success."""
 
 import numpy as np
 import pytest
@@ -104,7 +104,7 @@ def test_success_has_exact_intervals_overall_and_by_slice():
     assert found.real_failures == {"slipped": 5} and found.real_failed_in == {"approach": 5}
 
 
-def test_success_that_nobody_judged_is_not_zero():
+def test_unknown_success_is_not_zero():
     found = measure_success([outcome(None)], [], [{}], [], "")
     assert found.overall.real is None and "label" in found.needs
     assert rate(0, 0) is None

@@ -41,7 +41,7 @@ def test_errors_below_what_the_sensor_can_tell_do_not_count():
     assert not verdict.accepted
 
 
-def test_errors_are_told_by_episode_and_channel():
+def test_errors_are_reported_by_episode_and_channel():
     windows = [Window(0, 0, 2), Window(0, 2, 4), Window(1, 0, 2)]
     before = np.array([[3.0], [3.0], [4.0], [4.0], [1.0], [1.0]])
     first, second = replay_errors(["a", "b"], windows, before, 0 * before)

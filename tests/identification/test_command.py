@@ -43,8 +43,10 @@ def test_a_calibrated_twin_becomes_current_and_can_be_rolled_back(bench):
         twinloop("twin", "compare", "twins/servo_pendulum", "twins/servo_pendulum-2", "--json", cwd=bench)
     )
     assert {row["name"] for row in changed} == set(TRUTH)
-    told = twinloop("generate", "anchored.yaml", "--explain", cwd=bench)
-    assert "correlated" in told and "motor_armature_kgm2" in told, "what was not asked about varies as usual"
+    printed = twinloop("generate", "anchored.yaml", "--explain", cwd=bench)
+    assert "correlated" in printed and "motor_armature_kgm2" in printed, (
+        "what was not asked about varies as usual"
+    )
     twinloop("twin", "rollback", "--reason", "test", cwd=bench)
     history = json.loads(twinloop("twin", "versions", "--json", cwd=bench))["history"]
     assert history[-1]["twin"] == "twins/servo_pendulum" and "rolled back" in history[-1]["reason"]
@@ -55,8 +57,8 @@ def test_a_twin_that_replays_no_better_is_rejected_and_kept(bench):
         "identify", "--real", "data/same", "--parameters", "motor_damping_nms_rad", "--json", "--out",
         "twins/again", "--randomization-out", "none.yaml", cwd=bench, code=1,
     )  # fmt: skip
-    told = json.loads(text)
-    assert not told["accepted"] and told["out"] == "twins/again-rejected"
+    printed = json.loads(text)
+    assert not printed["accepted"] and printed["out"] == "twins/again-rejected"
     assert (bench / "twins/again-rejected/report.html").exists()
     assert not (bench / "none.yaml").exists()
     assert "again-rejected" in twinloop("twin", "versions", cwd=bench)

@@ -66,7 +66,7 @@ def test_an_identification_survives_the_disk(found, tmp_path):
     np.testing.assert_array_equal(again.samples, found.samples)
 
 
-def test_two_delays_cannot_be_told_apart_and_the_answer_says_so(recordings):
+def test_two_delays_are_not_separately_identifiable_and_the_result_says_so(recordings):
     result = identify(
         load_twin("servo_pendulum"),
         recordings[:4],

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.coverage import worlds
-from twinloop.coverage.run import compare_sides
+from twinloop.coverage.run import compare_samples
 from twinloop.diagnosis.measured import Measured, Quantity
 from twinloop.diagnosis.result import Cost, Diagnosis, Rule
 from twinloop.evaluation.result import Evaluation, Trial
@@ -141,7 +141,7 @@ def make_coverage(name: str):
     outcomes = tuple(bool(x < 0.55) for x in real[:, 0])
     reasons = tuple(None if won else name for won in outcomes)
     side = replace(worlds.side(name, real, 0), success=outcomes, failure=reasons)
-    found = compare_sides(side, worlds.side(f"{name} 2", sim[sim[:, 0] < 0.5], 1000))
+    found = compare_samples(side, worlds.side(f"{name} 2", sim[sim[:, 0] < 0.5], 1000))
     regions = tuple(replace(region, name=name) for region in found.regions)
     return replace(found, regions=regions, missing=(name,))
 

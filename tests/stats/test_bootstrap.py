@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from twinloop.stats.bootstrap import of_draws, of_mean, of_share, paired, unpaired
+from twinloop.stats.bootstrap import of_draws, of_fraction, of_mean, paired, unpaired
 
 SEEDS = 400
 RESAMPLES = 300
@@ -68,6 +68,6 @@ def test_too_few_episodes_have_no_interval_and_the_same_seed_gives_the_same_one(
 
 
 def test_a_share_of_nothing_is_not_certain():
-    none = of_share(0, 8)
+    none = of_fraction(0, 8)
     assert none.value == 0.0 and none.low == 0.0 and none.high == pytest.approx(0.3694, abs=1e-4)
     assert not none.low > 0.0

@@ -27,9 +27,9 @@ def test_intervals_are_those_of_the_tables():
 
 def test_intervals_cover_the_truth_at_least_as_often_as_they_say():
     intervals = [exact_interval(won, 40) for won in range(41)]
-    for share in (0.02, 0.05, 0.3, 0.5, 0.97):
-        chance = stats.binom.pmf(np.arange(41), 40, share)
-        covered = sum(p for p, interval in zip(chance, intervals, strict=True) if interval.contains(share))
+    for rate in (0.02, 0.05, 0.3, 0.5, 0.97):
+        chance = stats.binom.pmf(np.arange(41), 40, rate)
+        covered = sum(p for p, interval in zip(chance, intervals, strict=True) if interval.contains(rate))
         assert covered >= 0.95
 
 

@@ -25,22 +25,26 @@ def coverage(
         typer.Option(
             "--out",
             metavar="FOLDER",
-            help="Keep the result there as coverage.json, for `twinloop plan`.",
+            help="Write the result to coverage.json there, for `twinloop plan`.",
         ),
     ] = None,
     signals: Annotated[
         str | None,
-        typer.Option(metavar="NAME,...", help="Look at these signals; default: state and surroundings."),
+        typer.Option(
+            metavar="NAME,...", help="Signals to compare; default: state, environment state and action."
+        ),
     ] = None,
-    points: Annotated[int, typer.Option(help="Moments of each side that are looked at, about.")] = 20_000,
-    images: Annotated[bool, typer.Option(help="Look at what cameras saw too.")] = True,
-    seed: Annotated[int, typer.Option(help="Of the calibration's draws.")] = 0,
+    points: Annotated[
+        int, typer.Option(help="Approximate number of moments sampled from each dataset.")
+    ] = 20_000,
+    images: Annotated[bool, typer.Option(help="Compare camera images too.")] = True,
+    seed: Annotated[int, typer.Option(help="Random seed for the calibration.")] = 0,
     json: Json = False,
 ) -> None:
-    """Map real data against simulated data: which regions does simulation not cover, in words, and do episodes fail there?
+    """Find the regions of the real data that simulation does not cover, and whether episodes fail there.
 
-    Regions are ranges of named signals, draws and what cameras saw that hold real episodes and hardly any simulated ones,
-    beyond what simulated episodes held out in turn would show by chance.
+    Regions are ranges of named signals, draws and image statistics that contain real episodes and hardly any simulated ones,
+    beyond what cross-validation on simulated episodes gives by chance.
     """
     from twinloop.coverage.run import measure_coverage as run
     from twinloop.datasets.reader import open_dataset
@@ -80,7 +84,7 @@ def _print(result: Coverage, files: dict[str, str | None]) -> None:
         for region in result.regions:
             console.out.print(f"  {(region.worst or region).query}", markup=False)
     for line in result.missing:
-        console.out.print(f"not looked at: {line}", markup=False)
+        console.out.print(f"not compared: {line}", markup=False)
     verdict = _verdict(result)
     wrote = ", ".join(path for path in files.values() if path)
     console.out.print(
@@ -93,7 +97,7 @@ def _print(result: Coverage, files: dict[str, str | None]) -> None:
 def _verdict(result: Coverage) -> str:
     parts = []
     if any(not region.offset for region in result.regions):
-        parts.append(f"{100 * result.outside:.1f} % of the real data lies outside")
+        parts.append(f"{100 * result.outside:.1f} % of the real data lies outside simulation")
     if offsets := [region.name for region in result.regions if region.offset]:
         parts.append(f"offset in nearly every episode: {'; '.join(offsets)}")
     return ", ".join(parts) or "covered"

@@ -55,7 +55,7 @@ def excite(
 ) -> None:
     """Design the motion that identifies parameters best, and predict their confidence intervals.
 
-    It respects joint, speed and torque limits, is free of collisions in the twin, and starts and ends at rest at home. Play it with
+    It respects joint, speed and torque limits, is free of collisions in the twin, and starts and ends at rest at home. Run it on the robot with
     `twinloop record --motion FILE`, or in the twin with `twinloop generate --expert motion:FILE`.
     """
     from twinloop.experts import save_motion
@@ -76,7 +76,7 @@ def excite(
         reach=reach,
         speed_rad_s=speed,
         acceleration_rad_s2=acceleration,
-        torque_share=torque,
+        torque_fraction=torque,
         fastest_hz=fastest,
     )
     with console.progress_bar("designing") as progress:
@@ -166,7 +166,7 @@ def _print_design(design: Design, out: Path | None) -> None:
     console.out.print(
         f"{design.motion.duration_s:g} s, confidence volume {design.gain:.3g} times smaller than with a chirp; "
         f"{peaks.reach_rad:.2f} rad from home, {peaks.speed_rad_s:.2f} rad/s, "
-        f"{peaks.torque_share:.0%} of the allowed torque at most{wrote}"
+        f"{peaks.torque_fraction:.0%} of the allowed torque at most{wrote}"
     )
 
 

@@ -28,7 +28,7 @@ def gap(
         Path | None,
         typer.Option(
             metavar="DATASET",
-            help="Simulated episodes to compare with. Default: the twin's replay of the real commands and, for what replay cannot tell, a small generated set.",
+            help="Simulated episodes to compare with. Default: the twin's replay of the real commands and, for quantities that replay cannot give, a small generated set.",
         ),
     ] = None,
     policy: Annotated[
@@ -40,21 +40,21 @@ def gap(
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option(metavar="DIMENSION,...", help="Look at these dimensions only, such as latency,contact."),
+        typer.Option(metavar="DIMENSION,...", help="Measure these dimensions only, such as latency,contact."),
     ] = None,
     conditions: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.csv",
-            help="Circumstances of real episodes: a column 'episode' (number or id), and one per condition, such as object, light, clutter, participant.",
+            help="Conditions of real episodes: a column 'episode' (number or id) and one per condition, such as object, light, clutter, participant.",
         ),
     ] = None,
     episodes: Annotated[
-        int, typer.Option(min=1, help="At most this many of each dataset, spread evenly.")
+        int, typer.Option(min=1, help="Maximum number of episodes from each dataset, spread evenly.")
     ] = 100,
-    generated: Annotated[int, typer.Option(min=3, help="Episodes to generate where no --sim is given.")] = 8,
-    trials: Annotated[int, typer.Option(min=1, help="Episodes in the twin for --policy.")] = 100,
-    seed: Annotated[int, typer.Option(help="Of resampling and of generated episodes.")] = 0,
+    generated: Annotated[int, typer.Option(min=3, help="Episodes to generate without --sim.")] = 8,
+    trials: Annotated[int, typer.Option(min=1, help="Trials of --policy in the twin.")] = 100,
+    seed: Annotated[int, typer.Option(help="Random seed for resampling and generated episodes.")] = 0,
     threads: Annotated[int, typer.Option(help="Simulation threads; 0: all cores.")] = 0,
     out: Annotated[
         Path | None,
@@ -66,7 +66,7 @@ def gap(
 ) -> None:
     """Measure how far a twin is from reality: per dimension, each difference with unit, interval and sample size.
 
-    Differences are simulation minus reality. What cannot be measured says what it needs; it is never a zero.
+    Differences are simulation minus reality. A dimension that cannot be measured says which data it needs; it is never reported as zero.
     """
     from twinloop.datasets.reader import open_dataset
     from twinloop.gap.conditions import load_conditions
@@ -76,7 +76,6 @@ def gap(
 
     workspace = workspace_here()
     cell = twin_of(twin, workspace)
-    told = load_conditions(conditions) if conditions else None
     options = Options(seed=seed, episodes=episodes, generated=generated, trials=trials, threads=threads)
     with console.progress_bar("measuring the gap") as bar:
         found = measure_gap(
@@ -85,7 +84,7 @@ def gap(
             open_dataset(sim) if sim else None,
             policy=_policy(policy),
             only=[name.strip() for name in only.split(",")] if only else None,
-            conditions=told,
+            conditions=load_conditions(conditions) if conditions else None,
             options=options,
             progress=lambda _, done, total: bar(done, total),
         )
@@ -103,17 +102,19 @@ def rank(
         str,
         typer.Option(
             metavar="FILE[:KEY]",
-            help="Real success: JSON {task: {policy: share}} (under KEY), what `twinloop evaluate --json` prints, or CSV with columns policy, success, task, episodes.",
+            help="Real success rates: JSON {task: {policy: rate}} (under KEY), the output of `twinloop evaluate --json`, or CSV with columns policy, success, task, episodes.",
         ),
     ],
-    sim: Annotated[str, typer.Option(metavar="FILE[:KEY]", help="Simulated success, in the same shape.")],
+    sim: Annotated[
+        str, typer.Option(metavar="FILE[:KEY]", help="Simulated success rates, in the same format.")
+    ],
     trials: Annotated[
-        int | None, typer.Option(min=1, help="Trials behind each rate, where the files do not say.")
+        int | None, typer.Option(min=1, help="Trials behind each rate, if the files do not say.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of resampling.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for resampling.")] = 0,
     json: Json = False,
 ) -> None:
-    """Say whether simulation ranks policies as reality does: MMRV and Pearson, task by task, with 95 % intervals."""
+    """Compare how simulation and reality rank policies: MMRV and Pearson, task by task, with 95 % intervals."""
     from twinloop.gap.ranking import load_ratings, rank_policies
 
     found = rank_policies(load_ratings(real, trials), load_ratings(sim, trials), seed=seed)
@@ -127,7 +128,7 @@ def rank(
     ]  # fmt: skip
     if len(rows) > 1:
         rows.append(
-            ("over all", str(found.pairs), _span(found.mmrv, found.mmrv_interval),
+            ("all tasks", str(found.pairs), _span(found.mmrv, found.mmrv_interval),
              _span(found.pearson, found.pearson_interval), "")
         )  # fmt: skip
     console.print_table(("task", "policies", "MMRV, 95 %", "Pearson, 95 %", "sim - real"), rows)
@@ -135,7 +136,7 @@ def rank(
 
 def _span(value: float | None, interval: tuple[float, float] | None) -> str:
     if value is None:
-        return "all alike"
+        return "undefined"
     return f"{value:.3f}" if interval is None else f"{value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
 
 
@@ -165,10 +166,8 @@ def _print(found: Gap) -> None:
     console.print_table(("dimension", "measure", "sim - real, 95 %", "episodes", "against"), rows)
     _print_success(found)
     what = "stand-in" if found.standin else "real"
-    shown = ", ".join(found.shown) or "in no dimension that could be evaluated"
-    console.out.print(
-        f"{found.twin} against {found.episodes} {what} episodes; gap shown: {shown}", markup=False
-    )
+    shown = ", ".join(found.shown) or "none of the evaluated dimensions"
+    console.out.print(f"{found.twin} against {found.episodes} {what} episodes; gap in: {shown}", markup=False)
     for note in found.notes:
         console.out.print(f"note: {note}", markup=False)
 
@@ -180,7 +179,7 @@ def difference(measure: Measure) -> str:
 
 
 def sizes(measure: Measure) -> str:
-    """How many episodes stand behind it: real / simulated."""
+    """Numbers of real and simulated episodes of a measure."""
     return (
         f"{measure.episodes}" if not measure.sim_episodes else f"{measure.episodes} / {measure.sim_episodes}"
     )

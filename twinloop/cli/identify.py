@@ -41,22 +41,27 @@ Models = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LABEL=NAME,...",
-        help="A competing set of parameters; give two or more and the simplest that is not worse is chosen.",
+        help="A candidate set of parameters; with two or more, the simplest that is not worse is chosen.",
     ),
 ]
 Priors = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=LOW:HIGH", help="Search this range only; may be repeated.")
+    list[str] | None,
+    typer.Option(metavar="NAME=LOW:HIGH", help="Prior range of a parameter; may be repeated."),
 ]
 Given = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=SIGNAL", help="A parameter whose value a recorded signal gives, run by run."),
+    typer.Option(
+        metavar="NAME=SIGNAL", help="A recorded signal that holds the known value of a parameter in each run."
+    ),
 ]
 Signals = Annotated[
     str | None, typer.Option(metavar="SIGNAL,...", help="Fit these signals; default: positions and poses.")
 ]
 Horizon = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", help="How long the twin runs before it is put back on the recording."),
+    typer.Option(
+        metavar="SECONDS", help="How long the twin runs open loop before its state is reset to the recording."
+    ),
 ]
 HeldOutEvery = Annotated[
     int | None,
@@ -78,7 +83,7 @@ def identify(
     signals: Signals = None,
     horizon: Horizon = None,
     seconds: Annotated[
-        float, typer.Option(help="At most this much recording is fitted, spread evenly.")
+        float, typer.Option(help="Maximum duration of recordings to fit, spread evenly.")
     ] = 240.0,
     held_out_every: HeldOutEvery = None,
     out: Annotated[
@@ -89,7 +94,10 @@ def identify(
     ] = None,
     force: Annotated[
         str | None,
-        typer.Option(metavar="REASON", help="Fit data that the check refuses; the reason is kept."),
+        typer.Option(
+            metavar="REASON",
+            help="Fit data that the quality check refuses, for this reason, which is recorded.",
+        ),
     ] = None,
     seed: Annotated[
         int, typer.Option(help="Random seed for the search's starts and the posterior's samples.")
@@ -144,33 +152,36 @@ def anchor(
     ],
     diagnosis: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="What `twinloop diagnose --out` wrote: adds what it measured."),
+        typer.Option(
+            metavar="FOLDER",
+            help="What `twinloop diagnose --out` wrote: adds the parameters that it measured.",
+        ),
     ] = None,
     scenes: Annotated[
         str | None,
         typer.Option(
             metavar="training|FILE.yaml",
-            help="Where objects and targets lie: the usual training scenes, or as in a config; widened to where they were seen.",
+            help="Where objects and targets lie: the default training scenes, or a config; widened to where they were observed.",
         ),
     ] = None,
     other_parameters: Annotated[
         str,
         typer.Option(
             metavar="default|none|FILE.yaml",
-            help="How parameters vary that nothing measured: as usual, not at all, or as in a config.",
+            help="How parameters that were not measured vary: as by default, not at all, or as in a config.",
         ),
     ] = "default",
     pilot: Annotated[
         int,
         typer.Option(
-            help="Simulate this many expert episodes and narrow what nothing measured to what the task allows; 0: do not."
+            help="Simulate this many expert episodes and narrow the ranges of parameters that were not measured to what the task allows; 0: do not."
         ),
     ] = 64,
     nominal: Annotated[
         Path | None,
         typer.Option(
             metavar="DATASET",
-            help="Expert episodes of the nominal twin, whose success rate is expected; default: all succeed.",
+            help="Expert episodes in the nominal twin, which set the expected success rate; default: 100 %.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed for the pilot episodes.")] = 2,

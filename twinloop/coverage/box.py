@@ -72,8 +72,8 @@ def _surest_edge(low: Array, high: Array, axis: int, upper: bool, real: Cloud, s
     order, other = np.argsort(-sign * mine), np.argsort(-sign * theirs)
     reached = sign * mine[order]
     weight = np.cumsum(real.weight[here][order])
-    beside = np.concatenate([[0.0], np.cumsum(sim.weight[there][other])])
-    met = beside[np.searchsorted(-sign * theirs[other], -reached, side="right")]
+    passed = np.concatenate([[0.0], np.cumsum(sim.weight[there][other])])
+    met = passed[np.searchsorted(-sign * theirs[other], -reached, side="right")]
     value = log_likelihood_ratio(weight, real.episodes, met, sim.episodes)
     value = np.where(met / sim.episodes < weight / real.episodes, value, -np.inf)
     return float(sign * reached[len(value) - 1 - int(np.argmax(value[::-1]))])

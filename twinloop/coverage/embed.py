@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.coverage.nearest import FALSE_SHARE, fold_of, held_out_distances, kth_distance, threshold_of
-from twinloop.coverage.side import Side
+from twinloop.coverage.nearest import FALSE_FRACTION, fold_of, held_out_distances, kth_distance, threshold_of
+from twinloop.coverage.sample import DatasetSample
 
 Array = NDArray[Any]
 
 KEPT = 0.99
-"""Share of the variance that an embedding keeps."""
+"""Fraction of the variance that an embedding keeps."""
 MOST = 16
 SMALLEST_PIXEL = 0.01
-"""A difference in brightness that nobody would see, of 1."""
+"""An invisible difference in brightness, of 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Embedding:
 
 
 def fit_embedding(real: Array, sim: Array, smallest: Array) -> Embedding:
-    """Principal directions of both sides, which weigh the same, as every element does that varies by what matters."""
+    """Principal directions of both datasets, weighted equally, as is every element that varies by a relevant amount."""
     center = 0.5 * (np.nanmean(real, axis=0) + np.nanmean(sim, axis=0))
     variance = 0.5 * (np.nanmean((real - center) ** 2, axis=0) + np.nanmean((sim - center) ** 2, axis=0))
     weight = np.where(variance > 1e-18, 1.0 / np.sqrt(np.maximum(variance, smallest**2 + 1e-18)), 0.0)
@@ -45,18 +45,18 @@ def fit_embedding(real: Array, sim: Array, smallest: Array) -> Embedding:
     covariance = sum(rows.T @ rows / len(rows) for rows in both) / 2.0
     values, directions = np.linalg.eigh(covariance)
     values, directions = values[::-1], directions[:, ::-1]
-    share = np.cumsum(values) / max(values.sum(), 1e-12)
-    count = min(MOST, int(np.searchsorted(share, KEPT)) + 1, len(values))
+    explained = np.cumsum(values) / max(values.sum(), 1e-12)
+    count = min(MOST, int(np.searchsorted(explained, KEPT)) + 1, len(values))
     scale = 1.0 / np.sqrt(max(values[:count].sum(), 1e-12))
     return Embedding(center, scale * weight[:, None] * directions[:, :count])
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """How far real moments are from simulation, and where the map puts the moments of both sides (N, 2).
+    """How far real moments are from simulation, and where the map puts the moments of both datasets (N, 2).
 
     `score` (N,) is the largest distance over its threshold: above one is far. `vectors` (N, d) are in units of the
-    threshold. `held_out` (E,) is the share of far moments in each simulated episode when it is held out.
+    threshold. `held_out` (E,) is the fraction of far moments in each simulated episode when it is held out.
     """
 
     score: Array
@@ -66,7 +66,7 @@ class Scores:
     sim_places: Array
 
 
-def score_moments(real: Side, sim: Side, rng: np.random.Generator) -> Scores:
+def score_moments(real: DatasetSample, sim: DatasetSample, rng: np.random.Generator) -> Scores:
     """Distance of each real moment to simulation, over what held-out simulated episodes show."""
     blocks = [(real.raw, sim.raw, real.smallest)]
     if real.views is not None and sim.views is not None:
@@ -77,7 +77,7 @@ def score_moments(real: Side, sim: Side, rng: np.random.Generator) -> Scores:
         embed = fit_embedding(here, there, smallest)
         first, second = embed(here), embed(there)
         distances = held_out_distances(second, owner, fold)
-        threshold = max(threshold_of(distances, FALSE_SHARE / len(blocks)), 1e-12)
+        threshold = max(threshold_of(distances, FALSE_FRACTION / len(blocks)), 1e-12)
         far |= distances > threshold
         scores.append(kth_distance(first, second) / threshold)
         mine.append(first)

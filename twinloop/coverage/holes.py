@@ -19,7 +19,7 @@ from twinloop.coverage import scan
 from twinloop.coverage.box import Cloud, fit_box
 from twinloop.coverage.nearest import fold_of, held_out_distances, kth_distance, threshold_of
 from twinloop.coverage.rule import Range, Rule, Word
-from twinloop.coverage.side import Points
+from twinloop.coverage.sample import Points
 
 Array = NDArray[Any]
 
@@ -27,13 +27,13 @@ FEWEST_EPISODES = 3
 """Fewer real episodes than this make no region."""
 MOST_HOLES = 8
 SEARCHED = 6_000
-"""Points of each side that the scan looks at; rules are then applied to all."""
+"""Points of each dataset that are scanned; rules are then applied to all."""
 SIMPLER = 0.85
-"""One variable is preferred to two, and a recorded one to a derived one, when it says at least this share as much."""
+"""One variable is preferred to two, and a recorded one to a derived one, when it has at least this fraction of the evidence."""
 TRIED = 10
 """Boxes of the scan that are fitted before one is chosen."""
 USUAL = 0.1
-"""Share of held-out simulated points that lie further from the others than what counts as far from simulation."""
+"""Fraction of held-out simulated points that lie further from the others than what counts as far from simulation."""
 CHANCE = 1e-3
 """A hole has more episodes far from simulation than covered ones would have with this probability."""
 
@@ -153,7 +153,7 @@ def find_words(
 ) -> list[tuple[Word, Array]]:
     """Words that real episodes carry and no simulated one does, of fields that both use; and which episodes.
 
-    A field in which the two have no word in common is named by other people in other ways, see `named_apart`.
+    A field without a common value is labelled by different conventions, see `named_apart`.
     """
     found = []
     for field in sorted(real.keys() & sim.keys()):
@@ -168,7 +168,7 @@ def find_words(
 
 
 def named_apart(real: Sequence[str | None], sim: Sequence[str | None]) -> bool:
-    """Whether real and simulated episodes have no word in common: then words cannot tell what is covered."""
+    """Whether real and simulated episodes have no value in common: then their values do not say what is covered."""
     return set(real).isdisjoint({word for word in sim if word is not None})
 
 

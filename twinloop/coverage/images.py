@@ -1,6 +1,6 @@
 """What a camera saw, as numbers: light, contrast, sharpness and colour that have names, and a small image that has none.
 
-The image is shrunk to a few pixels: enough to tell a lamp, a table cloth or a hand in view, without a trained network.
+The image is shrunk to a few pixels: enough to detect a lamp, a table cloth or a hand in view, without a trained network.
 """
 
 from __future__ import annotations

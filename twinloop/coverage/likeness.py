@@ -1,7 +1,7 @@
 """Real points that are unlike anything simulated, taken as a whole: what no range of one or two variables shows.
 
 Distances are those of the embedding, so a strange image or a rare combination counts. Points beyond the threshold are joined
-to clusters, and each is described by the ranges of named variables that fit it best; how well they do is said beside it.
+to clusters, and each is described by the ranges of named variables that fit it best; with recall and precision.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 
 from twinloop.coverage.embed import Scores
 from twinloop.coverage.rule import Range, Rule
-from twinloop.coverage.side import Points
+from twinloop.coverage.sample import Points
 
 Array = NDArray[Any]
 
@@ -25,7 +25,7 @@ FEWEST_EPISODES = 4
 MOST_CLUSTERS = 4
 MOST_RANGES = 2
 ONE = 0.6
-"""All far points are one cluster when one description holds for this share of them and is theirs to this share."""
+"""All far points are one cluster when one description has at least this recall and precision."""
 _LINKS = 6
 _REPEATS = 400
 _CHANCE = 0.01
@@ -33,7 +33,7 @@ _CHANCE = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """Marked points; the rule that describes them, which share of them it holds for, and how much of what it holds for is theirs."""
+    """Marked points, and the rule that describes them with its recall and precision."""
 
     points: Array
     rule: Rule
@@ -65,7 +65,7 @@ def find_unlike(
 
 
 def describe(marks: Array, real: Points, sim: Points) -> tuple[Rule, float, float]:
-    """The ranges, at most two, that tell the marked points best from all others; with recall and precision."""
+    """The ranges, at most two, that separate the marked points best from all others; with recall and precision."""
     values = np.concatenate([real.values, sim.values])
     mine = np.concatenate([marks, np.zeros(len(sim.values), dtype=bool)])
     weight = np.where(np.arange(len(values)) < len(real.values), 1.0, len(real.values) / len(sim.values))
@@ -121,12 +121,12 @@ def _clusters(vectors: Array) -> Array:
 
 
 def _fraction(marks: Array, owner: Array, episodes: int) -> float:
-    """Share of marked points, each episode counting the same."""
+    """Fraction of marked points, each episode counting the same."""
     marked = np.bincount(owner, weights=marks, minlength=episodes)
     return float(np.mean(marked / np.maximum(np.bincount(owner, minlength=episodes), 1)))
 
 
 def _by_chance(held_out: Array, episodes: int, rng: np.random.Generator) -> float:
-    """The share that so many covered episodes would show once in a hundred; episodes are drawn, never points."""
+    """The fraction that so many covered episodes exceed with probability 1 %; episodes are resampled, never points."""
     drawn = rng.integers(len(held_out), size=(_REPEATS, episodes))
     return float(np.quantile(held_out[drawn].mean(axis=1), 1.0 - _CHANCE))

@@ -16,8 +16,8 @@ Array = NDArray[Any]
 
 NEIGHBOURS = 3
 FOLDS = 4
-FALSE_SHARE = 0.01
-"""Share of held-out simulated points beyond the threshold."""
+FALSE_FRACTION = 0.01
+"""Fraction of held-out simulated points beyond the threshold."""
 
 
 def kth_distance(points: Array, reference: Array, k: int = NEIGHBOURS) -> Array:
@@ -44,10 +44,10 @@ def held_out_distances(coordinates: Array, owner: Array, fold: Array, k: int = N
     return found
 
 
-def threshold_of(distances: Array, share: float = FALSE_SHARE) -> float:
-    """The distance that a held-out point exceeds with probability `share` at most (split conformal)."""
+def threshold_of(distances: Array, fraction: float = FALSE_FRACTION) -> float:
+    """The distance that a held-out point exceeds with probability `fraction` at most (split conformal)."""
     known = np.sort(distances[np.isfinite(distances)])
     if not len(known):
         return np.inf
-    rank = int(np.ceil((len(known) + 1) * (1.0 - share))) - 1
+    rank = int(np.ceil((len(known) + 1) * (1.0 - fraction))) - 1
     return float(known[min(rank, len(known) - 1)])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.coverage.rule import Rule, rule_from_json
-from twinloop.coverage.side import Side
+from twinloop.coverage.sample import DatasetSample
 from twinloop.datasets.commit import write_atomically
 from twinloop.errors import NewerFormat, WrongUse, describe_read_error
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 Level = Literal["situation", "moment"]
 
 WHOLE = 0.8
-"""A region of at least this fraction of the real data is an offset of everything, not a part that simulation left out."""
+"""A region of at least this fraction of the real data is an offset of the whole dataset, not a region that simulation lacks."""
 
 FORMAT = 1
 FILE = "coverage.json"
@@ -98,7 +98,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class SideSummary:
+class DatasetSummary:
     """One dataset of a comparison: its episodes, its sampled points, and how many of the judged episodes succeeded."""
 
     dataset: str
@@ -111,14 +111,14 @@ class SideSummary:
 
 @dataclass(frozen=True, eq=False)
 class CoverageMap:
-    """Both sides as points with their places on the map; not kept on disk.
+    """Both datasets as points with their places on the map; not kept on disk.
 
     `score` (N,) of each real moment is its distance to simulation over the threshold: above one is outside. `inside` has, for each
     region, which real moments (N,) belong to it.
     """
 
-    real: Side
-    sim: Side
+    real: DatasetSample
+    sim: DatasetSample
     real_places: Array
     sim_places: Array
     score: Array
@@ -142,8 +142,8 @@ class Coverage:
     and None after `load_coverage`.
     """
 
-    real: SideSummary
-    sim: SideSummary
+    real: DatasetSummary
+    sim: DatasetSummary
     twin: str | None
     outside: float
     far: float
@@ -199,8 +199,8 @@ def load_coverage(path: str | Path) -> Coverage:
                 f"{file} was written by a newer Twinloop", remedy="pip install --upgrade twinloop"
             )
         return Coverage(
-            real=SideSummary(**values["real"]),
-            sim=SideSummary(**values["sim"]),
+            real=DatasetSummary(**values["real"]),
+            sim=DatasetSummary(**values["sim"]),
             regions=tuple(_region_from(entry) for entry in values["regions"]),
             **{name: values[name] for name in ("twin", "outside", "far", "seed")},
             variables=tuple(values["variables"]),

@@ -14,9 +14,9 @@ from scipy import stats
 from twinloop.coverage.embed import score_moments
 from twinloop.coverage.holes import find_holes, find_words, named_apart
 from twinloop.coverage.likeness import Cluster, find_unlike
-from twinloop.coverage.result import Coverage, CoverageMap, Level, Outcomes, Region, SideSummary
+from twinloop.coverage.result import Coverage, CoverageMap, DatasetSummary, Level, Outcomes, Region
 from twinloop.coverage.rule import Condition, Range, Rule
-from twinloop.coverage.side import Points, Progress, Side, read_sides
+from twinloop.coverage.sample import DatasetSample, Points, Progress, sample_datasets
 from twinloop.coverage.worst import narrowed
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.sources import refuse_swapped_sources
@@ -63,15 +63,15 @@ def measure_coverage(
         raise WrongUse("too few points for a map", got=points, expected="at least 100")
     opened = [one if isinstance(one, Dataset) else open_dataset(one) for one in (real, sim)]
     refuse_swapped_sources(*opened)
-    sides = read_sides(*opened, signals=signals, points=points, images=images, progress=progress)
-    return compare_sides(*sides, seed=seed)
+    samples = sample_datasets(*opened, signals=signals, points=points, images=images, progress=progress)
+    return compare_samples(*samples, seed=seed)
 
 
-def compare_sides(real: Side, sim: Side, *, seed: int = 0) -> Coverage:
-    """`measure_coverage` of two sides that have been read."""
+def compare_samples(real: DatasetSample, sim: DatasetSample, *, seed: int = 0) -> Coverage:
+    """`measure_coverage` of two datasets that have been sampled."""
     if len(sim) < FEWEST_SIM:
         raise WrongUse(
-            "too few simulated episodes to say what they cover",
+            "too few simulated episodes to measure coverage",
             got=len(sim),
             expected=f"at least {FEWEST_SIM}",
             remedy="twinloop generate --episodes 200",
@@ -108,7 +108,7 @@ def compare_sides(real: Side, sim: Side, *, seed: int = 0) -> Coverage:
     )
 
 
-def _situations(real: Side, sim: Side, rng: np.random.Generator) -> list[Marked]:
+def _situations(real: DatasetSample, sim: DatasetSample, rng: np.random.Generator) -> list[Marked]:
     """Regions of how episodes begin."""
     marked = []
     for word, inside in find_words(real.conditions, sim.conditions):
@@ -120,7 +120,9 @@ def _situations(real: Side, sim: Side, rng: np.random.Generator) -> list[Marked]
     return marked
 
 
-def _moments(real: Side, sim: Side, situations: Sequence[Region], rng: np.random.Generator) -> list[Marked]:
+def _moments(
+    real: DatasetSample, sim: DatasetSample, situations: Sequence[Region], rng: np.random.Generator
+) -> list[Marked]:
     """Regions on the way, in episodes whose beginning is covered and over variables that are not offset as a whole."""
     named = {_variables(region.rule) for region in situations}
     shifted = frozenset().union(*(_variables(region.rule) for region in situations if region.offset))
@@ -140,22 +142,28 @@ def _any(masks: Sequence[Array], count: int) -> Array:
     return np.asarray(np.logical_or.reduce([np.zeros(count, dtype=bool), *masks]))
 
 
-def _fraction(real: Side, marks: Array) -> float:
+def _fraction(real: DatasetSample, marks: Array) -> float:
     """Fraction of marked real moments, each episode counting the same."""
     owner = real.moments.episode
     inside = np.bincount(owner, weights=marks, minlength=len(real))
     return float(np.mean(inside / np.maximum(np.bincount(owner, minlength=len(real)), 1)))
 
 
-def _summary(side: Side) -> SideSummary:
+def _summary(side: DatasetSample) -> DatasetSummary:
     known = [success for success in side.success if success is not None]
-    return SideSummary(
+    return DatasetSummary(
         side.name, side.dataset_id, len(side), len(side.moments.values), sum(known), len(known)
     )
 
 
 def _region(
-    real: Side, sim: Side, rule: Rule, level: Level, inside: Array, met: int, cluster: Cluster | None = None
+    real: DatasetSample,
+    sim: DatasetSample,
+    rule: Rule,
+    level: Level,
+    inside: Array,
+    met: int,
+    cluster: Cluster | None = None,
 ) -> Marked:
     """A region and its real moments; `inside` marks episodes of a situation, or moments."""
     points = inside[real.moments.episode] if level == "situation" else inside
@@ -180,7 +188,7 @@ def _region(
     return region, points
 
 
-def _with_worst(real: Side, sim: Side, region: Region) -> Region:
+def _with_worst(real: DatasetSample, sim: DatasetSample, region: Region) -> Region:
     """A situation with the part of it in which episodes fail, if there is one."""
     places = np.flatnonzero(np.isin(real.numbers, region.episodes))
     rule = narrowed(real, region.rule, places)
@@ -201,7 +209,7 @@ def _seen(points: Points, condition: Condition, inside: Array) -> tuple[float, f
     return float(values.min()), float(values.max())
 
 
-def _outcomes(real: Side, places: Array) -> Outcomes:
+def _outcomes(real: DatasetSample, places: Array) -> Outcomes:
     here = np.zeros(len(real), dtype=bool)
     here[places] = True
     known = np.array([s is not None for s in real.success])
@@ -244,25 +252,25 @@ def _variables(rule: Rule) -> frozenset[str]:
     )
 
 
-def _episodes_in(real: Side, regions: Sequence[Region]) -> Array:
+def _episodes_in(real: DatasetSample, regions: Sequence[Region]) -> Array:
     numbers = {number for region in regions for number in region.episodes}
     return np.array([number in numbers for number in real.numbers])
 
 
-def _missing(real: Side, sim: Side) -> tuple[str, ...]:
+def _missing(real: DatasetSample, sim: DatasetSample) -> tuple[str, ...]:
     lines = []
     for field in sorted(real.conditions.keys() - sim.conditions.keys()):
-        lines.append(f"{field}: simulated episodes do not say it")
+        lines.append(f"{field}: not recorded in simulated episodes")
     for field in sorted(real.conditions.keys() & sim.conditions.keys()):
         if named_apart(real.conditions[field], sim.conditions[field]):
             mine, theirs = (
                 next(word for word in side.conditions[field] if word is not None) for side in (real, sim)
             )
             lines.append(
-                f"{field}: real and simulated episodes have no word in common ({mine!r}, {theirs!r})"
+                f"{field}: real and simulated episodes have no value in common ({mine!r}, {theirs!r})"
             )
     if real.views is None:
         lines.append("images: no camera is in both datasets, or images were left out")
     if not any(success is not None for success in real.success):
-        lines.append("failures: nobody has said how the real episodes ended")
+        lines.append("failures: no real episode has a recorded outcome")
     return tuple(lines)

@@ -1,9 +1,9 @@
 """A scan for holes: over every interval of every variable and every rectangle of every pair, where is simulation missing?
 
-Each variable is cut into equal cells over the range of both sides. A box of cells is a hole when it has far less simulation
+Each variable is cut into equal cells over the range of both datasets. A box of cells is a hole when it has far less simulation
 than real data would lead one to expect *and* than simulation has elsewhere: the second keeps a real robot that always works
 at one spot from being called uncovered. The statistic is the smaller of the two log likelihood ratios; what is
-large is learned from simulated episodes that play the real ones.
+large is calibrated with simulated episodes in the place of real ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 CELLS = 12
 EMPTY = 0.1
-"""A hole has at most this share of the simulation that is expected there."""
+"""A hole has at most this fraction of the simulation that is expected there."""
 _TAIL = 0.005
 _AT_ONCE = 64
 
@@ -65,7 +65,7 @@ class Box:
 
 
 def make_grid(variables: Sequence[Variable], real: Array, sim: Array) -> Grid:
-    """Equal cells over what both sides span, none finer than what matters in the variable's unit."""
+    """Equal cells over the range of both datasets, none finer than the smallest relevant difference."""
     edges = []
     for index, variable in enumerate(variables):
         both = [values[np.isfinite(values[:, index]), index] for values in (real, sim)]
@@ -158,7 +158,7 @@ def _rectangles(
 
 
 def log_likelihood_ratio(mine: Array, n: int, theirs: Array, m: int) -> Array:
-    """Of two shares being different rather than the same: `mine` of `n` episodes against `theirs` of `m`."""
+    """Log likelihood ratio of two fractions being different: `mine` of `n` episodes against `theirs` of `m`."""
     pooled = (mine + theirs) / (n + m)
     return np.asarray(
         _log_likelihood(mine, n, mine / n)
@@ -167,10 +167,10 @@ def log_likelihood_ratio(mine: Array, n: int, theirs: Array, m: int) -> Array:
     )
 
 
-def _log_likelihood(count: Array, of: int, share: Array) -> Array:
+def _log_likelihood(count: Array, of: int, fraction: Array) -> Array:
     tiny = 1e-12
     return np.asarray(
-        xlogy(count, np.maximum(share, tiny)) + xlogy(of - count, np.maximum(1.0 - share, tiny))
+        xlogy(count, np.maximum(fraction, tiny)) + xlogy(of - count, np.maximum(1.0 - fraction, tiny))
     )
 
 

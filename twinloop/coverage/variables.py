@@ -19,7 +19,7 @@ DEFAULT_SIGNALS = ("observation.state", "observation.environment_state")
 no recording can be asked to have other ones. Forces and rates differ by sensor, not by situation."""
 
 SMALLEST = {"m": 0.005, "mm": 5.0, "cm": 0.5, "rad": 0.02, "deg": 1.0}
-"""A difference that nobody would record again for, by unit."""
+"""The smallest relevant difference, by unit."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Variable:
 
     @property
     def smallest(self) -> float:
-        """The smallest difference that matters; zero where the unit does not tell."""
+        """The smallest difference that matters; zero for other units."""
         return SMALLEST.get(self.unit, 0.0)
 
     def written(self, value: float) -> str:

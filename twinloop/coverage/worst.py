@@ -1,4 +1,4 @@
-"""Where within a region episodes fail: a policy reaches a little beyond what it was shown, and then no further."""
+"""Where within a region episodes fail: a policy generalizes a little beyond its training data, and no further."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from twinloop.coverage.rule import Condition, Range, Rule
-from twinloop.coverage.side import Side
+from twinloop.coverage.sample import DatasetSample
 from twinloop.coverage.variables import Variable
 
 Array = NDArray[Any]
@@ -22,11 +22,11 @@ CHANCE = 0.05
 """How likely the best of all cuts may be by chance, at most."""
 
 
-def narrowed(real: Side, rule: Rule, places: Array) -> Rule | None:
+def narrowed(real: DatasetSample, rule: Rule, places: Array) -> Rule | None:
     """The rule of a situation with one more bound, beyond which its episodes (`places`) fail far more often; None if none does.
 
-    Every variable of how episodes begin that somebody could set is cut wherever two of them can be told apart. Of the cuts that are
-    better than the best of as many would be by chance, the one that parts failures from successes best (Youden's index).
+    Every settable variable of the start is cut between each two neighbouring values. Of the cuts that are significant after
+    Bonferroni's correction, the one that separates failures from successes best (Youden's index).
     """
     known = np.array([place for place in places if real.success[place] is not None], dtype=int)
     failed = np.array([real.success[place] is False for place in known])

@@ -13,8 +13,8 @@ from twinloop.gap.friction import dry_friction, effort_signal
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated
 
-FLOOR_SHARE = 0.1
-"""Differences of friction smaller than this share of the simulated one are nothing."""
+FLOOR_FRACTION = 0.1
+"""Differences of friction smaller than this fraction of the simulated one are ignored."""
 
 
 @METRICS.register("actuation")
@@ -24,7 +24,7 @@ def actuation(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
         (
             "dead band",
             lambda f: f.dead_band.value,
-            "how far a command must turn back before the joint does: dry friction and play",
+            "how far a command must turn back before the joint does: dry friction and backlash",
         ),
         (
             "tracking residual",
@@ -63,14 +63,14 @@ def _friction(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
         yield NotEvaluated("actuation", "simulated episodes with observation.effort", name)
         return
     real = dry_friction(evidence.cell, joints, evidence.real, evidence.encoders)
-    beside = dry_friction(evidence.cell, sim, evidence.sim.episodes, evidence.encoders)
+    simulated = dry_friction(evidence.cell, sim, evidence.sim.episodes, evidence.encoders)
     for unit, columns in by_unit([_force(joints.channels[k].unit) for k in evidence.encoders]):
         labels = [joints.channels[evidence.encoders[column]].name for column in columns]
-        here, there = real[:, columns], beside[:, columns]
+        here, there = real[:, columns], simulated[:, columns]
         level = np.nanmean(there) if np.isfinite(there).any() else 0.0
         yield from compare_tables(
             evidence, "actuation", name, unit, labels, here, there, against=evidence.sim.name,
-            samples=evidence.joint_samples, matched=False, headline=False, floor=FLOOR_SHARE * abs(float(level)),
+            samples=evidence.joint_samples, matched=False, headline=False, floor=FLOOR_FRACTION * abs(float(level)),
             about="effort that opposes motion at any speed, beyond what the twin's bodies need to move so",
         )  # fmt: skip
 

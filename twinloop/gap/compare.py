@@ -18,10 +18,10 @@ Array = NDArray[Any]
 Number = Callable[[Following], float]
 
 SMALL = {"rad": 2e-4, "m": 1e-4}
-"""Differences below this are smaller than arms repeat, whatever they are of."""
+"""Differences below this are within the repeatability of arms."""
 
 FEW = f"at least {FEWEST} episodes"
-"""What is missing where an interval cannot be told."""
+"""What is missing where there is no interval."""
 
 
 def compare_tables(
@@ -59,7 +59,7 @@ def compare_tables(
 def compare_following(
     evidence: GapEvidence, dimension: str, name: str, unit: str | None, number: Number, **more: Any
 ) -> Iterator[Measure | NotEvaluated]:
-    """A number of how joints follow commands: real against the twin's replay, and against given simulated episodes.
+    """A number of how joints follow commands: real against the twin's replay, and against simulated episodes.
 
     Without a unit the number has each joint's own, and joints of one unit are compared together.
     """
@@ -79,7 +79,7 @@ def compare_following_tables(
     replayed: tuple[Followings, Followings],
     **more: Any,
 ) -> Iterator[Measure | NotEvaluated]:
-    """The same for given tables of real and replayed joints."""
+    """The same for tables of real and replayed joints."""
     real, twin = replayed
     sides = [(twin, REPLAY, True)]
     if evidence.has_sim and evidence.sim_following:
@@ -112,7 +112,7 @@ def cannot_replay(evidence: GapEvidence) -> str | None:
 
 
 def cannot_follow(evidence: GapEvidence) -> str | None:
-    """Why how joints follow commands cannot be looked at, or None."""
+    """Why joints cannot be compared with their commands, or None."""
     problem = cannot_replay(evidence)
     if problem is None and not evidence.servos:
         return "joints that follow position commands; these get forces, torques or volts, or none"

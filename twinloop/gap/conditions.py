@@ -1,7 +1,7 @@
-"""What is known about the circumstances of an episode: object, site, light, clutter, participant.
+"""Conditions of an episode: object, site, light, clutter, participant.
 
 They come from the episode's provenance (site, robot, the person who acted, drawn parameters), from signals called
-`condition.NAME` that hold one value throughout, and from a table that somebody kept: a CSV file with a column `episode`
+`condition.NAME` that hold one value throughout, and from the user's table: a CSV file with a column `episode`
 (number or id) and one column per condition.
 """
 
@@ -32,19 +32,19 @@ def load_conditions(path: str | Path) -> dict[str, dict[str, float | str]]:
         rows = csv.DictReader(file)
         if rows.fieldnames is None or "episode" not in rows.fieldnames:
             raise WrongUse(
-                f"{path} does not say which episode a row is about",
+                f"{path} does not say which episode a row belongs to",
                 got=", ".join(rows.fieldnames or ()) or "an empty file",
                 expected="a column called 'episode' with numbers or ids",
             )
         table: dict[str, dict[str, float | str]] = {}
         for row in rows:
-            told = {name: _value(text) for name, text in row.items() if name != "episode" and name and text}
-            table[str(row["episode"]).strip()] = told
+            values = {name: _value(text) for name, text in row.items() if name != "episode" and name and text}
+            table[str(row["episode"]).strip()] = values
     return table
 
 
-def conditions_of(episode: Episode, told: Known | None = None) -> dict[str, float | str]:
-    """Everything known about the circumstances of one episode; what a table tells goes first."""
+def conditions_of(episode: Episode, table: Known | None = None) -> dict[str, float | str]:
+    """All known conditions of one episode; those of `table` take precedence."""
     made: dict[str, float | str] = {}
     provenance = episode.provenance
     if provenance.site:
@@ -59,7 +59,7 @@ def conditions_of(episode: Episode, told: Known | None = None) -> dict[str, floa
             rows = np.asarray(episode.signals[signal.name]).reshape(-1)
             if np.all(rows == rows[0]):
                 made[signal.name.removeprefix(PREFIX)] = float(rows[0])
-    made.update(told or {})
+    made.update(table or {})
     return made
 
 

@@ -239,9 +239,9 @@ def _forces(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
         return
     for name in shared:
         unit = evidence.real[0].schema.signal(name).units[0]
-        for share, text in ((0.5, "median"), (0.95, "95th percentile")):
+        for fraction, text in ((0.5, "median"), (0.95, "95th percentile")):
             sides = [
-                np.array([_magnitude(episode, name, share) for episode in episodes])
+                np.array([_magnitude(episode, name, fraction) for episode in episodes])
                 for episodes in (evidence.real, evidence.sim.episodes)
             ]
             interval = unpaired(sides[0], sides[1], evidence.seed("force", name, text))
@@ -254,8 +254,8 @@ def _forces(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
             )  # fmt: skip
 
 
-def _magnitude(episode: Episode, name: str, share: float) -> float:
+def _magnitude(episode: Episode, name: str, fraction: float) -> float:
     if name not in episode.signals:
         return float("nan")
     rows = np.asarray(episode.signals[name], np.float64).reshape(len(episode), -1)
-    return float(np.quantile(np.linalg.norm(rows, axis=1), share))
+    return float(np.quantile(np.linalg.norm(rows, axis=1), fraction))

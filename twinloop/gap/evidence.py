@@ -1,7 +1,7 @@
-"""What the metrics look at: real episodes, the twin, its replays of their commands, and simulated episodes beside them.
+"""Input of the gap metrics: real episodes, the twin, its replays of their commands, and simulated episodes.
 
-Everything is made when first asked for and shared. Where no simulated dataset is given, a small one is generated with
-the twin's nominal hardware, in the scenes that are usual for it.
+Everything is computed on first use and cached. Without a simulated dataset, a small one is generated with the twin's
+nominal hardware in its training scenes.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ JOINTS = ("observation.state",)
 
 @dataclass(frozen=True)
 class Options:
-    """How much is looked at. `episodes` is the most of each dataset, spread evenly; `generated` how many are made.
+    """Sizes of a measurement: at most `episodes` of each dataset, spread evenly; `generated` episodes without one.
 
-    `trials` are the episodes in which a policy is tried in the twin.
+    `trials` is the number of a policy's trials in the twin.
     """
 
     seed: int = 0
@@ -87,31 +87,31 @@ class GapEvidence:
         options: Options,
         work: Path,
         sim: Simulated | None = None,
-        tell: Callable[[str], None] = lambda line: None,
+        log: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.twin, self.cell, self.options = twin, make_cell(twin), options
         self.real, self.known = tuple(real), tuple(known)
-        self._given, self._work, self._tell = sim, work, tell
+        self._simulation, self._work, self._log = sim, work, log
         self._held: dict[str, Array] = {}
 
     def seed(self, *words: str) -> int:
-        """A seed of one's own for each purpose."""
+        """A separate seed for each purpose."""
         text = "\0".join((str(self.options.seed), *words))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "little")
 
     def rng(self, *words: str) -> np.random.Generator:
-        """A generator of one's own for each purpose."""
+        """A separate generator for each purpose."""
         return np.random.default_rng(self.seed(*words))
 
     @property
     def has_sim(self) -> bool:
-        """Whether a simulated dataset was given."""
-        return self._given is not None
+        """Whether there is a simulated dataset of the user's own."""
+        return self._simulation is not None
 
     @cached_property
     def sim(self) -> Simulated:
-        """The given dataset, or a small generated one."""
-        return self._given or self._generated()
+        """The user's simulated dataset, or a small generated one."""
+        return self._simulation or self._generate()
 
     @cached_property
     def joints(self) -> RecordingSet | TwinloopError:
@@ -148,7 +148,7 @@ class GapEvidence:
         joints = self.joints
         if isinstance(joints, TwinloopError) or not joints.recordings:
             return []
-        self._tell("replaying real commands in the twin")
+        self._log("replaying real commands in the twin")
         whole = all(self._is_servo(channel) for channel in joints.channels)
         horizon_s = None if whole else horizon_of(self.cell, joints, self.options.threads)
         return replay_all(self.cell, joints, horizon_s, self.options.threads)
@@ -195,7 +195,7 @@ class GapEvidence:
 
     @cached_property
     def extra_delay_s(self) -> float:
-        """How much later than the twin the robot answers, so that what follows from lateness is not counted twice."""
+        """Delay of the robot beyond the twin's, so that its consequences are not counted twice."""
         if not self.servos:
             return 0.0
         late = [
@@ -207,7 +207,7 @@ class GapEvidence:
         return max(0.0, float(np.median(late))) if late else 0.0
 
     def _followed(self, recording: Recording, rows: Array, readings: Array) -> list[Following | None]:
-        """Each servo's answer to its command, in the order of `servos`."""
+        """Each servo's response to its command, in the order of `servos`."""
         assert not isinstance(self.joints, TwinloopError)
         time_s, commands, loads = (
             recording.time_s[rows],
@@ -224,12 +224,12 @@ class GapEvidence:
         return made
 
     def _loads(self, recording: Recording) -> Array:
-        """The weight that every actuator holds up where it is told to be, (T, actuators); computed once per recording."""
+        """Gravity load of every actuator at its commanded position, (T, actuators); computed once per recording."""
         if recording.id not in self._held:
-            told = recording.qpos.copy()
+            commanded = recording.qpos.copy()
             for index in self.cell.arm:
-                told[:, self.cell.qpos_addresses[index, 0]] = recording.commands[:, index]
-            self._held[recording.id] = gravity_loads(self.cell, told)
+                commanded[:, self.cell.qpos_addresses[index, 0]] = recording.commands[:, index]
+            self._held[recording.id] = gravity_loads(self.cell, commanded)
         return self._held[recording.id]
 
     def _is_servo(self, channel: Channel) -> bool:
@@ -243,8 +243,8 @@ class GapEvidence:
         except TwinloopError as error:
             return error
 
-    def _generated(self) -> Simulated:
-        self._tell("generating a small simulated set")
+    def _generate(self) -> Simulated:
+        self._log("generating a small simulated set")
         cameras = self._cameras()
         dataset = generate(
             self.twin,
@@ -258,7 +258,7 @@ class GapEvidence:
         return simulated(dataset, f"{len(dataset)} generated episodes", self.options.episodes, generated=True)
 
     def _cameras(self) -> tuple[str, ...]:
-        """Cameras that both the recordings and the twin have; none where images cannot be drawn."""
+        """Cameras that both the recordings and the twin have; none where images cannot be rendered."""
         mine = {camera.name for camera in self.twin.cameras}
         names = tuple(camera.name for camera in self.real[0].schema.cameras if camera.name in mine)
         if not names:
@@ -266,7 +266,7 @@ class GapEvidence:
         try:
             open_context(16, 16).free()
         except TwinloopError as error:
-            self._tell(f"no images: {error.what}")
+            self._log(f"no images: {error.what}")
             return ()
         return names
 
@@ -285,6 +285,6 @@ def spread(dataset: Dataset, most: int) -> list[int]:
     return [numbers[place] for place in places]
 
 
-def told_of(table: Mapping[str, Known], number: int, identity: str) -> Known | None:
-    """What a table of conditions says about an episode."""
+def find_conditions(table: Mapping[str, Known], number: int, identity: str) -> Known | None:
+    """An episode's conditions in a table, by its id or number."""
     return table.get(identity, table.get(str(number)))

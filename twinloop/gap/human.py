@@ -1,4 +1,4 @@
-"""Human: how far people reach and how they pace themselves, against whoever acts in simulation."""
+"""Human: how far people reach and how they pace themselves, against the actor in simulation."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from twinloop.tasks import Cell
 
 Array = NDArray[Any]
 
-SLOW_SHARE = 0.05
-"""A person pauses where the tool is slower than this share of its 95th percentile."""
-FLOOR_SHARE = 0.05
-"""People differ from themselves by more than this share."""
+SLOW_FRACTION = 0.05
+"""A person pauses where the tool is slower than this fraction of its 95th percentile."""
+FLOOR_FRACTION = 0.05
+"""Differences smaller than this fraction are within one person's variation."""
 
 
 @METRICS.register("human motion")
@@ -55,7 +55,7 @@ def human(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
             found += 1
             yield measure(
                 "human", name, unit, interval, against=evidence.sim.name, samples=_samples(mine), about=about,
-                floor=FLOOR_SHARE * abs(interval.real or 0.0),
+                floor=FLOOR_FRACTION * abs(interval.real or 0.0),
             )  # fmt: skip
     if not found:
         yield NotEvaluated("human", f"{FEW} by people", "reach and timing")
@@ -82,8 +82,8 @@ def _numbers(cell: Cell, recordings: list[Recording]) -> list[dict[tuple[str, st
                     np.linalg.norm(path - path[0], axis=1).max()
                 ),
                 ("peak speed", f"{unit}/s", f"95th percentile of the speed of {where}"): fast,
-                ("pauses", "1", f"share of time in which {where} all but rests"): float(
-                    dt_s[speed < SLOW_SHARE * fast].sum() / dt_s.sum()
+                ("pauses", "1", f"fraction of time in which {where} hardly moves"): float(
+                    dt_s[speed < SLOW_FRACTION * fast].sum() / dt_s.sum()
                 ),
             }
         )

@@ -1,4 +1,4 @@
-"""Numerics: does the simulator itself stand behind its numbers? Half the time step, and artefacts."""
+"""Numerics: convergence at half the time step, and simulation artefacts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.generation.artefacts import KIND
 from twinloop.generation.convergence import Convergence, check_time_step, list_simulated
-from twinloop.stats.bootstrap import of_mean, of_share
+from twinloop.stats.bootstrap import of_fraction, of_mean
 
 Array = NDArray[Any]
 
@@ -27,15 +27,15 @@ OBJECT_FLOOR_M = 5e-3
 
 @METRICS.register("numerics")
 def numerics(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
-    """How much simulated episodes change with the time step, and how many hold what the world does not do."""
+    """How much simulated episodes change with the time step, and how many have artefacts."""
     yield from _time_step(evidence)
     flagged = np.array(
         [float(any(event.kind == KIND for event in one.events)) for one in evidence.sim.episodes]
     )
-    interval = of_share(int(flagged.sum()), len(flagged))
+    interval = of_fraction(int(flagged.sum()), len(flagged))
     yield measure(
         "numerics", "episodes with artefacts", "1", interval, against=evidence.sim.name,
-        samples=sum(map(len, evidence.sim.episodes)), about="share with penetration, tunnelling, jitter or energy from nowhere",
+        samples=sum(map(len, evidence.sim.episodes)), about="fraction with penetration, tunnelling, jitter or energy gain",
     )  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def _time_step(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     name = "half the time step"
     numbers = list_simulated(evidence.sim.dataset)
     if len(numbers) < 3:
-        needs = "at least 3 episodes simulated by Twinloop in a twin that is kept beside them"
+        needs = "at least 3 episodes simulated by Twinloop whose twin is stored with them"
         yield NotEvaluated("numerics", needs, name)
         return
     places = np.unique(np.linspace(0, len(numbers) - 1, CHECKED).round().astype(int))
@@ -61,10 +61,10 @@ def _time_step(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
                 "numerics", f"{name}, {label}", unit, interval, against=against, samples=samples, floor=floor,
                 about=f"how far apart episodes at {1e3 * found[0].physics_dt_s:g} ms and half of it come out",
             )  # fmt: skip
-    changed = of_share(sum(one.outcome_changed for one in found), len(found))
+    changed = of_fraction(sum(one.outcome_changed for one in found), len(found))
     yield measure(
         "numerics", f"{name}, outcomes changed", "1", changed, against=against, samples=samples,
-        about="share of episodes that succeed with one step and fail with the other",
+        about="fraction of episodes that succeed at one time step and fail at the other",
     )  # fmt: skip
 
 

@@ -25,16 +25,16 @@ ONE_TASK = "all"
 """The name of the task where a file does not name one."""
 
 FEWEST_POLICIES = 5
-"""Fewer policies than this are too few to draw anew: two of them always correlate perfectly."""
+"""Fewer policies than this are too few to resample: two of them always correlate perfectly."""
 
 NEARLY_ONE = 0.9995
 
 
 @dataclass(frozen=True)
 class Rated:
-    """How often a policy succeeds at a task, of how many trials if that is known."""
+    """Success rate (0 to 1) of a policy at a task, and its number of trials if known."""
 
-    share: float
+    success_rate: float
     trials: int | None = None
 
 
@@ -46,7 +46,7 @@ Ratings = Mapping[str, Mapping[str, Rated]]
 class Ranking:
     """How well simulation ranks the policies of one task; intervals are None with fewer than 5 policies.
 
-    Without numbers of trials, intervals tell of other policies like these, not of what the same trials would give again.
+    Without numbers of trials, intervals cover the choice of policies only, not the randomness of trials.
 
     `mean_gap` is simulation minus reality, averaged over policies; `mean_absolute_gap` without its sign.
     """
@@ -102,7 +102,7 @@ def rank_policies(real: Ratings, sim: Ratings, *, seed: int = 0, resamples: int 
     tasks = {task: policies for task, policies in tasks.items() if len(policies) >= 2}
     if not tasks:
         raise WrongUse(
-            "nothing to rank: no task has two policies with success in both",
+            "nothing to rank: no task has success rates of two policies in both",
             got=f"real: {_names(real)}; sim: {_names(sim)}",
             expected="the same names of tasks and policies in both",
         )
@@ -143,10 +143,10 @@ def mean_maximum_rank_violation(real: Array, sim: Array) -> float:
 
 
 def load_ratings(source: str | Path, trials: int | None = None) -> dict[str, dict[str, Rated]]:
-    """Success by task and policy from FILE or FILE:KEY; `trials` are behind each rate where the file does not say.
+    """Success rates by task and policy from FILE or FILE:KEY; `trials` is used where the file has no number of trials.
 
-    JSON: `{task: {policy: share}}` or `{policy: share}`, under KEY when one is given; or what `twinloop evaluate --json`
-    prints. CSV: columns policy and success, optionally task and episodes.
+    JSON: `{task: {policy: rate}}` or `{policy: rate}`, under KEY if there is one; or the output of
+    `twinloop evaluate --json`. CSV: columns policy and success, optionally task and episodes.
     """
     name, key = _split(str(source))
     path = Path(name)
@@ -167,7 +167,7 @@ def load_ratings(source: str | Path, trials: int | None = None) -> dict[str, dic
 
 def _with_trials(ratings: dict[str, dict[str, Rated]], trials: int | None) -> dict[str, dict[str, Rated]]:
     return {
-        task: {name: Rated(one.share, one.trials or trials) for name, one in policies.items()}
+        task: {name: Rated(one.success_rate, one.trials or trials) for name, one in policies.items()}
         for task, policies in ratings.items()
     }
 
@@ -192,9 +192,11 @@ def _rank(task: str, policies: Sequence[str], table: Array, seed: int, resamples
 
 
 def _table(real: Sequence[Rated], sim: Sequence[Rated]) -> Array:
-    """One row per policy: real and simulated share, real and simulated trials (0: not known)."""
+    """One row per policy: real and simulated success rate, real and simulated trials (0: not known)."""
     pairs = zip(real, sim, strict=True)
-    return np.array([(a.share, b.share, a.trials or 0, b.trials or 0) for a, b in pairs], np.float64)
+    return np.array(
+        [(a.success_rate, b.success_rate, a.trials or 0, b.trials or 0) for a, b in pairs], np.float64
+    )
 
 
 def _again(table: Array, rng: np.random.Generator) -> Array:
@@ -260,13 +262,13 @@ def _from_json(content: Any, name: str) -> dict[str, dict[str, Rated]]:
     if isinstance(content, dict) and content:
         if all(isinstance(value, dict) for value in content.values()):
             return {
-                str(task): {str(p): Rated(_share(value, name)) for p, value in policies.items()}
+                str(task): {str(p): Rated(_success_rate(value, name)) for p, value in policies.items()}
                 for task, policies in content.items()
             }
-        return {ONE_TASK: {str(p): Rated(_share(value, name)) for p, value in content.items()}}
+        return {ONE_TASK: {str(p): Rated(_success_rate(value, name)) for p, value in content.items()}}
     raise WrongUse(
         f"{name} holds no success rates",
-        expected="{task: {policy: share}}, {policy: share}, or what `twinloop evaluate --json` prints",
+        expected="{task: {policy: rate}}, {policy: rate}, or the output of `twinloop evaluate --json`",
     )
 
 
@@ -279,17 +281,17 @@ def _from_rows(rows: Sequence[Mapping[str, str]], name: str) -> dict[str, dict[s
             )
         trials = row.get("episodes")
         if trials and not trials.isdigit():
-            raise WrongUse(f"{name}: episodes is no count", got=trials)
+            raise WrongUse(f"{name}: episodes is not a number", got=trials)
         task = made.setdefault(row.get("task") or ONE_TASK, {})
-        task[row["policy"]] = Rated(_share(row["success"], name), int(trials) if trials else None)
+        task[row["policy"]] = Rated(_success_rate(row["success"], name), int(trials) if trials else None)
     return made
 
 
-def _share(value: Any, name: str) -> float:
+def _success_rate(value: Any, name: str) -> float:
     try:
-        share = float(value)
+        rate = float(value)
     except (TypeError, ValueError):
-        share = float("nan")
-    if not 0.0 <= share <= 1.0:
+        rate = float("nan")
+    if not 0.0 <= rate <= 1.0:
         raise WrongUse(f"{name}: not a success rate", got=value, expected="a number from 0 to 1")
-    return share
+    return rate

@@ -1,4 +1,4 @@
-"""What a measurement of the gap says: measures with intervals by dimension, or what would be needed to have one."""
+"""`Gap`: measures with intervals by dimension, or what is needed for one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Measure(Interval):
 
     `real` and `sim` are the levels, None where only the difference exists. `episodes` counts real ones, `sim_episodes`
     those they are compared with, `samples` the readings or frames behind both. `against` says what it is compared with.
-    `floor` is the size below which a difference is nothing, however certain. `about` says in a sentence what it is.
+    `floor` is the size below which a difference does not count, however certain. `about` describes it in a sentence.
     """
 
     dimension: str
@@ -208,7 +208,7 @@ def measure(
 
 
 def _chance(measure: Measure) -> float:
-    """How often a difference this far from zero comes about by chance, by Student's t."""
+    """Two-sided p-value of a difference from zero, by Student's t."""
     if measure.p_value is not None:
         return measure.p_value
     if measure.standard_error <= 0.0:

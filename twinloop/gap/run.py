@@ -11,7 +11,7 @@ from twinloop.episode import Episode
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.gap import actuation, contact, human, latency, numerics, sensing, slices, visual
 from twinloop.gap.conditions import Known, conditions_of, dimension_of
-from twinloop.gap.evidence import GapEvidence, Options, simulated, spread, told_of
+from twinloop.gap.evidence import GapEvidence, Options, find_conditions, simulated, spread
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Gap, Measure, NotEvaluated, collect
 from twinloop.gap.success import Success, measure_success
@@ -63,32 +63,35 @@ def measure_gap(
     numbers = spread(source, options.episodes)
     episodes = [source.episode(number) for number in numbers]
     table = conditions or {}
-    known = [conditions_of(one, told_of(table, n, one.id)) for n, one in zip(numbers, episodes, strict=True)]
-    beside = None
+    known = [
+        conditions_of(one, find_conditions(table, n, one.id))
+        for n, one in zip(numbers, episodes, strict=True)
+    ]
+    simulation = None
     if sim is not None:
         dataset = sim if isinstance(sim, Dataset) else open_dataset(sim)
-        beside = simulated(dataset, dataset.root.name, options.episodes)
-    names = _asked(only)
+        simulation = simulated(dataset, dataset.root.name, options.episodes)
+    names = _metrics_of(only)
     step = [0]
 
-    def tell(line: str) -> None:
+    def log(line: str) -> None:
         progress(line, step[0], len(names))
 
     with tempfile.TemporaryDirectory(prefix="twinloop-gap-") as work:
-        evidence = GapEvidence(cell, episodes, known, options, Path(work), beside, tell)
+        evidence = GapEvidence(cell, episodes, known, options, Path(work), simulation, log)
         if only is None:
             _require_same_robot(evidence)
         found: list[Measure | NotEvaluated] = []
         for step[0], name in enumerate(names):
-            tell(name)
+            log(name)
             found += METRICS.get(name)(evidence)
-        tell("success")
+        log("success")
         success = _success(evidence, policy, Path(work), only)
     return Gap(
         twin=cell.name,
         twin_version=cell.version,
         real=str(source.root),
-        sim=beside.name if beside else None,
+        sim=simulation.name if simulation else None,
         episodes=len(episodes),
         dimensions=collect(found, only),
         success=success,
@@ -102,14 +105,14 @@ def _notes(episodes: Sequence[Episode], there: int) -> tuple[str, ...]:
     """What a reader should know about the data."""
     notes = []
     if all(episode.provenance.source == "sim" for episode in episodes):
-        notes.append("the episodes given as real are simulated")
+        notes.append("the episodes passed as real are simulated")
     if len(episodes) < there:
-        notes.append(f"{len(episodes)} of {there} real episodes were looked at, spread evenly")
+        notes.append(f"{len(episodes)} of {there} real episodes were used, spread evenly")
     return tuple(notes)
 
 
-def _asked(only: Sequence[str] | None) -> list[str]:
-    """The metrics of the dimensions asked for; a metric's name starts with its dimension."""
+def _metrics_of(only: Sequence[str] | None) -> list[str]:
+    """The metrics of the requested dimensions; a metric's name starts with its dimension."""
     for name in only or ():
         if name not in DIMENSIONS:
             raise UnknownName("gap dimension", name, DIMENSIONS)
@@ -117,7 +120,7 @@ def _asked(only: Sequence[str] | None) -> list[str]:
 
 
 def _require_same_robot(evidence: GapEvidence) -> None:
-    """Refuse episodes whose commands are for another number of joints: nearly nothing of them could be compared."""
+    """Refuse episodes with commands for another number of joints: almost nothing could be compared."""
     commands = next((s.size for s in evidence.real[0].schema.signals if s.name == "action"), None)
     if commands not in (None, len(evidence.cell.actuators)) and isinstance(evidence.joints, WrongUse):
         raise evidence.joints
@@ -126,8 +129,10 @@ def _require_same_robot(evidence: GapEvidence) -> None:
 def _success(
     evidence: GapEvidence, policy: str | Path | None, work: Path, only: Sequence[str] | None
 ) -> Success:
-    """Of all real episodes against given simulated ones; or of one policy's against its trials in the twin. Slices are of the
-    conditions of the dimensions asked for."""
+    """Success of all real episodes against simulated ones, or of one policy's against its trials in the twin.
+
+    Slices are over conditions of the requested dimensions.
+    """
     real = evidence.real
     known = [
         {n: v for n, v in one.items() if only is None or dimension_of(n, evidence.twin) in only}
@@ -146,7 +151,7 @@ def _success(
     acted = f"{found.name}@{found.id}"
     mine = [k for k, one in enumerate(real) if one.provenance.actor_id == acted]
     if not mine:
-        actors = sorted({one.provenance.actor_id or "nobody named" for one in real})
+        actors = sorted({one.provenance.actor_id or "no actor recorded" for one in real})
         raise WrongUse(
             f"policy {found.name} acted in none of the real episodes",
             got=", ".join(actors),

@@ -28,9 +28,9 @@ Array = NDArray[Any]
 Number = Callable[[Trace], float]
 
 ALLAN_S = (0.1, 1.0, 10.0)
-FLOOR_SHARE = 0.1
-"""Differences smaller than this share of the real level are nothing."""
-COUNTING_SHARE = 0.15
+FLOOR_FRACTION = 0.1
+"""Differences smaller than this fraction of the real level are ignored."""
+COUNTING_FRACTION = 0.15
 """Of an encoder's step: how much noise counting alone may seem to add or take away, as the motion goes."""
 OTHER_FLOORS = {
     "m": 2e-4,
@@ -64,7 +64,7 @@ def sensing(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
 
 
 def _other_signals(evidence: GapEvidence) -> Iterator[Measure]:
-    """Noise of what replay cannot tell (poses, speeds, forces), against simulated episodes of other motions."""
+    """Noise of signals that replay does not give (poses, speeds, forces), against simulated episodes of other motions."""
     candidates = [
         signal
         for signal in evidence.real[0].schema.signals
@@ -114,7 +114,7 @@ def _by_row(
 
 
 def _still(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
-    """Spectrum and Allan deviation, which only readings at rest can tell."""
+    """Spectrum and Allan deviation, which need readings at rest."""
     assert not isinstance(evidence.joints, TwinloopError)
     about = "at rest, under an unchanging command"
     rests, periods = [], []
@@ -175,13 +175,13 @@ def _drift(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
         None,
         lambda found: found.drift,
         (evidence.following[0], evidence.sensed_following),
-        about="random walk of a reading in 60 s, beside its command",
+        about="random walk of a reading in 60 s, relative to its command",
         floor=_drift_floor(evidence),
     )
 
 
 def _drift_floor(evidence: GapEvidence) -> float:
-    """Where in its dead band a joint comes to rest cannot be told from drift."""
+    """Smallest drift that counts: rest positions within the dead band look like drift."""
     bands = [one.dead_band.value for row in evidence.following[0] for one in row if one is not None]
     durations = [float(replay.time_s[-1] - replay.time_s[0]) for replay in evidence.replays]
     if not bands:
@@ -207,9 +207,9 @@ def _measures(
         columns = [evidence.encoders[place] for place in places]
         labels = [channels[k].name for k in columns]
         level = real[:, columns]
-        floor = FLOOR_SHARE * float(np.nanmean(level)) if np.isfinite(level).any() else 0.0
+        floor = FLOOR_FRACTION * float(np.nanmean(level)) if np.isfinite(level).any() else 0.0
         if name == "noise":
-            floor = max(floor, COUNTING_SHARE * step)
+            floor = max(floor, COUNTING_FRACTION * step)
         yield from compare_tables(
             evidence, "sensing", name, unit + per, labels, level, sim[:, columns],
             against=against, samples=evidence.joint_samples, matched=matched, about=about, floor=floor,
@@ -225,6 +225,6 @@ def _noises(tables: Sequence[Array]) -> Array:
 
 
 def _steps(tables: Sequence[Array]) -> Array:
-    """Quantization steps; where some episodes of a channel show one, those that do not moved too little to tell."""
+    """Quantization steps; where some episodes of a channel have one, the others moved too little to measure it."""
     found = np.array([[resolution_of(column) for column in rows.T] for rows in tables])
     return np.where((found > 0.0) | ~(found > 0.0).any(axis=0), found, np.nan)

@@ -1,4 +1,4 @@
-"""Object, environment and human, slice by slice: is the twin worse, or the robot less successful, with one of them?"""
+"""Object, environment and human by slice: replay error and success rate under each condition."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Array = NDArray[Any]
 
 MOST_SLICES = 12
 NEEDS = {
-    "object": "real episodes with different objects, told by a column 'object' of --conditions or a signal condition.object",
-    "environment": "real episodes under different conditions (site, light, clutter ...), told by their provenance or --conditions",
+    "object": "real episodes with different objects, named by a column 'object' of --conditions or a signal condition.object",
+    "environment": "real episodes under different conditions (site, light, clutter ...), named by their provenance or --conditions",
     "human": "real episodes of different people: provenance with an operator, or a column 'participant' of --conditions",
 }
 
@@ -53,14 +53,14 @@ def _measures(evidence: GapEvidence, dimension: str) -> Iterator[Measure]:
             inside = np.array([where == value for where in here])
             yield from _replay_error(evidence, dimension, f"{name} {value}", inside)
             if evidence.has_sim:
-                beside = np.array([where == value for where in there], dtype=bool)
-                yield from _success(evidence, dimension, f"{name} {value}", inside, beside)
+                sim_inside = np.array([where == value for where in there], dtype=bool)
+                yield from _success(evidence, dimension, f"{name} {value}", inside, sim_inside)
 
 
 def _replay_error(evidence: GapEvidence, dimension: str, label: str, inside: Array) -> Iterator[Measure]:
     """How much worse the twin replays episodes of this slice than the others."""
     for unit, errors in episode_errors(evidence).items():
-        # Worse than the rest of reality: neither side is simulation, so there are no levels to show.
+        # Both groups are real, so there is no simulated level to report.
         interval = unpaired(errors[~inside], errors[inside], evidence.seed(dimension, label, unit))
         if interval is not None:
             interval = replace(interval, real=None, sim=None)
@@ -71,11 +71,11 @@ def _replay_error(evidence: GapEvidence, dimension: str, label: str, inside: Arr
 
 
 def _success(
-    evidence: GapEvidence, dimension: str, label: str, inside: Array, beside: Array
+    evidence: GapEvidence, dimension: str, label: str, inside: Array, sim_inside: Array
 ) -> Iterator[Measure]:
     sides = [
         np.array([np.nan if one.success is None else 100.0 * one.success for one in episodes])[which]
-        for episodes, which in ((evidence.real, inside), (evidence.sim.episodes, beside))
+        for episodes, which in ((evidence.real, inside), (evidence.sim.episodes, sim_inside))
     ]
     if min(np.isfinite(side).sum() for side in sides) < FEWEST:
         return

@@ -170,7 +170,7 @@ def watch_drift(
     ordered = in_time_order(list(episodes))
     if baseline < FEWEST or len(ordered) <= baseline:
         raise WrongUse(
-            "too few episodes to tell a change from scatter",
+            "too few episodes to distinguish a change from scatter",
             got=f"{len(ordered)} episodes, {baseline} of them as the baseline",
             expected=f"a baseline of at least {FEWEST}, and episodes after it",
             remedy="record more, or take a shorter baseline",
@@ -191,7 +191,9 @@ def watch_drift(
         ),
     )
     if refusals := check(ready):
-        raise RefusedData("these recordings cannot tell what is asked", got="; ".join(refusals))
+        raise RefusedData(
+            "these recordings cannot identify the requested parameters", got="; ".join(refusals)
+        )
     return follow(
         ready, solve_from_many(ready.problem, ready.start, progress, seed), baseline, chance, watched
     )

@@ -1,4 +1,4 @@
-"""Which parameters the data can tell, which only in combination, and which not at all."""
+"""Which parameters the data identify, which only in combination, and which not at all."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Array = NDArray[Any]
 Status = Literal["identifiable", "weak", "not identifiable"]
 
 SHARP = 0.15
-"""A parameter is identifiable when its 95 % interval reaches no further than this share of its value to either side."""
+"""A parameter is identifiable when its 95 % interval reaches no further than this fraction of its value to either side."""
 FLOOR = 0.02
-"""For values near zero, the share of the prior range that takes the value's place."""
+"""For values near zero, the fraction of the prior range that takes the value's place."""
 BLUNT = 0.5
-"""A parameter is not identifiable when the data leave this share of the prior's deviation."""
+"""A parameter is not identifiable when its posterior deviation exceeds this fraction of the prior's."""
 _PARTNER = 0.25
 _TIED = 0.9
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """Parameters that the data cannot tell apart: moving along `weights` (in prior ranges) changes no reading."""
+    """Parameters that are not separately identifiable: moving along `weights` (in prior ranges) changes no reading."""
 
     names: tuple[str, ...]
     weights: tuple[float, ...]
@@ -39,7 +39,7 @@ class Confusion:
 
 
 def status_of(scales: Sequence[Scale], posterior: Posterior) -> tuple[Status, ...]:
-    """What the posterior says about each parameter."""
+    """Whether the posterior identifies each parameter."""
     half = posterior.half_width()
     made: list[Status] = []
     for index, scale in enumerate(scales):
@@ -53,11 +53,11 @@ def status_of(scales: Sequence[Scale], posterior: Posterior) -> tuple[Status, ..
     return tuple(made)
 
 
-def told_alone(posterior: Posterior) -> Array:
-    """Which parameters the data would tell if the others were known.
+def find_individually_identifiable(posterior: Posterior) -> Array:
+    """Mask (parameters,) of those that the data would identify if the others were known.
 
-    One that is only confused with others keeps its estimate, for theirs go with it: putting it back alone would give a
-    twin that fits nothing.
+    A parameter that is only correlated with others keeps its estimate: resetting it alone to its nominal value would give
+    a twin that fits nothing.
     """
     alone = 1.0 / np.sqrt(np.diag(np.linalg.inv(posterior.covariance)))
     return np.asarray(alone <= BLUNT * PRIOR_DEVIATION)
@@ -88,12 +88,10 @@ def find_confusions(scales: Sequence[Scale], posterior: Posterior) -> tuple[Conf
 
 
 def separating_experiment(names: Sequence[str]) -> str:
-    """What would tell these parameters apart."""
+    """The experiment that would identify these parameters separately."""
     have = set(names)
     if have >= {"action_delay_s", "observation_delay_s"}:
-        return (
-            "stamp the arrival of commands at the driver: open loop, only the sum of both delays can be seen"
-        )
+        return "stamp the arrival of commands at the driver: in open loop, only the sum of both delays is identifiable"
     if any("mass" in n or "distance" in n or "com" in n for n in have) and len(have) > 1:
         return "repeat the motion with a known extra weight, or weigh the part and fix its mass"
     if any("stiffness" in n or "gain" in n or "torque_scale" in n or "supply" in n for n in have):
@@ -103,7 +101,7 @@ def separating_experiment(names: Sequence[str]) -> str:
     if any("armature" in n for n in have):
         return "add quick reversals (a chirp to higher frequency): inertia shows only in acceleration"
     if any("friction" in n or "damping" in n for n in have):
-        return "record the same path slowly and quickly: dry and viscous friction part with speed"
+        return "record the same path slowly and quickly: viscous friction depends on speed, dry friction does not"
     if any("backlash" in n for n in have):
         return "record slow reversals under load and without it"
-    return f"`twinloop excite --parameters {','.join(names)}` designs a motion that tells these apart"
+    return f"`twinloop excite --parameters {','.join(names)}` designs a motion that separates them"

@@ -53,7 +53,7 @@ class Peaks:
 
     reach_rad: float
     speed_rad_s: float
-    torque_share: float
+    torque_fraction: float
 
 
 def make_limits(
@@ -62,13 +62,13 @@ def make_limits(
     reach: float = REACH,
     speed_rad_s: float = MAX_SPEED_RAD_S,
     acceleration_rad_s2: float = MAX_ACCELERATION_RAD_S2,
-    torque_share: float = 0.9,
+    torque_fraction: float = 0.9,
     fastest_hz: float = FASTEST_HZ,
 ) -> MotionLimits:
     """Limits of a cell. `reach` is a share of the way from home to the nearest stop, and at most that many radians."""
     for name, value, top in (
         ("reach", reach, 1.0),
-        ("torque share", torque_share, 1.0),
+        ("torque share", torque_fraction, 1.0),
         ("speed", speed_rad_s, np.inf),
         ("acceleration", acceleration_rad_s2, np.inf),
         ("fastest rate", fastest_hz, 0.4 * cell.twin.control_hz),
@@ -86,7 +86,7 @@ def make_limits(
     model = cell.twin.make_model()
     ranges = np.abs(np.asarray(model.actuator_forcerange)).max(axis=1)
     limited = np.asarray(model.actuator_forcelimited).astype(bool)
-    torque = np.where(limited, torque_share * ranges, np.inf)
+    torque = np.where(limited, torque_fraction * ranges, np.inf)
     return MotionLimits(room, speed_rad_s, acceleration_rad_s2, torque, fastest_hz)
 
 

@@ -15,7 +15,7 @@ from twinloop.errors import TwinloopError, WrongUse
 from twinloop.identification.accept import judge, replay_errors
 from twinloop.identification.bands import coverage, fit_bands
 from twinloop.identification.config import IdentifyConfig, expand_parameters
-from twinloop.identification.identifiable import find_confusions, status_of, told_alone
+from twinloop.identification.identifiable import find_confusions, find_individually_identifiable, status_of
 from twinloop.identification.posterior import Posterior, make_posterior
 from twinloop.identification.predict import Predictor
 from twinloop.identification.problem import Noise, Problem, Solution
@@ -56,7 +56,7 @@ _EDGE = 1e-3
 
 
 class RefusedData(TwinloopError):
-    """The recordings cannot tell what is asked; fitting them would fit noise."""
+    """The recordings cannot identify the parameters; fitting them would fit noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,16 +111,16 @@ def identify(
     refusals = check(ready)
     if refusals and force is None:
         raise RefusedData(
-            "these recordings cannot tell what is asked",
+            "these recordings cannot identify the requested parameters",
             got="; ".join(refusals),
-            remedy="record what is missing, ask for fewer parameters, or force with a reason, which is kept",
+            remedy="record what is missing, request fewer parameters, or pass a reason with --force",
         )
     solution = solve_from_many(ready.problem, ready.start, on_progress, seed)
     linear = linearize(solution.problem, solution, central=True)
     posterior = make_posterior(solution, linear)
     scales = ready.problem.scales
     statuses = status_of(scales, posterior)
-    kept = told_alone(posterior)
+    kept = find_individually_identifiable(posterior)
     calibrated, place = _calibrated(twin, scales, solution, kept, ready.start)
     windows = cut(ready.recordings, ready.held_out, ready.horizon_s)
     windows = thinned(windows, ready.recordings, config.seconds)
@@ -132,7 +132,7 @@ def identify(
     covariance, samples = _in_units(scales, posterior, seed)
     warnings = [*ready.warnings, *refusals]
     if not solution.converged:
-        warnings.append("the search stopped before it settled; values may still move")
+        warnings.append("the search stopped before it converged; values may still change")
     noise = ready.problem.noise.sensor
     left = np.sqrt(np.maximum(np.mean(solution.residual**2, axis=0) - noise**2, 0.0))
     return Identification(

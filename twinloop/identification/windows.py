@@ -18,7 +18,7 @@ from twinloop.measure.quantization import resolution_of
 
 Array = NDArray[Any]
 
-HELD_OUT_SHARE = 0.25
+HELD_OUT_FRACTION = 0.25
 MIN_DURATION_S = 0.25
 GROWTH = 10.0
 """A window ends before an error in its start has grown by this."""
@@ -27,7 +27,7 @@ UNMOVED = 1e-3
 """Of a joint's travel: what moves by less has not been excited."""
 
 
-def split_episodes(ids: Sequence[str], share: float = HELD_OUT_SHARE) -> tuple[list[int], list[int]]:
+def split_episodes(ids: Sequence[str], share: float = HELD_OUT_FRACTION) -> tuple[list[int], list[int]]:
     """Episodes to fit and episodes to hold out, by the hash of their ids: the same whatever else is in the dataset."""
     if len(ids) < 2:
         raise WrongUse(

@@ -1,7 +1,7 @@
 """An image as numbers: a fixed descriptor of what is where, and the plain qualities of a camera's image.
 
 The descriptor needs no weights and no downloads: brightness, colour and edges by direction in a 4 x 4 grid, and energy by
-scale. It sees layout, light and texture; it does not know what things are. A learned encoder may be given in its place.
+scale. It sees layout, light and texture; it does not know what things are. A learned encoder may replace it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ QUALITIES: dict[str, tuple[str, float, str]] = {
     "noise": ("levels", 0.5, "standard deviation from pixel to pixel where the image is flat, of 255"),
     "exposure": ("levels", 3.0, "mean brightness, of 255"),
     "contrast": ("levels", 5.0, "distance of the 5th and 95th percentiles of brightness, of 255"),
-    "clipped": ("1", 0.01, "share of pixels at the dark or the bright end"),
+    "clipped": ("1", 0.01, "fraction of pixels at the dark or the bright end"),
     "colour, red to green": ("1", 0.02, "logarithm of the ratio of means"),
     "colour, blue to green": ("1", 0.02, "logarithm of the ratio of means"),
     "saturation": ("1", 0.02, "mean distance of the channels, relative to brightness"),
 }
-"""Unit, the difference below which nobody would see it, and what it is."""
+"""Unit, the smallest visible difference, and a description."""
 
 
 def describe(frame: Array) -> Array:

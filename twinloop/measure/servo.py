@@ -46,7 +46,7 @@ def measure_servo(joints: Sequence[Trace], usual_s: Array | None = None) -> Serv
     Args:
         joints: the arm's joints on one time axis, each with `command`, `velocity` and `effort`.
         usual_s: time constants (J,) to assume unless others explain the recording much better; noisy or short recordings do
-            not tell a delay from a time constant.
+            not separate a delay from a time constant.
 
     Returns:
         What the recording says; its uncertainty is the spread between recordings.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinloop.errors import WrongUse
-from twinloop.stats.betting import BELIEFS, MOST, SHARES
+from twinloop.stats.betting import BELIEFS, FRACTIONS, MOST
 
 MEAN_TIME = 2500.0
 """Episodes to a false alarm, on average, at least."""
@@ -64,7 +64,7 @@ def running_band(successes: int, episodes: int, alpha: float = ALPHA) -> tuple[f
 
 def first_alarm(outcomes: Sequence[float], expected: float, mean_time: float = MEAN_TIME) -> int | None:
     """The first outcome at which bets that the mean is below `expected` sum to `mean_time`."""
-    stakes = np.array([min(share, MOST) / (1.0 - expected) for share in SHARES])
+    stakes = np.array([min(share, MOST) / (1.0 - expected) for share in FRACTIONS])
     sums = np.zeros(len(stakes))
     for number, outcome in enumerate(outcomes):
         sums = (sums + 1.0) * (1.0 + stakes * (expected - outcome))

@@ -13,7 +13,7 @@ from twinloop.promotion.control import controlled_outcomes
 from twinloop.promotion.evidence import Evidence, PairedTrial, differences
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.slices import Slice, make_slices
-from twinloop.stats.betting import MOST, SHARES, Outcomes, confidence_sequence, log_e_value, raw_outcomes
+from twinloop.stats.betting import FRACTIONS, MOST, Outcomes, confidence_sequence, log_e_value, raw_outcomes
 
 Array = NDArray[Any]
 Standing = Literal["not worse", "worse", "open"]
@@ -128,7 +128,7 @@ def forecast(outcomes: Outcomes, bar: float, e_value: float, alpha: float) -> in
         float(
             np.sum(np.log1p(min(share / max(room, 1e-9), MOST / max(worst, 1e-9)) * (outcomes.values - bar)))
         )
-        for share in SHARES
+        for share in FRACTIONS
     ]
     rate = max(rates) / (count + PULL)
     return int(np.ceil(missing / rate)) if rate > 0.0 else None

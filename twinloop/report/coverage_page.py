@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from twinloop.coverage.result import Coverage, CoverageMap
 from twinloop.coverage.rule import Range
-from twinloop.coverage.side import Points, Side
+from twinloop.coverage.sample import DatasetSample, Points
 from twinloop.datasets.reader import Dataset
 from twinloop.errors import WrongUse
 from twinloop.report.charts import encode_frame
@@ -33,7 +33,7 @@ def write_coverage_page(
     """Write the map to one file that needs no other.
 
     Args:
-        coverage: Both sides as points, and the regions outside simulation.
+        coverage: Both datasets as points, and the regions outside simulation.
         path: The HTML file to write.
         datasets: Real and simulated, to include camera frames.
 
@@ -100,7 +100,7 @@ def _make_map_data(
     }
 
 
-def _side(side: Side, role: str, dataset: Dataset | None) -> dict[str, Any]:
+def _side(side: DatasetSample, role: str, dataset: Dataset | None) -> dict[str, Any]:
     ended = []
     for success, failure in zip(side.success, side.failure, strict=True):
         ended.append(
@@ -163,7 +163,7 @@ def _encode_array(values: Array, kind: Any) -> str:
 def _encode_frames(
     coverage: Coverage, points: CoverageMap, datasets: tuple[Dataset, Dataset]
 ) -> list[dict[str, Any]]:
-    """Small frames: of regions first, then spread over both sides."""
+    """Small frames: of regions first, then spread over both datasets."""
     encoded: list[dict[str, Any]] = []
     for number, (side, dataset) in enumerate(zip((points.real, points.sim), datasets, strict=True)):
         if not dataset.schema.cameras:

@@ -1,1 +1,1 @@
-"""Statistics that several packages share: intervals, resampling by episode, paired tests, e-values."""
+"""Statistics used by several packages: intervals, resampling by episode, paired tests, e-values."""

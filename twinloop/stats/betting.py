@@ -1,9 +1,9 @@
 """Testing by betting: how much capital a bet against a hypothesis has made, and the values no bet could refute.
 
-Somebody who doubts that the mean of bounded outcomes is at most `null` stakes a share of their capital on every next one.
+A bettor who doubts that the mean of bounded outcomes is at most `null` stakes a fraction of their capital on each next one.
 If the doubt is unfounded the e-value is a supermartingale that starts at 1, so the chance that it ever reaches 1 / alpha is
-at most alpha (Ville's inequality): whoever stops, looks or goes on whenever they like cannot be wrong more often. Stakes
-of several sizes are placed side by side, since nobody knows the effect; the e-value is their weighted sum. The means that
+at most alpha (Ville's inequality): stopping, looking or continuing at any time does not raise that probability. Stakes
+of several sizes are placed side by side, since the effect is unknown; the e-value is their weighted sum. The means that
 no bet has refuted form a confidence sequence, valid at all times together (Waudby-Smith and Ramdas, 2024).
 
 Trials are along the last axis, so that thousands of campaigns are computed at once.
@@ -20,12 +20,12 @@ from scipy.special import logsumexp
 
 Array = NDArray[Any]
 
-SHARES = (0.05, 0.15, 0.3, 0.6, 0.9)
-"""Stakes, as shares of the largest that could be paid if outcomes were raw ones."""
+FRACTIONS = (0.05, 0.15, 0.3, 0.6, 0.9)
+"""Stakes, as fractions of the largest that could be paid if outcomes were raw ones."""
 BELIEFS = (0.05, 0.1, 0.35, 0.35, 0.15)
 """How the first e-value is divided among them."""
 MOST = 0.95
-"""No stake may cost more than this share of the capital."""
+"""No stake may cost more than this fraction of the capital."""
 POINTS = 401
 """Means that a confidence sequence tries."""
 
@@ -71,14 +71,14 @@ def log_e_value(outcomes: Outcomes, null: float | Array, *, upward: bool = True)
         room, worst = outcomes.span.high - against, outcomes.high - against
         gain = against - outcomes.values
     parts = []
-    for share, belief in zip(SHARES, BELIEFS, strict=True):
-        stake = np.minimum(share / np.maximum(room, 1e-9), MOST / np.maximum(worst, 1e-9))
+    for fraction, belief in zip(FRACTIONS, BELIEFS, strict=True):
+        stake = np.minimum(fraction / np.maximum(room, 1e-9), MOST / np.maximum(worst, 1e-9))
         parts.append(np.log(belief) + np.cumsum(np.log1p(stake * gain), axis=-1))
     return np.asarray(logsumexp(np.stack(parts), axis=0))
 
 
 def log_e_value_both(outcomes: Outcomes, null: float | Array) -> Array:
-    """Log of the e-value of somebody who bets half on each side; refutes `null` itself."""
+    """Log of the e-value of betting half on each side; refutes `null` itself."""
     up = log_e_value(outcomes, null, upward=True)
     return np.asarray(np.logaddexp(up, log_e_value(outcomes, null, upward=False)) - np.log(2.0))
 
@@ -93,7 +93,7 @@ def confidence_sequence(outcomes: Outcomes, alpha: float, points: int = POINTS) 
     refuted = np.maximum.accumulate(refuted, axis=1)
     kept = ~refuted
     some = kept.any(axis=0)
-    # A mean is given back only if its neighbour is refuted too: the true limit lies between two tried means.
+    # A mean is excluded only if its neighbour is refuted too: the true limit lies between two tried means.
     first = np.where(some, np.argmax(kept, axis=0), 0)
     last = np.where(some, len(means) - 1 - np.argmax(kept[::-1], axis=0), len(means) - 1)
     low = np.where(first == 0, span.low, means[first] - step)

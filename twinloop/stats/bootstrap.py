@@ -36,7 +36,7 @@ class Difference(Interval):
 
 
 def paired(real: Array, sim: Array, seed: int, resamples: int = RESAMPLES) -> Difference | None:
-    """Of the mean of `sim - real`, rows (episodes,) or (episodes, channels) that belong together; NaN is missing.
+    """Interval of the mean of `sim - real`, rows (episodes,) or (episodes, channels) that belong together; NaN is missing.
 
     Channels are averaged after episodes. None when fewer than `FEWEST` episodes have a number.
     """
@@ -55,7 +55,7 @@ def paired(real: Array, sim: Array, seed: int, resamples: int = RESAMPLES) -> Di
 
 
 def unpaired(real: Array, sim: Array, seed: int, resamples: int = RESAMPLES) -> Difference | None:
-    """Of the difference of the means of two sets of episodes, each resampled by itself."""
+    """Interval of the difference of the means of two sets of episodes, each resampled by itself."""
     real, sim = _present(_table(real)), _present(_table(sim))
     usable = np.isfinite(real).any(axis=0) & np.isfinite(sim).any(axis=0) if len(real) and len(sim) else None
     if usable is None or min(len(real), len(sim)) < FEWEST or not usable.any():
@@ -70,7 +70,7 @@ def unpaired(real: Array, sim: Array, seed: int, resamples: int = RESAMPLES) -> 
 
 
 def of_mean(values: Array, seed: int, resamples: int = RESAMPLES) -> Difference | None:
-    """Of the mean over episodes of something that is a difference already; NaN is missing."""
+    """Interval of the mean over episodes of values that are differences already; NaN is missing."""
     table = _present(_table(values))
     if len(table) < FEWEST:
         return None
@@ -78,8 +78,8 @@ def of_mean(values: Array, seed: int, resamples: int = RESAMPLES) -> Difference 
     return _interval(drawn, float(_means(table)), len(table), len(table), 0)
 
 
-def of_share(hits: int, count: int) -> Difference:
-    """Of a fraction, exact: resampling would be certain of a fraction of zero."""
+def of_fraction(hits: int, count: int) -> Difference:
+    """Exact interval of a fraction: resampling would give a fraction of zero no width."""
     exact = exact_interval(hits, count)
     error = float(np.sqrt(max(exact.value * (1.0 - exact.value), 0.25 / count) / count))
     return Difference(exact.value, exact.low, exact.high, standard_error=error, real_count=count, sim_count=0)
@@ -92,7 +92,7 @@ def of_draws(
     seed: int,
     resamples: int = RESAMPLES,
 ) -> Difference | None:
-    """Of any estimate of `count` episodes: `draw` resamples them and estimates again; NaN where it cannot."""
+    """Interval of any estimate of `count` episodes: `draw` resamples them and estimates again; NaN where it cannot."""
     if count < FEWEST or not np.isfinite(value):
         return None
     rng = np.random.default_rng(seed)

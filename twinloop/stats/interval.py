@@ -74,7 +74,7 @@ def normal_interval(value: float, standard_error: float, unit: str = "1") -> Int
 def interval_of_draws(draws: Array, value: float | None = None, unit: str = "1") -> Interval:
     """The central 95 % of draws (n,) of a quantity; `value` is their median unless it is known better.
 
-    A given value is never outside the interval.
+    The interval is widened to include `value`.
     """
     low, middle, high = (float(q) for q in np.quantile(draws, (0.025, 0.5, 0.975)))
     if value is None:

@@ -32,7 +32,7 @@ TEXT_CONDITIONS = ("task", "site")
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Named values (N, V) of points, and the episode (place in the side's list) and row each belongs to."""
+    """Named values (N, V) of points, and the episode (place in the sample's list) and row each belongs to."""
 
     variables: tuple[Variable, ...]
     values: Array
@@ -40,7 +40,7 @@ class Points:
     frame: Array
 
     def of(self, episodes: Array) -> Points:
-        """The points of these episodes, given in order, which are numbered anew."""
+        """The points of these episodes, in ascending order, renumbered from zero."""
         number = np.full(int(self.episode.max(initial=-1)) + 1, -1)
         number[episodes] = np.arange(len(episodes))
         kept = number[self.episode] >= 0
@@ -53,11 +53,11 @@ class Points:
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class DatasetSample:
     """Real or simulated episodes as points.
 
-    `raw` (N, elements) holds the moments' signals, `smallest` what matters in each, and `views` (N, D) what a camera saw, for the embedding. `conditions` are
-    words that describe an episode, by field; None where nobody said. `twin` is the one that the first episodes name.
+    `raw` (N, elements) holds the moments' signals, `smallest` the smallest relevant difference of each, and `views` (N, D) image
+    descriptors for the embedding. `conditions` are text labels of each episode, by field; None where there is none. `twin` is the one that the first episodes name.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Side:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def of(self, episodes: Sequence[int] | Array) -> Side:
+    def of(self, episodes: Sequence[int] | Array) -> DatasetSample:
         """Only these episodes, by place; their order stays."""
         places = np.unique(np.asarray(episodes, dtype=int))
         kept = np.isin(self.moments.episode, places)
@@ -93,7 +93,7 @@ class Side:
         )
 
 
-def read_sides(
+def sample_datasets(
     real: Dataset,
     sim: Dataset,
     *,
@@ -101,13 +101,13 @@ def read_sides(
     points: int = 20_000,
     images: bool = True,
     progress: Progress = lambda done, total: None,
-) -> tuple[Side, Side]:
-    """Both datasets as points over what they share; at most about `points` moments of each."""
+) -> tuple[DatasetSample, DatasetSample]:
+    """Both datasets as points over their common variables; at most about `points` moments of each."""
     _require_names(real, sim, signals)
     names = shared_signals(real.schema, sim.schema, signals)
     if not names:
         raise WrongUse(
-            "these datasets share no signal of the same size",
+            "these datasets have no signal of the same size in common",
             got=", ".join(s.name for s in real.schema.signals),
             available=[s.name for s in sim.schema.signals],
         )
@@ -121,10 +121,10 @@ def read_sides(
     made = []
     for role, dataset in (("real", real), ("sim", sim)):
 
-        def tell(count: int, before: int = done) -> None:
+        def on_progress(count: int, before: int = done) -> None:
             progress(before + count, total)
 
-        made.append(_read(dataset, rows[role], columns, cameras, draws, points, tell))
+        made.append(_read(dataset, rows[role], columns, cameras, draws, points, on_progress))
         done += len(dataset)
     return made[0], made[1]
 
@@ -136,8 +136,8 @@ def _read(
     cameras: Sequence[str],
     draws: Sequence[str],
     points: int,
-    tell: Callable[[int], None],
-) -> Side:
+    on_progress: Callable[[int], None],
+) -> DatasetSample:
     if not len(dataset):
         raise WrongUse(f"{dataset.root} holds no episode")
     each = max(FEWEST_ROWS, points // len(dataset))
@@ -152,7 +152,7 @@ def _read(
         firsts.append(raws[-1][:1])
         if cameras:
             looks.append(look_at(episode, cameras, chosen))
-        tell(place + 1)
+        on_progress(place + 1)
     raw = np.concatenate(raws)
     look = Look.joined(looks) if looks else None
     moments = Points(
@@ -161,7 +161,7 @@ def _read(
         np.concatenate(owners),
         np.concatenate(frames),
     )
-    return Side(
+    return DatasetSample(
         name=dataset.root.resolve().name,
         dataset_id=dataset.id,
         numbers=tuple(dataset.numbers),
@@ -210,7 +210,7 @@ def _situations(
 
 
 def _conditions(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str | None, ...]]:
-    """Words by field: task, site, person, categorical draws and labels."""
+    """Text labels by field: task, site, person, categorical draws and labels."""
     found: dict[str, list[str | None]] = {
         name: [row[name] or None for row in rows] for name in TEXT_CONDITIONS
     }
