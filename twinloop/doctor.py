@@ -18,7 +18,7 @@ State = Literal["ok", "missing", "problem"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One component; `needed` where Twinloop does not work without it."""
+    """The state of one component; `needed` if Twinloop does not work without it."""
 
     name: str
     state: State
@@ -38,11 +38,11 @@ COMPONENTS = (
     ("mcap", "mcap", "logs", "MCAP logs"),
     ("rosbags", "rosbags", "logs", "ROS 2 messages in logs"),
 )
-"""(module, distribution, extra or None where it is always installed, what it is for)."""
+"""(module, distribution, extra or None if always installed, purpose)."""
 
 
 def examine(folder: Path) -> list[Finding]:
-    """Check this machine, with `folder` as the place for data."""
+    """Check this machine, with `folder` as the data folder."""
     findings = [_python(), _cores(), _memory(), _disk(folder)]
     findings += [_check_component(*component) for component in COMPONENTS]
     findings.append(_rendering())
@@ -66,14 +66,16 @@ def _memory() -> Finding:
     except (ValueError, OSError):
         return Finding("memory", "missing", "unknown")
     if total < 4:
-        return Finding("memory", "problem", f"{total:.1f} GiB", "4 GiB or more; use fewer workers")
+        return Finding(
+            "memory", "problem", f"{total:.1f} GiB", "use fewer workers, or a machine with 4 GiB or more"
+        )
     return Finding("memory", "ok", f"{total:.1f} GiB")
 
 
 def _disk(folder: Path) -> Finding:
-    there = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
-    free = shutil.disk_usage(there).free / 2**30
-    found = f"{free:.1f} GiB free at {there}"
+    existing = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
+    free = shutil.disk_usage(existing).free / 2**30
+    found = f"{free:.1f} GiB free at {existing}"
     if free < 2:
         return Finding("disk", "problem", found, "free some space or choose another folder")
     return Finding("disk", "ok", found)
@@ -91,7 +93,7 @@ def _check_component(module: str, distribution: str, extra: str | None, purpose:
 
 
 def _rendering() -> Finding:
-    """Render one frame in a process of its own: a broken graphics driver may end the process."""
+    """Render one frame in a separate process: a broken graphics driver may crash it."""
     code = (
         "import mujoco; m = mujoco.MjModel.from_xml_string('<mujoco><worldbody><geom size=\"1\"/></worldbody></mujoco>');"
         "d = mujoco.MjData(m); mujoco.mj_forward(m, d); r = mujoco.Renderer(m, 32, 32); r.update_scene(d); r.render(); r.close()"
@@ -103,7 +105,9 @@ def _rendering() -> Finding:
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("rendering", "problem", str(error), "cameras will not work; data without cameras will")
+        return Finding(
+            "rendering", "problem", str(error), "cameras will not work; datasets without cameras will"
+        )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return Finding(

@@ -114,7 +114,7 @@ class CarefulExpert:
         self._puzzled = np.zeros(setup.count, dtype=bool)
         self._home = np.zeros((setup.count, len(setup.cell.actuators)))
 
-    def looks(self):
+    def needs_images(self):
         return self._fresh.copy()
 
     def restart(self, ids, reading, seeds):

@@ -72,7 +72,7 @@ class Watcher:
         self._act = find_expert("pick_and_place")(setup)
         self._step, self.count, self.seen = -1, setup.count, []
 
-    def looks(self):
+    def needs_images(self):
         return np.full(self.count, self._step % 2 == 1) & (np.arange(self.count) == 0)
 
     def restart(self, ids, reading, seeds):

@@ -70,7 +70,7 @@ def test_children_are_made_again_bit_for_bit_from_the_demonstrations_beside_them
         assert again.replayed.provenance.parents == children[number - len(demonstrations)].provenance.parents
     with make_dataset(tmp_path / "alone", demonstrations[0].schema) as writer:
         writer.add(children[0])
-    with pytest.raises(GenerationError, match="demonstration that an episode was made from is not in"):
+    with pytest.raises(GenerationError, match="demonstration that an episode was multiplied from is not in"):
         replay(tmp_path / "alone", 0)
 
 

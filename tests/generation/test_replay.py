@@ -102,7 +102,7 @@ def test_another_or_a_lost_twin_is_refused(dataset, tmp_path):
         replay(dataset, 0, twin=tl.load_twin("franka_pick_place"))
     copy = shutil.copytree(dataset.root, tmp_path / "copy")
     shutil.rmtree(copy / TWINS)
-    with pytest.raises(GenerationError, match="is not kept"):
+    with pytest.raises(GenerationError, match="is not stored"):
         replay(copy, 0)
 
 
@@ -146,5 +146,5 @@ def test_actions_for_another_robot_are_refused(dataset):
 
 def test_the_verb_can_be_called_by_the_package_name(tmp_path, job):
     assert len(tl.generate(job, episodes=1, seed=0, out=tmp_path / "one", workers=1)) == 1
-    with pytest.raises(WrongUse, match="how many episodes"):
+    with pytest.raises(WrongUse, match="number of episodes is missing"):
         tl.generate("franka_pick_place", out=tmp_path / "none")

@@ -20,7 +20,7 @@ from twinloop.identification.bands import Bands
 from twinloop.identification.choose import Choice
 from twinloop.identification.choose import Contender as Model
 from twinloop.identification.identifiable import Confusion
-from twinloop.identification.replays import Replay
+from twinloop.identification.replays import ReplayOverlay
 from twinloop.identification.result import Estimate, Identification
 from twinloop.loop_result import LoopResult
 from twinloop.monitoring.run import MonitorReport
@@ -103,10 +103,10 @@ def make_identification(name: str) -> Identification:
     )
 
 
-def make_replay(name: str) -> Replay:
+def make_replay(name: str) -> ReplayOverlay:
     time_s = np.arange(100) / 50.0
     real = np.sin(time_s)[:, None]
-    return Replay(name, name, time_s, real, 0.9 * real, 0.99 * real, np.full_like(real, 0.02))
+    return ReplayOverlay(name, name, time_s, real, 0.9 * real, 0.99 * real, np.full_like(real, 0.02))
 
 
 def make_choice(name: str) -> Choice:

@@ -64,7 +64,7 @@ def test_by_the_clock_time_passes_without_commands_and_only_forward():
                 before = robot.observe().time_s
                 robot.act(sent)
                 assert robot.observe().time_s >= before
-            with pytest.raises(RobotError, match="runs by the clock"):
+            with pytest.raises(RobotError, match="runs in real time"):
                 robot.wait(1)
 
 

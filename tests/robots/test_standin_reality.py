@@ -62,10 +62,10 @@ def test_an_unknown_key_names_the_nearest():
         ("latency: {action_delay_s: soon}", "a number"),
         ("latency: {action_delay_s: .nan}", "a number"),
         ("environment: {clutter_count: 1.5}", "a whole number"),
-        ("contact: 3", "no table"),
+        ("contact: 3", "not a table"),
         ("- 1", "table"),
         ("contact: {friction: [", "YAML"),
-        ("drift: {contact.friction: 0.1}", "starts"),
+        ("drift: {contact.friction: 0.1}", "no initial value"),
     ],
 )
 def test_a_wrong_value_says_what_is_right(text, words):

@@ -61,7 +61,7 @@ def test_a_malformed_header_is_refused(pair, header):
 
 def test_a_header_that_claims_to_be_huge_is_refused_before_it_is_read(pair):
     pair[0].sendall(struct.pack(">4sI", wire.MAGIC, 2**31))
-    with pytest.raises(RobotError, match="not a message"):
+    with pytest.raises(RobotError, match="not a Twinloop message"):
         wire.receive(pair[1])
 
 

@@ -232,9 +232,9 @@ class RestyledPolicy:
         self._next = 0
         self._now = np.zeros(setup.count, dtype=bool)
 
-    def looks(self) -> Array:
+    def needs_images(self) -> Array:
         """Which environments (N,) the next `act` needs images of."""
-        return self._policy.looks()
+        return self._policy.needs_images()
 
     def restart(self, ids: Array, reading: Reading, seeds: Array) -> None:
         """New episodes begin in the environments `ids`, in the order of `restyled`."""
@@ -244,7 +244,7 @@ class RestyledPolicy:
 
     def act(self, reading: Reading, step: Array) -> Array:
         """Commands (N, actuators) for readings whose images are restyled."""
-        frames = with_look(reading.frames, self._camera_looks, self._now & self.looks(), self._rng)
+        frames = with_look(reading.frames, self._camera_looks, self._now & self.needs_images(), self._rng)
         return self._policy.act(replace(reading, frames=frames), step)
 
 

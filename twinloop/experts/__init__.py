@@ -5,13 +5,13 @@ Importing this package registers the built-in experts.
 
 from twinloop.experts import excitation, passive, pick_and_place, push, random_actions
 from twinloop.experts.playback import Motion, find_expert, load_motion, save_motion
-from twinloop.experts.protocol import EXPERTS, Expert, Looking, Setup, default_expert
+from twinloop.experts.protocol import EXPERTS, Expert, ImageExpert, Setup, default_expert
 from twinloop.experts.reading import Reading
 
 __all__ = [
     "EXPERTS",
     "Expert",
-    "Looking",
+    "ImageExpert",
     "Motion",
     "Reading",
     "Setup",

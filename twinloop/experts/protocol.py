@@ -53,14 +53,14 @@ class Expert(Protocol):
 
 
 @runtime_checkable
-class Looking(Protocol):
+class ImageExpert(Protocol):
     """An expert that uses cameras; frames are rendered only where and when it needs them."""
 
     @property
     def cameras(self) -> tuple[str, ...]:
         """The cameras it uses."""
 
-    def looks(self) -> Array:
+    def needs_images(self) -> Array:
         """Which environments (N,) need frames for the next `act`."""
 
 

@@ -22,7 +22,7 @@ class Reading:
     its orientation as the first two columns of the rotation matrix (N, 6), which unlike angles and quaternions have
     neither jumps nor two names for one orientation. `time_s` (N,) is the time in each episode. `sensors` (N, channels)
     holds the axes of `Cell.sensors`; None where a robot does not report them. `frames` (N, height, width, 3) by camera are
-    for experts that look (`twinloop.experts.Looking`), black for environments that did not need any.
+    for experts that use cameras (`twinloop.experts.ImageExpert`), black for environments that need none in this step.
     """
 
     time_s: Array

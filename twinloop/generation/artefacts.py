@@ -1,10 +1,10 @@
-"""What a simulator does and the world does not: found in the trace of one episode and flagged as events.
+"""Simulation artefacts: found in the trace of one episode and recorded as events.
 
 - penetration: bodies overlap deeper than soft contact explains
 - tunnelling: the object is inside or below the table top, or moved further in one step than its speed allows
 - jitter: the object keeps reversing at speed, from one control step to the next, while nothing holds it
-- energy: an object with no robot near it gains energy, or is faster than any robot could make it
-- non-finite state is found by the engine; see `diverged_event`
+- energy: an object far from the robot gains energy, or moves faster than a robot could throw it
+- the engine detects a non-finite state; see `diverged_event`
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twinloop.tasks import Cell, Truth
 Array = NDArray[Any]
 
 DEEP_M, DEEP_FRACTION = 0.003, 0.08
-"""Overlap is deep beyond the larger of a length and a share of the object's size."""
+"""Overlap is deep beyond the larger of a length and a fraction of the object's size."""
 
 SUNK_M = 0.005
 JUMP_M = 0.02
@@ -39,7 +39,7 @@ COLUMNS = 16
 
 
 def trace_row(truth: Truth, object_inertia_m2: Array, judged_phase: Array) -> Array:
-    """What is kept of one control step for finding events and artefacts: (N, COLUMNS)."""
+    """Trace of one control step, from which events and artefacts are found: (N, COLUMNS)."""
     row = np.empty((len(judged_phase), COLUMNS))
     row[:, 0] = judged_phase
     row[:, 1] = truth.robot_object.touching
@@ -60,7 +60,7 @@ def trace_row(truth: Truth, object_inertia_m2: Array, judged_phase: Array) -> Ar
 
 
 def find_artefacts(cell: Cell, trace: Array, time_s: Array, gravity_m_s2: float) -> list[Event]:
-    """The artefacts in a trace (T, COLUMNS), each flagged once, where it first shows."""
+    """The artefacts in a trace (T, COLUMNS), each reported once, at its first occurrence."""
     events = []
     depth_m = trace[:, 3:6].max(axis=1)
     deep_m = max(DEEP_M, DEEP_FRACTION * _object_size_m(cell))
@@ -75,7 +75,7 @@ def find_artefacts(cell: Cell, trace: Array, time_s: Array, gravity_m_s2: float)
 
 
 def diverged_event(time_s: float, qpos: Array, qvel: Array, ctrl: Array) -> Event:
-    """A state from which the next one was not finite, kept whole for inspection."""
+    """The event of a simulation that diverged, with its last finite state."""
     state = {"qpos": qpos.tolist(), "qvel": qvel.tolist(), "ctrl": ctrl.tolist()}
     return Event(time_s, KIND, f"non-finite state after {json.dumps(state)}")
 

@@ -1,4 +1,4 @@
-"""Captions of images of randomized episodes: which episode it is, and what is unusual about its draw."""
+"""Captions for images of randomized episodes: number, outcome, and the most unusual draws."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINE_PX = 11
 GROUND, INK = 24, "0.85"
 
 VISIBLE = ("visual", "environment", "object", "contact", "human")
-"""Dimensions whose draws an image can show; what delays and sensors do is not in it."""
+"""Dimensions whose draws are visible in an image; delays and sensor errors are not."""
 
 
 def describe_draws(twin: Twin, episodes: Sequence[Episode]) -> list[list[str]]:
@@ -26,7 +26,7 @@ def describe_draws(twin: Twin, episodes: Sequence[Episode]) -> list[list[str]]:
         outcome = "success" if episode.success else episode.outcome.failure or "not judged"
         first = sorted(shown, key=lambda p: -unusual[p.name][position])[:LINES]
         draw = episode.provenance.draw
-        lines.append([f"#{position} {outcome}", *(_said(p, draw[p.name]) for p in first)])
+        lines.append([f"#{position} {outcome}", *(_format_draw(p, draw[p.name]) for p in first)])
     return lines
 
 
@@ -51,7 +51,7 @@ def _varies(parameter: Parameter, episodes: Sequence[Episode]) -> bool:
 
 
 def _distances(parameter: Parameter, episodes: Sequence[Episode]) -> Array:
-    """How far each episode's value is from nominal, relative to the furthest; nothing for words and numbers of a pool."""
+    """Distance of each episode's value from nominal, relative to the largest; zero for choices and indices."""
     values = [episode.provenance.draw[parameter.name] for episode in episodes]
     if parameter.choices or parameter.name.endswith(("_index", "_layout")):
         return np.zeros(len(values))
@@ -59,7 +59,7 @@ def _distances(parameter: Parameter, episodes: Sequence[Episode]) -> Array:
     return np.asarray(away / away.max())
 
 
-def _said(parameter: Parameter, value: float | str) -> str:
+def _format_draw(parameter: Parameter, value: float | str) -> str:
     """`object mass 0.31 kg`: the name without its unit, then the value with it."""
     unit = "" if parameter.unit == "1" else parameter.unit
     words = parameter.name

@@ -1,5 +1,5 @@
-"""How a run is cut into chunks. The layout depends on the number of episodes and on cameras, never on the workers,
-so that the dataset is the same, file by file, whoever wrote which chunk when."""
+"""Cut a run into chunks. The layout depends on the number of episodes and on cameras, never on the workers, so that the
+dataset is the same, file by file, for any number of workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNKS_PER_COMMIT = 8
 
 
 def chunk_size(episodes: int, cameras: bool) -> int:
-    """Episodes per chunk: a small run is cut finer, so that several workers have something to do."""
+    """Episodes per chunk: a small run is cut finer, so that several workers can work on it."""
     most = CAMERA_CHUNK_EPISODES if cameras else CHUNK_EPISODES
     return max(MIN_CHUNK_EPISODES, min(most, -(-episodes // MAX_CHUNKS_OF_SMALL_RUN)))
 
@@ -29,7 +29,7 @@ def split_episodes(episodes: int, size: int) -> list[range]:
 
 
 def describe_chunk(numbers: range) -> str:
-    """The chunk in words."""
+    """The chunk's episodes as text."""
     if len(numbers) == 1:
         return f"episode {numbers[0]}"
     return f"episodes {numbers[0]} to {numbers[-1]}"

@@ -1,6 +1,6 @@
-"""The same chunks as tasks of a Ray cluster. Parts come back as bytes, so that nodes need not share a disk.
+"""Simulate chunks as tasks of a Ray cluster. Parts are returned as bytes, so nodes need no common disk.
 
-Ray runs a task again when its worker or its node dies. Access is Ray's business: set RAY_AUTH_MODE=token and one
+Ray retries a task when its worker or node dies. Ray controls access: set RAY_AUTH_MODE=token and one
 RAY_AUTH_TOKEN on all nodes, because a cluster listens on every interface.
 """
 
@@ -20,16 +20,16 @@ from twinloop.generation.part import Tick, Work, part_folder, write_part
 from twinloop.generation.record import this_build
 
 RETRIES = 3
-"""How often Ray may run a chunk again whose worker or node died."""
+"""How often Ray may retry a chunk whose worker or node died."""
 
 WAIT_S = 5.0
-"""The cluster may grow or shrink: its size is looked at again at least this often."""
+"""The cluster may grow or shrink: its size is read again at least this often."""
 
 
 def run_on_ray(
     work: Work, chunks: Mapping[int, range], parts: Path, *, address: str
 ) -> Generator[Tick, None, None]:
-    """Every chunk on the cluster at `address`; "auto" is the one this machine belongs to."""
+    """Simulate every chunk on the cluster at `address`; "auto" is the one this machine belongs to."""
     with _connected(address) as ray:
         task = ray.remote(num_cpus=1, max_retries=RETRIES)(make_part_bytes)
         shared, build = ray.put(work), this_build()
@@ -55,7 +55,7 @@ def run_on_ray(
 def make_part_bytes(
     work: Work, chunk: int, numbers: range, build: Mapping[str, str]
 ) -> tuple[int, dict[str, bytes]]:
-    """One chunk, on whichever node this runs: how many episodes succeeded, and the files of the part."""
+    """Simulate one chunk on the node this runs on; returns its number of successes and the part's files."""
     here = this_build()
     if here != build:
         wrong = next(name for name in sorted(build) if here.get(name) != build[name])
@@ -73,7 +73,7 @@ def make_part_bytes(
 
 @contextmanager
 def _connected(address: str) -> Generator[Any, None, None]:
-    """Ray, connected to the cluster; a connection that was there before is used and left open."""
+    """Ray, connected to the cluster; an existing connection is used and left open."""
     try:
         import ray
     except ImportError as error:
@@ -102,12 +102,12 @@ def _result(ray: Any, reference: Any, numbers: range) -> tuple[int, dict[str, by
         cause = error.cause
         what = cause.what if isinstance(cause, TwinloopError) else repr(cause)
         raise GenerationError(
-            f"{describe_chunk(numbers)} could not be made: {what}",
+            f"{describe_chunk(numbers)} could not be simulated: {what}",
             remedy=cause.remedy if isinstance(cause, TwinloopError) else None,
         ) from error
     except ray.exceptions.RayError as error:
         raise GenerationError(
-            f"{describe_chunk(numbers)} could not be made on the cluster, {RETRIES + 1} times tried",
+            f"{describe_chunk(numbers)} could not be simulated on the cluster in {RETRIES + 1} attempts",
             got=str(error).splitlines()[0],
             remedy="look at the cluster, then continue with --resume",
         ) from error

@@ -1,4 +1,4 @@
-"""Is the physics time step small enough? The same episodes at half the step, and how far apart they end up."""
+"""Check that the physics time step is small enough: simulate episodes again at half the step and compare."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_time_step(
     source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
     simulated = list_simulated(source)
     if not simulated:
-        raise WrongUse(f"{source.root} has no episodes of this engine whose time step could be halved")
+        raise WrongUse(f"{source.root} has no episode of this engine to simulate at half the time step")
     if numbers is None:
         places = np.unique(np.linspace(0, len(simulated) - 1, count).round().astype(int))
         numbers = [simulated[place] for place in places]
@@ -50,12 +50,12 @@ def check_time_step(
     dt_s = 0.0
     for number in numbers:
         original = source.episode(number)
-        made = original.provenance
-        twin = find_stored_twin(source.root, made.twin_hash or "", made.twin or "unnamed")
+        provenance = original.provenance
+        twin = find_stored_twin(source.root, provenance.twin_hash or "", provenance.twin or "unnamed")
         dt_s = twin.physics_dt_s
         finer = with_time_step(twin, dt_s / 2.0)
-        shown = find_demonstrations(source, original)
-        pairs.append((original, regenerate(original, finer, demonstrations=shown, threads=threads)))
+        parents = find_demonstrations(source, original)
+        pairs.append((original, regenerate(original, finer, demonstrations=parents, threads=threads)))
     ends = [_object_end_m(coarse, fine) for coarse, fine in pairs]
     return Convergence(
         dt_s,
@@ -81,7 +81,7 @@ def with_time_step(twin: Twin, dt_s: float) -> Twin:
 
 
 def list_simulated(source: Dataset) -> list[int]:
-    """Episodes of this engine that can be made again in the twin that is kept with them."""
+    """Numbers of the episodes that this engine can simulate again in the twin stored with them."""
     side = source.provenance_table()
     if side is None:
         return []

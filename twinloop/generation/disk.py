@@ -7,14 +7,14 @@ import numpy as np
 from twinloop.episode import Schema
 
 BYTES_PER_PIXEL = 0.12
-"""Of a randomized camera image as encoded; simple scenes need a third of it."""
+"""Encoded size of a randomized camera image; simple scenes need a third of it."""
 
 EPISODE_BYTES = 12_000
 """Statistics and provenance of one episode."""
 
 
 def expected_bytes(schema: Schema, rows: int) -> float:
-    """What one episode of `rows` rows will take, as a guess on the large side."""
+    """Bytes of one episode of `rows` rows, estimated on the large side."""
     row = sum(np.dtype(signal.dtype).itemsize * signal.size for signal in schema.signals) + 8
     pixels = sum(camera.height * camera.width for camera in schema.cameras)
     return EPISODE_BYTES + rows * (row + BYTES_PER_PIXEL * pixels)

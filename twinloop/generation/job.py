@@ -1,4 +1,4 @@
-"""What decides an episode: a `Job`, a seed and a number; nothing else."""
+"""A `Job`, a seed and a number determine an episode."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from twinloop.twins import Twin
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that decides what an episode is, besides its seed and number.
+    """Everything that determines an episode, except its seed and number.
 
     `task`, `expert` and `engine` are registered names. Without a randomization every episode is the nominal twin. `expert_noise`
     scales the disturbances that are injected into the expert's commands so that the data covers recovery: 0 is none,
-    1 is about as much as an expert can still correct. With `expert_sees_truth` the expert acts on how things are and not on
-    readings, as a person does who sees the scene; what is recorded are readings all the same.
+    1 is about as much as an expert can still correct. With `expert_sees_truth` the expert acts on the true state instead of
+    readings, like a person who sees the scene; readings are recorded all the same.
     """
 
     twin: Twin
@@ -38,7 +38,7 @@ def episode_seed(seed: int, number: int) -> int:
 
 
 def describe_actor(job: Job) -> str:
-    """Who acts, with everything about the job that the rest of the provenance does not say."""
+    """The actor id of a job: its expert, and every setting that the rest of the provenance does not hold."""
     words = [job.expert]
     if job.task != job.twin.task:
         words.append(f"task={job.task}")
@@ -52,15 +52,15 @@ def describe_actor(job: Job) -> str:
 
 
 def parse_actor(twin: Twin, actor_id: str, randomization: Randomization | None = None) -> Job:
-    """The job that `describe_actor` described, in the twin it was described for."""
+    """Parse what `describe_actor` wrote into a job in the given twin."""
     expert, *words = actor_id.split()
-    said = dict(word.split("=", 1) for word in words)
+    settings = dict(word.split("=", 1) for word in words)
     return Job(
         twin=twin,
-        task=said.get("task", twin.task),
+        task=settings.get("task", twin.task),
         expert=expert,
         randomization=randomization,
-        expert_noise=float(said.get("noise", 0.0)),
-        max_steps=int(said["max_steps"]) if "max_steps" in said else None,
-        expert_sees_truth=said.get("sees") == "truth",
+        expert_noise=float(settings.get("noise", 0.0)),
+        max_steps=int(settings["max_steps"]) if "max_steps" in settings else None,
+        expert_sees_truth=settings.get("sees") == "truth",
     )

@@ -20,10 +20,10 @@ def multiply(
 ) -> Iterator[Episode]:
     """One attempt for each number, in order, in the scenes that the job's randomization draws.
 
-    Attempts that failed are yielded too, labelled as such: whoever stores them decides what to keep.
+    Failed attempts are yielded too, labelled as failures; the caller decides which to keep.
     """
     numbers = [int(number) for number in numbers]
     drawn = draw_many(job.randomization, seed, numbers) if job.randomization is not None else {}
     seeds = [episode_seed(seed, number) for number in numbers]
-    made = make_multiplier(demonstrations)
-    return rollout_drawn(replace(job, expert=MULTIPLY), seeds, drawn, threads, make_expert=made)
+    make_expert = make_multiplier(demonstrations)
+    return rollout_drawn(replace(job, expert=MULTIPLY), seeds, drawn, threads, make_expert=make_expert)

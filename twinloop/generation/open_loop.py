@@ -1,4 +1,4 @@
-"""Send the actions of a recorded episode to a twin, without looking at what comes of them."""
+"""Replay the actions of a recorded episode in a twin, open loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from twinloop.twins import Twin
 
 @dataclass(frozen=True)
 class OpenLoop:
-    """What the twin did with recorded actions, and how far that is from the recording: (twin - recording)."""
+    """Open-loop replay of recorded actions in a twin, and its error (twin - recording)."""
 
     original: Episode
     replayed: Episode
@@ -118,13 +118,13 @@ def _simulate(engine: Engine, actions: Array, states: Array | None, drawn: Mappi
 
 def set_actuator_positions(cell: Cell, qpos: Array, positions: Array) -> Array:
     """qpos (T, nq) with every actuator at its position (T, actuators); one that moves two joints moves them alike."""
-    made = qpos.copy()
+    moved = qpos.copy()
     for index in range(positions.shape[1]):
         weights, addresses = cell.weights[index], cell.qpos_addresses[index]
         for weight, address in zip(weights, addresses, strict=True):
             if weight:
-                made[:, address] = positions[:, index] * weight / float(weights @ weights)
-    return made
+                moved[:, address] = positions[:, index] * weight / float(weights @ weights)
+    return moved
 
 
 def _provenance(episode: Episode, engine: Engine, values: Mapping[str, float | str]) -> Provenance:

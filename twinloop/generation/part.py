@@ -1,4 +1,4 @@
-"""One chunk of a run as a small dataset of its own, which appears under its name only when it is complete."""
+"""One chunk of a run as a small dataset, which gets its final name only when it is complete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from twinloop.generation.rollout import rollout
 
 
 class Rollout(Protocol):
-    """What simulates; see `twinloop.generation.rollout.rollout`."""
+    """The function that simulates; see `twinloop.generation.rollout.rollout`."""
 
     def __call__(
         self,
@@ -32,13 +32,13 @@ class Rollout(Protocol):
         *,
         stills: Sequence[float] | None = None,
     ) -> Iterator[Episode]:
-        """One episode for each number."""
+        """Simulate one episode for each number."""
         ...
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker needs to make any episode of a run; `roll` is what simulates."""
+    """Everything a worker needs to simulate any episode of a run; `roll` is the function that does."""
 
     job: Job
     schema: Schema
@@ -48,7 +48,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Tick:
-    """How far a chunk is: episodes made, how many of them succeeded, and whether its part is complete on disk."""
+    """Progress of a chunk: episodes simulated, successes among them, and whether its part is complete on disk."""
 
     chunk: int
     done: int
@@ -57,12 +57,12 @@ class Tick:
 
 
 def part_folder(parts: Path, chunk: int) -> Path:
-    """Where the part of a chunk is."""
+    """Folder of a chunk's part."""
     return parts / f"part-{chunk:06d}"
 
 
 def write_part(work: Work, chunk: int, numbers: range, parts: Path, threads: int) -> Iterator[Tick]:
-    """Simulate and write one chunk, saying after each episode how far it is."""
+    """Simulate and write one chunk, reporting progress after each episode."""
     folder = part_folder(parts, chunk)
     temporary = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -99,13 +99,13 @@ def is_complete(folder: Path, episodes: int) -> bool:
 
 
 def part_bytes(folder: Path) -> int:
-    """Size of what a part will add to the dataset."""
+    """Bytes that a part will add to the dataset."""
     manifest = load_manifest(folder)
     return sum(entry.bytes for entry in manifest.files.values()) if manifest else 0
 
 
 def _put(temporary: Path, folder: Path) -> None:
-    """Give the part its name; one that somebody else finished in the meantime is the same and stays."""
+    """Rename the part to its final name; an identical one that another process finished first stays."""
     try:
         temporary.rename(folder)
     except OSError:

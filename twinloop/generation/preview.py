@@ -1,4 +1,4 @@
-"""See what a run would look like before paying for it: a contact sheet of randomized frames, and a short video."""
+"""Preview a run before simulating it: a contact sheet of randomized frames and a short video."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ COLUMNS = 4
 VIDEO_EPISODES = 4
 VIDEO_S = 8.0
 MOMENTS = tuple((position % COLUMNS + 1) / COLUMNS for position in range(EPISODES))
-"""How far into each episode its image on the sheet is: all phases of the motion side by side."""
+"""Time of each tile as a fraction of its episode: the sheet shows all phases of the motion."""
 
 
 def write_preview(work: Work, out: str | Path, *, threads: int = 1) -> tuple[Path, Path]:
-    """Draw the first episodes of a run: `out` as a contact sheet (.png), and beside it a video (.mp4).
+    """Write a contact sheet (.png) of a run's first episodes to `out`, and a video (.mp4) of the same name.
 
-    A sheet has one row of cameras per episode, at a moment that differs from episode to episode so that it shows the
-    whole motion, and under it how it ended and what is unusual about its draw; the video shows the first episodes side by
-    side.
+    The sheet has one tile per episode, cameras side by side, at a time that differs between episodes so that the sheet
+    covers the whole motion; the caption gives the outcome and the most unusual draws. The video shows the first episodes
+    side by side.
     """
     if not work.schema.cameras:
         raise WrongUse("a preview needs a camera", remedy="--cameras NAME or --cameras all")

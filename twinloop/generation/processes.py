@@ -1,4 +1,4 @@
-"""Chunks on the cores of this machine: worker processes that are started fresh, watched, and replaced when they die."""
+"""Simulate chunks on the cores of this machine, in worker processes that are replaced when they die."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def usable_cores() -> int:
 def run_here(
     work: Work, chunks: Mapping[int, range], parts: Path, threads: int
 ) -> Generator[Tick, None, None]:
-    """Every chunk in this process, one after the other."""
+    """Simulate every chunk in this process, one after the other."""
     for chunk, numbers in chunks.items():
         yield from write_part(work, chunk, numbers, parts, threads)
 
@@ -54,46 +54,47 @@ def run_here(
 def run_in_processes(
     work: Work, chunks: Mapping[int, range], parts: Path, *, workers: int, threads: int
 ) -> Generator[Tick, None, None]:
-    """Every chunk in one of `workers` processes, started in order, finished in any.
+    """Simulate every chunk in one of `workers` processes; they start in order and finish in any.
 
-    A chunk whose worker dies is tried once more in a new one; closing the iterator ends the workers.
+    A chunk whose worker dies is retried once in a new process. Closing the iterator ends the workers.
     """
     waiting = deque(chunks)
     deaths: Counter[int] = Counter()
-    crew: list[_Worker] = []
+    running: list[_Worker] = []
     try:
-        while waiting or crew:
-            while waiting and len(crew) < workers:
-                crew.append(_Worker(work, parts, threads))
-                crew[-1].give(waiting.popleft(), chunks)
-            for worker in _ready(crew):
-                message = worker.hear()
+        while waiting or running:
+            while waiting and len(running) < workers:
+                running.append(_Worker(work, parts, threads))
+                running[-1].start_chunk(waiting.popleft(), chunks)
+            for worker in _ready(running):
+                message = worker.receive()
                 if isinstance(message, Tick):
                     yield message
                     if not message.finished:
                         continue
                     if waiting:
-                        worker.give(waiting.popleft(), chunks)
+                        worker.start_chunk(waiting.popleft(), chunks)
                     else:
                         worker.end()
-                        crew.remove(worker)
+                        running.remove(worker)
                 elif isinstance(message, Failed):
                     raise _failure(chunks[worker.chunk], message)
                 else:
-                    crew.remove(worker)
+                    running.remove(worker)
                     worker.end()
                     deaths[worker.chunk] += 1
                     if deaths[worker.chunk] >= ATTEMPTS:
                         raise _death(chunks[worker.chunk], worker.process.exitcode)
                     waiting.appendleft(worker.chunk)
     finally:
-        for worker in crew:
+        for worker in running:
             worker.end()
 
 
-def _ready(crew: list[_Worker]) -> list[_Worker]:
-    heard = pipes.wait([worker.pipe for worker in crew])
-    return [worker for worker in crew if worker.pipe in heard]
+def _ready(running: list[_Worker]) -> list[_Worker]:
+    """Wait until at least one worker has sent a message or died."""
+    ready = pipes.wait([worker.pipe for worker in running])
+    return [worker for worker in running if worker.pipe in ready]
 
 
 class _Worker:
@@ -110,15 +111,15 @@ class _Worker:
             self.process.start()
         theirs.close()
 
-    def give(self, chunk: int, chunks: Mapping[int, range]) -> None:
-        """Hand over the next chunk; a worker that is dead already is noticed when it is heard."""
+    def start_chunk(self, chunk: int, chunks: Mapping[int, range]) -> None:
+        """Send the worker its next chunk; if it is already dead, `receive` notices."""
         self.chunk = chunk
         try:
             self.pipe.send((chunk, chunks[chunk]))
         except OSError:
             return
 
-    def hear(self) -> Tick | Failed | None:
+    def receive(self) -> Tick | Failed | None:
         """The next message; None when the worker is dead."""
         try:
             message = self.pipe.recv()
@@ -137,7 +138,7 @@ class _Worker:
 
 
 def _serve(pipe: Connection, work: Work, parts: Path, threads: int) -> None:
-    """What a worker process does: chunk after chunk until nobody asks any more."""
+    """Main loop of a worker process: simulate the chunks it is sent until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
     while True:
@@ -146,14 +147,14 @@ def _serve(pipe: Connection, work: Work, parts: Path, threads: int) -> None:
         except (EOFError, OSError):
             return
         try:
-            said = time.monotonic()
+            last_sent_s = time.monotonic()
             for tick in write_part(work, chunk, numbers, parts, threads):
-                if tick.finished or time.monotonic() - said > TICK_EVERY_S:
-                    said = time.monotonic()
+                if tick.finished or time.monotonic() - last_sent_s > TICK_EVERY_S:
+                    last_sent_s = time.monotonic()
                     pipe.send(tick)
         except OSError as error:
             pipe.send(Failed(str(error), None, traceback.format_exc()))
-        except Exception as error:  # noqa: BLE001  whatever it is, the parent must hear of it
+        except Exception as error:  # noqa: BLE001  the parent reports any failure
             what, remedy = (
                 (error.what, error.remedy) if isinstance(error, TwinloopError) else (repr(error), None)
             )
@@ -161,7 +162,7 @@ def _serve(pipe: Connection, work: Work, parts: Path, threads: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """Leave when the parent is gone, however it went: nobody would take what is still being made."""
+    """Exit when the parent process has ended for whatever reason: its results would be lost."""
     parent = parent_process()
     if parent is None:
         return
@@ -175,7 +176,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _environment(threads: int) -> Iterator[None]:
-    """What a new process inherits: libraries with `threads` threads, and a Ctrl-C that is the parent's business."""
+    """What a new process inherits: numerical libraries with `threads` threads, and Ctrl-C left to the parent."""
     resource_tracker.ensure_running()  # it would unblock Ctrl-C if it were started together with the process
     before = {name: os.environ.get(name) for name in _THREAD_SETTINGS}
     os.environ.update(dict.fromkeys(_THREAD_SETTINGS, str(threads)))
@@ -193,7 +194,7 @@ def _environment(threads: int) -> Iterator[None]:
 
 def _failure(numbers: range, failed: Failed) -> GenerationError:
     error = GenerationError(
-        f"{describe_chunk(numbers)} could not be made: {failed.what}", remedy=failed.remedy
+        f"{describe_chunk(numbers)} could not be simulated: {failed.what}", remedy=failed.remedy
     )
     error.add_note(failed.trace)
     return error
@@ -202,7 +203,7 @@ def _failure(numbers: range, failed: Failed) -> GenerationError:
 def _death(numbers: range, exit_code: int | None) -> GenerationError:
     how = f"by signal {-exit_code}" if exit_code is not None and exit_code < 0 else f"with code {exit_code}"
     return GenerationError(
-        f"the worker making {describe_chunk(numbers)} died {ATTEMPTS} times, last {how}",
-        remedy="out of memory? use fewer workers. In a script, call generate under `if __name__ == '__main__':`, "
-        "or with workers=1, which stays in this process and shows what happens",
+        f"the worker simulating {describe_chunk(numbers)} died {ATTEMPTS} times, last {how}",
+        remedy="if it ran out of memory, use fewer workers. In a script, call generate under "
+        "`if __name__ == '__main__':`, or with workers=1, which runs in this process and shows the error",
     )

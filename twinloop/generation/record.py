@@ -1,4 +1,4 @@
-"""What is kept beside generated episodes so that each can be made again: the job, the exact twin, the build.
+"""The record stored with generated episodes so that each can be regenerated: the job, the exact twin, the build.
 
     meta/twinloop/generation/<dataset id>.json    the job, seed, number of episodes and build; its own checksum
     meta/twinloop/twins/<content hash>/            the twin as a folder
@@ -44,12 +44,12 @@ class GenerationRecord:
 
     @property
     def content_hash(self) -> str:
-        """A 128-bit name of everything but the dataset's id."""
+        """A 128-bit hash of everything but the dataset's id."""
         words = {name: value for name, value in asdict(self).items() if name != "dataset_id"}
         return hashlib.blake2b(json.dumps(words, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def difference(self, other: GenerationRecord) -> str | None:
-        """The first way in which `other` is not this run, in words, or None when they are the same."""
+        """The first difference between `other` and this run as text, or None when they are the same."""
         for name in ("job", "build"):
             mine, theirs = getattr(self, name), getattr(other, name)
             for key in sorted(mine.keys() | theirs.keys()):
@@ -62,7 +62,7 @@ class GenerationRecord:
 
 
 def this_build() -> dict[str, str]:
-    """Everything whose change may move a bit of an episode."""
+    """Versions that may change an episode's bits."""
     libraries = {name: importlib.metadata.version(name) for name in ("mujoco", "numpy", "scipy")}
     machine = f"{platform.system()} {platform.machine()}"
     return {"twinloop": __version__, **libraries, "platform": machine}
@@ -86,7 +86,7 @@ def plain_job(job: Job) -> dict[str, Any]:
 
 
 def save_record(root: Path, record: GenerationRecord, twin: Twin) -> None:
-    """Keep the run and its exact twin in the dataset at `root`."""
+    """Store the run and its exact twin in the dataset at `root`."""
     folder = root / TWINS / twin.content_hash
     if not folder.exists():
         save_twin(twin, folder)
@@ -95,7 +95,7 @@ def save_record(root: Path, record: GenerationRecord, twin: Twin) -> None:
 
 
 def load_record(root: Path, dataset_id: str) -> GenerationRecord | None:
-    """The run that made the dataset `dataset_id`, or None where none is kept."""
+    """The run that generated the dataset `dataset_id`, or None if it is not recorded."""
     path = _path(root, dataset_id)
     if not path.is_file():
         return None
@@ -115,7 +115,7 @@ def load_record(root: Path, dataset_id: str) -> GenerationRecord | None:
 
 
 def recorded_job(root: Path, record: GenerationRecord) -> Job:
-    """The job as it ran: with the twin kept beside the episodes, or the same one from the library."""
+    """The job as it ran, with the twin stored in the dataset or the same one from the library."""
     words = dict(record.job)
     twin = find_stored_twin(root, words["twin_hash"], words["twin"])
     randomization = words["randomization"]
@@ -133,7 +133,7 @@ def recorded_job(root: Path, record: GenerationRecord) -> Job:
 
 
 def find_stored_twin(root: Path, content_hash: str, name: str) -> Twin:
-    """The twin with this content: beside the episodes, or the registered one if it has not changed since."""
+    """The twin with this content hash: stored in the dataset, or the registered one if it has not changed."""
     folder = root / TWINS / content_hash
     if folder.is_dir():
         return load_twin(folder)
@@ -143,7 +143,7 @@ def find_stored_twin(root: Path, content_hash: str, name: str) -> Twin:
         twin = None
     if twin is None or twin.content_hash != content_hash:
         raise GenerationError(
-            f"the twin {name!r} these episodes were made with is not kept in {root}",
+            f"the twin {name!r} of these episodes is not stored in {root}",
             got=f"{twin.content_hash} in the library" if twin else "none in the library",
             expected=content_hash,
             remedy="name its folder: --twin FOLDER",

@@ -1,4 +1,4 @@
-"""Rows of running episodes, kept until the episode ends and then made into an `Episode`."""
+"""Buffers for the rows of running episodes; an `Episode` is made from them when it ends."""
 
 from __future__ import annotations
 

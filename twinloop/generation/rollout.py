@@ -1,8 +1,8 @@
 """Simulate episodes side by side, behind imperfect hardware, and record them.
 
-The loop in `_Run.episodes` is the whole story of a control step: what is true, what the controller sees of it, what it
-commands, how the task stands, one row recorded, and what the hardware makes of the command. Environments whose episode
-ended are loaded with the next one at once, so that none steps in vain.
+`_Run._control_step` is one control step of all environments: true state, reading, command, judgement, one recorded row,
+imperfect hardware, physics. An environment whose episode has ended is loaded with the next one at once, so that none
+idles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from twinloop.engines.disturbance import Disturbance
 from twinloop.engines.hardware import Hardware
 from twinloop.episode import Episode, Event, Provenance, Schema
 from twinloop.errors import WrongUse
-from twinloop.experts import Expert, Looking, Setup, find_expert
+from twinloop.experts import Expert, ImageExpert, Setup, find_expert
 from twinloop.experts.playback import MotionExpertFactory
 from twinloop.experts.reading import Reading, ideal_reading
 from twinloop.generation.artefacts import diverged_event, trace_row
@@ -38,16 +38,16 @@ MAX_ENVIRONMENTS = 256
 
 
 def episode_schema(job: Job) -> Schema:
-    """What every episode of a job declares."""
+    """The schema of every episode of a job."""
     return make_schema(make_cell(job.twin), job.cameras)
 
 
 def rollout(
     job: Job, seed: int, numbers: Sequence[int], threads: int = 1, *, stills: Sequence[float] | None = None
 ) -> Iterator[Episode]:
-    """One episode for each number, in order; the result does not depend on which others are asked for.
+    """Simulate one episode for each number, in order; an episode does not depend on the other numbers.
 
-    With `stills`, one image of each episode and camera is drawn, so far into it (0 to 1), and stands for all the others.
+    With `stills`, each episode has one image per camera, rendered at that fraction of its length and repeated.
     """
     numbers = [int(number) for number in numbers]
     drawn = draw_many(job.randomization, seed, numbers) if job.randomization is not None else {}
@@ -64,11 +64,11 @@ def rollout_drawn(
     *,
     stills: Sequence[float] | None = None,
 ) -> Iterator[Episode]:
-    """One episode for each seed, with the values already drawn: arrays (len(seeds),) by parameter name.
+    """Simulate one episode for each seed, with the values already drawn: arrays (len(seeds),) by parameter name.
 
-    This is what replaying needs: the seed and the draw are in an episode's provenance. `make_expert` makes an expert
-    that is not registered, such as one that holds demonstrations; `job.expert` is then only what it is called. An
-    expert with a method `parents(environment)` says which episodes its present ones are derived from.
+    Replay uses it: seed and draw are in an episode's provenance. `make_expert` makes an expert that is not registered,
+    such as one that holds demonstrations; `job.expert` is then only its name. An expert with a method
+    `parents(environment)` returns the ids of the episodes that its current one is derived from.
     """
     for name in drawn:
         job.twin.parameter(name)
@@ -81,7 +81,7 @@ def rollout_drawn(
 
 
 class _Run:
-    """Environments, what runs in them, and the episodes still to come."""
+    """The environments, the episodes running in them, and the queue of episodes to simulate."""
 
     def __init__(
         self,
@@ -107,8 +107,11 @@ class _Run:
         self._setup = Setup(cell, count, self._steps, job.expert_noise)
         self._expert = make_expert(self._setup)
         self._recorder = Recorder(cell, self._task, episode_schema(job), count, self._steps)
-        self._looking = self._expert if isinstance(self._expert, Looking) and self._expert.cameras else None
-        cameras = tuple(dict.fromkeys((*job.cameras, *(self._looking.cameras if self._looking else ()))))
+        self._image_expert = (
+            self._expert if isinstance(self._expert, ImageExpert) and self._expert.cameras else None
+        )
+        expert_cameras = self._image_expert.cameras if self._image_expert else ()
+        cameras = tuple(dict.fromkeys((*job.cameras, *expert_cameras)))
         self._renderer = self._engine.make_renderer(cameras) if cameras else None
         self._states = np.zeros((count, self._steps if cameras else 0, cell.model.nq))
         self._memory = np.zeros((count, self._task.memory))
@@ -136,8 +139,8 @@ class _Run:
         reading = self._hardware.sense(truth, self._step)
         if self._renderer is not None:
             self._states[np.arange(self._count), self._step] = self._engine.qpos
-        if self._looking is not None and self._renderer is not None:
-            reading = replace(reading, frames=self._look(self._looking, self._renderer))
+        if self._image_expert is not None and self._renderer is not None:
+            reading = replace(reading, frames=self._render_frames(self._image_expert, self._renderer))
         action = self._act(truth, reading)
         judged = self._task.judge(truth, self._memory)
         self._memory = judged.memory
@@ -160,14 +163,14 @@ class _Run:
     def _act(self, truth: Truth, reading: Reading) -> Array:
         if not self._job.expert_sees_truth:
             return self._expert.act(reading, self._step)
-        # Commands are followed by encoders, so whoever knows where the joints are must allow for their error.
+        # Servos follow their biased encoders, so an expert that knows the true positions must add the bias.
         return self._expert.act(ideal_reading(truth), self._step) + self._hardware.bias
 
-    def _look(self, expert: Looking, renderer: EngineRenderer) -> dict[str, Array]:
-        """Images for the environments whose expert looks now; the others' are black."""
+    def _render_frames(self, expert: ImageExpert, renderer: EngineRenderer) -> dict[str, Array]:
+        """Frames (N, height, width, 3) by camera; black for environments whose expert needs none in this step."""
         sizes = {camera.name: (camera.height, camera.width) for camera in self._cell.twin.cameras}
         frames = {name: np.zeros((self._count, *sizes[name], 3), np.uint8) for name in expert.cameras}
-        for row in np.flatnonzero(expert.looks() & (self._episode >= 0)).tolist():
+        for row in np.flatnonzero(expert.needs_images() & (self._episode >= 0)).tolist():
             index, states = int(self._episode[row]), self._states[row, : self._step[row] + 1]
             draw, mocap = select_draw(self._drawn, index), self._engine.mocap[row]
             painted = renderer.paint_newest(draw, int(self._seeds[index]), states, mocap)
@@ -204,12 +207,12 @@ class _Run:
         return self._recorded(environment, success, failure, ())
 
     def _give_up(self, diverged: Diverged, judged: Judgement) -> list[tuple[int, Episode]]:
-        made = []
+        episodes = []
         for row, environment in enumerate(diverged.ids.tolist()):
             time_s = float((self._step[environment] - 1) * self._cell.dt_s)
             event = diverged_event(time_s, diverged.qpos[row], diverged.qvel[row], diverged.ctrl[row])
-            made.append(self._recorded(environment, False, "simulation_diverged", (event,)))
-        return made
+            episodes.append(self._recorded(environment, False, "simulation_diverged", (event,)))
+        return episodes
 
     def _recorded(
         self, environment: int, success: bool, failure: str | None, events: Sequence[Event]

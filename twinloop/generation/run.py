@@ -1,9 +1,9 @@
-"""From a job to a dataset: cut into chunks, made by workers, taken in order into one dataset.
+"""Run a job: cut it into chunks, simulate them in workers, and append them in order to one dataset.
 
-Each chunk is written by its worker as a part of its own under `<out>/.generating`. Finished parts are taken into the
-dataset in order, a fixed number of chunks per commit, and deleted once committed. What is on disk at any moment is
-therefore the committed beginning of the dataset and some finished parts; a run that was killed continues from there,
-and the files it ends with do not depend on the workers, on Ray or on how often it was killed.
+Each worker writes its chunk as a part under `<out>/.generating`. Finished parts are appended to the dataset in order, a
+fixed number of chunks per commit, and deleted once committed. At any moment the disk holds the committed beginning of
+the dataset and some finished parts. A killed run resumes from there, and its final files do not depend on the number of
+workers, on Ray or on how often it was killed.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from twinloop.randomization import (
 from twinloop.twins import Twin, load_twin
 
 PARTS = ".generating"
-"""Hidden, so that nothing that lists datasets takes a part for one."""
+"""Hidden, so that a part is never listed as a dataset."""
 
 DEFAULT_EPISODE_S = 10.0
-"""Length assumed for an episode where the job sets no limit, until the first ones are there."""
+"""Assumed length of an episode without a limit, until the first ones are finished."""
 
 
 @dataclass(frozen=True)
 class GenerationProgress:
-    """How far a run is. `success` is the share of the episodes made so far; `bytes_in_all` is extrapolated."""
+    """Progress of a run. `success` is the success rate so far, from 0 to 1; `bytes_in_all` is extrapolated."""
 
     episodes: int
     total: int
@@ -87,7 +87,7 @@ def generate(
 
     Args:
         source: A twin or its name, a config or its YAML file, or a whole job.
-        randomization: What varies from episode to episode; by default what the config says, or nothing.
+        randomization: What varies from episode to episode; by default the config's, or nothing.
         out: Folder of the new dataset.
         episodes: Number of episodes; by default the config's.
         seed: Random seed for the draws; by default the config's.
@@ -134,11 +134,11 @@ def make_work(
     expert_sees_truth: bool = False,
     max_steps: int | None = None,
 ) -> tuple[Work, int]:
-    """What a run would do, and how many episodes of it; the words mean what they mean in `generate`."""
+    """The work of a run and its number of episodes; arguments as in `generate`."""
     config = _config(source)
     count = episodes if episodes is not None else config.episodes if config else None
     if count is None:
-        raise WrongUse("how many episodes?", remedy="episodes=N, or a config with rollout")
+        raise WrongUse("the number of episodes is missing", remedy="episodes=N, or a config with rollout")
     chosen = seed if seed is not None else config.seed if config else 0
     if isinstance(source, Job):
         job = source
@@ -163,9 +163,9 @@ def make_job(
     expert_sees_truth: bool = False,
     max_steps: int | None = None,
 ) -> Job:
-    """The twin's own task, done by its usual expert unless another one is given; without a task, excitation.
+    """Make the job for a twin's task and the task's default expert, or another `expert`; a twin without a task is excited.
 
-    `motion:FILE` plays a motion, which is excitation whatever the twin's task.
+    `motion:FILE` executes a recorded motion, which is excitation whatever the twin's task.
     """
     task = "excite" if not twin.task or (expert or "").startswith(PREFIX) else twin.task
     expert = pinned_name(expert or default_expert(task))
@@ -218,9 +218,9 @@ def run(
     writer = append_to(root, commit_every_s=math.inf, schema=work.schema)
     try:
         state = _Run(root, work, chunks, writer, progress)
-        with closing(_crew(state, workers, ray)) as ticks:
+        with closing(_simulate_missing(state, workers, ray)) as ticks:
             for tick in ticks:
-                state.hear(tick)
+                state.update(tick)
     except BaseException:
         writer.discard()
         for half_written in (root / PARTS).glob("*.partial"):
@@ -231,8 +231,8 @@ def run(
     return open_dataset(root)
 
 
-def _crew(state: _Run, workers: int | None, ray: str | None) -> Generator[Tick, None, None]:
-    """Whoever makes the chunks that are still missing."""
+def _simulate_missing(state: _Run, workers: int | None, ray: str | None) -> Generator[Tick, None, None]:
+    """Simulate the missing chunks: in this process, in worker processes or on a Ray cluster."""
     missing, parts = state.missing(), state.parts
     if ray is not None:
         from twinloop.generation.cluster import run_on_ray
@@ -247,7 +247,7 @@ def _crew(state: _Run, workers: int | None, ray: str | None) -> Generator[Tick, 
 
 
 class _Run:
-    """What is finished, what is taken in, what comes next."""
+    """Progress of a run: committed chunks, finished parts, and the next chunk to append."""
 
     def __init__(
         self,
@@ -275,12 +275,12 @@ class _Run:
         self._take_ready()
 
     def missing(self) -> dict[int, range]:
-        """Chunks that nobody has made yet."""
+        """Chunks that are neither committed nor finished as parts, by number."""
         left = range(self._next, len(self._chunks))
         return {chunk: self._chunks[chunk] for chunk in left if chunk not in self._ready}
 
-    def hear(self, tick: Tick) -> None:
-        """Note how far a chunk is; when it is finished, take in what can be taken."""
+    def update(self, tick: Tick) -> None:
+        """Record the progress of a chunk; append every finished part whose turn it is."""
         self._ticks[tick.chunk] = tick
         if tick.finished:
             self._measure(tick.chunk)
@@ -293,7 +293,7 @@ class _Run:
         chunk = -(-committed // size)
         if chunk > len(self._chunks) or committed != sum(len(c) for c in self._chunks[:chunk]):
             raise GenerationError(
-                f"{self.root} was changed since it was being generated",
+                f"{self.root} has changed since the interrupted run",
                 got=f"{committed} episodes",
                 expected=f"whole chunks of {size}",
                 remedy="generate into a new folder",
@@ -301,7 +301,7 @@ class _Run:
         return chunk
 
     def _find_parts(self) -> set[int]:
-        """Parts that an earlier run finished; everything else it left is cleared away."""
+        """Parts that an earlier run finished; anything else it left behind is deleted."""
         self.parts.mkdir(exist_ok=True)
         left = range(self._next, len(self._chunks))
         whole = {
@@ -327,14 +327,14 @@ class _Run:
                 self._taken.clear()
 
     def _measure(self, chunk: int) -> None:
-        """Check the room that is left against what the episodes really take."""
+        """Check the free space against the measured size of the episodes."""
         self._bytes += part_bytes(part_folder(self.parts, chunk))
         self._measured += len(self._chunks[chunk])
         left = self._chunks[-1].stop - self._writer.episodes
         check_disk_space(
             self.root,
             left * self._bytes / self._measured,
-            what=f"the {left} episodes that are left",
+            what=f"the remaining {left} episodes",
             remedy="free some space and continue with --resume",
             error=GenerationError,
         )
@@ -342,18 +342,18 @@ class _Run:
     def _report(self) -> None:
         if self._progress is None:
             return
-        made = sum(tick.done for tick in self._ticks.values())
+        simulated = sum(tick.done for tick in self._ticks.values())
         successes = sum(tick.successes for tick in self._ticks.values())
         total = self._chunks[-1].stop
         elapsed_s = time.monotonic() - self._started
-        rate = made / elapsed_s if elapsed_s > 0 else 0.0
+        rate = simulated / elapsed_s if elapsed_s > 0 else 0.0
         each = self._bytes / self._measured if self._measured else _expected_bytes(self.work)
-        left = total - self._before - made
+        left = total - self._before - simulated
         self._progress(
             GenerationProgress(
-                self._before + made,
+                self._before + simulated,
                 total,
-                successes / made if made else None,
+                successes / simulated if simulated else None,
                 rate,
                 left / rate if rate else math.inf,
                 total * each,
@@ -377,7 +377,7 @@ def _check_room(work: Work, root: Path, episodes: int) -> None:
 
 
 def _begin(root: Path, work: Work, record: GenerationRecord) -> None:
-    """Make the empty dataset with the record of what it will be; it appears as a whole."""
+    """Create the empty dataset with the record of its run, atomically."""
     detail = f"{record.episodes} episodes of {work.job.twin.name}, seed {record.seed}"
     try:
         with partial_folder(root) as folder:
@@ -386,12 +386,12 @@ def _begin(root: Path, work: Work, record: GenerationRecord) -> None:
             save_record(folder, record, work.job.twin)
     except OSError as error:
         if root.exists() and any(root.iterdir()):
-            raise GenerationError(f"{root} was made by another run just now") from error
+            raise GenerationError(f"{root} was just created by another run") from error
         raise
 
 
 def _check_resumable(root: Path, record: GenerationRecord, resume: bool) -> bool:
-    """Refuse unless `root` holds this very run and the caller wants to continue it; True if it is complete."""
+    """Refuse unless `root` holds this very run and `resume` is set; True if it is complete."""
     manifest = load_manifest(root)
     existing = load_record(root, manifest.dataset_id) if manifest else None
     if manifest is None or existing is None:
@@ -401,7 +401,7 @@ def _check_resumable(root: Path, record: GenerationRecord, resume: bool) -> bool
     finished = manifest.episodes >= existing.episodes
     if not finished:
         with writer_lock(root):
-            pass  # nobody else is at it
+            pass  # raises if another process is writing
     if not resume:
         done = f"{manifest.episodes} of {existing.episodes} episodes"
         raise GenerationError(

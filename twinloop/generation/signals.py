@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 def make_schema(cell: Cell, cameras: tuple[str, ...]) -> Schema:
-    """What every episode in this cell declares."""
+    """The schema of every episode in this cell."""
     by_name = {camera.name: camera for camera in cell.twin.cameras}
     declared = Schema(
         _signals(cell), cell.twin.control_hz, tuple(by_name.values()), cell.twin.robot or "unknown"
@@ -35,28 +35,28 @@ def make_schema(cell: Cell, cameras: tuple[str, ...]) -> Schema:
 
 def _signals(cell: Cell) -> tuple[Signal, ...]:
     names = cell.actuators
-    made: list[Signal] = []
+    signals: list[Signal] = []
 
     def per_actuator(name: str, suffix: str, turning: str, sliding: str) -> Signal:
         units = tuple(turning if turns else sliding for turns in cell.turning)
         return Signal(name, (len(names),), units, elements=tuple(f"{n}.{suffix}" for n in names))
 
     if names:
-        made += [
+        signals += [
             per_actuator("observation.state", "pos", "rad", "m"),
             per_actuator("observation.velocity", "vel", "rad/s", "m/s"),
             per_actuator("observation.effort", "effort", "N·m", "N"),
         ]
-    made += [group.signal for group in cell.sensors]
+    signals += [group.signal for group in cell.sensors]
     if cell.object_qpos is not None:
-        made.append(_environment_state(cell))
+        signals.append(_environment_state(cell))
         pose = ("object.x", "object.y", "object.z", "object.qw", "object.qx", "object.qy", "object.qz")
-        made.append(Signal("simulation.object", (7,), ("m",) * 3 + ("1",) * 4, elements=pose))
+        signals.append(Signal("simulation.object", (7,), ("m",) * 3 + ("1",) * 4, elements=pose))
         forces = ("robot_object.deepest_force", "object_table.deepest_force")
-        made.append(Signal("simulation.contact", (2,), ("N",), elements=forces))
+        signals.append(Signal("simulation.contact", (2,), ("N",), elements=forces))
     if names:
-        made.append(per_actuator("action", "target", "rad", "m"))
-    return tuple(made)
+        signals.append(per_actuator("action", "target", "rad", "m"))
+    return tuple(signals)
 
 
 def _environment_state(cell: Cell) -> Signal:

@@ -1,7 +1,7 @@
-"""Episodes as short films that play in any browser: what a camera recorded, or recorded states drawn in a twin's model.
+"""Videos of episodes for any browser: a recorded camera, or recorded states rendered with a twin's model.
 
-Every film says under its images which of the two it is. It is WebM (VP9), which needs no licensed decoder, and small
-enough to go into an HTML report as a data URI.
+The caption under the images states which of the two it is. Videos are WebM (VP9), which needs no licensed decoder, and
+small enough to be embedded in an HTML report as data URIs.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Array = NDArray[Any]
 WIDTH, HEIGHT = 320, 240
 FRAMES_PER_S = 25.0
 LAST_S = 0.6
-"""The last image stays for so long: how it ended is what one wants to see."""
+"""How long the last image stays, to show the outcome."""
 
 SHAPES = ("object", "environment", "contact")
-"""Dimensions whose draws are seen in a drawn film: what things are like and where they lie, not what sensors make of it."""
+"""Dimensions whose draws are visible in a rendered video: shapes and positions, not sensor effects."""
 
 
 def record_video(
@@ -56,8 +56,8 @@ def record_video(
     Args:
         episode: The episode.
         path: The file, ending in .webm.
-        twin: Draws the recorded states where the episode has no camera.
-        camera: One of the episode's cameras, or the twin's to draw from; by default the first.
+        twin: Renders the recorded states where the episode has no camera.
+        camera: One of the episode's cameras, or the twin's to render from; by default the first.
         title: Text under the images, followed by the outcome and where the images come from.
         source: Replaces the text on where the images come from.
 
@@ -76,9 +76,9 @@ def record_video(
         source = source or f"camera {name}, as recorded"
     elif twin is not None:
         images = draw_states(episode, twin, rows, camera=camera)
-        source = source or f"no camera: drawn in twin {twin.name} from recorded readings"
+        source = source or f"no camera: rendered in twin {twin.name} from recorded readings"
     else:
-        raise WrongUse("the episode has no camera", remedy="give the twin that its states are drawn in")
+        raise WrongUse("the episode has no camera", remedy="pass a twin to render its recorded states")
     caption = paint_caption(_lines(episode, title, source), images.shape[2])
     return write_video(images, caption, Path(path), episode.schema.rate_hz / step)
 
@@ -86,28 +86,28 @@ def record_video(
 def record_failure_videos(
     dataset: Dataset, folder: str | Path, *, twin: Twin | None = None, title: str = "", most: int = 6
 ) -> list[Path]:
-    """Films of the first failed episodes of a dataset, `NAME-number-reason.webm`, NAME being the title or the dataset's."""
+    """Record videos of a dataset's first failures as `NAME-number-reason.webm`; NAME is the title or the dataset's name."""
     name = title or dataset.root.name
-    made: list[Path] = []
+    videos: list[Path] = []
     for number in dataset.numbers:
-        if len(made) == most:
+        if len(videos) == most:
             break
         episode = dataset.episode(number)
         if episode.success is False:
             path = Path(folder) / f"{name}-{number}-{episode.outcome.failure or 'failure'}.webm"
-            made.append(record_video(episode, path, twin=twin, title=f"{name}, episode {number}"))
-    return made
+            videos.append(record_video(episode, path, twin=twin, title=f"{name}, episode {number}"))
+    return videos
 
 
 def draw_states(episode: Episode, twin: Twin, rows: Array, *, camera: str | None = None) -> Array:
-    """Images (len(rows), HEIGHT, WIDTH, 3) of a twin's model put into the states that an episode recorded.
+    """Images (len(rows), HEIGHT, WIDTH, 3) of a twin's model in the states that an episode recorded.
 
-    Joints are where they were read, the object is where it truly was if that is known and where it was perceived
-    otherwise. An episode without either shows the object where the twin has it at the start.
+    Joints are at their readings. The object is at its true pose if recorded, else at its perceived pose, else at the
+    twin's initial pose.
     """
     names = [declared.name for declared in twin.cameras]
     if not names:
-        raise WrongUse(f"twin {twin.name} has no camera to draw with", remedy="add a camera to its model")
+        raise WrongUse(f"twin {twin.name} has no camera to render with", remedy="add a camera to its model")
     if camera is not None and camera not in names:
         raise WrongUse(f"twin {twin.name} has no camera {camera!r}", available=names)
     shown = replace(twin, cameras=(Camera(camera or names[0], HEIGHT, WIDTH),))
@@ -126,7 +126,7 @@ def draw_states(episode: Episode, twin: Twin, rows: Array, *, camera: str | None
 
 
 def reconstruct_states(episode: Episode, cell: Cell, rows: Array) -> Array:
-    """qpos (len(rows), nq) as far as an episode's readings tell it."""
+    """Reconstruct qpos (len(rows), nq) from an episode's readings."""
     joints = episode.signals.get("observation.state")
     if joints is None or joints.shape[1:] != (len(cell.actuators),):
         raise WrongUse(
@@ -189,7 +189,7 @@ def record_outcomes(
 
     Args:
         wanted: Datasets by label, each with the outcome to show.
-        twin: Draws episodes that were recorded without a camera.
+        twin: Renders episodes that were recorded without a camera.
         out: Folder for the videos and `videos.json`.
 
     Returns:
@@ -215,14 +215,14 @@ def load_videos(folder: str | Path) -> tuple[Video, ...]:
 
 
 def video_data_uri(path: str | Path) -> str:
-    """A film as a data URI, for the `src` of a video in a page that needs no other file."""
+    """A video as a data URI, for the `src` of a video in a self-contained page."""
     return "data:video/webm;base64," + base64.b64encode(Path(path).read_bytes()).decode()
 
 
 def _lines(episode: Episode, title: str, source: str) -> Sequence[str]:
-    ended = "success" if episode.success else f"failure: {episode.outcome.failure or 'not said why'}"
+    ended = "success" if episode.success else f"failure: {episode.outcome.failure or 'no reason recorded'}"
     if episode.success is None:
-        ended = "nobody said how it ended"
+        ended = "outcome unknown"
     phases = [event.detail for event in episode.events if event.kind == "phase"]
     if episode.success is False and phases:
         ended += f", in phase {phases[-1]}"
@@ -230,13 +230,13 @@ def _lines(episode: Episode, title: str, source: str) -> Sequence[str]:
 
 
 def _enlarged(image: Array) -> Array:
-    """A small image with every pixel repeated, so that it is seen and a caption fits under it."""
+    """A small image enlarged by pixel repetition, so that a caption fits under it."""
     times = max(1, round(HEIGHT / image.shape[0]))
     return image.repeat(times, axis=0).repeat(times, axis=1)
 
 
 def _object_poses(episode: Episode) -> Array | None:
-    """Place and quaternion of the object at every row, (T, 7), as it was or else as it was perceived."""
+    """Pose of the object (position, quaternion) at every row, (T, 7): true if recorded, else perceived."""
     true = episode.signals.get("simulation.object")
     if true is not None and true.shape[1:] == (7,):
         return np.asarray(true, np.float64)
@@ -246,19 +246,19 @@ def _object_poses(episode: Episode) -> Array | None:
     if seen is None:
         return None
     seen = _held(seen)
-    made = np.empty((len(seen), 7))
-    made[:, :3] = seen[:, :3]
+    poses = np.empty((len(seen), 7))
+    poses[:, :3] = seen[:, :3]
     first = seen[:, 3:6] / np.maximum(np.linalg.norm(seen[:, 3:6], axis=1, keepdims=True), 1e-9)
     second = seen[:, 6:9] - first * (first * seen[:, 6:9]).sum(axis=1, keepdims=True)
     second /= np.maximum(np.linalg.norm(second, axis=1, keepdims=True), 1e-9)
     matrices = np.stack([first, second, np.cross(first, second)], axis=2)
     for row, matrix in enumerate(matrices):
-        mujoco.mju_mat2Quat(made[row, 3:], np.ascontiguousarray(matrix).ravel())
-    return made
+        mujoco.mju_mat2Quat(poses[row, 3:], np.ascontiguousarray(matrix).ravel())
+    return poses
 
 
 def _shown(episode: Episode, cell: Cell) -> Array:
-    """Where things that are only shown stand, (nmocap, 3): the target as perceived, but never under the twin's table."""
+    """Positions of mocap bodies (nmocap, 3): the target as perceived, but never below the twin's table."""
     mocap = np.array(start_at_rest(cell, {}, 1).mocap_pos[0])
     seen = _elements(episode, [f"target.{axis}" for axis in "xyz"])
     if cell.target_mocap is not None and seen is not None and np.isfinite(seen).all(axis=1).any():
@@ -268,7 +268,7 @@ def _shown(episode: Episode, cell: Cell) -> Array:
 
 
 def _late_rows(episode: Episode, cell: Cell) -> int:
-    """How many rows joints are read after the object is known: a simulation knows where things truly are at once."""
+    """Rows by which joint readings lag the object's pose, which a simulation records without delay."""
     if episode.provenance.source != "sim" or not cell.twin.has("observation_delay_s"):
         return 0
     nominal = cell.twin.parameter("observation_delay_s").nominal
@@ -277,7 +277,7 @@ def _late_rows(episode: Episode, cell: Cell) -> int:
 
 
 def _elements(episode: Episode, names: Sequence[str]) -> Array | None:
-    """These elements of what was perceived of the scene, (T, len(names)); None where one is not recorded."""
+    """These elements of the perceived scene, (T, len(names)); None if one is not recorded."""
     for signal in episode.schema.signals:
         if signal.name == "observation.environment_state" and set(names) <= set(signal.elements):
             taken = [signal.elements.index(name) for name in names]
@@ -286,7 +286,7 @@ def _elements(episode: Episode, names: Sequence[str]) -> Array | None:
 
 
 def _held(values: Array) -> Array:
-    """Numbers that are missing replaced by the last that were not; those before the first by it."""
+    """Rows with missing numbers replaced by the last complete row; leading ones by the first complete row."""
     good = np.isfinite(values).all(axis=1)
     if good.all() or not good.any():
         return np.nan_to_num(values)

@@ -53,8 +53,8 @@ class ChunkExecutor:
         self._fresh[ids] = True
         self._policy.reset_batch(np.asarray(ids), np.asarray(seeds), real=self._real)
 
-    def looks(self) -> Array:
-        """Which episodes (N,) the next `act` asks the policy about, and so needs frames of."""
+    def needs_images(self) -> Array:
+        """Which episodes (N,) need frames for the next `act`, because it runs inference for them."""
         return np.asarray(self._fresh | (self._at == self._execution.n_action_steps))
 
     def act(self, observation: Array, frames: Mapping[str, Array] | None = None) -> Array:
@@ -130,9 +130,9 @@ class PolicyExpert:
         self._low, self._high = cell.control_low, cell.control_high
         self.cameras = tuple(camera.name for camera in policy.interface.cameras)
 
-    def looks(self) -> Array:
-        """Where the next chunk is predicted."""
-        return self._executor.looks()
+    def needs_images(self) -> Array:
+        """Which environments (N,) need frames for the next `act`."""
+        return self._executor.needs_images()
 
     def restart(self, ids: Array, reading: Reading, seeds: Array) -> None:
         """Begin new episodes in these environments."""
@@ -161,13 +161,15 @@ class PolicyController:
         """Begin a new episode."""
         self._executor.restart(np.array([0]), np.array([seed]))
 
-    def looks(self) -> bool:
-        """Whether a chunk is predicted from the next observation."""
-        return bool(self._executor.looks()[0])
+    def needs_images(self) -> bool:
+        """Whether the next observation needs frames, because a chunk is predicted from it."""
+        return bool(self._executor.needs_images()[0])
 
     def act(self, observation: Observation) -> Array:
         """The present action of the chunk."""
-        frames = {name: observation.frames[name][None] for name in self.cameras} if self.looks() else {}
+        frames = (
+            {name: observation.frames[name][None] for name in self.cameras} if self.needs_images() else {}
+        )
         return np.asarray(self._executor.act(self._interface.vector(observation.signals)[None], frames)[0])
 
 

@@ -1,1 +1,1 @@
-"""Results to images, HTML and terminal tables; computes nothing."""
+"""Render results as images, HTML and text; no statistics are computed here."""

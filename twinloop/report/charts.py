@@ -26,7 +26,7 @@ INK, SOFT, GRID = "#22303c", "#5d6b78", "#d5dce2"
 BLUE, ORANGE, GREEN, RED, PURPLE, PINK = "#1f6fb2", "#d17a12", "#2d7a46", "#b3261e", "#7a4fa0", "#a03a5a"
 TEAL, OLIVE = "#0e8a8a", "#7d7a12"
 SERIES = (ORANGE, GREEN, BLUE, PURPLE, PINK, SOFT, TEAL, OLIVE, RED)
-"""Colours of lines that have no meaning of their own, in order."""
+"""Default line colours, in order."""
 
 _VARIABLES = {
     INK: "ink", SOFT: "soft", GRID: "line", BLUE: "blue", ORANGE: "orange", GREEN: "green", RED: "red",
@@ -93,16 +93,16 @@ def make_corner(count: int) -> tuple[Any, dict[tuple[int, int], Any]]:
     return figure, axes
 
 
-def add_legend(axis: Any, columns: int = 3, *, beside: bool = False) -> None:
-    """A legend above the panel, or to the right of it, where it hides no line."""
+def add_legend(axis: Any, columns: int = 3, *, right: bool = False) -> None:
+    """Add a legend above the panel, or to its right."""
     place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": columns}
-    if beside:
+    if right:
         place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
     axis.legend(fontsize=7, frameon=False, labelcolor=INK, borderaxespad=0.3, **place)
 
 
 def encode_svg(figure: Any) -> Markup:
-    """The figure as SVG to be put into a page; its colours are the page's."""
+    """The figure as SVG for a page, with the page's colours."""
     buffer = io.StringIO()
     _save(figure, buffer, format="svg", transparent=True)
     text = buffer.getvalue()
@@ -113,7 +113,7 @@ def encode_svg(figure: Any) -> Markup:
     root, rest = text.split(">", 1)
     root = re.sub(r' (?:xmlns(?::\w+)?|width|height|version)="[^"]*"', "", root)
     rest = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]).replace("\n", ""), rest)
-    # Only inside style attributes: a label that looks like a colour stays as it is.
+    # Only in attributes: a label whose text is a colour code stays as it is.
     rest = re.sub(r'(?:style|fill|stroke)="[^"]*"', _name_colours, rest)
     width = f'style="--inches:{figure.get_figwidth():.1f}"'
     return Markup(f'{root} role="img" {width}>{rest}')
@@ -127,7 +127,7 @@ def encode_png(figure: Any, dpi: int = 130) -> bytes:
 
 
 def require_png(path: str | Path, what: str) -> Path:
-    """The path of an image; refuses any other ending before something is drawn."""
+    """The path of a PNG; refuses any other ending before drawing."""
     target = Path(path)
     if target.suffix != ".png":
         raise WrongUse(f"{what} is a PNG", got=str(target), remedy="end the name in .png")
@@ -135,7 +135,7 @@ def require_png(path: str | Path, what: str) -> Path:
 
 
 def write_png(figure: Any, path: Path) -> Path:
-    """Write the figure; folders are made as needed."""
+    """Write the figure; missing folders are created."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, encode_png(figure))
     return path
@@ -167,7 +167,7 @@ def label_unit(name: str, unit: str) -> str:
 def _save(figure: Any, buffer: Any, **how: Any) -> None:
     from matplotlib.text import Text
 
-    for text in figure.findobj(Text):  # names hold "$" and "_"; none of them is a formula
+    for text in figure.findobj(Text):  # names contain "$" and "_" but no formulas
         text.set_parse_math(False)
     with _style():
         figure.savefig(buffer, **how)

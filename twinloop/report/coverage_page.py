@@ -1,4 +1,4 @@
-"""Coverage as one HTML file: regions in words, and a map of real and simulated points to click, zoom and lasso."""
+"""Coverage as one HTML file: regions as text, and an interactive map of real and simulated points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 MAX_FRAMES = 300
 REGION_COLOURS = "#d32f2f #9c39a0 #388e3c #e69700 #007b8a #ff5c5c #2b4a6b #d01f9b".split()
-"""In the table; the map has the same ones."""
+"""Colours of regions, the same in the table and on the map."""
 _NONE = 255
 _MISSING = 65535
 
@@ -30,7 +30,7 @@ _MISSING = 65535
 def write_coverage_page(
     coverage: Coverage, path: str | Path, datasets: tuple[Dataset, Dataset] | None = None
 ) -> Path:
-    """Write the map to one file that needs no other.
+    """Write the map to one self-contained file.
 
     Args:
         coverage: Both datasets as points, and the regions outside simulation.
@@ -41,7 +41,7 @@ def write_coverage_page(
         The path of the page.
 
     Raises:
-        WrongUse: The coverage was loaded from disk, where its map is not kept.
+        WrongUse: The coverage was loaded from disk, where its map is not stored.
     """
     if coverage.map is None:
         raise WrongUse("a coverage that was loaded has no map", remedy="run `twinloop coverage --html` again")
@@ -65,7 +65,7 @@ def write_coverage_page(
 def _make_map_data(
     coverage: Coverage, points: CoverageMap, datasets: tuple[Dataset, Dataset] | None
 ) -> dict[str, Any]:
-    """What the script of the map reads."""
+    """Data for the map's script."""
     real, sim = points.real, points.sim
     regions = [
         {

@@ -1,4 +1,4 @@
-"""A diagnosis as one HTML file: success points lost per gap dimension, what was measured, failures, rules of thumb."""
+"""A diagnosis as one HTML file: percentage points of success lost per gap dimension, measurements, failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twinloop.stats.interval import Interval
 
 @dataclass(frozen=True)
 class CostRow:
-    """One row of the table of costs; all numbers in success points, `points` rounded so that rows add up."""
+    """One row of the table of costs, in percentage points of success; `points` is rounded so that rows add up."""
 
     name: str
     points: int
@@ -26,7 +26,7 @@ class CostRow:
 
 
 def write_diagnosis_page(diagnosis: Diagnosis, path: str | Path) -> Path:
-    """Write the report to one file that needs no other.
+    """Write the report to one self-contained file.
 
     Args:
         diagnosis: What each gap dimension costs a policy.
@@ -58,17 +58,17 @@ def write_diagnosis_page(diagnosis: Diagnosis, path: str | Path) -> Path:
 def make_cost_rows(
     costs: Iterable[tuple[str, Interval, bool]], unknown: Interval, drop: Interval
 ) -> list[CostRow]:
-    """Rows for the dimensions, for what stays unexplained, and for the whole drop.
+    """Make the rows for the dimensions, for the unexplained remainder, and for the whole drop.
 
-    What stays unexplained is the remainder: it takes up what rounding to whole points leaves, so that the rows add up.
+    The remainder absorbs rounding to whole points, so that the rows add up.
 
     Args:
-        costs: Name, fraction of success lost, and whether the evidence suffices to name it, per dimension.
+        costs: Name, fraction of success lost, and whether it is significant, per dimension.
         unknown: The part of the drop that no measured dimension explains.
         drop: Success rate in the twin minus success rate on the robot.
 
     Returns:
-        The rows in the order given, then the remainder, then the total.
+        The rows in the order of `costs`, then the remainder, then the total.
     """
     rows = [
         _row(name, lost, "blocking" if named else "quiet", "costs success" if named else "not certain")

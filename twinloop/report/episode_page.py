@@ -25,7 +25,7 @@ def draw_episode(episode: Episode, path: str | Path, *, title: str = "") -> Path
     Args:
         episode: The episode.
         path: A .png or .html file.
-        title: What to call it; default: its id.
+        title: Its title; default: the episode's id.
 
     Returns:
         The path of the file.
@@ -105,7 +105,7 @@ def _plot_signal(axis: Any, episode: Episode, name: str) -> None:
     axis.set_ylabel(f"{name}\n[{', '.join(units)}]")
     axis.margins(x=0.01)
     if 1 < values.shape[1] <= MAX_LEGEND:
-        add_legend(axis, beside=True)
+        add_legend(axis, right=True)
 
 
 def _mark_events(plots: Any, episode: Episode) -> None:

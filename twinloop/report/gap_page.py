@@ -9,7 +9,7 @@ from twinloop.report.page import write_page
 
 
 def write_gap_page(gap: Gap, path: str | Path) -> Path:
-    """Write the report to one file that needs no other.
+    """Write the report to one self-contained file.
 
     Args:
         gap: The measured gap.

@@ -16,7 +16,7 @@ from twinloop.stats.interval import exact_interval
 
 
 def write_gate_page(verdict: Verdict, evidence: Evidence, path: str | Path) -> Path:
-    """Write the report to one file that needs no other.
+    """Write the report to one self-contained file.
 
     Args:
         verdict: The decision and the statistics it rests on.

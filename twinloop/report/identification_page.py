@@ -20,13 +20,13 @@ def write_identification_page(
     path: str | Path,
     choice: Choice | None = None,
 ) -> Path:
-    """Write the report to one file that needs no other.
+    """Write the report to one self-contained file.
 
     Args:
         identification: The estimates and the held-out replay errors.
-        replays: Held-out episodes beside the twin's replay of them.
+        replays: Held-out episodes with the twin's replay of each.
         path: The HTML file to write.
-        choice: Which of several models was chosen, where there were several.
+        choice: The model selection, if there were several models.
 
     Returns:
         The path of the page.

@@ -34,11 +34,11 @@ MAX_CHANNELS = 8
 MAX_CORNERS = 6
 MAX_SAMPLES = 500
 SHORTEST_SPECTRUM = 32
-"""Rows below which a spectrum has too few frequencies to be read."""
+"""Minimum rows for a spectrum with enough frequencies."""
 
 
 def draw_replay(replay: ReplayOverlay, result: Identification) -> Markup:
-    """Reality, the nominal twin and the calibrated one with its band, one panel per channel."""
+    """The recording, the nominal twin, and the calibrated twin with its band; one panel per channel."""
     channels = _shown_channels(result)
     figure, axes = make_figure(len(channels))
     rows = np.unique(np.linspace(0, len(replay.time_s) - 1, MAX_ROWS).astype(int))
@@ -122,7 +122,7 @@ def draw_corner(result: Identification) -> Markup | None:
 
 
 def draw_motion(design: Design, path: str | Path) -> Path:
-    """Write a PNG of a designed motion: the command of each actuator beside the plain chirp's.
+    """Write a PNG of a designed motion: the command of each actuator, and a chirp for comparison.
 
     Args:
         design: The designed excitation.
@@ -154,7 +154,7 @@ def draw_motion(design: Design, path: str | Path) -> Path:
 
 
 def draw_drift(drift: Drift, path: str | Path) -> Path:
-    """Write a PNG of drift: each watched quantity by episode, its usual band, and when a change began.
+    """Write a PNG of drift: each watched quantity by episode, its baseline band, and when a change began.
 
     Args:
         drift: The watched series and their changes.
@@ -172,7 +172,7 @@ def draw_drift(drift: Drift, path: str | Path) -> Path:
     changes = {change.name: change for change in drift.changes}
     for axis, series in zip(axes, drift.series, strict=True):
         low, high = series.level - 2.0 * series.scatter, series.level + 2.0 * series.scatter
-        axis.axhspan(low, high, color=BLUE, alpha=0.15, lw=0, label="usual, ± 2 standard deviations")
+        axis.axhspan(low, high, color=BLUE, alpha=0.15, lw=0, label="baseline, ± 2 standard deviations")
         axis.axvline(drift.baseline - 0.5, color=SOFT, lw=0.8, ls=":", label="end of the baseline")
         spread = 2.0 * np.array(series.deviations)
         axis.errorbar(number, series.estimates, yerr=spread, fmt="o", ms=3, lw=0.8, color=BLUE)
@@ -187,7 +187,7 @@ def draw_drift(drift: Drift, path: str | Path) -> Path:
 
 
 def _shown_channels(result: Identification) -> list[int]:
-    """The first channels; rotations of the object say nothing that its position does not."""
+    """The first channels, without rotations of the object."""
     return [i for i, name in enumerate(result.channels) if not name.startswith("object.turn")][:MAX_CHANNELS]
 
 

@@ -1,4 +1,4 @@
-"""A whole loop as one HTML file: success before and after, what each stage found, and the stages' own reports."""
+"""A loop as one HTML file: success rates before and after, the result of each stage, and the stages' reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPORT = "report.html"
 
 @dataclass(frozen=True)
 class SuccessRow:
-    """One bar of the comparison: when, where, and the success rate of so many trials."""
+    """One bar of the comparison: when, where, success rate and number of trials."""
 
     when: str
     where: str
@@ -31,7 +31,7 @@ class SuccessRow:
 
 
 def write_loop_page(title: str, result: LoopResult, path: str | Path) -> Path:
-    """Write the report to one file that needs no other.
+    """Write the report to one self-contained file.
 
     Args:
         title: What was run, on which robot.
@@ -48,19 +48,19 @@ def write_loop_page(title: str, result: LoopResult, path: str | Path) -> Path:
         title=title,
         stages=[(stage.name, summarize(stage.result), stage.seconds) for stage in result.stages],
         reports={name: file.read_text() for name, file in reports.items() if file.is_file()},
-        films=[(video.caption, video_data_uri(video.file)) for video in result.video or ()],
+        videos=[(video.caption, video_data_uri(video.file)) for video in result.video or ()],
         **loop_context(result),
     )
 
 
 def loop_context(result: LoopResult) -> dict[str, Any]:
-    """What the template names, from the results of the stages.
+    """The template's variables, from the results of the stages.
 
     Args:
         result: The results of the stages that ran.
 
     Returns:
-        The template's names and values; None for what no stage found.
+        Values by variable; None for stages that did not run.
     """
     robot = "stand-in" if result.evaluate is not None and result.evaluate.standin else "robot"
     verdict, diagnosis, identification = result.verdict, result.diagnose, result.identify
@@ -114,7 +114,7 @@ def _success(result: LoopResult, robot: str) -> list[SuccessRow]:
 
 
 def _pool(rows: Sequence[SuccessRow]) -> tuple[Interval, int] | None:
-    """The success rate of all trials together, not of the luckier few, and their number; None without trials."""
+    """The success rate over all trials, and their number; None without trials."""
     trials = sum(row.trials for row in rows)
     successes = round(sum(row.rate.value * row.trials for row in rows))
     return (exact_interval(successes, trials), trials) if trials else None

@@ -1,4 +1,4 @@
-"""The shell of every report: Jinja2 templates filled with results, written as one file that needs no other."""
+"""Render a report from its Jinja2 template into one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ NOTHING = 1e-12
 
 
 def write_page(path: str | Path, template: str, **context: Any) -> Path:
-    """Render a template and write the page; folders are made as needed.
+    """Render a template and write the page; missing folders are created.
 
     Args:
         path: The HTML file to write.
         template: Name of a file in `twinloop/report/templates`.
-        context: What the template names; a name that is missing is an error.
+        context: Values of the template's variables; a missing one is an error.
 
     Returns:
         The path of the page.
@@ -46,7 +46,7 @@ def read_asset(name: str) -> Markup:
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
-    """Significant digits without exponents where a reader expects none; a dash for None."""
+    """A number with significant digits, and an exponent only if very small or large; a dash for None."""
     if value is None or not math.isfinite(value):
         return "–"
     if abs(value) < NOTHING:
@@ -64,7 +64,7 @@ def format_percent(value: float | None, decimals: int = 0) -> str:
 
 
 def format_unit(unit: str | None) -> str:
-    """The unit as written beside a number; nothing for a plain number."""
+    """The unit as printed after a number; empty for a dimensionless one."""
     return "" if unit in (None, "1") else str(unit)
 
 

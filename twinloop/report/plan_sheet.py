@@ -1,4 +1,4 @@
-"""A recording plan as a sheet for the operator: printable, one section per item, one line to tick per episode."""
+"""A recording plan as a printable sheet for the operator: one section per item, one checkbox per episode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twinloop.report.page import write_page
 
 
 def write_plan_sheet(plan: Plan, path: str | Path) -> Path:
-    """Write the sheet to one file that needs no other.
+    """Write the sheet to one self-contained file.
 
     Args:
         plan: What to record.
@@ -23,5 +23,5 @@ def write_plan_sheet(plan: Plan, path: str | Path) -> Path:
         "plan.html",
         title="What to record next",
         plan=plan,
-        provenance=[("made", plan.made_at), *plan.sources.items()],
+        provenance=[("created", plan.made_at), *plan.sources.items()],
     )

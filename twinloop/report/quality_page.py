@@ -1,4 +1,4 @@
-"""A data-quality report as one HTML file: the verdict, what to do, and a chart of each kind of finding."""
+"""A data-quality report as one HTML file: the verdict, remedies, and a chart of each kind of finding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_LISTED_EPISODES = 12
 def write_quality_page(
     report: QualityReport, dataset: Dataset, path: str | Path, settings: Settings | None = None
 ) -> Path:
-    """Write the report to one file that needs no other.
+    """Write the report to one self-contained file.
 
     Args:
         report: The findings.
@@ -79,7 +79,7 @@ def make_verdict(report: QualityReport) -> tuple[str, str, str]:
             "Every blocking finding was overridden; see the overrides below.",
         )
     if report.count("warning"):
-        return "fine", "Usable.", "Nothing blocks; read the warnings before you trust results."
+        return "fine", "Usable.", "No blocking finding; read the warnings before you trust results."
     return "fine", "Clean.", "No finding that would change a result."
 
 

@@ -1,4 +1,4 @@
-"""A result in one line, for the terminal and for tables of stages."""
+"""One-line summaries of results, for the terminal and for tables of stages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from twinloop.promotion.verdict import Verdict
 from twinloop.stats.interval import exact_interval
 
 MOST_NAMED = 3
-"""Parameters that a line names."""
+"""Parameters named in a line."""
 
 
 @singledispatch
@@ -129,7 +129,7 @@ def _(result: MonitorReport) -> str:
 def success_rate(successes: int, trials: int) -> str:
     """`93% [86, 97] of 100`."""
     if not trials:
-        return "not tried"
+        return "no trials"
     interval = exact_interval(successes, trials)
     return f"{successes / trials:.0%} [{100 * interval.low:.0f}, {100 * interval.high:.0f}] of {trials}"
 

@@ -1,4 +1,4 @@
-"""Who acts while a robot is recorded: a scripted expert, an excitation signal, a person, or anybody's policy."""
+"""Controllers that command a robot while it is recorded: scripted experts, excitation signals, operators, policies."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Array = NDArray[Any]
 class Controller(Protocol):
     """Turns observations into commands, one control step after the other.
 
-    `cameras` are those it looks through. One that has a method `looks()` says by it whether it needs their images with the
-    next observation; without, it gets them with every one.
+    `cameras` are the ones it uses. A controller may have a method `needs_images() -> bool`: whether the next observation
+    must include their frames. Without it, every observation does.
     """
 
     actor: Actor
@@ -31,7 +31,7 @@ class Controller(Protocol):
     cameras: tuple[str, ...]
 
     def restart(self, observation: Observation, seed: int) -> None:
-        """A new episode begins with this observation."""
+        """Start a new episode with this observation."""
 
     def act(self, observation: Observation) -> Array:
         """The command for this control step."""
@@ -61,7 +61,7 @@ class ExpertController:
         self._expert.restart(np.array([0]), make_reading(self._cell, observation), np.array([seed]))
 
     def act(self, observation: Observation) -> Array:
-        """What the expert commands."""
+        """The expert's command."""
         action = self._expert.act(make_reading(self._cell, observation), np.array([self._step]))[0]
         self._step += 1
         return np.asarray(action)
@@ -78,8 +78,8 @@ class OperatorController:
         self.actor_id = pseudonym
 
     def restart(self, observation: Observation, seed: int) -> None:
-        """The person sees the scene without our help."""
+        """Nothing to do: the person sees the scene."""
 
     def act(self, observation: Observation) -> Array:
-        """Where the leader arm is."""
+        """The position of the leader arm."""
         return self._supervisor.steer()

@@ -1,4 +1,4 @@
-"""A robot by its address: which one answers there, and a connection with its supervisor."""
+"""Identify a robot by its address, and connect to it with its supervisor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twinloop.robots.protocol import Robot, TrialSupervisor, connected, open_rob
 
 @dataclass(frozen=True)
 class RobotHandle:
-    """Where a robot is reached, and which robot it is: results recorded on it hold for as long as it answers there."""
+    """A robot's address and identity."""
 
     address: str
     serial: str
@@ -20,7 +20,7 @@ class RobotHandle:
 
     @property
     def content_hash(self) -> str:
-        """Which robot, however it is reached."""
+        """The robot's serial number, which does not depend on its address."""
         return self.serial
 
 
@@ -46,8 +46,8 @@ def supervised(address: str) -> Iterator[tuple[Robot, TrialSupervisor]]:
     robot = open_robot(address)
     if not isinstance(robot, TrialSupervisor):
         raise WrongUse(
-            f"no supervisor sets scenes and judges at {address}",
-            remedy="record, evaluate and gate by hand; the loop runs alone only where the robot judges its own trials",
+            f"the robot at {address} has no supervisor that sets scenes and judges trials",
+            remedy="record, evaluate and gate with their own commands; the loop needs a robot that judges its own trials",
         )
     with connected(robot):
         yield robot, robot

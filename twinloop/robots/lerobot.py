@@ -26,7 +26,7 @@ class LeRobotMethods(Protocol):
     """The part of LeRobot's Robot class that is used."""
 
     def connect(self) -> None:
-        """Reach the robot."""
+        """Connect to the robot."""
 
     def get_observation(self) -> Mapping[str, Any]:
         """Numbers and frames by name."""
@@ -35,7 +35,7 @@ class LeRobotMethods(Protocol):
         """Send a command; returns what was sent."""
 
     def disconnect(self) -> None:
-        """Let go of the robot."""
+        """Disconnect from the robot."""
 
 
 class LeRobotArm:
@@ -43,7 +43,7 @@ class LeRobotArm:
 
     `elements` are the keys of the action, in order; the same keys of an observation become `observation.state`, and
     other numbers of an observation `observation.extra`. `unit` is that of the positions: LeRobot's drivers use degrees
-    or percent unless configured otherwise, so it has to be said.
+    or percent unless configured otherwise, so there is no default.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class LeRobotArm:
         return self._description
 
     def connect(self) -> None:
-        """Connect, and look once to learn which cameras and further numbers there are."""
+        """Connect, and take one observation to learn the cameras and further signals."""
         try:
             self._robot.connect()
             seen = self._robot.get_observation()
@@ -91,7 +91,9 @@ class LeRobotArm:
         self._started_s = self._clock()
         if missing := [name for name in self._elements if name not in seen]:
             raise RobotError(
-                "the robot does not report what it is told", got=", ".join(missing), available=list(seen)
+                "the robot does not report every element of its action",
+                got=f"no {', '.join(missing)}",
+                available=list(seen),
             )
         self._extra = tuple(n for n, v in seen.items() if n not in self._elements and np.ndim(v) == 0)
         images = {name: np.shape(value) for name, value in seen.items() if np.ndim(value) == 3}
@@ -111,7 +113,7 @@ class LeRobotArm:
         )
 
     def observe(self, cameras: tuple[str, ...] = ()) -> Observation:
-        """One LeRobot observation, stamped when it was asked for."""
+        """One LeRobot observation, with the time of the request."""
         time_s = self._clock() - self._started_s
         try:
             seen = self._robot.get_observation()
@@ -125,14 +127,14 @@ class LeRobotArm:
             raise RobotError(f"the robot no longer reports {error}") from error
 
     def act(self, action: Array) -> Array:
-        """Send; LeRobot returns what its own safety let through."""
-        asked = validate_action(self.description, action)
-        words = dict(zip(self._elements, asked.tolist(), strict=True))
+        """Send a command; returns it as clipped by LeRobot's own safety limits."""
+        command = validate_action(self.description, action).tolist()
+        targets = dict(zip(self._elements, command, strict=True))
         try:
-            sent = self._robot.send_action(words)
+            sent = self._robot.send_action(targets)
         except _LOST as error:
             raise RobotGone(f"the robot does not answer ({error})") from error
-        return np.array([float((sent or words).get(name, words[name])) for name in self._elements])
+        return np.array([float((sent or targets).get(name, targets[name])) for name in self._elements])
 
     def close(self) -> None:
         """Disconnect."""
@@ -140,4 +142,4 @@ class LeRobotArm:
             try:
                 self._robot.disconnect()
             except _LOST as error:
-                raise RobotGone(f"the robot was gone before it could be let go ({error})") from error
+                raise RobotGone(f"the connection was lost while disconnecting ({error})") from error

@@ -1,4 +1,4 @@
-"""Limits: a robot that is never sent a command outside its range or faster than it may change."""
+"""Clip commands to a robot's position and speed limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 
 class LimitedRobot:
-    """Wraps a robot; commands are clipped to its declared limits, and what was sent is returned.
+    """Wraps a robot: clips commands to its declared limits and returns what was sent.
 
     The speed limit holds from one command to the next, and for the first one from the reading `start_signal`.
     `clipped` counts commands that had to be changed.
@@ -27,11 +27,11 @@ class LimitedRobot:
 
     @property
     def description(self) -> Description:
-        """The robot's."""
+        """The wrapped robot's description."""
         return self._robot.description
 
     def connect(self) -> None:
-        """Reach the robot; the first command is limited from where it is."""
+        """Connect; the first command is limited relative to the robot's position."""
         self._robot.connect()
         self._last = None
 
@@ -40,25 +40,25 @@ class LimitedRobot:
         return self._robot.observe(cameras)
 
     def restart(self) -> None:
-        """Forget the last command, after the robot was moved by somebody else."""
+        """Forget the last command, after something else has moved the robot."""
         self._last = None
 
     def act(self, action: Array) -> Array:
-        """Send the nearest command that keeps the limits."""
+        """Send the nearest command within the limits."""
         description = self._robot.description
-        asked = validate_action(description, action)
+        target = validate_action(description, action)
         limits = description.limits
         if self._last is None:
             start = self._robot.observe().signals.get(self._start_signal)
-            fits = start is not None and np.shape(start) == asked.shape
-            self._last = np.asarray(start, np.float64) if fits else asked
+            fits = start is not None and np.shape(start) == target.shape
+            self._last = np.asarray(start, np.float64) if fits else target
         reach = np.asarray(limits.speed_per_s) / description.rate_hz
-        sent = np.clip(asked, self._last - reach, self._last + reach)
+        sent = np.clip(target, self._last - reach, self._last + reach)
         sent = np.clip(sent, limits.low, limits.high)
-        self.clipped += int(not np.array_equal(sent, asked))
+        self.clipped += int(not np.array_equal(sent, target))
         self._last = np.asarray(self._robot.act(sent), np.float64)
         return self._last
 
     def close(self) -> None:
-        """Let go of the robot."""
+        """Disconnect from the robot."""
         self._robot.close()

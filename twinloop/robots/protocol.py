@@ -1,4 +1,4 @@
-"""The door for robots: what a robot must do and declare, and where robots are found by scheme."""
+"""The protocol for robots: what a robot does and declares, and the registry of robots by scheme."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Limits:
-    """What a command must keep to, per element of the action: its range, and how fast it may change."""
+    """Limits per element of the action: its range, and how fast it may change (units per second)."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -36,10 +36,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Description:
-    """What a robot declares: its signals with units, its action and limits, its cameras and its rate.
+    """A robot's signals with units, its action and limits, its cameras and its control rate.
 
-    `standin` says that this is no real robot. `lockstep` says that time passes only when a command is sent: one control
-    step for each. `site` and `serial` go into every recording.
+    `standin` marks a simulated robot. With `lockstep`, time passes only when a command is sent: one control step for
+    each. `site` and `serial` go into every recording.
     """
 
     robot_type: str
@@ -59,7 +59,7 @@ class Description:
     software: Mapping[str, str] = field(default_factory=dict)
 
     def schema(self, cameras: tuple[str, ...] = ()) -> Schema:
-        """What a recording of this robot declares: every signal, the action, and the named cameras."""
+        """The schema of a recording of this robot: every signal, the action, and the named cameras."""
         every = Schema((*self.signals, self.action), self.rate_hz, self.cameras, self.robot_type)
         return Schema(
             every.signals, self.rate_hz, tuple(every.camera(name) for name in cameras), self.robot_type
@@ -68,7 +68,7 @@ class Description:
 
 @dataclass(frozen=True)
 class Observation:
-    """What the robot says at one moment of its own clock: an array per declared signal, a frame per camera."""
+    """Readings at one time of the robot's clock: an array per declared signal, a frame per camera."""
 
     time_s: float
     signals: Mapping[str, Array]
@@ -80,10 +80,10 @@ class Robot(Protocol):
 
     @property
     def description(self) -> Description:
-        """What the robot declares; known once it is connected."""
+        """The robot's description; known once it is connected."""
 
     def connect(self) -> None:
-        """Reach the robot; a second call after `close` or after it was lost reaches it again."""
+        """Connect; can be called again after `close` or after a lost connection."""
 
     def observe(self, cameras: tuple[str, ...] = ()) -> Observation:
         """The newest readings, with frames of these cameras."""
@@ -92,25 +92,25 @@ class Robot(Protocol):
         """Send a command; returns what was sent after limits."""
 
     def close(self) -> None:
-        """Let go of the robot; it holds where it is."""
+        """Disconnect; the robot holds its position."""
 
 
 @runtime_checkable
 class TrialSupervisor(Protocol):
-    """Whoever stands beside the robot: sets the scene, demonstrates, and says how an episode went."""
+    """Supervises trials on a robot: sets the scene, demonstrates, and judges the outcome."""
 
     def prepare(self, number: int) -> None:
-        """Bring robot and scene to the start of episode `number`."""
+        """Move robot and scene to the start of episode `number`."""
 
     def steer(self) -> Array:
-        """The command that a person with a leader arm gives now."""
+        """The current command of a person at a leader arm."""
 
     def judge(self, over: bool = False) -> Outcome:
-        """How the episode went, as far as a person can see now; once it is `over` they must say yes or no."""
+        """The outcome so far, unknown while undecided; once the episode is `over`, success or failure."""
 
 
 ROBOTS: Registry[Callable[[str], Robot]] = Registry("robot", "robots")
-"""Scheme to a function of what follows the colon: `standin:severe` is `ROBOTS.get("standin")("severe")`."""
+"""By scheme, a function of what follows the colon: `standin:severe` is `ROBOTS.get("standin")("severe")`."""
 
 
 def open_robot(url: str) -> Robot:
@@ -128,7 +128,7 @@ def open_robot(url: str) -> Robot:
     scheme, colon, rest = url.partition(":")
     if not colon:
         raise WrongUse(
-            "cannot tell which robot", got=url, expected="SCHEME:ADDRESS", available=ROBOTS.names(),
+            "a robot's address needs a scheme", got=url, expected="SCHEME:ADDRESS", available=ROBOTS.names(),
             remedy="for example standin:mild or tcp:127.0.0.1:4750",
         )  # fmt: skip
     return ROBOTS.get(scheme)(rest)
@@ -153,13 +153,13 @@ def connected(robot: Robot) -> Iterator[Robot]:
 
 def validate_action(description: Description, action: Array) -> Array:
     """An action as finite float64 of the declared shape, or an error."""
-    made = np.asarray(action, dtype=np.float64)
-    if made.shape != description.action.shape or not np.isfinite(made).all():
+    values = np.asarray(action, dtype=np.float64)
+    if values.shape != description.action.shape or not np.isfinite(values).all():
         raise RobotError(
             "this action cannot be sent",
-            got=f"shape {made.shape}"
-            if made.shape != description.action.shape
+            got=f"shape {values.shape}"
+            if values.shape != description.action.shape
             else "numbers that are not finite",
             expected=f"{description.action.shape} finite numbers: {', '.join(description.action.elements)}",
         )
-    return made
+    return values

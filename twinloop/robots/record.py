@@ -162,7 +162,7 @@ def _record_episode(
         supervisor.prepare(number)
     robot.restart()
     cameras = tuple(dict.fromkeys((*spec.cameras, *controller.cameras)))
-    needs_frames = getattr(controller, "looks", lambda: True)
+    needs_frames = getattr(controller, "needs_images", lambda: True)
     pace = _Pace(description)
     observation = robot.observe(cameras)
     controller.restart(observation, number)

@@ -1,4 +1,4 @@
-"""The client's side of the socket: a robot served by another process, the stand-in among them."""
+"""Client for a robot served by another process over a socket, such as the stand-in."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Array = NDArray[Any]
 
 PROTOCOL = 1
 ANSWER_TIMEOUT_S = 30.0
-PASSES = frozenset({"hello", "prepare", "wait", "act"})
-"""Requests after which nothing is as it was."""
+STATE_CHANGING = frozenset({"hello", "prepare", "wait", "act"})
+"""Requests that change the robot's state, so that an observation received earlier is outdated."""
 
 TOKEN = "TWINLOOP_ROBOT_TOKEN"
-"""Environment variable with the token that a server may ask for."""
+"""Environment variable with the token that a server may require."""
 
 
 class RemoteRobot:
-    """A robot behind a socket; also its supervisor, since the server's side has one."""
+    """A robot behind a socket, and its trial supervisor, which the server provides too."""
 
     def __init__(self, address: str | tuple[str, int], token: str | None = None) -> None:
         self._address = address
@@ -45,28 +45,28 @@ class RemoteRobot:
 
     @property
     def description(self) -> Description:
-        """What the robot declared when it was last connected."""
+        """The robot's description, as of the last connection."""
         if self._description is None:
             raise RobotError("the robot is not connected yet", remedy="call connect() first")
         return self._description
 
     def connect(self) -> None:
-        """Reach the server and learn what the robot is."""
+        """Connect to the server and read the robot's description."""
         self._hang_up()
         family = socket.AF_UNIX if isinstance(self._address, str) else socket.AF_INET
-        made = socket.socket(family, socket.SOCK_STREAM)
-        made.settimeout(ANSWER_TIMEOUT_S)
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        connection.settimeout(ANSWER_TIMEOUT_S)
         try:
-            made.connect(self._address)
+            connection.connect(self._address)
             if family == socket.AF_INET:
-                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
-            made.close()
+            connection.close()
             raise RobotGone(
                 f"no robot answers at {self._where()} ({error.strerror or error})",
                 remedy="start it, for example: twinloop standin --reality mild --socket PATH",
             ) from error
-        self._socket = made
+        self._socket = connection
         try:
             header, _ = self._ask("hello", protocol=PROTOCOL, token=self._token)
         except RobotError:
@@ -83,7 +83,7 @@ class RemoteRobot:
         return Observation(float(header["time_s"]), arrays, frames)
 
     def act(self, action: Array) -> Array:
-        """Send a command; in lockstep one control step passes, and the answer says what would be asked for next."""
+        """Send a command; in lockstep one control step passes, and the reply includes the next observation and outcome."""
         header, arrays = self._ask("act", {"action": validate_action(self.description, action)})
         sent = arrays.pop("sent")
         if "time_s" in header:
@@ -96,22 +96,22 @@ class RemoteRobot:
         self._ask("wait", steps=int(steps))
 
     def prepare(self, number: int) -> None:
-        """Bring robot and scene to the start of episode `number`."""
+        """Move robot and scene to the start of episode `number`."""
         self._ask("prepare", number=int(number))
 
     def steer(self) -> Array:
-        """The command of the person at the leader arm."""
+        """The current command of the person at the leader arm."""
         return self._ask("steer")[1]["action"]
 
     def judge(self, over: bool = False) -> Outcome:
-        """How the episode went, as the person beside the robot sees it."""
+        """The outcome, as the person at the robot judges it."""
         if self._ahead is not None and not over:
             return self._ahead[1]
         header, _ = self._ask("judge", over=over)
         return Outcome(header["success"], header["failure"])
 
     def close(self) -> None:
-        """Let go of the robot."""
+        """Disconnect from the robot."""
         self._hang_up()
 
     def _hang_up(self) -> None:
@@ -123,16 +123,16 @@ class RemoteRobot:
     def _where(self) -> str:
         return self._address if isinstance(self._address, str) else ":".join(map(str, self._address))
 
-    def _ask(self, kind: str, arrays: Any = None, **words: Any) -> tuple[dict[str, Any], dict[str, Array]]:
+    def _ask(self, kind: str, arrays: Any = None, **fields: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         if self._socket is None:
             raise RobotGone("the robot is not connected", remedy="call connect() first")
-        if kind in PASSES:
+        if kind in STATE_CHANGING:
             self._ahead = None
         try:
-            # A server that refuses says why and hangs up, perhaps before we have spoken: listen even then.
+            # A server may refuse and close the connection before it reads our request: read its reason even if sending failed.
             unsent: RobotGone | None = None
             try:
-                wire.send(self._socket, kind, arrays, **words)
+                wire.send(self._socket, kind, arrays, **fields)
             except RobotGone as error:
                 unsent = error
             try:
@@ -148,7 +148,7 @@ class RemoteRobot:
 
 
 class StandinRobot(RemoteRobot):
-    """A stand-in that is started when connected and ended when closed. The reality is known to its process only."""
+    """A stand-in whose process starts on connect and ends on close. Only that process reads the reality."""
 
     def __init__(self, reality: str, twin: str | None = None) -> None:
         self._reality, self._twin = reality, twin
@@ -157,29 +157,36 @@ class StandinRobot(RemoteRobot):
         super().__init__("", token=os.urandom(16).hex())
 
     def connect(self) -> None:
-        """Start the server, unless it still runs, and reach it."""
+        """Start the server unless it is running, and connect."""
         if self._process is None or self._process.poll() is not None:
             self._end()
             self._start()
         super().connect()
 
     def close(self) -> None:
-        """Let go of the robot and end its process."""
+        """Disconnect and end the process."""
         super().close()
         self._end()
 
     def _start(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="twinloop-")
         self._address = str(Path(self._folder.name) / "robot.sock")
-        words = ["--reality", self._reality, "--socket", self._address, "--lockstep", "--beside-parent"]
+        arguments = [
+            "--reality",
+            self._reality,
+            "--socket",
+            self._address,
+            "--lockstep",
+            "--exit-with-parent",
+        ]
         if self._twin:
-            words += ["--twin", self._twin]
+            arguments += ["--twin", self._twin]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "twinloop.robots.standin", *words],
+            [sys.executable, "-m", "twinloop.robots.standin", *arguments],
             env={"MUJOCO_GL": "egl"}
             | os.environ
             | {TOKEN: self._token},  # read by MuJoCo when it is imported
-            stdin=subprocess.PIPE,  # held open: it ends when we do, however we end
+            stdin=subprocess.PIPE,  # held open: the server exits when this process does
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
@@ -187,15 +194,16 @@ class StandinRobot(RemoteRobot):
         while not Path(self._address).exists():
             if self._process.poll() is not None:
                 assert self._process.stderr is not None
-                said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+                lines = self._process.stderr.read().decode(errors="replace").strip().splitlines()
                 self._end()
-                what, remedy = (said or ["the stand-in ended at once"])[0], said[1] if len(said) > 1 else None
+                what = lines[0] if lines else "the stand-in exited at startup"
+                remedy = lines[1] if len(lines) > 1 else None
                 raise WrongUse(
                     what.removesuffix("."), remedy=remedy.strip().removeprefix("-> ") if remedy else None
                 )
             if time.monotonic() > deadline:
                 self._end()
-                raise RobotGone("the stand-in does not start", got=f"nothing for {ANSWER_TIMEOUT_S:g} s")
+                raise RobotGone("the stand-in does not start", got=f"no socket after {ANSWER_TIMEOUT_S:g} s")
             time.sleep(0.02)
 
     def _end(self) -> None:
@@ -234,41 +242,41 @@ def open_tcp(rest: str) -> RemoteRobot:
     """`tcp:HOST:PORT`: a robot server."""
     host, _, port = rest.rpartition(":")
     if not host or not port.isdigit():
-        raise WrongUse("cannot read the address", got=rest, expected="HOST:PORT, for example 127.0.0.1:4750")
+        raise WrongUse("cannot parse the address", got=rest, expected="HOST:PORT, for example 127.0.0.1:4750")
     return RemoteRobot((host, int(port)))
 
 
 def description_as_json(description: Description) -> dict[str, Any]:
     """Plain values for the wire."""
-    words = asdict(description)
-    words["limits"] = {
+    fields = asdict(description)
+    fields["limits"] = {
         name: [None if math.isinf(number) else number for number in part]
-        for name, part in words["limits"].items()
+        for name, part in fields["limits"].items()
     }
-    return words
+    return fields
 
 
-def description_from_json(words: dict[str, Any]) -> Description:
-    """What `description_as_json` wrote; an older or foreign server is refused with the reason."""
+def description_from_json(fields: dict[str, Any]) -> Description:
+    """Read what `description_as_json` wrote; a malformed description is refused with the reason."""
     try:
         return Description(
-            **words
+            **fields
             | {
-                "signals": tuple(_signal(part) for part in words["signals"]),
-                "action": _signal(words["action"]),
-                "limits": Limits(**{name: _numbers(name, part) for name, part in words["limits"].items()}),
-                "cameras": tuple(Camera(**part) for part in words["cameras"]),
+                "signals": tuple(_signal(part) for part in fields["signals"]),
+                "action": _signal(fields["action"]),
+                "limits": Limits(**{name: _numbers(name, part) for name, part in fields["limits"].items()}),
+                "cameras": tuple(Camera(**part) for part in fields["cameras"]),
             }
         )
     except (KeyError, TypeError, ValueError) as error:
         raise RobotError(f"the robot's description cannot be read ({error})") from error
 
 
-def _signal(words: dict[str, Any]) -> Signal:
-    made: dict[str, Any] = {
-        name: tuple(part) if isinstance(part, list) else part for name, part in words.items()
+def _signal(fields: dict[str, Any]) -> Signal:
+    arguments: dict[str, Any] = {
+        name: tuple(part) if isinstance(part, list) else part for name, part in fields.items()
     }
-    return Signal(**made)
+    return Signal(**arguments)
 
 
 def _numbers(name: str, part: list[float | None]) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""What a robot cell of a twin declares and reads: the signals of a recording, the same as those of generated data."""
+"""Signals of a robot cell: the same in a recording as in generated data."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from twinloop.version import __version__
 Array = NDArray[Any]
 
 TURNING_RAD_S = 4.0
-"""How fast the target of a turning joint may change; grippers and slides may be told to go anywhere at once."""
+"""Speed limit of the target of a revolute joint; grippers and prismatic joints have none."""
 
 
 def list_signals(cell: Cell) -> tuple[Signal, ...]:
-    """What is observed in this cell."""
-    made = [
+    """The observed signals of this cell."""
+    signals = [
         _per_actuator(cell, "observation.state", "pos", "rad", "m"),
         _per_actuator(cell, "observation.velocity", "vel", "rad/s", "m/s"),
         _per_actuator(cell, "observation.effort", "effort", "N·m", "N"),
     ]
     if not cell.actuators:
-        made = []
+        signals = []
     if cell.object_qpos is not None:
         elements = [f"object.{axis}" for axis in "xyz"]
         elements += [f"object.r{row}{column}" for column in "12" for row in "123"]
@@ -35,14 +35,14 @@ def list_signals(cell: Cell) -> tuple[Signal, ...]:
         if cell.target_mocap is not None:
             elements += [f"target.{axis}" for axis in "xyz"]
             units += ["m"] * 3
-        made.append(
+        signals.append(
             Signal("observation.environment_state", (len(units),), tuple(units), elements=tuple(elements))
         )
-    return tuple(made)
+    return tuple(signals)
 
 
 def describe_cell(cell: Cell, *, serial: str, lockstep: bool) -> Description:
-    """What a stand-in for this cell declares."""
+    """The description of a stand-in for this cell."""
     twin = cell.twin
     turning = cell.turning & (np.arange(len(cell.actuators)) != cell.gripper)
     return Description(
@@ -70,21 +70,21 @@ def describe_cell(cell: Cell, *, serial: str, lockstep: bool) -> Description:
 
 def make_signals(cell: Cell, reading: Reading) -> dict[str, Array]:
     """One reading as an array per declared signal."""
-    made: dict[str, Array] = {}
+    signals: dict[str, Array] = {}
     if cell.actuators:
-        made["observation.state"] = reading.position[0]
-        made["observation.velocity"] = reading.velocity[0]
-        made["observation.effort"] = reading.effort[0]
+        signals["observation.state"] = reading.position[0]
+        signals["observation.velocity"] = reading.velocity[0]
+        signals["observation.effort"] = reading.effort[0]
     if cell.object_qpos is not None:
         parts = [reading.object_position[0], reading.object_columns[0]]
         if cell.target_mocap is not None:
             parts.append(reading.target_position[0])
-        made["observation.environment_state"] = np.concatenate(parts)
-    return {name: np.asarray(values, dtype=np.float32) for name, values in made.items()}
+        signals["observation.environment_state"] = np.concatenate(parts)
+    return {name: np.asarray(values, dtype=np.float32) for name, values in signals.items()}
 
 
 def make_reading(cell: Cell, observation: Observation) -> Reading:
-    """What an expert sees of an observation; parts that the robot does not report are zeros."""
+    """An observation as the reading that experts take; parts that the robot does not report are zeros."""
     signals = {name: np.asarray(values, np.float64) for name, values in observation.signals.items()}
     still = np.zeros(len(cell.actuators))
     seen = signals.get("observation.environment_state", np.zeros(12))

@@ -1,4 +1,4 @@
-"""A watchdog: when no command comes for 200 ms, the robot is told to hold where it is."""
+"""A watchdog: when no command has been sent for 200 ms, the robot holds its position."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SILENCE_S = 0.2
 class Watchdog:
     """Wraps a robot that has no watchdog of its own. The stand-in has one, and so have most industrial arms.
 
-    A thread looks every `silence_s / 4`; give `clock` and call `check` yourself to do without the thread. What is held
-    is the reading `position_signal`, element for element the command.
+    A thread checks every `silence_s / 4`; with your own `clock` there is no thread, and you call `check`. The robot holds
+    the reading `position_signal`, whose elements are those of the command.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Watchdog:
 
     @property
     def description(self) -> Description:
-        """The robot's."""
+        """The wrapped robot's description."""
         return self._robot.description
 
     def connect(self) -> None:
-        """Reach the robot and start watching."""
+        """Connect and start watching."""
         with self._lock:
             self._robot.connect()
             self._last_s, self.holding, self.lost = self._clock(), False, None
@@ -64,14 +64,14 @@ class Watchdog:
             return self._robot.observe(cameras)
 
     def act(self, action: Array) -> Array:
-        """Send a command; the silence starts anew."""
+        """Send a command and restart the timer."""
         with self._lock:
             sent = self._robot.act(action)
             self._last_s, self.holding = self._clock(), False
             return sent
 
     def check(self) -> bool:
-        """Hold if it has been silent for too long; whether the robot is holding."""
+        """Hold if the last command is too old; returns whether the robot is holding."""
         with self._lock:
             if not self.holding and self._clock() - self._last_s > self._silence_s:
                 position = self._robot.observe().signals[self._position_signal]
@@ -80,7 +80,7 @@ class Watchdog:
             return self.holding
 
     def close(self) -> None:
-        """Stop watching and let go of the robot."""
+        """Stop watching and disconnect."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -93,6 +93,6 @@ class Watchdog:
             try:
                 self.check()
             except RobotError as error:
-                # The next observe or act of the caller meets the same error; this thread has nobody to tell.
+                # The caller's next observe or act raises the same error.
                 self.lost = error
                 return

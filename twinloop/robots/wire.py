@@ -1,4 +1,4 @@
-"""Messages over a socket: a JSON header and raw arrays, length first. Nothing that is received is ever executed.
+"""Messages over a socket: a length-prefixed JSON header and raw arrays. Received data is never executed.
 
 4 bytes  b"TWL1"
 4 bytes  length of the header, big endian
@@ -27,27 +27,27 @@ MAX_HEADER_BYTES = 1 << 16
 MAX_BODY_BYTES = 1 << 25
 MAX_ARRAYS = 64
 DTYPES = {name: np.dtype(name).newbyteorder("<") for name in ("float64", "float32", "uint8", "int64")}
-"""What may be sent, as it travels."""
+"""Element types that may be sent, little endian."""
 
 _PREFIX = struct.Struct(">4sI")
 
 
 def send(
-    connection: socket.socket, kind: str, arrays: Mapping[str, Array] | None = None, **words: Any
+    connection: socket.socket, kind: str, arrays: Mapping[str, Array] | None = None, **fields: Any
 ) -> None:
     """Send one message."""
-    made = {name: np.ascontiguousarray(array) for name, array in (arrays or {}).items()}
-    for name, array in made.items():
+    contiguous = {name: np.ascontiguousarray(array) for name, array in (arrays or {}).items()}
+    for name, array in contiguous.items():
         if array.dtype.name not in DTYPES:
             raise RobotError(
                 f"array {name!r} cannot be sent", got=array.dtype.name, expected=", ".join(sorted(DTYPES))
             )
-    listed = [[name, array.dtype.name, list(array.shape)] for name, array in made.items()]
-    header = json.dumps({"kind": kind, "arrays": listed, **words}, allow_nan=False).encode()
+    listed = [[name, array.dtype.name, list(array.shape)] for name, array in contiguous.items()]
+    header = json.dumps({"kind": kind, "arrays": listed, **fields}, allow_nan=False).encode()
     body = b"".join(
-        array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes() for array in made.values()
+        array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes() for array in contiguous.values()
     )
-    if len(header) > MAX_HEADER_BYTES or len(body) > MAX_BODY_BYTES or len(made) > MAX_ARRAYS:
+    if len(header) > MAX_HEADER_BYTES or len(body) > MAX_BODY_BYTES or len(contiguous) > MAX_ARRAYS:
         raise RobotError("a message is too long", got=f"{len(header)} + {len(body)} bytes")
     try:
         connection.sendall(_PREFIX.pack(MAGIC, len(header)) + header + body)
@@ -56,18 +56,20 @@ def send(
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Wait for one message; refuses anything malformed or too long before making room for it."""
+    """Receive one message; malformed or oversized ones are refused before memory is allocated."""
     magic, length = _PREFIX.unpack(_read(connection, _PREFIX.size))
     if magic != MAGIC or length > MAX_HEADER_BYTES:
-        raise RobotError("this is not a message", got=f"{magic!r}, {length} bytes", expected=f"{MAGIC!r}")
+        raise RobotError(
+            "the data is not a Twinloop message", got=f"{magic!r}, {length} bytes", expected=f"{MAGIC!r}"
+        )
     try:
         header: Any = json.loads(_read(connection, length))
         kind, listed = header["kind"], header["arrays"]
         plan = [(str(name), str(dtype), tuple(int(size) for size in shape)) for name, dtype, shape in listed]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RobotError("the header of a message cannot be read", got=type(error).__name__) from error
+        raise RobotError("the header of a message cannot be parsed", got=type(error).__name__) from error
     if not isinstance(kind, str) or len(plan) > MAX_ARRAYS:
-        raise RobotError("the header of a message makes no sense")
+        raise RobotError("the header of a message is malformed")
     ends = [0]
     for name, dtype, shape in plan:
         if dtype not in DTYPES or len(shape) > 4 or any(size < 0 for size in shape):
@@ -101,5 +103,5 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 def _gone(error: OSError) -> RobotGone:
     if isinstance(error, TimeoutError):
-        return RobotGone("the other side does not answer", remedy="is it still running?")
+        return RobotGone("the other side does not answer", remedy="check that it is still running")
     return RobotGone(f"the connection was lost ({error.strerror or error})")

@@ -8,7 +8,7 @@ from twinloop.episode import Episode
 
 
 def assert_same_episode(got: Episode, expected: Episode, *, image_error: float = 6.0) -> None:
-    """Everything equal and every number bit for bit; frames to a mean absolute error, since video is lossy."""
+    """Assert that two episodes are equal bit for bit, and frames within a mean absolute error, since video is lossy."""
     assert got.id == expected.id, f"id: got {got.id}, expected {expected.id}"
     assert (difference := expected.schema.difference(got.schema)) is None, difference
     assert got.task == expected.task, f"task: got {got.task!r}, expected {expected.task!r}"

@@ -1,4 +1,4 @@
-"""Conformance check for physics engines: what every registered engine must do, run on the built-in one too."""
+"""Conformance check for physics engines; the built-in engine passes it too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COUNT = 3
 IDS = np.arange(COUNT)
 STEPS = 5
 FAST = 1e12
-"""A velocity, in rad/s or m/s, that no simulation survives."""
+"""A velocity, in rad/s or m/s, at which every simulation diverges."""
 CLOSE = 1e-6
 """Closed and open loop may start their solvers differently; states agree to this, in radians and metres."""
 
@@ -31,7 +31,7 @@ def check_engine(name: str, twin: Twin, *, render: bool = False) -> None:
         render: Check images too; needs offscreen rendering.
 
     Raises:
-        AssertionError: It does not; the message says where.
+        AssertionError: It does not; the message names the requirement.
     """
     cell = make_cell(twin)
     start = make_task(twin.task, twin).start({}, IDS)
@@ -53,7 +53,7 @@ def _load(name: str, cell: Cell, start: Start, *, threads: int = 1, varying: tup
 
 
 def _commands(start: Start) -> Array:
-    """A command for each control step and environment, (steps, count, 1, nu), other ones in each."""
+    """A command for each control step and environment, (steps, count, 1, nu), all different."""
     ramp = 0.01 * np.arange(1, STEPS + 1)[:, None, None] * (1.0 + IDS)[:, None]
     return np.asarray((start.ctrl + ramp)[:, :, None])
 
@@ -104,7 +104,7 @@ def _check_determinism(name: str, cell: Cell, start: Start) -> None:
 
 
 def _check_parameters(name: str, cell: Cell, start: Start) -> None:
-    """Parameters count where they are set, and a new episode without them is nominal again."""
+    """Parameters apply to the environments where they are set, and a new episode without them is nominal."""
     varying = next(
         p.name for p in cell.twin.parameters if p.name in cell.twin.patch.names("model") and p.nominal
     )
@@ -152,7 +152,7 @@ def _check_open_loop(name: str, cell: Cell, start: Start) -> None:
     speeds[1, -1] = FAST
     broken = engine.roll(IDS, {}, (start.qpos, speeds), controls)
     assert broken.diverged.tolist() == [False, True, False], "what diverges is reported"
-    assert np.array_equal(broken.qpos[[0, 2]], rolled.qpos[[0, 2]]), "the others do not notice"
+    assert np.array_equal(broken.qpos[[0, 2]], rolled.qpos[[0, 2]]), "the others are unchanged"
 
 
 def _check_images(engine: Engine, start: Start) -> None:

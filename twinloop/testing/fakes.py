@@ -1,4 +1,4 @@
-"""The smallest things that pass through the doors for tasks and experts: for tests, and to copy from."""
+"""A minimal task and a minimal expert, for tests and as examples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 
 class WaitTask:
-    """Succeeds after a number of control steps, whatever happens."""
+    """Succeeds after a number of control steps."""
 
     roles: tuple[str, ...] = ()
     phases = ("wait",)

@@ -1,4 +1,4 @@
-"""The conformance check that every gate check must pass."""
+"""Conformance check for gate checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twinloop.twins import Twin
 
 
 def make_subject(twin: Twin, simulated: int = 10, real: int = 5) -> Subject:
-    """A plain subject: a candidate that always succeeds, alone."""
+    """A subject for gate checks: a candidate that always succeeds, without a champion."""
     trials = [PairedTrial(number, True) for number in range(max(simulated, real))]
     words = {"name": twin.name, "version": twin.version, "hash": twin.content_hash}
     evidence = Evidence(
@@ -21,12 +21,12 @@ def make_subject(twin: Twin, simulated: int = 10, real: int = 5) -> Subject:
 
 
 def check_gate_check(name: str, check: GateCheck, twin: Twin) -> None:
-    """Assert that a gate check answers under its own name, with a reason, alike when asked twice, with and without trials."""
+    """Assert that a gate check is repeatable and gives its name and a reason, with and without trials."""
     for subject in (make_subject(twin), make_subject(twin, 0, 0), make_subject(twin, 10, 0)):
         answer = check(subject)
         assert isinstance(answer, Check), f"{name}: got {type(answer).__name__}, expected a Check"
         assert answer.name == name, f"got the name {answer.name!r}, registered as {name!r}"
         assert answer.status in get_args(Status), f"{name}: got status {answer.status!r}"
-        assert answer.detail, f"{name} does not say why"
-        assert answer.accepted is None, f"{name} lets itself pass"
-        assert check(subject) == answer, f"{name} answers differently when asked again"
+        assert answer.detail, f"{name} gives no reason"
+        assert answer.accepted is None, f"{name} must not set `accepted`"
+        assert check(subject) == answer, f"{name} gives another answer on the second call"

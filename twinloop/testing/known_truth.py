@@ -1,7 +1,7 @@
-"""Recordings whose truth is known: a twin with other values plays the robot, seen through a noisy, counting encoder.
+"""Recordings with known parameters: a twin with other values replaces the robot, read by a noisy, quantized encoder.
 
-For tests of identification, yours and ours: `record_known(twin, {"elbow_friction_nm": 0.3}, seed=1)` is an episode like
-any real one, and identification should find 0.3.
+For tests of identification: `record_known(twin, {"elbow_friction_nm": 0.3}, seed=1)` is an episode like a
+real one, and identification should find 0.3.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def record_known(
     top_hz: float = 3.0,
     keep_every: int = 1,
 ) -> Episode:
-    """One episode of a robot that is the twin with `truth` for its parameters.
+    """Record one episode of a robot that is the twin with the parameters `truth`.
 
     The robot is commanded at `rate_hz` around its home pose, by default with three sines per joint of up to `top_hz`;
-    `commands` (T, actuators) replaces them. Readings get white noise and are counted in steps of `quantum`. Only every
+    `commands` (T, actuators) replaces them. Readings get white noise and are quantized in steps of `quantum`. Only every
     `keep_every`-th row is logged.
     """
     rng = np.random.default_rng(seed)
@@ -81,9 +81,9 @@ def _schema(names: tuple[str, ...], rate_hz: float) -> Schema:
 
 def _sines(time_s: Array, count: int, rng: np.random.Generator, size: float, top_hz: float) -> Array:
     """Smooth commands (T, count) that start at zero: three sines each."""
-    made = np.zeros((len(time_s), count))
+    commands = np.zeros((len(time_s), count))
     for column in range(count):
         for _ in range(3):
             rate, phase = rng.uniform(0.1 * top_hz, top_hz) * 2 * np.pi, rng.uniform(0, 2 * np.pi)
-            made[:, column] += size / 2 * (np.sin(rate * time_s + phase) - np.sin(phase))
-    return made
+            commands[:, column] += size / 2 * (np.sin(rate * time_s + phase) - np.sin(phase))
+    return commands

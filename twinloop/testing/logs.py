@@ -1,4 +1,4 @@
-"""Conformance of log readers, and a reader that needs no file: for tests of plug-ins and of what uses them."""
+"""Conformance check for log readers, and a reader in memory for tests."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from twinloop.logs.reader import SPAN_BYTES, Block, Channel, Images, LogReader, 
 
 
 def check_log_reader(reader: LogReader, path: Path, stranger: Path) -> None:
-    """What every reader must do: `path` is a log of its format, `stranger` is a file of another."""
+    """Check a log reader: `path` is a log of its format, `stranger` a file of another format."""
     assert 0 < reader.sniff(path) <= 1, "it does not recognise its own format"
-    assert reader.sniff(stranger) < reader.sniff(path), "it takes a stranger's file as gladly as its own"
+    assert reader.sniff(stranger) < reader.sniff(path), "it rates a file of another format as high as its own"
     assert reader.sniff(path.parent / "there is no such file") == 0, (
         "it recognises a file that does not exist"
     )
@@ -24,7 +24,7 @@ def check_log_reader(reader: LogReader, path: Path, stranger: Path) -> None:
     names = [channel.name for channel in channels]
     assert names, "it finds no channel"
     assert len(set(names)) == len(names), "two channels have the same name"
-    assert reader.channels(path) == channels, "it has a state: the second answer differs from the first"
+    assert reader.channels(path) == channels, "it is stateful: the second answer differs from the first"
     for channel in channels:
         _check_channel(reader, path, channel)
     try:
@@ -39,7 +39,9 @@ def _check_channel(reader: LogReader, path: Path, channel: Channel) -> None:
     count = 0
     last = -np.inf
     for span in reader.read(path, [channel.name]):
-        assert set(span.pieces) <= {channel.name}, f"{channel.name}: it gives channels nobody asked for"
+        assert set(span.pieces) <= {channel.name}, (
+            f"{channel.name}: it returns channels that were not requested"
+        )
         for piece in span.pieces.values():
             if isinstance(piece, Block):
                 assert piece.values.ndim >= 2, f"{channel.name}: a scalar is (n, 1)"

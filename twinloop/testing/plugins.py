@@ -1,4 +1,4 @@
-"""Conformance checks for tasks and experts: what every plug-in must do, run on the built-in ones too."""
+"""Conformance checks for tasks and experts; the built-in ones pass them too."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SEEDS = np.array([3, 1, 4, 15, 9])
 
 
 def check_task(name: str, twin: Twin) -> None:
-    """Raise AssertionError unless the task called `name` behaves as one in this twin."""
+    """Check that the task called `name` implements `Task` in this twin; raises AssertionError if not."""
     cell, task = make_cell(twin), make_task(name, twin)
     model = cell.model
     assert task.text.endswith("."), "the text is a sentence"
-    assert task.time_limit_s > 0 and task.phases and task.failures, "phases, failures and a longest time"
+    assert task.time_limit_s > 0 and task.phases and task.failures, "phases, failures and a time limit"
     start = task.start({}, SEEDS)
     for part, width in (("qpos", model.nq), ("qvel", model.nv), ("ctrl", model.nu)):
         shape = getattr(start, part).shape
@@ -40,7 +40,7 @@ def check_task(name: str, twin: Twin) -> None:
         truth = engine.truth()
         kept = memory.copy()
         judged = task.judge(truth, memory)
-        assert np.array_equal(memory, kept), "judge must not write into the memory it is given"
+        assert np.array_equal(memory, kept), "judge must not modify its argument `memory`"
         _check_judgement(judged, task, len(SEEDS))
         alone = task.judge(_one_row(truth, 2), memory[2:3])
         assert alone.phase[0] == judged.phase[2], "a judgement depends on its own environment only"
@@ -50,7 +50,7 @@ def check_task(name: str, twin: Twin) -> None:
 
 
 def check_expert(name: str, twin: Twin, task_name: str | None = None, steps: int = 25) -> None:
-    """Raise AssertionError unless the expert called `name` behaves as one in this twin."""
+    """Check that the expert called `name` implements `Expert` in this twin; raises AssertionError if not."""
     cell, task = make_cell(twin), make_task(task_name or twin.task, twin)
     ids = np.arange(len(SEEDS))
     together = _commands(name, cell, task, ids, steps)

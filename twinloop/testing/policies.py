@@ -1,4 +1,4 @@
-"""Conformance check for policies, and the smallest policy that passes it: for tests, and to copy from."""
+"""Conformance check for policies, and a minimal policy that passes it, as an example."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUNDING = 1e-4
 
 
 class ProportionalPolicy:
-    """Moves every joint towards a goal in proportion to what is left: a plain class, without a network."""
+    """Proportional control of every joint towards a goal: a plain class, without a network."""
 
     def __init__(self, schema: Schema, goal: Array, gain: float = 0.2, name: str = "proportional") -> None:
         self.name, self.id = name, f"gain-{gain:g}"
@@ -29,7 +29,7 @@ class ProportionalPolicy:
         self._goal, self._gain = np.asarray(goal, np.float64), gain
 
     def reset(self, seed: int) -> None:
-        """Nothing is remembered between observations."""
+        """Nothing to do: the policy has no state."""
 
     def infer(self, observation: Mapping[str, Array]) -> Array:
         """Two actions (2, A): one step towards the goal, and another."""
@@ -39,10 +39,10 @@ class ProportionalPolicy:
 
 
 def check_policy(policy: PolicyLike) -> None:
-    """Check that an object keeps to what `PolicyLike` promises; works for batched and for single-episode policies.
+    """Check that an object implements `PolicyLike`; works for batched and for single-episode policies.
 
     Raises:
-        AssertionError: It does not; the message says where.
+        AssertionError: It does not; the message names the requirement.
     """
     assert policy.name and "/" not in policy.name and "@" not in policy.name, f"name: got {policy.name!r}"
     assert isinstance(policy.id, str) and policy.id and policy.id == policy.id, "id: the same text every time"

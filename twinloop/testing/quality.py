@@ -1,4 +1,4 @@
-"""The conformance check of quality checks: built-in ones pass it, and so should yours."""
+"""Conformance check for quality checks; the built-in ones pass it too."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from twinloop.quality.view import View
 
 
 def assert_quality_check(name: str, check: Check, episodes: Sequence[Episode] = ()) -> None:
-    """The check is pure, gives the same answer twice, and says everything a finding has to say.
+    """Assert that a quality check is pure and repeatable, and that its findings are complete.
 
-    It is run on awkward episodes (one row, constant, with a camera) and on yours.
+    It runs on edge cases (one row, constant signals, with a camera) and on `episodes`.
     """
     assert (check.__doc__ or "").strip(), f"{name} has no docstring: one sentence on what it finds"
     for episode in (*awkward_episodes(), *episodes):
         before = {signal: values.tobytes() for signal, values in episode.signals.items()}
         first, second = (list(check(View(episode, Settings()))) for _ in range(2))
-        assert first == second, f"{name} answers differently when asked again"
+        assert first == second, f"{name} gives another answer on the second call"
         for signal, values in episode.signals.items():
             assert values.tobytes() == before[signal], f"{name} changes {signal}"
         for finding in first:
@@ -37,17 +37,17 @@ def assert_quality_check(name: str, check: Check, episodes: Sequence[Episode] = 
 
 
 def awkward_episodes() -> list[Episode]:
-    """Small valid episodes that a check has to survive."""
+    """Small valid episodes that are edge cases for a check."""
     schema = Schema(
         (Signal("observation.state", (2,), ("rad",)), Signal("action", (2,), ("rad",))),
         rate_hz=50.0,
         cameras=(Camera("front", 8, 8),),
     )
-    made = []
+    episodes = []
     for rows in (1, 2, 3, 20):
         ramp = np.linspace(0, 1, rows)
         for values in (np.zeros((rows, 2)), np.stack([ramp, np.sin(9 * ramp)], axis=1)):
-            made.append(
+            episodes.append(
                 make_episode(
                     schema,
                     np.arange(rows) / 50,
@@ -56,4 +56,4 @@ def awkward_episodes() -> list[Episode]:
                     success=True,
                 )
             )
-    return made
+    return episodes

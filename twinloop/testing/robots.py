@@ -1,4 +1,4 @@
-"""A fake robot, and the conformance check that every robot must pass."""
+"""Conformance check for robots, and a fake robot."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Array = NDArray[Any]
 
 
 class FakeRobot:
-    """Two joints that go half the way to their command in every step; in lockstep, without a process.
+    """Two joints that move halfway to their command in every step; in lockstep, in this process.
 
-    `gone_after` loses the connection at that many commands, once: connecting again helps.
+    After `gone_after` commands the connection is lost, once; `connect` restores it.
     """
 
     def __init__(self, gone_after: int | None = None) -> None:
@@ -46,12 +46,12 @@ class FakeRobot:
         )
 
     def connect(self) -> None:
-        """Always there."""
+        """Connect; always succeeds."""
         self._connected = True
         self.connects += 1
 
     def observe(self, cameras: tuple[str, ...] = ()) -> Observation:
-        """Where the joints are; frames are grey."""
+        """Joint positions; frames are grey."""
         self._check()
         frames = {name: np.full((16, 16, 3), 128, np.uint8) for name in cameras}
         return Observation(
@@ -59,14 +59,14 @@ class FakeRobot:
         )
 
     def act(self, action: Array) -> Array:
-        """Half the way there."""
+        """Move halfway to the command."""
         self._check()
         limits = self.description.limits
         sent = np.clip(validate_action(self.description, action), limits.low, limits.high)
         self.sent.append(sent)
         if self.gone_after is not None and len(self.sent) > self.gone_after:
             self.gone_after, self._connected = None, False
-            raise RobotGone("somebody pulled the plug")
+            raise RobotGone("the fake robot was unplugged")
         self.position = 0.5 * (self.position + sent)
         self._steps += 1
         return sent
@@ -77,16 +77,16 @@ class FakeRobot:
         self.position = np.zeros(2)
 
     def steer(self) -> Array:
-        """A person who points both joints at 0.5."""
+        """A person who moves both joints to 0.5."""
         return np.full(2, 0.5)
 
     def judge(self, over: bool = False) -> Outcome:
-        """Success is being near 0.5."""
+        """Success when both joints are near 0.5."""
         near = bool(np.abs(self.position - 0.5).max() < 0.01)
         return Outcome(True) if near else Outcome(False, "not_there") if over else Outcome()
 
     def close(self) -> None:
-        """Let go."""
+        """Disconnect."""
         self._connected = False
 
     def _check(self) -> None:
@@ -95,7 +95,7 @@ class FakeRobot:
 
 
 def check_robot(robot: Robot) -> None:
-    """Assert that a robot keeps the protocol; it is moved by nothing but a command to stay where it is."""
+    """Assert that a robot follows the protocol; the only command sent is to hold its position."""
     robot.connect()
     try:
         description = robot.description
@@ -114,7 +114,7 @@ def check_robot(robot: Robot) -> None:
                 f"{signal.name}: got shape {values.shape}, declared {signal.shape}"
             )
             assert np.isfinite(values).all(), f"{signal.name} is not finite"
-        assert not seen.frames, "frames came that nobody asked for"
+        assert not seen.frames, "observe returned frames that were not requested"
         for camera in description.cameras:
             frame = robot.observe((camera.name,)).frames[camera.name]
             assert frame.shape == (camera.height, camera.width, 3), f"{camera.name}: got shape {frame.shape}"

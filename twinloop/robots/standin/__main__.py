@@ -1,4 +1,4 @@
-"""`python -m twinloop.robots.standin`: the stand-in's own process, as `standin:NAME` starts it."""
+"""`python -m twinloop.robots.standin`: the process that `standin:NAME` starts."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from twinloop.robots.standin.run import serve_reality
 
 
 def main() -> int:
-    """Serve until told to stop; an error is one or two lines."""
+    """Serve until interrupted; an error is printed as one or two lines."""
     parser = argparse.ArgumentParser(prog="twinloop.robots.standin")
     parser.add_argument("--reality", required=True)
     parser.add_argument("--twin")
     parser.add_argument("--socket", required=True)
     parser.add_argument("--lockstep", action="store_true")
-    parser.add_argument("--beside-parent", action="store_true", help="end when whoever holds stdin is gone")
-    given = parser.parse_args()
+    parser.add_argument("--exit-with-parent", action="store_true", help="Exit when stdin is closed.")
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, _stop)
-    if given.beside_parent:
+    if options.exit_with_parent:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        serve_reality(given.reality, twin=given.twin, address=given.socket, lockstep=given.lockstep)
+        serve_reality(options.reality, twin=options.twin, address=options.socket, lockstep=options.lockstep)
     except TwinloopError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def _end_with_parent() -> None:
-    """A parent that was killed cannot say so, but its end of the pipe closes."""
+    """A killed parent sends no signal, but its end of the pipe closes."""
     sys.stdin.buffer.read()
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -1,7 +1,7 @@
-"""The stand-in's cameras: the scene as it is in Bullet, drawn with a look of its own, through an imperfect camera.
+"""The stand-in's cameras: the scene as Bullet has it, rendered with its own appearance by an imperfect camera.
 
-The look differs from the twin's by design: another texture on table and floor, a room instead of a sky, other paint on
-the robot, warmer light from elsewhere, and sensor noise. The visual block moves it further.
+The appearance differs from the twin's by design: other textures on table and floor, a room instead of a sky, another
+robot colour, warmer light from another direction, and sensor noise. The visual block changes it further.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROOM = np.array([0.30, 0.31, 0.27])
 
 
 class CameraModel:
-    """Images of one episode of `model`, which is dressed for the purpose."""
+    """Renders one episode of `model`, whose appearance it changes."""
 
     def __init__(self, cell: Cell, model: mujoco.MjModel, visual: Visual, seed: int) -> None:
         self._cell, self._visual, self._seed = cell, visual, seed
@@ -39,12 +39,12 @@ class CameraModel:
         self._renderers: dict[tuple[int, int], mujoco.Renderer] = {}
         self._tables: dict[str, cameras.CameraTables] = {}
         self._frames = 0
-        _dress(model, visual)
+        _set_appearance(model, visual)
         for declared in cell.twin.cameras:
             _aim(model, model.camera(declared.name).id, visual)
 
-    def look(self, name: str, qpos: Array, mocap_pos: Array) -> Array:
-        """What a camera shows of a pose: (height, width, 3) uint8."""
+    def capture(self, name: str, qpos: Array, mocap_pos: Array) -> Array:
+        """The camera's image of a pose: (height, width, 3) uint8."""
         declared = next(c for c in self._cell.twin.cameras if c.name == name)
         self._data.qpos[:], self._data.mocap_pos[:] = qpos, mocap_pos
         mujoco.mj_forward(self._model, self._data)
@@ -63,7 +63,7 @@ class CameraModel:
         )
 
     def close(self) -> None:
-        """Let go of the graphics memory."""
+        """Free the graphics memory."""
         for renderer in self._renderers.values():
             renderer.close()
         self._renderers.clear()
@@ -74,9 +74,9 @@ class CameraModel:
                 self._renderers[height, width] = mujoco.Renderer(self._model, height, width)
             except Exception as error:
                 raise RobotError(
-                    "the stand-in cannot draw on this machine",
+                    "the stand-in cannot render on this machine",
                     got=type(error).__name__,
-                    remedy="`twinloop doctor` says what is missing; or record without cameras",
+                    remedy="run `twinloop doctor` to see what is missing, or record without cameras",
                 ) from error
         return self._renderers[height, width]
 
@@ -99,8 +99,8 @@ class CameraModel:
         return self._tables[name]
 
 
-def _dress(model: mujoco.MjModel, visual: Visual) -> None:
-    """The stand-in's own look: light from elsewhere, textures, a room, other paint."""
+def _set_appearance(model: mujoco.MjModel, visual: Visual) -> None:
+    """Give the model the stand-in's appearance: lights, textures, a room, robot colour."""
     azimuth = visual.light_azimuth_rad + 1.1
     turn = np.array([[math.cos(azimuth), -math.sin(azimuth)], [math.sin(azimuth), math.cos(azimuth)]])
     for light in range(model.nlight):

@@ -1,4 +1,4 @@
-"""What happens around the robot: air from a fan, knocks on the object, people who bump the arm, a table that shakes."""
+"""Disturbances: wind on the object, pushes on the object, people who bump the arm, a vibrating table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STILL: Force = (0.0, 0.0, 0.0)
 
 KNOCK_S = 0.1
 GUST_S = 1.5
-"""Time constant with which gusts come and go."""
+"""Time constant of gusts."""
 
 
 class Disturbances:
@@ -43,7 +43,7 @@ class Disturbances:
         self._downwind = math.cos(direction), math.sin(direction)
 
     def step(self, dt_s: float) -> None:
-        """What acts during the next physics step."""
+        """Apply the disturbances of the next physics step."""
         if not self._any:
             return
         force = self._knock.step(dt_s)
@@ -66,8 +66,8 @@ class Disturbances:
             self._world.set_gravity((x + shake, y, z))
 
     def _wind_n(self, dt_s: float) -> float:
-        share = dt_s / GUST_S
-        self._gust += -share * self._gust + math.sqrt(2.0 * share) * self._rng.standard_normal()
+        fraction = dt_s / GUST_S
+        self._gust += -fraction * self._gust + math.sqrt(2.0 * fraction) * self._rng.standard_normal()
         steady = 1.0 - self._environment.gust_share
         strength = max(0.0, steady + self._environment.gust_share * (1.0 + 0.5 * self._gust))
         return self._environment.wind_force_n * strength

@@ -1,4 +1,4 @@
-"""Servos, gears and cables: from a command to the speed each joint would reach in free motion, and the torque behind it."""
+"""Servos, gears and cables: from a command to the speed each joint would reach in free motion, and its torque."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ CABLE_REST_RAD = 0.6
 """The cable harness rests up to this far from the home pose."""
 
 
-class Asked(NamedTuple):
-    """Per joint: the speed in free motion and the torque behind it where something blocks; per actuator: its effort."""
+class DriveOutput(NamedTuple):
+    """Per joint: the speed in free motion, and the torque if it is blocked; per actuator: its effort."""
 
     speed: Array
     blocked: Array
@@ -30,20 +30,20 @@ class Asked(NamedTuple):
 
 
 class Drive:
-    """The servos of a cell: gains, force limits, rotor inertia, weight compensation, and what is wrong with them.
+    """The servos of a cell: gains, force limits, rotor inertia, gravity compensation, and their imperfections.
 
     Joints are in the order of `dofs`, MuJoCo's degrees of freedom. `worked_s` is how long the robot has been working,
-    which warms it up. Joint by joint differences (where a cable rests, the phase of a gear's ripple) come from `rng`.
+    which warms it up. Differences between joints (rest angle of a cable, phase of a gear's ripple) are drawn from `rng`.
 
-    Play and dry friction are those of `imperfect.backlash` and `imperfect.friction`, which serve many environments; asked at
-    every physics step for one, their formulas alone are several times faster.
+    Backlash and dry friction follow `imperfect.backlash` and `imperfect.friction`, which are batched; for one environment
+    at every physics step, the bare formulas are several times faster.
     """
 
     def __init__(
         self, cell: Cell, dofs: Array, effects: Actuation, rng: np.random.Generator, worked_s: float = 0.0
     ) -> None:
         self.dofs, self._effects, self.worked_s = dofs, effects, worked_s
-        model = self._model = cell.twin.make_model()  # what the controller believes, not what is there
+        model = self._model = cell.twin.make_model()  # the controller's model, not the hidden one
         self._data = mujoco.MjData(model)
         order = {int(dof): index for index, dof in enumerate(dofs)}
         gear = np.asarray(model.actuator_gear)[:, 0]
@@ -68,10 +68,10 @@ class Drive:
         self._viscous = (model.dof_damping[dofs] + back_emf) * effects.viscous_scale
         joints = np.array([int(model.dof_jntid[dof]) for dof in dofs], dtype=np.int64)
         self._addresses = np.asarray(model.jnt_qposadr)[joints]
-        # Views, kept because fetching them takes a microsecond each.
-        self._believed, self._carried = self._data.qpos, self._data.qfrc_gravcomp
+        # Views, stored because fetching each takes a microsecond.
+        self._model_qpos, self._gravity_torque = self._data.qpos, self._data.qfrc_gravcomp
         self._unlimited = self._damping @ self._square + self._viscous, self._stiffness @ self._square
-        self._felt: Array | None = None
+        self._last_inertia: Array | None = None
         self._compensates = bool(np.any(model.body_gravcomp))
         strongest = np.where(limited, np.abs(model.actuator_forcerange).max(axis=1), 0.0)
         arm = np.abs(self._weights[~gripper]).T @ strongest[~gripper]
@@ -94,18 +94,18 @@ class Drive:
         self._cable = effects.cable_torque_share * limit
         self._ripple = effects.ripple_share * limit
         self._ripple_phase = rng.uniform(-np.pi, np.pi, count)
-        self._half_play = 0.5 * effects.backlash_rad * cell.turning
+        self._half_backlash = 0.5 * effects.backlash_rad * cell.turning
         self._driven: Array | None = None
 
     def step(
         self, qpos: Array, qvel: Array, command: Array, bias: Array, inertia: Array, dt_s: float
-    ) -> Asked:
-        """What the servos do at joints (n,) told `command`; `bias` is gravity and Coriolis, `inertia` per joint."""
+    ) -> DriveOutput:
+        """Response of the servos to `command` at joints (n,); `bias` is gravity and Coriolis torque, `inertia` per joint."""
         self.worked_s += dt_s
         if self._effects.backlash_rad:
             before = command if self._driven is None else self._driven
-            moved = np.maximum(before, command - self._half_play)
-            command = self._driven = np.minimum(moved, command + self._half_play)
+            moved = np.maximum(before, command - self._half_backlash)
+            command = self._driven = np.minimum(moved, command + self._half_backlash)
         length, speed = self._weights @ qpos, self._weights @ qvel
         wanted = self._gain * command + self._offset - self._stiffness * length - self._damping * speed
         effort = np.minimum(np.maximum(wanted, self._low), self._high)
@@ -113,7 +113,7 @@ class Drive:
             effort = saturate(self._motors, effort[None], speed[None])[0]
         free = effort == wanted
         torque = effort @ self._weights
-        carried = self.weight(qpos)
+        carried = self.gravity_compensation(qpos)
         if free.all():
             damping, stiffness = self._unlimited
         else:
@@ -124,8 +124,8 @@ class Drive:
             pulled = pulled - self._cable * (qpos - self._cable_rest)
         if self._effects.ripple_share:
             pulled = pulled + self._ripple * np.sin(self._effects.ripple_per_turn * qpos + self._ripple_phase)
-        if inertia is not self._felt:  # told anew at the control rate
-            self._felt, self._inert = inertia, (inertia + self._rotor) / dt_s
+        if inertia is not self._last_inertia:  # updated at the control rate
+            self._last_inertia, self._inert = inertia, (inertia + self._rotor) / dt_s
         stiffening = dt_s * stiffness
         applied = torque + pulled - stiffening * qvel
         resisting = self._inert + damping + stiffening
@@ -134,17 +134,17 @@ class Drive:
             # Solved for the end of the step: friction stops a joint exactly and never turns it back.
             rest = resisting * qvel + applied
             applied = applied - np.minimum(np.maximum(rest, -level), level)
-        return Asked(qvel + applied / resisting, np.abs(torque + carried), effort)
+        return DriveOutput(qvel + applied / resisting, np.abs(torque + carried), effort)
 
-    def weight(self, qpos: Array) -> Array:
-        """The torque with which the controller carries the arm's own weight, as its model of the arm says."""
+    def gravity_compensation(self, qpos: Array) -> Array:
+        """Gravity compensation torque, from the controller's model of the arm."""
         if not self._compensates:
             return np.zeros(len(self.dofs))
-        self._believed[self._addresses] = qpos
+        self._model_qpos[self._addresses] = qpos
         mujoco.mj_kinematics(self._model, self._data)
         mujoco.mj_comPos(self._model, self._data)
         mujoco.mj_passive(self._model, self._data)
-        return np.asarray(self._carried[self.dofs])
+        return np.asarray(self._gravity_torque[self.dofs])
 
     def _dry(self, qvel: Array) -> Array:
         """Dry friction of each joint; without stiction the speed does not matter."""

@@ -1,4 +1,4 @@
-"""The model that is really there: the twin's with the object, links, table and surfaces that a reality gives it."""
+"""The hidden model: the twin's with a reality's object, links, table and surfaces."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def set_surfaces(world: World, cell: Cell, contact: Contact) -> None:
     """Write frictions so that each pair of bodies has the friction MuJoCo would give it.
 
     Bullet multiplies the frictions of two bodies. Everything but the object gets the root of the usual friction, and
-    the object, whose own friction counts in all its contacts, gets what makes the product right. So it is with bouncing.
+    the object, whose own friction counts in all its contacts, gets the factor that makes the product right. Restitution is
+    treated the same way.
     """
     model, twin = world.model, cell.twin
     touching = [body for body in range(model.nbody) if _friction(model, body) is not None]
@@ -134,7 +135,7 @@ def _friction(model: mujoco.MjModel, body: int) -> tuple[float, float] | None:
 
 
 def start_values(twin: Twin, environment: Environment, rng: np.random.Generator) -> dict[str, float]:
-    """Where a person puts things before an episode: within a disc, turned a little."""
+    """Start positions that a person gives object and target before an episode: within a disc, with a random yaw."""
     values: dict[str, float] = {}
     for what, reach in (("object", environment.object_scatter_m), ("target", environment.target_scatter_m)):
         radius, angle = reach * math.sqrt(rng.random()), rng.uniform(-math.pi, math.pi)

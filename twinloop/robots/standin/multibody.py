@@ -1,8 +1,8 @@
 """A compiled MuJoCo model as URDF text that Bullet can load: bodies, joints, masses, inertias, limits, collision shapes.
 
 Every tree of bodies that hangs from the world becomes one URDF. A body's joints become one link each, the last of which
-carries the body's mass and shapes. Only shapes that can touch something are kept: what a cell looks like is drawn by
-somebody else. Planes become thick boxes, ellipsoids and meshes become convex hulls.
+carries the body's mass and shapes. Only collision shapes are converted; MuJoCo renders the cell.
+Planes become thick boxes, ellipsoids and meshes become convex hulls.
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ def _attach(model: mujoco.MjModel, robot: Element, body: int, parent: str, shift
         name = f"body{body}" if last else f"body{body}_before{joints[position + 1]}"
         step = np.asarray(model.jnt_pos[joint]) - anchor
         place = place + _matrix(quat) @ step if position == 0 else step
-        made = _joint(robot, f"joint{joint}", _kind(model, joint), parent, name, place, quat)
-        ElementTree.SubElement(made, "axis", xyz=_words(model.jnt_axis[joint]))
+        element = _joint(robot, f"joint{joint}", _kind(model, joint), parent, name, place, quat)
+        ElementTree.SubElement(element, "axis", xyz=_format(model.jnt_axis[joint]))
         low, high = (float(x) for x in model.jnt_range[joint] - model.qpos0[model.jnt_qposadr[joint]])
         if not model.jnt_limited[joint]:
             low, high = 1.0, -1.0  # Bullet reads an empty range as no limit
         ElementTree.SubElement(
-            made, "limit", lower=f"{low:.17g}", upper=f"{high:.17g}", effort="1e6", velocity="1e3"
+            element, "limit", lower=f"{low:.17g}", upper=f"{high:.17g}", effort="1e6", velocity="1e3"
         )
         if not last:
             robot.append(_feather(name))
@@ -126,11 +126,11 @@ def _kind(model: mujoco.MjModel, joint: int) -> str:
 def _joint(
     robot: Element, name: str, kind: str, parent: str, child: str, place: Array, quat: Array
 ) -> Element:
-    made = ElementTree.SubElement(robot, "joint", name=name, type=kind)
-    ElementTree.SubElement(made, "parent", link=parent)
-    ElementTree.SubElement(made, "child", link=child)
-    _origin(made, place, quat)
-    return made
+    element = ElementTree.SubElement(robot, "joint", name=name, type=kind)
+    ElementTree.SubElement(element, "parent", link=parent)
+    ElementTree.SubElement(element, "child", link=child)
+    _origin(element, place, quat)
+    return element
 
 
 def _feather(name: str) -> Element:
@@ -158,11 +158,11 @@ def _link(model: mujoco.MjModel, body: int, shift: Array, hulls: dict[str, str])
 def _collision(model: mujoco.MjModel, link: Element, geom: int, shift: Array, hulls: dict[str, str]) -> None:
     size = np.asarray(model.geom_size[geom])
     place, quat = np.asarray(model.geom_pos[geom]) - shift, np.asarray(model.geom_quat[geom])
-    made = ElementTree.SubElement(link, "collision")
-    shape = ElementTree.SubElement(made, "geometry")
+    element = ElementTree.SubElement(link, "collision")
+    shape = ElementTree.SubElement(element, "geometry")
     kind = mujoco.mjtGeom(int(model.geom_type[geom]))
     if kind == mujoco.mjtGeom.mjGEOM_BOX:
-        ElementTree.SubElement(shape, "box", size=_words(2.0 * size))
+        ElementTree.SubElement(shape, "box", size=_format(2.0 * size))
     elif kind == mujoco.mjtGeom.mjGEOM_SPHERE:
         ElementTree.SubElement(shape, "sphere", radius=f"{size[0]:.17g}")
     elif kind in (mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_CYLINDER):
@@ -171,7 +171,7 @@ def _collision(model: mujoco.MjModel, link: Element, geom: int, shift: Array, hu
     elif kind == mujoco.mjtGeom.mjGEOM_PLANE:
         half = np.where(size[:2] > 0.0, size[:2], ENDLESS_M)
         place = place - _matrix(quat) @ np.array([0.0, 0.0, 0.5 * PLANE_DEPTH_M])
-        ElementTree.SubElement(shape, "box", size=_words(np.array([*(2.0 * half), PLANE_DEPTH_M])))
+        ElementTree.SubElement(shape, "box", size=_format(np.array([*(2.0 * half), PLANE_DEPTH_M])))
     elif kind in (mujoco.mjtGeom.mjGEOM_MESH, mujoco.mjtGeom.mjGEOM_ELLIPSOID):
         name = f"hull{geom}.obj"
         hulls[name] = _hull(model, geom, kind)
@@ -182,7 +182,7 @@ def _collision(model: mujoco.MjModel, link: Element, geom: int, shift: Array, hu
             got=kind.name,
             expected="boxes, spheres, capsules, cylinders, planes, ellipsoids or meshes",
         )
-    _origin(made, place, quat)
+    _origin(element, place, quat)
 
 
 def _hull(model: mujoco.MjModel, geom: int, kind: mujoco.mjtGeom) -> str:
@@ -195,7 +195,7 @@ def _hull(model: mujoco.MjModel, geom: int, kind: mujoco.mjtGeom) -> str:
         flat = np.sqrt(1.0 - rise * rise)
         points = np.stack([flat * np.cos(turn), flat * np.sin(turn), rise], axis=-1).reshape(-1, 3)
         points = points * np.asarray(model.geom_size[geom])
-    lines = [f"v {_words(point)}" for point in points]
+    lines = [f"v {_format(point)}" for point in points]
     # Bullet takes the hull of the vertices; faces are only there because its reader wants some.
     lines += [f"f {k} {k + 1} {k + 2}" for k in range(1, len(points) - 1)]
     return "\n".join(lines) + "\n"
@@ -211,13 +211,15 @@ def _joints(model: mujoco.MjModel, body: int) -> list[int]:
 
 
 def _origin(element: Element, place: Array, quat: Array) -> None:
-    ElementTree.SubElement(element, "origin", xyz=_words(place), rpy=_words(_rpy(_matrix(np.asarray(quat)))))
+    ElementTree.SubElement(
+        element, "origin", xyz=_format(place), rpy=_format(_rpy(_matrix(np.asarray(quat))))
+    )
 
 
 def _inertia(element: Element, diagonal: Array) -> None:
-    words = {"ixy": "0", "ixz": "0", "iyz": "0"}
-    words |= {f"i{axis}{axis}": f"{value:.17g}" for axis, value in zip("xyz", diagonal, strict=True)}
-    ElementTree.SubElement(element, "inertia", words)
+    moments = {"ixy": "0", "ixz": "0", "iyz": "0"}
+    moments |= {f"i{axis}{axis}": f"{value:.17g}" for axis, value in zip("xyz", diagonal, strict=True)}
+    ElementTree.SubElement(element, "inertia", moments)
 
 
 def _matrix(quat: Array) -> Array:
@@ -234,5 +236,5 @@ def _rpy(matrix: Array) -> Array:
     return np.array([np.arctan2(matrix[2, 1], matrix[2, 2]), pitch, np.arctan2(matrix[1, 0], matrix[0, 0])])
 
 
-def _words(numbers: Array) -> str:
+def _format(numbers: Array) -> str:
     return " ".join(f"{float(number):.17g}" for number in numbers)

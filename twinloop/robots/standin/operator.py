@@ -1,7 +1,7 @@
-"""A person at a leader arm: sees the scene late, aims a little wrong, moves in their own style.
+"""A simulated person at a leader arm, with reaction time, aiming error and personal style.
 
-The person plays the task's scripted expert by eye. Seeing is delayed by the reaction time; the hand trembles, goes too
-far and comes back, pauses, and is faster or slower than the script.
+The person follows the task's scripted expert. Vision is delayed by the reaction time; the hand trembles, overshoots,
+pauses, and is faster or slower than the script.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from twinloop.tasks import Cell
 Array = NDArray[Any]
 
 HAND_RAD_S = 12.0
-"""How fast a hand corrects itself when it has gone too far."""
+"""Natural frequency of the hand that overshoots."""
 
 
 class Operator:
@@ -33,7 +33,7 @@ class Operator:
         self, cell: Cell, task: str, human: Human, first: Reading, steps: int, rng: np.random.Generator
     ) -> None:
         if task not in EXPERTS:
-            raise RobotError(f"nobody has learnt to demonstrate {task!r}", available=EXPERTS.names())
+            raise RobotError(f"no expert demonstrates task {task!r}", available=EXPERTS.names())
         self._cell, self._human, self._rng = cell, human, rng
         self._expert = EXPERTS.get(task)(Setup(cell, 1, steps))
         self._aim = rng.normal(0.0, 1.0, (2, 3)) * human.aim_error_m * np.array([1.0, 1.0, 0.3])
@@ -47,7 +47,7 @@ class Operator:
         self._phases = rng.uniform(-math.pi, math.pi, 3)
 
     def steer(self, now: Reading) -> Array:
-        """Where the leader arm is at this control step, (actuators,)."""
+        """Position of the leader arm at this control step, (actuators,)."""
         self._memory.append(now)
         seen = self._misjudged(self._memory[0])
         command = self._follow(seen)
@@ -75,7 +75,7 @@ class Operator:
             self._after = self._expert.act(seen, np.array([self._calls]))[0]
             self._calls += 1
         moved: Array = self._before + self._progress * (self._after - self._before)
-        if self._cell.gripper is not None:  # a hand opens or closes, it does not dither between
+        if self._cell.gripper is not None:  # the gripper command is not interpolated
             moved[self._cell.gripper] = self._after[self._cell.gripper]
         return moved
 

@@ -1,4 +1,4 @@
-"""A reality: the hidden truth about one stand-in, read from YAML. Only the server reads it."""
+"""A reality: the hidden parameters of one stand-in, read from YAML by the server only."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ class Reality(BaseModel):
 
 
 def list_realities() -> list[str]:
-    """Names of the realities that come with Twinloop, in alphabetical order."""
+    """Names of the built-in realities, in alphabetical order."""
     return sorted(
         entry.name.removesuffix(".yaml") for entry in _shipped().iterdir() if entry.name.endswith(".yaml")
     )
 
 
 def load_reality(name_or_file: str | Path) -> Reality:
-    """A shipped reality by name, or one from a YAML file."""
+    """Load a built-in reality by name, or one from a YAML file."""
     text = str(name_or_file)
     if text in list_realities():
         return parse_reality((_shipped() / f"{text}.yaml").read_text(), text)
@@ -83,7 +83,7 @@ def load_reality(name_or_file: str | Path) -> Reality:
 
 
 def parse_reality(text: str, name: str = "unnamed") -> Reality:
-    """A reality from YAML text; an error names the key, what it got, and the nearest key there is."""
+    """Parse a reality from YAML text; an error names the key, its value and the most similar known key."""
     try:
         content: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -108,7 +108,7 @@ def _check_names(content: Mapping[Any, Any], name: str) -> None:
             raise UnknownName(f"block of reality {name!r}", str(key), Reality.model_fields)
         if key in BLOCKS:
             if not isinstance(block, dict):
-                raise WrongUse(f"block {key!r} of reality {name!r} is empty or no table", got=repr(block))
+                raise WrongUse(f"block {key!r} of reality {name!r} is empty or not a table", got=repr(block))
             for effect in block:
                 if str(effect) not in BLOCKS[key].model_fields:
                     raise UnknownName(f"effect in block {key!r}", str(effect), BLOCKS[key].model_fields)
@@ -122,7 +122,7 @@ def _check_drift(reality: Reality) -> None:
         block, key = path.split(".")
         if getattr(getattr(reality, block), key) is None:
             raise WrongUse(
-                f"{path} drifts from nowhere", remedy=f"say where it starts: {block}: {{{key}: ...}}"
+                f"{path} drifts but has no initial value", remedy=f"set it: {block}: {{{key}: ...}}"
             )
 
 
@@ -137,7 +137,7 @@ def _explained(error: ValidationError, name: str) -> WrongUse:
         extra: Any = part.json_schema_extra
         whole = part.annotation is int
         expected = f"{'a whole number' if whole else 'a number'} in {low:g} .. {high:g} {extra['unit']}"
-    return WrongUse(f"{where} of reality {name!r} is wrong", got=repr(first["input"]), expected=expected)
+    return WrongUse(f"{where} of reality {name!r} is invalid", got=repr(first["input"]), expected=expected)
 
 
 def _shipped() -> Any:

@@ -22,7 +22,7 @@ def serve_reality(
 ) -> None:
     """Serve a reality at a Unix socket's path or a loopback port until interrupted; `on_ready` gets its URL."""
     hidden = load_reality(reality)
-    # Loaded after the file was found to be in order, since they take a second.
+    # Imported after the file is checked, since the import takes a second.
     from twinloop.robots.standin.serve import Server, open_listener
     from twinloop.robots.standin.session import Session
 

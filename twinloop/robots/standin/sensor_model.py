@@ -1,4 +1,4 @@
-"""What the robot's sensors say: late, biased, drifting, noisy, counted in steps; and commands that arrive late."""
+"""Sensor readings with delay, bias, drift, noise and quantization, and a command channel with delay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twinloop.tasks import Cell, Truth
 Array = NDArray[Any]
 
 WALK_S = 60.0
-"""A drift is given as its standard deviation after this long."""
+"""Drift parameters are standard deviations after this time."""
 
 
 def draw_encoder_bias(cell: Cell, sensing: Sensing, rng: np.random.Generator) -> Array:
@@ -26,7 +26,7 @@ def draw_encoder_bias(cell: Cell, sensing: Sensing, rng: np.random.Generator) ->
 
 
 class Outages:
-    """When the network loses everything: a coin at every step."""
+    """Random network outages."""
 
     def __init__(self, latency: Latency, dt_s: float, rng: np.random.Generator) -> None:
         self._chance = latency.outage_rate_hz * dt_s
@@ -34,7 +34,7 @@ class Outages:
         self._rng, self._left = rng, 0
 
     def step(self) -> bool:
-        """Whether nothing gets through now."""
+        """Whether the network is down in this step."""
         if self._left == 0 and self._chance and self._rng.random() < self._chance:
             self._left = self._steps
         self._left = max(0, self._left - 1)
@@ -42,9 +42,9 @@ class Outages:
 
 
 class CommandChannel:
-    """The way of a command to the servos: packets that travel, and what arrived last is held.
+    """The channel from command to servos: packets arrive late or never, and the newest one that arrived is held.
 
-    The same as `imperfect.delay` does for many environments; asked at every physics step, one line of packets is ten times faster.
+    Follows `imperfect.delay`, which is batched; for one environment at every physics step, this is ten times faster.
     """
 
     def __init__(self, latency: Latency, first: Array, rng: np.random.Generator) -> None:
@@ -57,7 +57,7 @@ class CommandChannel:
         self._held = first.copy()
 
     def send(self, command: Array) -> None:
-        """Put a command on its way."""
+        """Send a command."""
         if not self._present:
             self._held = command.copy()
             return
@@ -67,7 +67,7 @@ class CommandChannel:
             self._under_way.append((travel_s, command.copy()))
 
     def receive(self, dt_s: float) -> Array:
-        """What the servos are told now; then `dt_s` passes. Packets overtaken by a newer one are forgotten."""
+        """The command that the servos hold now; then `dt_s` passes. Packets overtaken by a newer one are dropped."""
         arrived = [k for k, (left_s, _) in enumerate(self._under_way) if left_s <= delay.SAME_TIME_S]
         if arrived:
             self._held = self._under_way[arrived[-1]][1]
@@ -77,7 +77,7 @@ class CommandChannel:
 
 
 class _Late:
-    """A signal as it was some time ago: what `imperfect.stream` does for many environments, for one and without its detours."""
+    """A delayed signal: `imperfect.stream` for a single environment."""
 
     def __init__(self, params: delay.Delay, now: Array, dt_s: float) -> None:
         self._delay_s, self._jitter_s = float(params.delay_s), float(params.jitter_s)
@@ -86,7 +86,7 @@ class _Late:
         self._seen, self._steps = now, 0
 
     def step(self, now: Array, jitter: float, drop: float) -> Array:
-        """What is read while the signal is `now`; `jitter` is standard normal, `drop` uniform."""
+        """The delayed reading while the signal is `now`; `jitter` is standard normal, `drop` uniform."""
         values, slot = self._values, self._steps % len(self._values)
         values[slot] = now
         self._steps += 1
@@ -131,7 +131,7 @@ class SensorModel:
         self._last: Reading | None = None
 
     def read(self, truth: Truth, blind: bool = False) -> Reading:
-        """The reading at this control step; with the network out, the last one again."""
+        """The reading at this control step; during an outage (`blind`), the last one again."""
         joints, pose = self._delayed(truth)
         if blind and self._last is not None:
             return self._last
@@ -163,8 +163,8 @@ class SensorModel:
 
     def _differentiate(self, speed: Array) -> Array:
         filter_s = self._sensing.velocity_filter_s
-        share = 1.0 if filter_s == 0.0 else 1.0 - np.exp(-self._dt_s / filter_s)
-        self._speed = self._speed + share * (speed - self._speed)
+        weight = 1.0 if filter_s == 0.0 else 1.0 - np.exp(-self._dt_s / filter_s)
+        self._speed = self._speed + weight * (speed - self._speed)
         noise = self._sensing.velocity_noise_rad_s * self._turning
         return np.asarray(self._speed + noise * self._rng.standard_normal(speed.shape))
 

@@ -1,7 +1,7 @@
 """The stand-in's server: one client at a time, over a local socket, in lockstep or in real time.
 
-In lockstep, virtual time passes by one control step for every command. In real time the cell runs by the clock whether
-commands come or not. Refusals are fixed sentences: nothing hidden is ever put into an answer.
+In lockstep, virtual time passes by one control step for every command. In real time the cell runs by the clock, with or
+without commands. Error messages are fixed sentences: no reply contains hidden values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Request = dict[str, Any]
 MAX_WAIT_STEPS = 100_000
 MAX_EPISODE_NUMBER = 10**9
 CLIENT_TIMEOUT_S = 10.0
-"""A client that stalls in the middle of a message is let go after this long."""
+"""A client that stalls in the middle of a message is disconnected after this time."""
 
 
 def open_listener(address: str | int) -> socket.socket:
@@ -53,9 +53,9 @@ def open_listener(address: str | int) -> socket.socket:
         if path.is_socket():
             path.unlink()  # left by a server that was killed
         elif path.exists():
-            raise WrongUse(f"{address} cannot be used as a socket", got="something else of that name")
+            raise WrongUse(f"{address} cannot be used as a socket", got="a file or folder")
         before = os.umask(0o177)
-        # Bound under another name first: whoever waits for the path must not find it before somebody listens there.
+        # Bound under another name first: the path must not exist before the socket listens.
         unready = f"{address}~"
         try:
             Path(unready).unlink(missing_ok=True)
@@ -96,12 +96,12 @@ class Server:
         ready, _, _ = select.select(watched, [], [], wait_s)
         if self._client is not None and self._client in ready:
             self._answer(self._client)
-        if self._listener in ready:  # after the client, who may just have hung up
+        if self._listener in ready:  # after the client, which may just have disconnected
             self._accept()
         if not self._lockstep and time.monotonic() >= self._due_s:
             self._session.tick()
             step_s = self._session.cell.dt_s
-            # A machine that cannot keep up runs the cell slower instead of ever further behind.
+            # On a machine that cannot keep up, the cell runs slower instead of falling ever further behind.
             self._due_s = max(self._due_s + step_s, time.monotonic() - step_s)
 
     def _accept(self) -> None:
@@ -127,14 +127,14 @@ class Server:
         except RobotGone:
             self._drop()
             return
-        except RobotError as error:  # what follows cannot be told from noise: let the client go
+        except RobotError as error:  # the stream is out of sync: disconnect the client
             with contextlib.suppress(RobotGone):
                 wire.send(client, "refused", what=error.what, remedy=error.remedy)
             self._drop()
             return
         try:
-            words, answer = self._perform(request, arrays)
-            wire.send(client, "done", answer, **words)
+            fields, answer = self._perform(request, arrays)
+            wire.send(client, "done", answer, **fields)
         except RobotGone:
             self._drop()
         except TwinloopError as error:
@@ -146,7 +146,7 @@ class Server:
         if kind == "hello":
             return self._hello(request), {}
         if not self._greeted:
-            raise RobotError("say hello first")
+            raise RobotError("the first request must be `hello`")
         answers: dict[str, Callable[[Request, dict[str, Array]], tuple[dict[str, Any], dict[str, Array]]]] = {
             "observe": self._observe,
             "act": self._act,
@@ -156,16 +156,18 @@ class Server:
             "judge": self._judge,
         }
         if kind not in answers:
-            raise RobotError("the robot does not know this request", available=sorted(answers))
+            raise RobotError("unknown request", available=sorted(answers))
         return answers[kind](request, arrays)
 
     def _hello(self, request: Request) -> dict[str, Any]:
         if not hmac.compare_digest(str(request.get("token", "")).encode(), self._token.encode()):
             raise RobotError(
-                "the token is wrong or missing", remedy="set TWINLOOP_ROBOT_TOKEN as the server has it"
+                "the token is wrong or missing", remedy="set TWINLOOP_ROBOT_TOKEN to the server's token"
             )
         if request.get("protocol") != PROTOCOL:
-            raise RobotError("client and robot speak different versions", expected=f"version {PROTOCOL}")
+            raise RobotError(
+                "client and robot use different protocol versions", expected=f"version {PROTOCOL}"
+            )
         self._greeted = True
         return {"description": description_as_json(self._session.description)}
 
@@ -187,13 +189,13 @@ class Server:
         if not self._lockstep:
             return {}, {"sent": sent}
         self._session.tick()
-        # Nothing changes until the next command, so what is asked for next is answered now: two trips out of three saved.
-        words, seen = self._observe({}, {})
-        return words | self._judge({}, {})[0], {"sent": sent} | seen
+        # Nothing changes until the next command, so the reply includes observation and outcome: one round trip instead of three.
+        fields, seen = self._observe({}, {})
+        return fields | self._judge({}, {})[0], {"sent": sent} | seen
 
     def _wait(self, request: Request, arrays: dict[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
         if not self._lockstep:
-            raise RobotError("this robot runs by the clock", remedy="just wait")
+            raise RobotError("this robot runs in real time", remedy="wait on the client's side")
         for _ in range(_whole(request.get("steps"), MAX_WAIT_STEPS)):
             self._session.tick()
         return {}, {}
@@ -216,5 +218,5 @@ class Server:
 
 def _whole(value: Any, most: int) -> int:
     if type(value) is not int or not 0 <= value <= most:
-        raise RobotError("a request has a bad number", expected=f"a whole number from 0 to {most}")
+        raise RobotError("a number in a request is out of range", expected=f"an integer from 0 to {most}")
     return value

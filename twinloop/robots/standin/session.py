@@ -1,7 +1,7 @@
-"""One stand-in from episode to episode: hidden world, late commands, wrong readings, a person beside it.
+"""The stand-in's cell over its episodes: hidden world, command delays, sensor errors, and a simulated person.
 
-`tick` is the whole story of a control step. What crosses to a client is what a real cell could say: readings, images,
-what a person at a leader arm does, and how that person judges the outcome.
+`tick` is one control step. A client gets only what a real cell provides: readings, images, the commands of a person at a
+leader arm, and that person's judgement of the outcome.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 WATCHDOG_S = 0.2
-"""Without a command for this long the robot holds where it is."""
+"""Without a command for this long the robot holds its position."""
 
 SETTLE_S = 0.2
 """The person waits this long after setting the scene."""
@@ -68,7 +68,7 @@ class Session:
 
     @cached_property
     def description(self) -> Description:
-        """What the robot declares; nothing hidden is in it."""
+        """The robot's description, without hidden values."""
         return describe_cell(self.cell, serial=self._serial(), lockstep=self._lockstep)
 
     def prepare(self, number: int) -> None:
@@ -108,12 +108,12 @@ class Session:
         self._ticks = 0
 
     def act(self, action: Array) -> None:
-        """A command sets off towards the servos with the next control step; of several until then, the last one."""
+        """Send a command with the next control step; of several before it, the last one counts."""
         self._pending = np.clip(action, self.cell.control_low, self.cell.control_high)
         self._silent_s, self._holding = 0.0, False
 
     def tick(self) -> None:
-        """One control step passes."""
+        """Simulate one control step."""
         world = self._world
         assert world is not None
         if self._pending is not None and not self._outages.step():
@@ -145,31 +145,30 @@ class Session:
         for name in cameras:
             if name not in names:
                 raise RobotError(f"the robot has no camera {name!r}", available=names)
-        frames = {name: self._look(name) for name in cameras}
+        frames = {name: self._capture(name) for name in cameras}
         return Observation(self._ticks * self.cell.dt_s, make_signals(self.cell, self._reading), frames)
 
-    def _look(self, camera: str) -> Array:
+    def _capture(self, camera: str) -> Array:
         if self._camera_model is None:
-            from twinloop.robots.standin.camera_model import (
-                CameraModel,
-            )  # graphics load only when somebody looks
+            # Imported here because most sessions use no camera, and loading graphics takes time.
+            from twinloop.robots.standin.camera_model import CameraModel
 
             model = make_hidden_model(self.cell, self._now)
             self._camera_model = CameraModel(self.cell, model, self._now.visual, self._number)
-        return self._camera_model.look(camera, *self._poses[0])
+        return self._camera_model.capture(camera, *self._poses[0])
 
     def steer(self) -> Array:
-        """What a person at a leader arm does now; the person sees the scene itself, not the readings."""
+        """The command of a person at a leader arm, who sees the true scene, not the readings."""
         seen = ideal_reading(self._truth)
         if self._operator is None:
             steps = 4 * round((self._task.time_limit_s if self._task else 10.0) * self.cell.twin.control_hz)
             human = self._now.human
             self._operator = Operator(self.cell, self.cell.twin.task, human, seen, steps, self._operator_rng)
-        # The leader arm was calibrated against the follower's encoders, so both share their error.
+        # The leader arm was calibrated against the follower's encoders, so both have the same bias.
         return self._operator.steer(seen) + self._encoder_bias
 
     def judge(self, over: bool) -> Outcome:
-        """What the person says: nothing while it could go either way, unless the episode is over."""
+        """The person's judgement: unknown while undecided, unless the episode is over."""
         verdict = self._verdict
         if verdict.success is None and over and self._task is not None:
             verdict = Outcome(False, self._missing)
@@ -178,7 +177,7 @@ class Session:
         return Outcome(False, "misjudged") if verdict.success else Outcome(True)
 
     def close(self) -> None:
-        """Let go of engine and graphics."""
+        """Free engine and graphics."""
         if self._camera_model is not None:
             self._camera_model.close()
             self._camera_model = None

@@ -1,9 +1,9 @@
-"""A cell in Bullet: built from a MuJoCo model, driven by servos, read back in MuJoCo's own coordinates.
+"""A cell in Bullet: built from a MuJoCo model, driven by servos, read back in MuJoCo's coordinates.
 
-A servo is a velocity motor of Bullet's, because a motor is solved together with the contacts and so neither explodes
-with stiff gains nor loses its grip. Each physics step works out the speed that the servo, its damping and its rotor
-would reach in free motion, implicitly, and asks the motor for it with no more torque than free motion needs or, where
-something is in the way, than the servo gives.
+A servo is a velocity motor of Bullet, because motors are solved together with the contacts: stiff gains stay stable and
+the gripper holds. Each physics step computes implicitly the speed that servo, damping and rotor would reach in free
+motion. It is the motor's target; the torque limit is what free motion needs or, where the joint is blocked, the servo's
+torque.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ except ImportError as error:  # the extra is optional; everything that needs it 
 Array = NDArray[Any]
 
 SERVO_DT_S = 0.002
-"""How often the servos compute; Bullet takes two steps in between."""
+"""Control period of the servos; Bullet takes two steps in each."""
 
 BULLET_STEPS = 2
 
@@ -48,7 +48,7 @@ def engine_version() -> str:
 
 @dataclass(frozen=True)
 class Surface:
-    """How one kind of body touches others; None leaves Bullet's default."""
+    """Contact properties of a body; None keeps Bullet's default."""
 
     friction: float | None = None
     torsional_friction_m: float | None = None
@@ -93,13 +93,13 @@ class World:
         self.time_s = 0.0
 
     def close(self) -> None:
-        """Forget the world."""
+        """Disconnect from Bullet."""
         if self._client >= 0:
             bullet.disconnect(self._client)
             self._client = -1
 
     def reset(self, start: Start) -> None:
-        """Put everything where an episode starts (one row)."""
+        """Set the state at the start of an episode (one row)."""
         model, qpos = self.model, start.qpos[0]
         for part in self._parts:
             for joint, mine in part.joints:
@@ -116,18 +116,18 @@ class World:
         self.time_s = 0.0
 
     def step(self, drive: Drive, command: Array) -> None:
-        """One physics step with the servos told `command` (actuators,)."""
+        """Simulate one physics step with the servos at `command` (actuators,)."""
         if self._chain is not None:
             self._drive(self._chain, drive, command)
         bullet.stepSimulation(physicsClientId=self._client)
         self.time_s += self.dt_s
 
     def refresh(self) -> None:
-        """Let the servos take note of how the arm's inertia has changed; call it at the control rate."""
+        """Update the arm's inertia that the servos use; call it at the control rate."""
         self._mass = None
 
     def push(self, body: int, force_n: Sequence[float], torque_nm: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
-        """A force and torque on a body at its centre of mass, in the world's axes, for the next physics step."""
+        """Apply a force and torque to a body at its centre of mass, in the world frame, for the next physics step."""
         part, link = self._where(body)
         if link >= 0:
             place = bullet.getLinkState(part.number, link, physicsClientId=self._client)[0]
@@ -142,23 +142,23 @@ class World:
             )
 
     def set_gravity(self, gravity_m_s2: Sequence[float]) -> None:
-        """Gravity as felt from now on."""
+        """Set the gravity vector."""
         bullet.setGravity(*gravity_m_s2, physicsClientId=self._client)
 
     def set_surface(self, bodies: Sequence[int], surface: Surface) -> None:
-        """How these bodies touch others."""
-        words = {
+        """Set the contact properties of these bodies."""
+        properties = {
             "lateralFriction": surface.friction,
             "spinningFriction": surface.torsional_friction_m,
             "restitution": surface.restitution,
             "contactStiffness": surface.stiffness_n_m,
             "contactDamping": surface.damping_n_s_m,
         }
-        given = {name: float(value) for name, value in words.items() if value is not None}
+        changes = {name: float(value) for name, value in properties.items() if value is not None}
         for body in bodies:
             part, link = self._where(body)
-            if given:
-                bullet.changeDynamics(part.number, link, **given, physicsClientId=self._client)
+            if changes:
+                bullet.changeDynamics(part.number, link, **changes, physicsClientId=self._client)
 
     def qpos_qvel(self) -> tuple[Array, Array]:
         """The state in MuJoCo's coordinates: (nq,) and (nv,)."""
@@ -185,7 +185,7 @@ class World:
         return self._data
 
     def truth(self) -> Truth:
-        """What is true now, one row."""
+        """The true state, one row."""
         cell, data = self.cell, self._kinematics()
         qpos, qvel = data.qpos[None].copy(), data.qvel[None].copy()
         none, tool = np.zeros((1, 3)), self._tool
@@ -223,16 +223,16 @@ class World:
             self._mass = np.array(mass)
             self._inertia = np.diagonal(self._mass)
         qpos, qvel = np.array(offsets) + chain.zero, np.array(speeds)
-        asked = drive.step(qpos, qvel, command, bias, self._inertia, self.dt_s)
-        self._effort[:] = asked.effort
-        needed = np.abs(bias + self._mass @ ((asked.speed - qvel) / self.dt_s))
-        most = np.maximum(_TORQUE_MARGIN * needed, asked.blocked)
+        output = drive.step(qpos, qvel, command, bias, self._inertia, self.dt_s)
+        self._effort[:] = output.effort
+        needed = np.abs(bias + self._mass @ ((output.speed - qvel) / self.dt_s))
+        most = np.maximum(_TORQUE_MARGIN * needed, output.blocked)
         most[chain.passive] = 0.0
         bullet.setJointMotorControlArray(
             number,
             mine,
             bullet.VELOCITY_CONTROL,
-            targetVelocities=asked.speed.tolist(),
+            targetVelocities=output.speed.tolist(),
             forces=most.tolist(),
             physicsClientId=self._client,
         )
@@ -271,7 +271,7 @@ class World:
             if link.removeprefix("body").isdigit():
                 links[int(link.removeprefix("body"))] = mine
         part = _Part(tree, number, tuple(joints), links)
-        for _, mine in part.joints:  # Bullet brakes every joint until it is told otherwise
+        for _, mine in part.joints:  # by default Bullet brakes every joint
             bullet.setJointMotorControl2(
                 number, mine, bullet.VELOCITY_CONTROL, force=0.0, physicsClientId=self._client
             )
@@ -305,7 +305,7 @@ class World:
         return np.zeros(0, dtype=np.int64) if self._chain is None else self._chain.dofs
 
     def _couple(self) -> None:
-        """Joints that MuJoCo keeps in a fixed ratio get a gear."""
+        """Add a gear constraint for each joint equality of the MuJoCo model."""
         model = self.model
         for equality in range(model.neq):
             if not model.eq_active0[equality]:
@@ -329,7 +329,7 @@ class World:
             )
 
     def _filter(self) -> None:
-        """Let exactly those links touch whose shapes MuJoCo lets touch; a tree never touches itself."""
+        """Enable collisions for exactly the pairs that MuJoCo collides; a tree never collides with itself."""
         bits = self._collision_bits()
         for a, part in enumerate(self._parts):
             for other in self._parts[a + 1 :]:
@@ -422,11 +422,11 @@ class World:
         return Touch(np.array([force > 0.0]), np.array([force]), np.array([max(depth, 0.0)]))
 
     def _links_of(self, bodies: Sequence[int]) -> _Links:
-        found: _Links = {}
+        links: _Links = {}
         for body in bodies:
             part, link = self._where(body)
-            found.setdefault(part.number, set()).add(link)
-        return found
+            links.setdefault(part.number, set()).add(link)
+        return links
 
     def _robot_bodies(self) -> list[int]:
         if self._chain is None or self._tool is None:
