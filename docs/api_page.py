@@ -27,6 +27,7 @@ TOPICS = {
     "Evaluation": ["evaluation"],
     "Diagnosis": ["diagnosis"],
     "Coverage": ["coverage"],
+    "Anchored randomization": ["anchoring"],
     "Collection plans": ["planning"],
     "Promotion": ["promotion"],
     "Monitoring": ["monitoring"],

@@ -11,22 +11,20 @@ from docs.api_page import exports, split_docstring
 
 FUNCTIONS = {name: item for name, item in exports().items() if inspect.isfunction(item)}
 UNDOCUMENTED = set(
-    """append_to choose_mix draw evaluate_in_twin evaluate_on_robot gate load_diagnosis load_policy make_dataset merge monitor
-    open_dataset plan query split train""".split()
+    """append_to choose_mix draw load_diagnosis load_policy make_dataset merge monitor
+    open_dataset query split train""".split()
 )
 """Functions whose docstrings still lack arguments, results or errors. Take a name out when its docstring is complete."""
 
 DOCUMENTED = [name for name in FUNCTIONS if name not in UNDOCUMENTED]
 MOST_PARAMETERS = 8
 LONGER = {
+    "anchor": "one more, a callback",
     "choose_mix": "to be shortened with a config",
     "design_excitation": "to be shortened with a config",
     "diagnose": "to be shortened with a config",
-    "evaluate_in_twin": "to be shortened with a config",
-    "evaluate_on_robot": "to be shortened with a config",
-    "gate": "to be shortened with a config",
+    "gate": "policies, twin, robot and supervisor beside its config",
     "generate": "to be shortened: a config and a job exist",
-    "identify": "to be shortened with a config",
     "ingest": "one more, a callback",
     "make_episode": "one more: each is a field of the episode",
     "monitor": "to be shortened with a config",

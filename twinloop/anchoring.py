@@ -175,7 +175,17 @@ class Anchor:
 
 
 def load_anchor(folder: str | Path) -> Anchor:
-    """Read what `Anchor.save` wrote into a folder."""
+    """Read what `Anchor.save` wrote.
+
+    Args:
+        folder: The folder with `anchor.json`.
+
+    Returns:
+        The anchor.
+
+    Raises:
+        WrongUse: There is no such file or it is not an anchor.
+    """
     return load_record(Anchor, Path(folder) / Anchor.FILE, Anchor.FORMAT, "twinloop anchor --out FILE")
 
 

@@ -134,6 +134,9 @@ def load_evaluation(folder: str | Path) -> Evaluation:
     Args:
         folder: The folder with `evaluation.json`.
 
+    Returns:
+        The evaluation.
+
     Raises:
         WrongUse: There is no evaluation.
         NewerFormat: A newer version of Twinloop wrote it.
@@ -173,6 +176,13 @@ class Comparison:
 
 def compare(first: Evaluation, second: Evaluation) -> Comparison:
     """Compare two evaluations trial by trial (exact McNemar test).
+
+    Args:
+        first: Trials of one policy.
+        second: Trials of another policy in the same scenes.
+
+    Returns:
+        The difference of their success rates, first minus second, and its p-value.
 
     Raises:
         WrongUse: The evaluations did not use the same scenes.

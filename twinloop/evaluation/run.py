@@ -74,6 +74,9 @@ def evaluate_in_turns(
 
     Returns:
         One evaluation for each policy, in their order.
+
+    Raises:
+        WrongUse: A policy is named twice, or there is nothing to try.
     """
     if len({policy.id for policy in policies}) < len(policies):
         raise WrongUse("a policy is named twice", got=", ".join(policy.name for policy in policies))

@@ -77,7 +77,17 @@ class MonitorReport:
 
 
 def load_monitor_report(folder: str | Path) -> MonitorReport:
-    """Read what `MonitorReport.save` wrote into a folder."""
+    """Read what `MonitorReport.save` wrote.
+
+    Args:
+        folder: The folder with `monitor.json`.
+
+    Returns:
+        The report.
+
+    Raises:
+        WrongUse: There is no such file or it is not a report.
+    """
     return load_record(MonitorReport, Path(folder) / FILE, FORMAT, "twinloop monitor")
 
 
