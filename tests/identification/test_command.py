@@ -32,8 +32,7 @@ def bench(tmp_path_factory):
 
 def test_a_calibrated_twin_becomes_current_and_can_be_rolled_back(bench):
     text = twinloop(
-        "identify", "--real", "data/logs", "--parameters", "motor_damping*,action_delay_s",
-        "--randomization-out", "anchored.yaml", cwd=bench,
+        "identify", "--real", "data/logs", "--parameters", "motor_damping*,action_delay_s", cwd=bench,
     )  # fmt: skip
     assert "accepted" in text and "identifiable" in text
     assert (bench / "twins/servo_pendulum-2/report.html").stat().st_size > 20_000
@@ -43,6 +42,16 @@ def test_a_calibrated_twin_becomes_current_and_can_be_rolled_back(bench):
         twinloop("twin", "compare", "twins/servo_pendulum", "twins/servo_pendulum-2", "--json", cwd=bench)
     )
     assert {row["name"] for row in changed} == set(TRUTH)
+    anchored = (
+        "anchor",
+        "--identification",
+        "twins/servo_pendulum-2",
+        "--out",
+        "anchored.yaml",
+        "--pilot",
+        "8",
+    )
+    assert "twinloop generate anchored.yaml" in twinloop(*anchored, cwd=bench)
     printed = twinloop("generate", "anchored.yaml", "--explain", cwd=bench)
     assert "correlated" in printed and "motor_armature_kgm2" in printed, (
         "what was not asked about varies as usual"
@@ -55,12 +64,14 @@ def test_a_calibrated_twin_becomes_current_and_can_be_rolled_back(bench):
 def test_a_twin_that_replays_no_better_is_rejected_and_kept(bench):
     text = twinloop(
         "identify", "--real", "data/same", "--parameters", "motor_damping_nms_rad", "--json", "--out",
-        "twins/again", "--randomization-out", "none.yaml", cwd=bench, code=1,
+        "twins/again", cwd=bench, code=1,
     )  # fmt: skip
     printed = json.loads(text)
     assert not printed["accepted"] and printed["out"] == "twins/again-rejected"
     assert (bench / "twins/again-rejected/report.html").exists()
-    assert not (bench / "none.yaml").exists()
+    anchored = ("anchor", "--identification", "twins/again-rejected", "--pilot", "0", "--out", "none.yaml")
+    assert "parameters vary" in twinloop(*anchored, cwd=bench), "around the nominal twin"
+    assert "twin: servo_pendulum\n" in (bench / "none.yaml").read_text()
     assert "again-rejected" in twinloop("twin", "versions", cwd=bench)
 
 

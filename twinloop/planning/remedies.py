@@ -94,7 +94,7 @@ IDENTIFIED = Remedy(
     "its parameters are identified; generate with the calibrated twin and train again, no robot is needed",
     "yes, first: the calibrated twin shows it already",
     None,
-    "twinloop generate anchored.yaml --out DATASET  # what `identify --randomization-out` wrote",
+    "twinloop generate anchored.yaml --out DATASET  # what `twinloop anchor` wrote",
 )
 """Against a loss in a dimension whose parameters `identify` has found."""
 
