@@ -1,7 +1,7 @@
-"""`anchor`: what identification and diagnosis know about a robot, as the randomization that its policies train on.
+"""`anchor`: a randomization for training from the identification and diagnosis of a robot.
 
-Usual ranges, narrowed to what was measured of this robot; scenes, widened to its own. Where an expert fails much more often than it
-did in the nominal twin, ranges that nothing measured are wider than the task allows: `limit_to_task` finds and narrows those.
+Default ranges are narrowed to the measurements of this robot, scenes are widened to its own. Where an expert fails much more often
+than in the nominal twin, ranges of unmeasured parameters are wider than the task allows: `limit_to_task` finds and narrows those.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from twinloop.twins import Twin
 Array = NDArray[Any]
 
 PILOT_EPISODES = 64
-"""Anchored episodes that show whether the expert still succeeds."""
+"""Simulated episodes that test whether the expert still succeeds."""
 LEVEL = 0.01
-"""How often a parameter may be narrowed although it has no part in the expert's failures."""
+"""Probability of narrowing a parameter that does not cause the expert's failures."""
 LARGEST_DROP = 0.05
 """An expert's success rate may fall by this much before ranges are narrowed."""
 FEWEST_OUTSIDE = 5
@@ -50,18 +50,17 @@ def anchored_randomization(
     other_parameters: Randomization | None = None,
     name: str = "anchored",
 ) -> Randomization:
-    """Turn what is known and not known about a robot into a randomization of its twin.
+    """Make a randomization of a twin from what was measured of its robot, and what was not.
 
-    Identified parameters vary by their posterior, parameters that a diagnosis measured around the measured value and as widely as such
-    parameters usually vary, because a robot is not tomorrow what it is today. A parameter that identification could not identify
-    varies as usual around its nominal and its calibrated value: over all that is possible, a gripper that nothing excited would often
-    be too stiff to grasp.
+    Identified parameters vary by their posterior, parameters that a diagnosis measured around the measured value and as widely as by
+    default, because robots change over time. A parameter that was not identifiable varies by default around its nominal and its
+    calibrated value: over its whole prior range, a gripper that was never excited would often be too stiff to grasp.
 
     Args:
         identification: Its accepted twin is the one that the randomization is for; a rejected calibration contributes nothing.
-        diagnosis: Adds what it measured of sensors, actuators, objects and the scene.
-        scenes: Where objects and targets lie in training, such as `training_scenes(twin)`; widened to where they were seen.
-        other_parameters: How parameters vary that nothing measured. Default: `default_randomization(twin)`.
+        diagnosis: Adds its measurements of sensors, actuators, objects and the scene.
+        scenes: Where objects and targets lie in training, such as `training_scenes(twin)`; widened to where they were observed.
+        other_parameters: How unmeasured parameters vary. Default: `default_randomization(twin)`.
         name: Name of the randomization.
 
     Returns:
@@ -84,11 +83,11 @@ def anchored_randomization(
 
 
 def measured_parameters(identification: Identification, diagnosis: Diagnosis | None) -> Randomization:
-    """What a diagnosis measured of the robot, without what identification knows better.
+    """The parameters that a diagnosis measured, without those that identification determines better.
 
     Args:
         identification: Its accepted twin is the one that the randomization is for.
-        diagnosis: None measured nothing.
+        diagnosis: None if there is none.
 
     Returns:
         A randomization around the measured values, as wide as they are uncertain.
@@ -103,7 +102,7 @@ def measured_parameters(identification: Identification, diagnosis: Diagnosis | N
 def measured_values(
     identification: Identification, diagnosis: Diagnosis | None, scenes: Randomization | None = None
 ) -> dict[str, float]:
-    """The median of each measured parameter that scenes do not set: what holds for the robot in every trial.
+    """The median of each measured parameter that scenes do not set: the robot's own values in every trial.
 
     Args:
         identification: As in `anchored_randomization`.
@@ -136,7 +135,7 @@ def _union(usual: Distribution, measured: Distribution) -> Uniform:
 
 @dataclass(frozen=True)
 class TaskLimit:
-    """A parameter with which an expert's failures come: success rates within [low, high] and beyond, and the chance of that."""
+    """A parameter that correlates with an expert's failures: success rates within [low, high] and beyond, and the p-value."""
 
     parameter: str
     low: float
@@ -145,7 +144,7 @@ class TaskLimit:
     success_beyond: float
     p_value: float
     narrowed: bool
-    """False where the parameter was measured: the robot is like that, and narrowing it would hide the difficulty."""
+    """False where the parameter was measured: narrowing it would leave out the robot itself."""
 
 
 @dataclass(frozen=True)
@@ -200,9 +199,9 @@ def anchor(
     seed: int = 2,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Anchor:
-    """Turn what is known and not known about a robot into the randomization that its policies train on.
+    """Make the randomization that a robot's policies train on, within what the task allows.
 
-    What `anchored_randomization` gives, narrowed to what the task allows where the expert would often fail.
+    The result of `anchored_randomization`, narrowed where the expert would often fail.
 
     Args:
         identification: As in `anchored_randomization`.
@@ -210,7 +209,7 @@ def anchor(
         scenes: As in `anchored_randomization`.
         other_parameters: As in `anchored_randomization`.
         expected: The expert's success rate in the nominal twin, in [0, 1].
-        episodes: Expert episodes that are simulated to find out.
+        episodes: Number of expert episodes to simulate as a pilot.
         seed: Random seed for these episodes.
         on_progress: Called with (episodes, total).
 
@@ -247,18 +246,18 @@ def limit_to_task(
 ) -> Anchor:
     """Narrow a randomization to what its task allows.
 
-    Where the expert of a pilot dataset fails much more often than expected, the parameters whose draws go with its failures
+    Where the expert of a pilot dataset fails much more often than expected, the parameters whose draws correlate with its failures
     (Fisher's exact test at the best cut, corrected for the number of parameters) are cut there, one after the other.
 
     Args:
         twin: The randomization's twin.
-        randomization: What the pilot drew from.
+        randomization: The randomization of the pilot.
         pilot: Simulated episodes of an expert, with their draws and outcomes.
         expected: The expert's success rate in the nominal twin, in [0, 1].
-        measured: Parameters that were measured of the robot, which are named and never narrowed.
+        measured: Parameters that were measured of the robot, which are reported and never narrowed.
 
     Returns:
-        The randomization, narrowed or as it was, with the limits that were found.
+        The randomization, narrowed where needed, with the limits that were found.
     """
     draws, success = _outcomes(pilot, randomization)
     rate = float(success.mean()) if len(success) else 1.0
@@ -303,7 +302,7 @@ def _warnings(rate: float, expected: float, episodes: int, limits: Sequence[Task
             f"{one.success_within:.0%} success within, {one.success_beyond:.0%} beyond"
         )
     if not limits:
-        lines.append("no single parameter explains it")
+        lines.append("no single parameter explains the failures")
     return tuple(lines)
 
 

@@ -202,5 +202,5 @@ def test_an_expert_that_fails_by_chance_narrows_nothing():
     for seed in range(5):
         rng = np.random.default_rng(seed)
         found = limit_to_task(twin, wide, Pilot(wide, lambda draw, rng=rng: rng.random() < 0.8), expected=1.0)
-        assert found.limits == () and found.warnings[1] == "no single parameter explains it"
+        assert found.limits == () and found.warnings[1] == "no single parameter explains the failures"
     assert limit_to_task(twin, wide, Pilot(wide, lambda draw: True), expected=1.0).warnings == ()

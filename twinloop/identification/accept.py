@@ -1,4 +1,4 @@
-"""The replay gate: a calibrated twin is accepted only if it replays episodes it has not seen better than by chance."""
+"""The replay gate: a calibrated twin is accepted only if it replays held-out episodes significantly better."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Array = NDArray[Any]
 
 CHANCE = 0.05
 WORTH = 0.01
-"""A smaller fall of the error than this is no reason for a new version, however certain."""
+"""A smaller relative reduction of the error does not justify a new version, however certain."""
 _ENOUGH = 6
-"""Fewer held-out episodes than this and windows within them stand in as units."""
+"""With fewer held-out episodes than this, windows within them are the units of the test."""
 
 
 @dataclass(frozen=True)
@@ -93,5 +93,5 @@ def judge(windows: Sequence[Window], before: Array, after: Array, sensor: Array)
     if 1.0 - WORTH < ratio < 1.0:
         reason += ", too little to matter"
     elif ratio < 1.0 and not accepted:
-        reason += f", which chance gives in more than {CHANCE:.0%} of cases"
+        reason += f", not significant at the {CHANCE:.0%} level"
     return ReplayGate(accepted, ratio, p_value, len(logs), unit, reason)

@@ -1,11 +1,11 @@
-"""What the fitted twin still gets wrong, as bands that hold on data it has not seen.
+"""Predictive bands for the replay error of the fitted twin on new data.
 
-Bands are conformal: residuals of each training episode, as they would have been had it not been fitted, are divided by a
-scale that grows with speed and with time since the start, and the wanted share of them sets the factor. No distribution
-is assumed; what the model lacks is in the residuals and so in the band.
+Bands are conformal: leave-one-out residuals of each training episode are divided by a scale that grows with speed and with
+time since the start, and their quantile sets the factor. No distribution is assumed; model error is in the residuals and so
+in the band.
 
-Episodes are what repeats, not rows: a joint that sticks a little beside its target is off by the same amount for a whole
-episode. Every episode counts alike however long it is, and the fewer there are, the more the factor allows for the next.
+Episodes are the independent units, not rows: a joint that sticks next to its target has the same error for a whole episode.
+Every episode counts the same however long it is; with fewer episodes, the factor has a larger margin.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def fit_bands(solution: Solution, linear: Linear, level: float = LEVEL) -> Bands
 def fit_band(features: Array, size: Array, episode: Array, level: float) -> tuple[Array, float]:
     """Coefficients (F,) and the factor of one channel's band, from features (rows, F) and sizes of residuals (rows,).
 
-    Of `n` episodes, each counting alike, the band holds a share of `level * (1 + 1 / 2n)`, at most half-way from `level`
+    Of `n` episodes, each counting alike, the band holds a fraction of `level * (1 + 1 / 2n)`, at most half-way from `level`
     to all: right for a new episode if residuals differ within episodes as much as between them.
     """
     _, which, rows = np.unique(episode, return_inverse=True, return_counts=True)
@@ -91,14 +91,14 @@ def fit_band(features: Array, size: Array, episode: Array, level: float) -> tupl
     root = np.sqrt(weight / weight.mean())
     fitted, _ = nnls(features * root[:, None], np.minimum(size, np.quantile(size, 0.995)) * root)
     fitted[0] = max(fitted[0], 0.1 * float(np.median(size)), 1e-12)
-    share = min(level * (1.0 + 0.5 / len(rows)), 0.5 * (1.0 + level))
-    return fitted, _weighted_quantile(size / (features @ fitted), weight, share)
+    fraction = min(level * (1.0 + 0.5 / len(rows)), 0.5 * (1.0 + level))
+    return fitted, _weighted_quantile(size / (features @ fitted), weight, fraction)
 
 
-def _weighted_quantile(values: Array, weight: Array, share: float) -> float:
+def _weighted_quantile(values: Array, weight: Array, fraction: float) -> float:
     order = np.argsort(values)
     reached = np.cumsum(weight[order]) / weight.sum()
-    return float(values[order][min(int(np.searchsorted(reached, share)), len(values) - 1)])
+    return float(values[order][min(int(np.searchsorted(reached, fraction)), len(values) - 1)])
 
 
 def left_out_residuals(solution: Solution, linear: Linear, residual: Array) -> Array:
@@ -124,7 +124,7 @@ def left_out_residuals(solution: Solution, linear: Linear, residual: Array) -> A
 def coverage(
     bands: Bands, recordings: Sequence[Recording], windows: Sequence[Window], residual: Array
 ) -> Array:
-    """The share of readings inside their bands, per channel."""
+    """The fraction of readings inside their bands, per channel."""
     inside, begin = [], 0
     for window in windows:
         rows = residual[begin : begin + len(window)]

@@ -1,4 +1,4 @@
-"""Has a series of estimates moved? A sequential detector whose false alarms are bounded however long it watches.
+"""A sequential detector of shifts in a series of estimates, with a bounded probability of false alarms.
 
 For every moment at which a series may have moved there is a Bayes factor of "shifted from here on" against "as before",
 with the level and the scatter unknown (right Haar prior), so that its law does not depend on either: under no change it is
@@ -7,7 +7,7 @@ by 1 per value on average while nothing changes, so the chance that it passes `w
 is at most `chance` (Doob's inequality), whatever the level, the scatter, or how often one looks.
 
 Episodes may resemble the one before: a motor warms up, a battery empties. How much is unknown too, and both sides of the
-ratio are averaged over it. This costs an episode or two until a real change is believed.
+ratio are averaged over it. This delays detection by an episode or two.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from scipy.special import logsumexp
 Array = NDArray[Any]
 
 SHIFTS = (1.0, 3.0, 10.0)
-"""Sizes of shift that are believed in, in units of the scatter, equally likely."""
+"""Sizes of shift, in units of the scatter, with equal prior probability."""
 MEMORIES = ((0.0, 0.8), (0.25, 0.1), (0.5, 0.1))
-"""Correlations of a value with the one before that are believed in, and how much."""
+"""Correlations of a value with the one before, and their prior probabilities."""
 CLIP = 4.0
 """Values count as at most this many scatters from the baseline: one bad episode is not a change."""
 OUTLYING = 3.0
@@ -35,7 +35,7 @@ FEWEST = 5
 
 @dataclass(frozen=True, eq=False)
 class Watch:
-    """What the detector saw: log of its sum after each value (T,), -inf in the baseline, and when it alarmed.
+    """Result of the detector: log of its statistic after each value (T,), -inf in the baseline, and when it alarmed.
 
     `alarm` is the first value at which the sum passed the threshold and `began` the most likely first value after the
     change, both None when nothing moved.
@@ -56,9 +56,9 @@ def watch(
     watched: int = 100,
     series: int = 1,
 ) -> Watch:
-    """Watch one series of values (T,) with relative variances (T,), the first `baseline` of which are as they should be.
+    """Monitor one series of values (T,) with relative variances (T,), the first `baseline` of which are unchanged.
 
-    `series` is how many are watched side by side: `chance` is that of a false alarm in any of them.
+    `series` is the number of series monitored together: `chance` is that of a false alarm in any of them.
     """
     log_threshold = float(np.log(watched * series / chance))
     evidence = np.full(len(values), -np.inf)
@@ -97,7 +97,7 @@ def log_factors(
 
 
 def _log_densities(root: Array, values: Array, baseline: int, memory: float) -> tuple[Array, Array]:
-    """Log densities of values up to now, up to what both share: shifted from `begin` (begin, now), and as before (now,).
+    """Log densities of values up to now, up to a common constant: shifted from `begin` (begin, now), and as before (now,).
 
     With what each value has from the one before taken off, a level is seen by `level` and a shift by as much from the
     value after its first on, where nothing has been taken off.

@@ -1,4 +1,4 @@
-"""Which model: competing sets of parameters fitted alike, compared on episodes none of them saw; the simplest that is not worse."""
+"""Model choice: candidate sets of parameters are compared on validation episodes; the simplest that is not worse is chosen."""
 
 from __future__ import annotations
 

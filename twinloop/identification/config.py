@@ -16,16 +16,16 @@ class IdentifyConfig:
 
     Args:
         priors: Narrower ranges to search, by parameter; default: the twin's bounds.
-        given: Parameters whose value a recorded signal gives run by run, by signal name.
+        given: Signal that holds the known value of a parameter in each run, by parameter.
         signals: Signals to fit; default: positions and poses.
-        horizon_s: How long the twin runs before it is put back on the recording; default: as long as errors in the start do not
-            dominate.
+        horizon_s: How long the twin runs before its state is reset to the recording; default: as long as errors of the initial
+            state do not dominate.
         held_out: Ids of the episodes that are never fitted and judge the result; default: a quarter, by the hash of their ids.
         held_out_every: Hold out every n-th episode from the second on instead; the same however and whenever they were recorded.
-        seconds: At most this much recording is fitted, spread evenly.
+        seconds: Maximum duration of recordings to fit, spread evenly.
         seed: Random seed for the search's starts and the posterior's samples.
         threads: Simulation threads; 0: all cores.
-        force: Reason for fitting data that the check refuses, which is kept.
+        force: Reason for fitting data that the quality check refuses; it is recorded.
     """
 
     priors: Mapping[str, tuple[float, float]] = field(default_factory=dict)

@@ -1,9 +1,9 @@
-"""Experiment design: the motion that tells the asked parameters best, within what the machine may do.
+"""Experiment design: the motion that identifies the requested parameters best, within the limits of the machine.
 
 A motion is a row of segments that start and end at rest at home, so the information they carry adds up. Many segments
 are simulated side by side, the set with the largest information is picked by exchange, and the next generation of
 segments is bred from the picked ones. What is reported is computed once more on the whole motion, with the start projected
-out, beside a plain chirp of the same length within the same limits.
+out, and compared with a plain chirp of the same length within the same limits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MANY = 10_000
 
 @dataclass(frozen=True)
 class Expected:
-    """What a recording of the motion should tell of one parameter: its 95 % interval if the nominal value were true.
+    """Expected 95 % interval of one parameter from a recording of the motion, if the nominal value were true.
 
     `chirp` is the same interval's half width after a plain chirp.
     """
@@ -59,9 +59,9 @@ class Expected:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """A designed motion, what it should tell, and the plain chirp it was measured against.
+    """A designed motion, the intervals it should give, and the plain chirp it is compared with.
 
-    `gain` is how many times smaller the confidence volume of the asked parameters is than with the chirp.
+    `gain` is how many times smaller the confidence volume of the requested parameters is than with the chirp.
     """
 
     motion: Motion
@@ -76,7 +76,7 @@ class Design:
 
     @property
     def unidentifiable(self) -> tuple[str, ...]:
-        """Asked parameters that even this motion does not tell."""
+        """Requested parameters that even this motion does not identify."""
         return tuple(e.name for e in self.expected if e.status == "not identifiable")
 
     def as_json(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def design_excitation(
         twin: The twin.
         parameters: Names of the parameters to determine.
         seconds: Length of the motion in seconds.
-        nuisance: Names of parameters that are unknown too and not asked for.
+        nuisance: Names of parameters that are unknown too but of no interest.
         priors: Range (low, high) of a parameter, in its unit; by default its bounds.
         limits: Reach, speed, acceleration, torque and clearance to keep; by default the twin's own.
         noise: Standard deviation of a position reading in rad or m; by default what the twin's encoder has.

@@ -1,10 +1,10 @@
-"""Drift: which parameter of the real machine has moved, and when, from episodes in the order they were recorded.
+"""Drift: which parameter of the robot has changed, and when, from episodes in the order they were recorded.
 
 The first episodes give a reference fit. Every episode then gets one Gauss-Newton step from it, which is that episode's own
-estimate of all parameters together, so that one which moved does not lend its change to another. Each series is watched by
-`change.watch`, in units of the scatter that the first episodes show between them; so is the error that is left, which
-speaks when something moved that nobody asked about. What alarmed is then fitted anew to the episodes after the change:
-a parameter that stands where it stood has only followed another one.
+estimate of all parameters together, so that a change is not attributed to another parameter. Each series is monitored by
+`change.watch`, in units of the scatter between the first episodes; so is the remaining error, which alarms when something
+changed that no listed parameter explains. Parameters that alarmed are then fitted again to the episodes after the change:
+one that is back at its old value has only followed another.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _CONFIRMED = 3.0
 
 @dataclass(frozen=True)
 class Series:
-    """One watched quantity over the episodes: estimates and standard deviations, and its usual level and scatter.
+    """One monitored quantity over the episodes: estimates and standard deviations, and its baseline level and scatter.
 
-    `evidence` is the log of what the detector holds over its threshold, so that above 0 it alarms.
+    `evidence` is the log of the detector's statistic over its threshold: above 0 it alarms.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """What became of a machine over its episodes; numbers in `changes` are positions in `episodes`."""
+    """Changes of a robot over its episodes; numbers in `changes` are positions in `episodes`."""
 
     episodes: tuple[str, ...]
     baseline: int
@@ -92,7 +92,7 @@ class Drift:
 
     @property
     def moved(self) -> tuple[Change, ...]:
-        """Changes that are no mere consequence of another, the surest first."""
+        """Changes that are not a consequence of another, the most certain first."""
         return tuple(change for change in self.changes if change.role == "moved")
 
     @property
@@ -117,7 +117,7 @@ class Drift:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Of every episode: the step (E, P) in place from the reference, its covariance (E, P, P), the log of what is left (E,)."""
+    """For every episode: the step (E, P) in place from the reference, its covariance (E, P, P), the log of the residual (E,)."""
 
     steps: Array
     covariances: Array
@@ -143,18 +143,18 @@ def watch_drift(
 ) -> Drift:
     """Find which parameters of a robot have changed over its episodes, and when.
 
-    Episodes are taken in the order of their recording times where all have one, else as given.
+    Episodes are taken in the order of their recording times where all have one, else in the order of `episodes`.
 
     Args:
         twin: The twin.
         episodes: Real episodes.
-        parameters: Names of the parameters to watch.
-        baseline: Number of first episodes that show the unchanged robot.
+        parameters: Names of the parameters to monitor.
+        baseline: Number of first episodes, of the unchanged robot.
         priors: Range (low, high) of a parameter, in its unit; by default its bounds.
         given: Signal that holds the known value of a parameter in each run, by parameter.
         signals: Signals to compare; by default joint positions.
         horizon_s: Length of a replay window in seconds.
-        chance: Probability of a false alarm, in anything watched, per `watched` episodes.
+        chance: Probability of a false alarm, over all parameters, in `watched` episodes.
         watched: Number of episodes that `chance` refers to.
         seed: Random seed.
         threads: Simulation threads; 0 takes all cores.
@@ -234,7 +234,7 @@ def follow(
 
 
 def in_time_order(episodes: list[Episode]) -> list[Episode]:
-    """Episodes by the time they were recorded; as given where one does not say."""
+    """Episodes by the time they were recorded; in their present order if one has no time."""
     times = [episode.provenance.recorded_at for episode in episodes]
     if any(time is None for time in times):
         return episodes
@@ -320,7 +320,7 @@ def _attribute(
     watches: Sequence[Watch],
     baseline: int,
 ) -> tuple[Change, ...]:
-    """Changes, the surest first, told apart from what only followed by a fit to the episodes after each."""
+    """Changes, the most certain first; a fit to the episodes after each decides which only followed."""
     found: list[tuple[float, Change]] = []
     explained = False
     refits: dict[int, tuple[Array, Array]] = {}
@@ -358,7 +358,7 @@ def _attribute(
             (0.0, Change(UNEXPLAINED, "unexplained", rest.began, rest.alarm, 1.0, after, low, high, role))
         )
     elif found and not explained:
-        # Something alarmed and nothing explains it: the strongest suspect stands.
+        # Something alarmed and nothing explains it: keep the most certain change.
         best = max(range(len(found)), key=lambda i: found[i][0])
         found[best] = (found[best][0], replace(found[best][1], role="moved"))
     return tuple(change for _, change in sorted(found, key=lambda pair: -pair[0]))

@@ -1,4 +1,4 @@
-"""How much a motion would tell: Fisher information of parameters from batched derivatives of the simulated readings."""
+"""Fisher information of a motion about parameters, from batched derivatives of the simulated readings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ USUAL_NOISE = 1e-3
 
 
 class Gauge:
-    """Measures motions by what they tell of the first `asked` of `scales`; the rest is unknown and not of interest."""
+    """Information of motions about the first `asked` of `scales`; the rest are nuisance parameters."""
 
     def __init__(
         self, cell: Cell, scales: Sequence[Scale], asked: int, noise: float | None, threads: int
@@ -67,7 +67,7 @@ class Gauge:
         return np.stack(made)
 
     def volume(self, information: Array) -> float:
-        """Log determinant of the information on what is asked, the rest projected out: twice the log of 1 / volume."""
+        """Log determinant of the information about the requested parameters, the rest projected out: twice the log of 1 / volume."""
         rest = information[self._asked :, self._asked :]
         return float(np.linalg.slogdet(information)[1] - (np.linalg.slogdet(rest)[1] if rest.size else 0.0))
 
@@ -111,7 +111,7 @@ class Gauge:
 
 
 def _noise_of(cell: Cell) -> float:
-    """What a position reading scatters by: noise, and the encoder's step spread evenly."""
+    """Standard deviation of a position reading: noise, and the encoder's quantization."""
     values = cell.twin.nominal
     noise = float(values.get("encoder_noise_rad", 0.0))
     step = float(values.get("encoder_quantum_rad", 0.0))

@@ -1,4 +1,4 @@
-"""What a designed motion may ask of the machine, and a rehearsal of it in the twin that says whether it keeps to that."""
+"""Limits of a designed motion, and a rehearsal in the twin that checks them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CLEARANCE_M = 0.005
 _LOOK_S = 0.04
 _TRIES = 8
 _MARGIN = 0.98
-"""Of a limit: what shrinking aims at."""
+"""Fraction of a limit that scaling aims at."""
 
 
 @dataclass(frozen=True, eq=False)
 class MotionLimits:
-    """What a motion keeps to, per actuator where an array.
+    """Limits of a motion; arrays are per actuator.
 
     `reach` (actuators,) is how far from home commands may go. `speed_rad_s` holds for commands and for the simulated
     joints, `acceleration_rad_s2` for commands, `torque` (actuators,) for the simulated actuators. Joints stay within
@@ -49,7 +49,7 @@ class MotionLimits:
 
 @dataclass(frozen=True)
 class Peaks:
-    """The most that a motion asked for in its rehearsal: radians, rad/s, and the share of the torque limit."""
+    """Peak values of a motion in its rehearsal: radians, rad/s, and the fraction of the torque limit."""
 
     reach_rad: float
     speed_rad_s: float
@@ -65,10 +65,10 @@ def make_limits(
     torque_fraction: float = 0.9,
     fastest_hz: float = FASTEST_HZ,
 ) -> MotionLimits:
-    """Limits of a cell. `reach` is a share of the way from home to the nearest stop, and at most that many radians."""
+    """Limits of a cell. `reach` is a fraction of the way from home to the nearest joint limit, and at most that many radians."""
     for name, value, top in (
         ("reach", reach, 1.0),
-        ("torque share", torque_fraction, 1.0),
+        ("torque fraction", torque_fraction, 1.0),
         ("speed", speed_rad_s, np.inf),
         ("acceleration", acceleration_rad_s2, np.inf),
         ("fastest rate", fastest_hz, 0.4 * cell.twin.control_hz),
@@ -80,7 +80,7 @@ def make_limits(
     _, room = excitation_range(cell, reach)
     if not room.any():
         raise WrongUse(
-            f"twin {cell.twin.name!r} has nothing that a motion could move",
+            f"twin {cell.twin.name!r} has no actuator that a motion could move",
             expected="an actuator with room on both sides of home",
         )
     model = cell.twin.make_model()
@@ -91,7 +91,7 @@ def make_limits(
 
 
 class Rehearsal:
-    """Plays motions in the nominal twin and shrinks them towards home until they keep the limits."""
+    """Simulates motions in the nominal twin and scales them towards home until they keep the limits."""
 
     def __init__(self, cell: Cell, limits: MotionLimits, threads: int = 0) -> None:
         self._cell, self._limits, self._threads = cell, limits, threads
@@ -119,12 +119,12 @@ class Rehearsal:
         return signals, refused
 
     def peaks(self, signal: Array) -> Peaks:
-        """The most that one signal (T, actuators) asks for."""
+        """Peak values of one signal (T, actuators)."""
         speed, torque, _ = self._played(signal[None])
         return Peaks(float(np.abs(signal).max()), float(speed[0]), float(torque[0]))
 
     def _asked(self, signals: Array) -> Array:
-        """How many times over its limits each signal is as a command."""
+        """Largest ratio of each commanded signal to its limits."""
         limits, dt_s = self._limits, self._cell.dt_s
         moving = limits.reach > 0.0
         reach = np.abs(signals[:, :, moving]).max(axis=1) / limits.reach[moving]
@@ -141,7 +141,7 @@ class Rehearsal:
         return np.where((torque > 1.0) | blocked, np.minimum(factor, 0.75), factor)
 
     def _played(self, signals: Array) -> tuple[Array, Array, Array]:
-        """Top speed (N,), torque over its limit (N,), and whether something was in the way (N,) in the simulation."""
+        """Top speed (N,), torque over its limit (N,), and whether there was a collision (N,) in the simulation."""
         cell, count = self._cell, len(signals)
         if self._engine is None or self._engine.count < count:
             options = EngineOptions(contacts=False, gear_friction=False)
@@ -176,7 +176,7 @@ class Rehearsal:
         return np.asarray(blocked)
 
     def _model_that_notices(self) -> mujoco.MjModel:
-        """The model with geoms made larger by the clearance, for looking only."""
+        """The model with geoms enlarged by the clearance, for collision checks only."""
         model = self._cell.twin.make_model()
         model.geom_margin[:] = np.maximum(np.asarray(model.geom_margin), 0.5 * self._limits.clearance_m)
         return model

@@ -1,8 +1,8 @@
-"""How sure the fit is: a covariance that holds when residuals are neither independent nor all noise.
+"""Posterior covariance that holds when residuals are neither independent nor only noise.
 
-The information matrix alone believes every sample and the model. Here the scores of blocks of samples, blocks as long as
-residuals remember, tell how much the estimate would really move with other data (the sandwich), and with enough
-episodes the scores of whole episodes do too, which catches what differs between runs and not within them.
+The information matrix alone assumes independent samples and a correct model. The scores of blocks of samples, as long as
+residuals are correlated, estimate how much the estimate would vary with other data (the sandwich estimator); with enough
+episodes the scores of whole episodes do too, which includes differences between runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from twinloop.identification.scale import PRIOR_DEVIATION
 Array = NDArray[Any]
 
 _LONGEST_BLOCK = 0.25
-"""Of a window: however long residuals remember, a window holds at least this many blocks' worth, inverted."""
+"""A block is at most this fraction of a window, however long residuals are correlated."""
 _FEWEST_EPISODES = 8
 
 
@@ -39,7 +39,7 @@ class Posterior:
         return np.asarray(np.sqrt(np.diag(self.covariance)))
 
     def half_width(self, level: float = 0.95) -> Array:
-        """Half the width of a central interval of each place; wider when few blocks speak."""
+        """Half the width of a central interval of each place; wider with few blocks."""
         freedom = max(self.blocks - len(self.mean), 2)
         return np.asarray(stats.t.ppf(0.5 + 0.5 * level, freedom) * self.deviation)
 
@@ -69,7 +69,7 @@ def make_posterior(solution: Solution, linear: Linear) -> Posterior:
 
 
 def memory_rows(residual: Array) -> int:
-    """How many rows residuals (rows, channels) remember: the integrated autocorrelation time, worst of the channels."""
+    """Integrated autocorrelation time of residuals (rows, channels) in rows, the longest of the channels."""
     count = len(residual)
     if count < 8:
         return 1

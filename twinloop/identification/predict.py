@@ -1,10 +1,10 @@
-"""What the twin would have done: recorded commands sent open loop, for many parameter values and many windows at once.
+"""Predictions of the twin: recorded commands sent in open loop, for many parameter values and many windows at once.
 
 Every pair of a parameter row and a window is one environment of an engine. Within a window time runs in
 physics steps from its first reading. A command is held until the next one and reaches the servo late by the delay; the
 physics step in which it changes gets the time average of both, so that predictions are smooth in the delay and a delay
 far finer than the step can be found. An observation delay shifts readings against commands exactly as an action delay
-does: open loop, only their sum is seen.
+does: in open loop, only their sum is identifiable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Array = NDArray[Any]
 DELAYS = ("action_delay_s", "observation_delay_s")
 POSE_BIAS = {"object.x": "object_pose_bias_x_m", "object.y": "object_pose_bias_y_m"}
 _MEMORY_BYTES = 256e6
-_PLAY_WARM_UP_S = 2.0
+_BACKLASH_WARM_UP_S = 2.0
 LOST = 1e3
 """The residual, in units of the channel, of an environment whose simulation broke."""
 
@@ -145,12 +145,12 @@ class Predictor:
     def _values(
         self, values: Mapping[str, Array], rows: Sequence[int], recordings: Sequence[Recording]
     ) -> dict[str, Array]:
-        """Per environment: what the row says, else what the recording tells, else nominal."""
+        """Per environment: the row's value, else the recording's, else nominal."""
         drawn = {}
         for name in self.varying:
             nominal = self.cell.twin.parameter(name).nominal
-            told = np.array([recording.given.get(name, nominal) for recording in recordings], np.float64)
-            drawn[name] = np.asarray(values[name], np.float64)[list(rows)] if name in values else told
+            recorded = np.array([recording.given.get(name, nominal) for recording in recordings], np.float64)
+            drawn[name] = np.asarray(values[name], np.float64)[list(rows)] if name in values else recorded
         return drawn
 
     def _make_engine(self, count: int) -> Engine:
@@ -220,8 +220,12 @@ class Predictor:
         actuators = len(self.cell.actuators)
         if not actuators:
             return np.zeros((len(windows), steps, 0))
-        plays = [self._number(f"{to_identifier(name)}_backlash_rad", drawn) for name in self.cell.actuators]
-        warm = round(_PLAY_WARM_UP_S / self.dt_s) if np.any([np.any(play) for play in plays]) else 0
+        backlashes = [
+            self._number(f"{to_identifier(name)}_backlash_rad", drawn) for name in self.cell.actuators
+        ]
+        warm = (
+            round(_BACKLASH_WARM_UP_S / self.dt_s) if np.any([np.any(width) for width in backlashes]) else 0
+        )
         edges = (np.arange(-warm, steps + 1)) * self.dt_s
         delay = self._delay(drawn, len(windows))
         controls = np.empty((len(windows), warm + steps, actuators))
@@ -231,7 +235,7 @@ class Predictor:
                 np.diff(held_integral(recording.command_s, recording.commands, at), axis=0) / self.dt_s
             )
         if warm:
-            width = np.stack([np.broadcast_to(play, (len(windows),)) for play in plays], axis=1)
+            width = np.stack([np.broadcast_to(width, (len(windows),)) for width in backlashes], axis=1)
             state = backlash.make_state(controls[:, 0])
             for step in range(warm + steps):
                 state, controls[:, step] = backlash.step(backlash.Backlash(width), state, controls[:, step])
@@ -271,9 +275,9 @@ class Predictor:
         rows = slice(window.start, window.stop)
         at = (recording.time_s[rows] - recording.time_s[window.start]) / self.dt_s
         low = np.minimum(at.astype(np.int64), len(qpos) - 2)
-        share = (at - low)[:, None]
-        sampled = qpos[low] * (1.0 - share) + qpos[low + 1] * share
-        speeds = qvel[low] * (1.0 - share) + qvel[low + 1] * share
+        fraction = (at - low)[:, None]
+        sampled = qpos[low] * (1.0 - fraction) + qpos[low + 1] * fraction
+        speeds = qvel[low] * (1.0 - fraction) + qvel[low + 1] * fraction
         made = np.empty((len(window), len(self.channels)))
         turned: Array | None = None
         for index, channel in enumerate(self.channels):

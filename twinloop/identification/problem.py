@@ -1,4 +1,4 @@
-"""What is fitted and what came of it: the nouns that the solver, the intervals and the bands share."""
+"""The fitting problem and its solution: the types that the solver, the intervals and the bands use."""
 
 from __future__ import annotations
 

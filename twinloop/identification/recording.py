@@ -1,4 +1,4 @@
-"""A real episode as identification sees it: stamped commands, stamped readings, and what in the twin each reading is.
+"""`Recording`: a real episode for identification, with stamped commands, stamped readings, and their places in the twin.
 
 Readings are never resampled: the twin's prediction is brought to the stamps of the recording, not the other way round.
 """
@@ -60,8 +60,8 @@ def find_travel(cell: Cell, channels: Sequence[Channel]) -> Array:
 class Recording:
     """One episode: readings (T, channels) at `time_s` (T,), commands (C, actuators) at `command_s` (C,), starts of windows.
 
-    `qpos` and `qvel` (T, ...) are the twin's state as read off at every row: what a window starts from. `given` holds
-    parameters that the recording itself tells, such as a gain that was set for this run. `enabled` (T,) says when the
+    `qpos` and `qvel` (T, ...) are the twin's state at every row, from which windows start. `given` holds parameters whose
+    values the recording contains, such as a gain that was set for this run. `enabled` (T,) says when the
     servos were on; None is always.
     """
 
@@ -115,7 +115,7 @@ def unknown_joints(cell: Cell, episode: Episode) -> tuple[str, ...]:
 def read_recording(
     cell: Cell, episode: Episode, channels: Sequence[Channel], given: Mapping[str, str] | None = None
 ) -> Recording:
-    """Bring an episode into the shape that prediction needs; `given` maps parameters to the signals that tell them."""
+    """Convert an episode for prediction; `given` maps parameters to the signals that hold their values."""
     time_s = np.asarray(episode.time_s, np.float64)
     readings = np.stack(
         [_unwrapped(cell, channel, _column(episode, cell, channel)) for channel in channels], axis=1
@@ -291,9 +291,9 @@ def _object_states(cell: Cell, episode: Episode, time_s: Array, qpos: Array, qve
     qpos[:, at : at + 3] = signals["observation.position"]
     velocity = signals.get("observation.velocity")
     for axis in range(3):
-        told = velocity is not None and velocity.shape[1:] == (3,) and not cell.actuators
+        recorded = velocity is not None and velocity.shape[1:] == (3,) and not cell.actuators
         qvel[:, dof + axis] = (
-            velocity[:, axis] if told and velocity is not None else slopes(time_s, qpos[:, at + axis])
+            velocity[:, axis] if recorded and velocity is not None else slopes(time_s, qpos[:, at + axis])
         )
     if "observation.orientation" in signals:
         quat = signals["observation.orientation"]

@@ -1,4 +1,4 @@
-"""Held-out episodes beside what the twin did with their commands, before and after: what overlays are drawn from."""
+"""Held-out episodes and their replay in the twin before and after calibration, for overlay plots."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def replay_held_out(
     most: int = 6,
     threads: int = 0,
 ) -> list[ReplayOverlay]:
-    """Replay up to `most` held-out episodes in the twin as it was and as it is now."""
+    """Replay up to `most` held-out episodes in the twin before and after calibration."""
     chosen = [episode for episode in episodes if episode.id in result.held_out][:most]
     made: list[list[Array]] = []
     recordings = []

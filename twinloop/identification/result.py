@@ -1,4 +1,4 @@
-"""`Identification`: what the data say about a twin's parameters, how sure, and how well the calibrated twin replays."""
+"""`Identification`: estimates of a twin's parameters with their uncertainty, and the replay error of the calibrated twin."""
 
 from __future__ import annotations
 
@@ -40,11 +40,10 @@ class Estimate(Interval):
 class Identification:
     """The outcome of `identify`.
 
-    `twin` is the calibrated version; parameters that the data would not tell even if the others were known keep their
-    nominal value in it. `covariance` of
-    the estimates, `run_to_run` (how much the true values differ between episodes) and posterior `samples` are in the
-    parameters' own units, in the order of `estimates`. `discrepancy` per channel is what the
-    calibrated twin leaves unexplained beyond the sensor's noise.
+    `twin` is the calibrated version; parameters that the data would not identify even if the others were known keep their
+    nominal value in it. `covariance` of the estimates, `run_to_run` (how much the true values differ between episodes) and
+    posterior `samples` are in the parameters' own units, in the order of `estimates`. `discrepancy` per channel is the
+    replay error of the calibrated twin beyond the sensor's noise.
     """
 
     twin: Twin
@@ -89,7 +88,7 @@ class Identification:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters that were asked for."""
+        """The requested parameters."""
         return tuple(estimate.name for estimate in self.estimates)
 
     @property
@@ -99,7 +98,7 @@ class Identification:
 
     @property
     def unidentified(self) -> tuple[str, ...]:
-        """Parameters that the data do not tell: neither alone nor, where they are confused with others, apart from them."""
+        """Parameters that the data do not identify, neither alone nor separately from those they are confused with."""
         return tuple(e.name for e in self.estimates if e.status == "not identifiable")
 
     @property

@@ -61,7 +61,7 @@ class RefusedData(TwinloopError):
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Real episodes made ready: recordings, which are fitted and which held out, and the problem to solve."""
+    """Prepared data: recordings, which of them are fitted and which held out, and the problem to solve."""
 
     recordings: tuple[Recording, ...]
     channels: tuple[Channel, ...]
@@ -179,7 +179,7 @@ def prepare(
     for recording in recordings:
         if not np.isfinite(recording.readings).all() or not np.isfinite(recording.commands).all():
             raise RefusedData(
-                f"episode {recording.id} holds numbers that are not finite",
+                f"episode {recording.id} contains values that are not finite",
                 remedy="`twinloop check` says where; repair or leave out the episode",
             )
     fitted, kept = _split(recordings, config)
@@ -216,12 +216,12 @@ def _split(recordings: Sequence[Recording], config: IdentifyConfig) -> tuple[lis
     kept = [i for i, recording in enumerate(recordings) if recording.id in held_out]
     fitted = [i for i in range(len(recordings)) if i not in kept]
     if not kept or not fitted:
-        raise WrongUse("both some and not all episodes must be held out", got=held_out)
+        raise WrongUse("at least one and not all episodes must be held out", got=held_out)
     return fitted, kept
 
 
 def check(ready: Prepared) -> list[str]:
-    """Why the data should not be fitted, in words; empty when nothing speaks against it."""
+    """Reasons against fitting the data; empty if there are none."""
     names = [scale.name for scale in ready.problem.scales]
     rate_hz = 1.0 / float(np.median(np.concatenate([np.diff(r.time_s) for r in ready.recordings])))
     reasons = []
@@ -240,7 +240,7 @@ def check(ready: Prepared) -> list[str]:
 def _calibrated(
     twin: Twin, scales: Sequence[Scale], solution: Solution, kept: Array, start: Array
 ) -> tuple[Twin, Array]:
-    """The twin with what was identified; the rest stays nominal."""
+    """The twin with the identified values; the rest stays nominal."""
     place = np.where(kept, solution.place, start)
     values = values_at(scales, place[None])
     changes = {
@@ -288,7 +288,7 @@ def _scaled(scales: Sequence[Scale], posterior: Posterior, covariance: Array) ->
 
 
 def default_parameters(twin: Twin, real: Iterable[Episode]) -> list[str]:
-    """What is worth asking first: friction, damping and rotor inertia of every joint that is read, and the delay."""
+    """Default parameters: friction, damping and rotor inertia of every measured joint, and the action delay."""
     cell = make_cell(twin)
     channels = find_channels(cell, next(iter(real)))
     names = []

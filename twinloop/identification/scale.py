@@ -67,7 +67,7 @@ def make_scales(
     """Scales of the named parameters; `priors` narrows ranges that are otherwise the twin's bounds."""
     made = []
     for name in (priors or {}).keys() - set(names):
-        raise WrongUse(f"a prior for {name!r}, which is not asked for", available=names)
+        raise WrongUse(f"a prior for {name!r}, which is not a requested parameter", available=names)
     for name in names:
         parameter = twin.parameter(name)
         if parameter.choices or parameter.whole:

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 TONES = 4
 _FRESH = 0.25
-"""The share of each brood that is drawn anew."""
+"""The fraction of each generation that is drawn at random."""
 
 
 def draw_genes(rng: np.random.Generator, count: int, actuators: int) -> Array:
@@ -54,7 +54,7 @@ def lay_out(genes: Array, rows: int, dt_s: float, limits: MotionLimits) -> Array
     tones = genes[:, :, 2:].reshape(*genes.shape[:2], TONES, 3)
     rate_hz = slowest_hz * (limits.fastest_hz / slowest_hz) ** tones[..., 0]
     angle = 2.0 * np.pi * (rate_hz[..., None] * time_s + tones[..., 2, None])
-    # Equal weights are equal speeds. Weights differ widely, so that few tones share the limits: many peak together.
+    # Equal weights are equal speeds. Weights differ widely, so that few tones dominate: many would peak together.
     waves = (tones[..., 1] ** 6 / rate_hz)[..., None] * np.sin(angle)
     edge = fade(time_s)
     wave = waves.sum(axis=2) * edge

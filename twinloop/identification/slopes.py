@@ -1,4 +1,4 @@
-"""How residuals change with the parameters and with the windows' starts: by differences, or by what the last step taught."""
+"""How residuals change with the parameters and with the windows' starts: by differences, or by Broyden's update."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Robust least squares over windows: Levenberg-Marquardt whose derivatives and trial steps are one batch each.
 
-The start of every window is a nuisance: what its first reading and speed were is only known as well as the sensor is. Its
-directions are projected out window by window (variable projection), so they cost one extra column each and not one per
-window. Simulation is what costs: slopes are measured only where those of the step before, corrected by what that step
-taught, did not foretell what the next one gained. All parameters are places in the unit interval; see `scale`.
+The initial state of every window is a nuisance parameter, known only within the sensor's noise. Its directions are projected
+out window by window (variable projection), so they cost one extra column each and not one per window. Simulation dominates
+the cost: slopes are measured again only where those of the last step, after Broyden's correction, did not predict the next gain. All parameters are places in the unit interval; see `scale`.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ _ROUNDS = 3
 _SCREEN_S = 3.0
 _STEPS = 24
 _TRUSTED, _USEFUL = 0.5, 0.1
-"""Of what slopes foretold, the share a step must gain: to correct them only, and to measure again only by parameters."""
+"""Fraction of the predicted gain that a step must reach: to correct slopes only, and to measure again those by parameters only."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """When a descent has settled: a step moves no parameter by more than `moved` deviations, or gains a share below `gained`.
+    """When a descent has converged: a step moves no parameter by more than `moved` deviations, or gains a fraction below `gained`.
 
-    Deviations are those of the posterior: where residuals remember, far smaller steps look like progress and are none.
-    `exact` asks that slopes measured there, from both sides, say so.
+    Deviations are those of the posterior: with correlated residuals, far smaller steps look like progress and are none.
+    `exact` requires that central differences at that point confirm it.
     """
 
     moved: float
@@ -55,7 +54,7 @@ Progress = Callable[[int, float], None]
 def solve(
     problem: Problem, start: Array, progress: Progress | None = None, *, rounds: int = _ROUNDS
 ) -> Solution:
-    """The most plausible place, from one start. Noise is estimated anew between rounds from what is left."""
+    """The most plausible place, from one start. Noise is estimated again between rounds from the residuals."""
     offsets = np.zeros((len(problem.windows), len(problem.start_deviation)))
     best = _evaluate(problem, start[None], offsets[None])[0]
     slopes: Array | None = None
@@ -77,8 +76,8 @@ def screen(problem: Problem, start: Array, count: int = 32, seed: int = 0) -> li
             for place in np.linspace(0.0, 1.0, 25):
                 ladder.append(np.where(np.arange(len(start)) == index, place, start))
     spread = qmc.Sobol(len(start), seed=seed).random(count) if len(start) else np.zeros((0, 0))
-    for share in (0.25, 1.0):
-        ladder += list(np.clip(start + share * (spread[: count // 2] - 0.5), 0.0, 1.0))
+    for width in (0.25, 1.0):
+        ladder += list(np.clip(start + width * (spread[: count // 2] - 0.5), 0.0, 1.0))
     places = np.stack(ladder)
     subset = replace(problem, windows=_some(problem, 6, _SCREEN_S))
     offsets = np.zeros((len(places), len(subset.windows), len(problem.start_deviation)))
@@ -140,13 +139,13 @@ def _descend(
             np.all(np.abs(step) < ending.moved * deviation + 1e-6)
             or gained < ending.gained * max(best.cost, 1e-12)
         )
-        foretold = -float(linear.gradient @ step + 0.5 * step @ linear.information @ step)
+        predicted = -float(linear.gradient @ step + 0.5 * step @ linear.information @ step)
         damping = max(damping * trials[chosen] * 0.3, 1e-7)
         sure = settled and (fresh or not ending.exact)
         near = corrected_slopes(problem, slopes, best, after, deviation)
-        trusted = sure or (not settled and gained > _TRUSTED * foretold)
+        trusted = sure or (not settled and gained > _TRUSTED * predicted)
         slopes, trials = (near, _TRIALS[1:2]) if trusted else (None, _TRIALS)
-        if gained < _USEFUL * foretold:
+        if gained < _USEFUL * predicted:
             near = None
         best, fresh = after, False
         if progress:
@@ -159,7 +158,7 @@ def _descend(
 def _try(
     problem: Problem, best: Solution, linear: Linear, free: Array, dampings: Sequence[float]
 ) -> list[Solution]:
-    """Where steps of different boldness lead; parameters that are not `free` stay on their edge."""
+    """Solutions after steps of different damping; parameters that are not `free` stay on their edge."""
     handles = problem.handles
     places, offsets = [], []
     for damping in dampings:
@@ -193,12 +192,12 @@ def _cost(problem: Problem, place: Array, offsets: Array, residual: Array) -> fl
 
 
 def robust_deviation(residual: Array) -> Array:
-    """Per channel, the standard deviation that the middle of the residuals (rows, channels) speaks for, about zero."""
+    """Robust standard deviation about zero of residuals (rows, channels), per channel."""
     return np.asarray(1.4826 * np.median(np.abs(residual), axis=0))
 
 
 def estimated_noise(sensor: Array, residual: Array) -> Noise:
-    """Noise with what the model leaves unexplained: between the robust and the plain size of what is left."""
+    """Noise including model error: between the robust and the plain size of the residuals."""
     plain = np.sqrt(
         np.mean(
             np.minimum(residual**2, (KNEE * 4.0 * np.maximum(robust_deviation(residual), sensor)) ** 2),

@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 SUMS = (("action_delay_s", "observation_delay_s"),)
-"""Open loop, only the sum of these is seen: whichever is identified stands for both, and the other must not add to it."""
+"""In open loop only the sum of these is identifiable: the identified one stands for both, and the other must not add to it."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ def _within(parameters: Sequence[Parameter], means: Sequence[float], covariance:
         values, vectors = values[order], vectors[:, order]
     # A value very close to its bound needs more than that: it is drawn in alone, which keeps the matrix definite.
     fitting = [_fitting(*part) for part in zip(parameters, means, deviations, strict=True)]
-    share = np.array(fitting) / np.array(deviations)
-    return np.asarray(matrix * share[:, None] * share[None, :])
+    ratio = np.array(fitting) / np.array(deviations)
+    return np.asarray(matrix * ratio[:, None] * ratio[None, :])
 
 
 def _fitting(parameter: Parameter, value: float, deviation: float) -> float:

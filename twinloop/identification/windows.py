@@ -1,4 +1,4 @@
-"""Which part of the data is fitted, which is held out, and how long the twin runs before it is put back on the recording."""
+"""Which part of the data is fitted, which is held out, and how long the twin runs before its state is reset to the recording."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ GROWTH = 10.0
 """A window ends before an error in its start has grown by this."""
 _PROBE = 1e-4
 UNMOVED = 1e-3
-"""Of a joint's travel: what moves by less has not been excited."""
+"""A joint that moves by less than this fraction of its travel has not been excited."""
 
 
-def split_episodes(ids: Sequence[str], share: float = HELD_OUT_FRACTION) -> tuple[list[int], list[int]]:
+def split_episodes(ids: Sequence[str], fraction: float = HELD_OUT_FRACTION) -> tuple[list[int], list[int]]:
     """Episodes to fit and episodes to hold out, by the hash of their ids: the same whatever else is in the dataset."""
     if len(ids) < 2:
         raise WrongUse(
@@ -37,7 +37,7 @@ def split_episodes(ids: Sequence[str], share: float = HELD_OUT_FRACTION) -> tupl
             remedy="record another, or cut a long recording into episodes in the ingest map",
         )
     order = sorted(range(len(ids)), key=lambda i: hashlib.blake2b(ids[i].encode(), digest_size=8).digest())
-    count = min(max(1, round(share * len(ids))), len(ids) - 1)
+    count = min(max(1, round(fraction * len(ids))), len(ids) - 1)
     return sorted(order[count:]), sorted(order[:count])
 
 
@@ -73,9 +73,9 @@ def thinned(windows: Sequence[Window], recordings: Sequence[Recording], seconds:
 
 
 def find_horizon_s(predictor: Predictor, which: Sequence[int]) -> float | None:
-    """How long a window may be before errors of its start take over; None when a whole recording is fine.
+    """How long a window may be before errors of its initial state dominate; None if a whole recording may be.
 
-    Found by experiment in the twin: start twice from nearly the same state and see how fast the two part.
+    Measured in the twin: two simulations from nearly the same state, and how fast they diverge.
     """
     if not predictor.handles:
         return None
@@ -115,10 +115,10 @@ def sensor_noise(recordings: Sequence[Recording]) -> Array:
 
 
 def unmoved_noise(noise: Array, recordings: Sequence[Recording], travel: Array) -> Array:
-    """Noise (channels,) where a joint that stayed put tells nothing: how still it stood is no measure of its sensor.
+    """Noise (channels,), raised for joints that did not move: their stillness is no measure of the sensor.
 
-    `travel` (channels,) is how far each may go. Without this, a gripper that is never told to move counts by the
-    micrometre, and what it leaves of rounding outweighs every joint that does move.
+    `travel` (channels,) is the range of each. Without this, the rounding error of a gripper that is never commanded would
+    outweigh every joint that does move.
     """
     moved = np.max([np.ptp(recording.readings, axis=0) for recording in recordings], axis=0)
     return np.asarray(np.where(moved < UNMOVED * travel, np.maximum(noise, UNMOVED * travel), noise))
