@@ -19,14 +19,14 @@ def shelf(tmp_path_factory):
 
 def test_from_two_data_sets_to_a_sheet_for_the_operator(shelf):
     found = twinloop_json(
-        "coverage", "--real", "runs", "--sim", "sim", "--html", "map.html", "--out", "c.json", cwd=shelf
+        "coverage", "--real", "runs", "--sim", "sim", "--html", "map.html", "--out", "covered", cwd=shelf
     )
     [region] = found["regions"]
     assert region["outcomes"]["worse"] and found["outside"] == pytest.approx(region["fraction"])
-    assert json.loads((shelf / "c.json").read_text())["regions"] == found["regions"]
+    assert json.loads((shelf / "covered/coverage.json").read_text())["regions"] == found["regions"]
     asked = twinloop_json("data", "query", "runs", region["query"], cwd=shelf)
     assert [row["episode_index"] for row in asked] == region["episodes"]
-    said = twinloop("plan", "--coverage", "c.json", "--out", "plan.json", "--sheet", "sheet.html", cwd=shelf)
+    said = twinloop("plan", "--coverage", "covered", "--out", "plan.json", "--sheet", "sheet.html", cwd=shelf)
     assert region["name"] in said and "per hour" in said and "simulation: yes" in said
     assert (shelf / "sheet.html").read_text().count("☐") > 0
     [done] = twinloop_json("plan", "status", "plan.json", "--data", "runs", cwd=shelf)
