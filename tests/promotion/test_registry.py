@@ -19,7 +19,7 @@ from twinloop.promotion.evidence import Evidence, PairedTrial, save_evidence
 from twinloop.promotion.registry import MODEL, PolicyRegistry
 from twinloop.promotion.release import load_shadow
 from twinloop.promotion.rules import Rules
-from twinloop.promotion.run import contender
+from twinloop.promotion.run import make_contender
 from twinloop.promotion.statistics import measure
 from twinloop.promotion.verdict import decide
 from twinloop.workspace import init_workspace
@@ -68,7 +68,12 @@ def judged(folder, candidate, champion=None, gain=0.5, rules=None, **more):
     )
     rules = rules or Rules(threshold=0.6)
     found = Evidence(
-        contender(candidate), contender(champion) if champion else None, {"hash": "x"}, (), trials, "r1"
+        make_contender(candidate),
+        make_contender(champion) if champion else None,
+        {"hash": "x"},
+        (),
+        trials,
+        "r1",
     )
     if rules.simulation_only:
         found = replace(found, simulated=trials, real=())
@@ -95,14 +100,14 @@ def test_only_a_verdict_that_promotes_lets_a_policy_in(registry, policies, tmp_p
         registry.promote(second, judged(tmp_path / "a", first), by="ann")
     assert registry.entries() == [], "what was refused leaves no trace"
     registry.promote(first, judged(tmp_path / "a", first), by="ann")
-    with pytest.raises(GateError, match="not against the present champion"):
+    with pytest.raises(GateError, match="not against the current champion"):
         registry.promote(third, judged(tmp_path / "c", third, second), by="ann")
     with pytest.raises(GateError, match="simulation only"):
         registry.promote(
             second, judged(tmp_path / "s", second, first, rules=Rules(simulation_only=True)), by="ann"
         )
     assert registry.policy("champion").id == first.id
-    with pytest.raises(GateError, match="nobody is shadow"):
+    with pytest.raises(GateError, match="there is no shadow"):
         registry.policy("shadow")
 
 
@@ -112,22 +117,22 @@ def test_a_verdict_that_was_edited_or_does_not_follow_from_its_evidence_is_found
     file = judged(tmp_path / "a", policies[0], gain=0.0)
     words = json.loads(file.read_text())
     file.write_text(json.dumps(words | {"decision": "promote"}))
-    with pytest.raises(GateError, match="its evidence says 'refuse'"):
+    with pytest.raises(GateError, match="its evidence gives 'refuse'"):
         registry.promote(policies[0], file, by="ann")
     file.write_text(json.dumps(words | {"decision": "promote", "checks": []}))
     with pytest.raises(GateError, match="lacks checks: artefacts, attempts, consent, drift"):
         registry.promote(policies[0], file, by="ann")
     other = judged(tmp_path / "b", policies[0])
     other.with_name("evidence.json").write_text((tmp_path / "a" / "evidence.json").read_text())
-    with pytest.raises(GateError, match="not about the evidence beside it"):
+    with pytest.raises(GateError, match="does not belong to the evidence next to it"):
         registry.promote(policies[0], other, by="ann")
 
 
 def test_an_override_is_recorded_with_name_and_reason(registry, policies, tmp_path):
     refused = judged(tmp_path / "r", policies[0], gain=0.0)
-    with pytest.raises(WrongUse, match="who they are"):
+    with pytest.raises(WrongUse, match="needs a name"):
         registry.promote(policies[0], refused, by=" ", override="demo")
-    with pytest.raises(WrongUse, match="why is the verdict overridden"):
+    with pytest.raises(WrongUse, match="an override needs a reason"):
         registry.promote(policies[0], refused, by="ann", override="  ")
     entry = registry.promote(policies[0], refused, by="ann", override="the only one we have")
     assert entry.by == "ann" and entry.details["override"] == "the only one we have"
@@ -165,9 +170,11 @@ def test_mlflow_shows_versions_aliases_and_the_verdict(registry, policies, tmp_p
     assert found.tags["policy_id"] == policies[1].id and found.tags["decision"] == "promote"
     assert len(found.tags["verdict"]) == 64 and Path(found.source.removeprefix("file://")).is_dir()
     client.set_registered_model_alias(MODEL, "champion", "1")
-    with pytest.raises(TamperedRecord, match="alias champion was changed past the record; got 1; expected 2"):
+    with pytest.raises(
+        TamperedRecord, match="alias champion was changed outside the record; got 1; expected 2"
+    ):
         registry.verify()
-    with pytest.raises(TamperedRecord, match="changed past the record"):
+    with pytest.raises(TamperedRecord, match="changed outside the record"):
         registry.roll_back(by="eve", reason="x")
     registry.verify(restore=True)
     assert str(client.get_model_version_by_alias(MODEL, "champion").version) == "2"
@@ -193,7 +200,7 @@ def test_a_lost_database_is_told_and_made_again_from_the_record(
     for look in (again.verify, lambda: again.roll_back(by="eve", reason="x")):
         with pytest.raises(TamperedRecord, match="its database was lost"):
             look()
-    with pytest.raises(TamperedRecord, match="was cut"):
+    with pytest.raises(TamperedRecord, match="was truncated"):
         again.verify(f"9:{noted.partition(':')[2]}", restore=True)
     with pytest.raises(TamperedRecord, match="its database was lost"):
         again.verify()
@@ -214,11 +221,11 @@ def test_a_release_goes_by_stages(registry, policies, tmp_path):
     verdict = judged(tmp_path / "b", second, first)
     registry.promote(second, verdict, by="ann", stage="shadow")
     assert registry.policy("shadow").id == second.id and registry.policy("champion").id == first.id
-    registry.promote(second, verdict, by="ann", stage="canary", share=0.2)
+    registry.promote(second, verdict, by="ann", stage="canary", fraction=0.2)
     assert registry.state().aliases == {"champion": "1", "challenger": "2", "shadow": None}
-    assert registry.state().share == 0.2
+    assert registry.state().fraction == 0.2
     registry.withdraw("canary", by="ann", reason="too slow")
-    assert registry.state().aliases["challenger"] is None and registry.state().share is None
+    assert registry.state().aliases["challenger"] is None and registry.state().fraction is None
     registry.promote(second, verdict, by="ann")
     assert registry.state().aliases == {"champion": "2", "challenger": None, "shadow": None}
     registry.verify()
@@ -228,7 +235,7 @@ def test_a_champion_does_not_step_down_and_leave_nobody(registry, policies):
     first, second, _ = policies
     registry.promote(first, None, by="ann", override="in use")
     for stage in ("shadow", "canary"):
-        with pytest.raises(GateError, match="would leave nobody champion"):
+        with pytest.raises(GateError, match="would leave no champion"):
             registry.promote(first, None, by="ann", override="look again", stage=stage)
     registry.promote(second, None, by="ann", override="better")
     registry.promote(first, None, by="ann", override="look again", stage="shadow")
@@ -246,8 +253,8 @@ TAMPERINGS = {
     "first deleted": (lambda lines: lines[1:], "entry 1 does not follow"),
     "reordered": (lambda lines: [lines[1], lines[0], *lines[2:]], "entry 1 does not follow"),
     "inserted": (lambda lines: [lines[0], *lines], "entry 2 does not follow"),
-    "truncated": (lambda lines: lines[:-1], "was cut: it ends with entry 3; expected at least 4"),
-    "emptied": (lambda lines: [], "was cut: it ends with entry 0"),
+    "truncated": (lambda lines: lines[:-1], "was truncated: it ends with entry 3; expected at least 4"),
+    "emptied": (lambda lines: [], "was truncated: it ends with entry 0"),
     "spoiled": (lambda lines: [*lines[:-1], "{"], "entry 4 cannot be read"),
 }
 
@@ -273,7 +280,7 @@ def test_a_record_that_was_rewritten_whole_does_not_hold_a_head_that_was_noted(
     assert other.verify().number == registry.verify(noted).number
     with pytest.raises(TamperedRecord, match="was rewritten"):
         other.verify(noted)
-    with pytest.raises(TamperedRecord, match="no head"):
+    with pytest.raises(TamperedRecord, match="not the head"):
         other.verify("nonsense")
 
 
@@ -357,7 +364,7 @@ def test_the_commands_promote_list_log_verify_and_roll_back(twinloop, policies, 
     code, _, err = twinloop("registry", "verify")
     assert code == 1 and "entry 5 was edited" in err
     code, _, err = twinloop("promote", "p1", "--by", "ann", "--stage", "half", "--override", "x")
-    assert code == 2 and "no such stage" in err
+    assert code == 2 and "unknown stage" in err
 
 
 def test_the_champion_and_its_shadow_are_recorded_by_what_they_are(
@@ -416,7 +423,7 @@ def test_a_registry_that_is_not_there_is_told_and_not_made(twinloop, tmp_path, m
         ("rollback", "--by", "ann", "--reason", "x"),
     )
     for words in reading:
-        for place, answer in (("typo/ws", "typo/ws is no folder"), (".", "there is no registry in")):
+        for place, answer in (("typo/ws", "typo/ws is not a folder"), (".", "there is no registry in")):
             code, out, err = twinloop(*words, "--workspace", place)
             assert code == 2 and answer in err and not out
     assert list(tmp_path.iterdir()) == []
@@ -427,15 +434,15 @@ def test_a_registry_that_is_not_there_is_told_and_not_made(twinloop, tmp_path, m
 
 def test_the_rival_of_a_candidate_stays_the_same_once_it_is_champion(registry, policies):
     first, second, third = policies
-    assert registry.rival(first.id) is None
+    assert registry.previous_champion(first.id) is None
     registry.promote(first, None, by="ann", override="in use")
-    assert registry.rival(first.id) is None
-    for candidate, rival in ((second, first), (third, second)):
-        assert registry.rival(candidate.id).policy_id == rival.id
+    assert registry.previous_champion(first.id) is None
+    for candidate, previous in ((second, first), (third, second)):
+        assert registry.previous_champion(candidate.id).policy_id == previous.id
         registry.promote(candidate, None, by="ann", override="better")
-        assert registry.rival(candidate.id).policy_id == rival.id
+        assert registry.previous_champion(candidate.id).policy_id == previous.id
     registry.roll_back(by="ann", reason="it fell")
-    assert registry.rival(third.id).policy_id == second.id
+    assert registry.previous_champion(third.id).policy_id == second.id
 
 
 def test_a_second_round_of_the_loop_meets_the_champion_of_the_first(registry, policies, tmp_path):

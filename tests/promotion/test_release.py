@@ -1,4 +1,4 @@
-"""Stages of a release: stop rules that may be looked at any time, a shadow that never acts, a canary's share."""
+"""Stages of a release: stop rules that may be looked at any time, a shadow that never acts, a canary's fraction of the episodes."""
 
 import json
 from dataclasses import replace
@@ -16,10 +16,10 @@ from twinloop.promotion.release import (
     RULES,
     ShadowController,
     StopRule,
-    episodes_of,
     is_canary,
     judge_stage,
     load_shadow,
+    read_outcomes,
     save_shadow,
 )
 from twinloop.robots import connected
@@ -48,7 +48,7 @@ def test_a_policy_at_the_bar_is_rarely_stopped_however_often_one_looks():
     assert np.mean(stopped) <= 0.05
 
 
-def test_a_canary_acts_in_its_share_and_always_in_the_same_episodes():
+def test_a_canary_acts_in_its_fraction_and_always_in_the_same_episodes():
     chosen = [is_canary(k, 0.1, "pick-v2") for k in range(5000)]
     assert abs(np.mean(chosen) - 0.1) < 0.015
     assert chosen == [is_canary(k, 0.1, "pick-v2") for k in range(5000)]
@@ -75,8 +75,8 @@ def test_a_shadow_watches_and_never_acts(tmp_path):
     save_shadow(lines, tmp_path / "both.shadow.jsonl")
     assert load_shadow(tmp_path / "both.shadow.jsonl", alike.id) == [True, True]
     assert load_shadow(tmp_path / "both.shadow.jsonl", champion.id) == []
-    assert episodes_of(open_dataset(tmp_path / "both"), champion.id) == [True, True]
-    with pytest.raises(GateError, match="tells nothing about a shadow"):
+    assert read_outcomes(open_dataset(tmp_path / "both"), champion.id) == [True, True]
+    with pytest.raises(GateError, match="is not a record of a shadow"):
         load_shadow(tmp_path / "gone.jsonl", alike.id)
 
 
@@ -116,7 +116,7 @@ def test_a_stage_is_judged_and_stopped_from_the_command_line(twinloop, tmp_path,
     made = [train(real=data, out=tmp_path / f"p{k}", config=replace(config, seed=k)) for k in range(2)]
     registry = PolicyRegistry(tmp_path)
     registry.promote(made[0], None, by="ann", override="first")
-    registry.promote(made[1], None, by="ann", override="try it", stage="canary", share=0.5)
+    registry.promote(made[1], None, by="ann", override="try it", stage="canary", fraction=0.5)
     robot = Standin()
     with connected(robot):
         controller = PolicyController(made[1], robot.description)
@@ -140,4 +140,4 @@ def test_a_stage_is_judged_and_stopped_from_the_command_line(twinloop, tmp_path,
     assert code == 1 and "withdraw version 2 from canary" in out
     assert registry.state().aliases["challenger"] is None and registry.entries()[-1].by == "eve"
     code, _, err = twinloop("registry", "release", "used", "--stage", "canary")
-    assert code == 1 and "nobody is challenger" in err
+    assert code == 1 and "there is no challenger" in err

@@ -12,7 +12,7 @@ from twinloop.datasets.reader import open_dataset
 from twinloop.errors import GateError, UnknownName, WrongUse
 from twinloop.learning.train import train
 from twinloop.promotion.checks import CHECKS, Subject, accept, run_checks
-from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, evidence_of, load_evidence
+from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, load_evidence, make_evidence
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.run import EVIDENCE, GateConfig, Situation, gate
 from twinloop.promotion.verdict import load_verdict
@@ -87,7 +87,7 @@ def test_drift_artefacts_and_consent_are_looked_at(tmp_path):
 
 def test_a_check_is_let_pass_only_by_somebody_who_says_why():
     checks = run_checks(subject(load_twin("servo_pendulum")))
-    with pytest.raises(WrongUse, match="says so"):
+    with pytest.raises(WrongUse, match="needs a name and a reason"):
         accept(checks, ["replay"], "ann", None)
     with pytest.raises(UnknownName, match="'replay'"):
         accept(checks, ["replai"], "ann", "because")
@@ -153,7 +153,7 @@ def test_a_gate_does_not_replace_trials_that_were_made_before(tiny_policy, tmp_p
     before = file.read_bytes()
     evidence = load_evidence(file)
     for other in (None, replace(evidence, simulated=evidence.simulated[:1])):
-        with pytest.raises(GateError, match=r"holds trials already(.|\n)*--evidence .*g/evidence.json"):
+        with pytest.raises(GateError, match=r"already holds trials(.|\n)*--evidence .*g/evidence.json"):
             gate(tiny_policy, twin, **words, evidence=other, config=GateConfig(scenes=1, seed=1))
     gate(tiny_policy, twin, **words, evidence=evidence)
     assert file.read_bytes() == before
@@ -187,10 +187,12 @@ def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, oth
     elsewhere = replace(evidence, robot="standin-mild")
     with (
         connected(robot),
-        pytest.raises(GateError, match=r"of another robot; got stand-in \S+; expected stand-in standin-mild"),
+        pytest.raises(
+            GateError, match=r"from another robot; got stand-in \S+; expected stand-in standin-mild"
+        ),
     ):
         gate(tiny_policy, twin, **words, evidence=elsewhere)
-    with connected(robot), pytest.raises(GateError, match="of another robot; got stand-in"):
+    with connected(robot), pytest.raises(GateError, match="from another robot; got stand-in"):
         gate(tiny_policy, twin, **words, evidence=replace(evidence, standin=False))
 
 
@@ -216,7 +218,7 @@ def test_earlier_trials_are_neither_lost_nor_left_out(tiny_policy, tmp_path):
         assert not load_evidence(tmp_path / "another" / EVIDENCE).real, "no trial is spent on it"
         assert again.decision == "refuse"
         assert (
-            f"attempts: 1 earlier trials of these policies on this robot are left out; go on from them with --evidence {file}"
+            f"attempts: 1 earlier trials of these policies on this robot are omitted; continue from them with --evidence {file}"
             in again.sentence
         )
 
@@ -262,7 +264,7 @@ def test_simulated_trials_from_a_file_say_of_which_twin_they_are_and_how_it_beha
     def told(**changed):
         file = tmp_path / "twin.json"
         file.write_text(json.dumps({"evaluations": [entry | changed]}))
-        found = answers(subject(twin, evidence=evidence_of(contender, None, here, simulated=file)))
+        found = answers(subject(twin, evidence=make_evidence(contender, None, here, simulated=file)))
         return found["same twin"], found["artefacts"]
 
     passed, failed, unknown = ("passed", False), ("failed", True), ("not evaluated", True)
@@ -299,7 +301,7 @@ def test_the_command_judges_files_and_writes_a_page(twinloop, tiny_policy, panda
     code, _, err = twinloop(*words, "--alpha", "2")
     assert code == 2 and "alpha is out of range" in err
     code, _, err = twinloop(*words, "--evidence", "g/evidence.json")
-    assert code == 2 and "holds both kinds" in err
+    assert code == 2 and "holds simulated and real trials" in err
 
 
 def test_the_examples_of_the_page_can_be_typed_one_after_the_other():

@@ -13,9 +13,9 @@ from twinloop.promotion.evidence import (
     Evidence,
     PairedTrial,
     draw_scenes,
-    evidence_of,
     load_evidence,
     load_trials,
+    make_evidence,
     save_evidence,
 )
 from twinloop.promotion.rules import Rules
@@ -105,7 +105,9 @@ def test_without_a_champion_success_must_exceed_the_threshold():
     trials = [PairedTrial(k, bool(rng.random() < 0.97)) for k in range(120)]
     alone = Evidence(NEW, None, TWIN, (), tuple(trials))
     found = verdict(alone, Rules(threshold=0.8))
-    assert found.decision == "promote" and "no slices" in found.sentence and "success 9" in found.sentence
+    assert (
+        found.decision == "promote" and "no slices" in found.sentence and "success rate 9" in found.sentence
+    )
     assert found.statistics.low > 0.8
     assert verdict(alone, Rules(threshold=0.99)).decision == "refuse"
 
@@ -177,17 +179,17 @@ def test_simulated_trials_do_not_pass_as_real_nor_a_stand_in_as_either(tmp_path)
     real, simulated = file("real"), file("simulated", where="cell", twin=TWIN)
     standin = file("standin", where="standin-mild", standin=True)
     with pytest.raises(GateError, match="was simulated; got trials in twin cell; expected trials on a robot"):
-        evidence_of(NEW, None, TWIN, real=simulated)
+        make_evidence(NEW, None, TWIN, real=simulated)
     for path, who in ((real, "robot r1"), (standin, "stand-in standin-mild")):
         with pytest.raises(GateError, match=f"was not simulated in a twin; got {who}"):
-            evidence_of(NEW, None, TWIN, simulated=path)
-    found = evidence_of(NEW, None, TWIN, simulated=simulated, real=real)
+            make_evidence(NEW, None, TWIN, simulated=path)
+    found = make_evidence(NEW, None, TWIN, simulated=simulated, real=real)
     assert (len(found.simulated), len(found.real), found.robot, found.standin) == (30, 30, "r1", False)
-    told = verdict(evidence_of(NEW, None, TWIN, real=standin))
+    told = verdict(make_evidence(NEW, None, TWIN, real=standin))
     assert (told.robot, told.standin) == ("standin-mild", True) and "30 stand-in trials" in told.sentence
     del robot["twin"]
-    with pytest.raises(GateError, match="does not say whether it was simulated"):
-        evidence_of(NEW, None, TWIN, real=file("unsaid"))
+    with pytest.raises(GateError, match="does not state whether it was simulated"):
+        make_evidence(NEW, None, TWIN, real=file("unsaid"))
 
 
 def test_rules_and_evidence_that_make_no_sense_are_refused():
@@ -195,5 +197,5 @@ def test_rules_and_evidence_that_make_no_sense_are_refused():
         Rules(alpha=0.7)
     with pytest.raises(WrongUse, match="at least one trial"):
         Rules(max_trials=0)
-    with pytest.raises(GateError, match="does not say how the champion did"):
+    with pytest.raises(GateError, match="has no outcome of the champion"):
         Evidence(NEW, OLD, TWIN, (), (PairedTrial(0, True),))

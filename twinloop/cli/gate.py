@@ -1,4 +1,4 @@
-"""`twinloop gate`: is this policy better than the one in use? promote, refuse, or need so many more trials."""
+"""`twinloop gate`: is this policy better than the one in use? promote, refuse, or need n more trials."""
 
 from __future__ import annotations
 
@@ -15,108 +15,129 @@ from twinloop.errors import WrongUse
 if TYPE_CHECKING:
     from twinloop.policies.policy import Policy
     from twinloop.promotion.evidence import Evidence, PairedTrial
-    from twinloop.promotion.run import Situation
+    from twinloop.promotion.run import GateConfig, Situation
     from twinloop.promotion.verdict import Verdict
     from twinloop.randomization import Randomization
     from twinloop.twins import Twin
-    from twinloop.workspace import Workspace
 
 REPORT = "report.html"
 
+Candidate = Annotated[Path, typer.Argument(metavar="CANDIDATE", help="The policy to judge.")]
+ChampionPath = Annotated[
+    Path | None,
+    typer.Option(metavar="POLICY", help="The policy to beat, in the same scenes; default: --threshold."),
+]
+TwinName = Annotated[
+    str | None, typer.Option(metavar="NAME|FOLDER", help="The twin to simulate in; default: the workspace's.")
+]
+RobotUrl = Annotated[
+    str | None, typer.Option(help="Real trials on this robot: standin:NAME, tcp:HOST:PORT ...")
+]
+EarlierEvidence = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Continue from an earlier gate's evidence.json.")
+]
+SimEvidence = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Simulated trials: the output of `twinloop evaluate --json`."),
+]
+RealEvidence = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Real trials: the output of `twinloop evaluate --robot ... --json`."),
+]
+Threshold = Annotated[float, typer.Option(help="Without a champion: success rate to exceed.")]
+BetterBy = Annotated[float, typer.Option(help="With a champion: gain in success rate to exceed.")]
+MinEffect = Annotated[
+    float, typer.Option(help="Smallest gain worth having; evidence against it refuses the candidate.")
+]
+SliceMargin = Annotated[
+    float, typer.Option(help="Largest loss of success rate that is accepted in any slice of the scenes.")
+]
+Alpha = Annotated[
+    float, typer.Option(help="Probability of a wrong promotion, however often the trials are inspected.")
+]
+MaxTrials = Annotated[int, typer.Option(help="Budget of real trials (pairs).")]
+MaxArtefacts = Annotated[
+    float, typer.Option(help="Largest accepted fraction of simulated trials with artefacts.")
+]
+Scenes = Annotated[int, typer.Option(help="Number of simulated scenes.")]
+FirstScene = Annotated[int, typer.Option(help="Number of the first scene on a stand-in.")]
+SceneConfig = Annotated[
+    Path | None,
+    typer.Option(help="A generation config: what varies in the scenes; default: training scenes."),
+]
+Seed = Annotated[int, typer.Option(help="Random seed for the scenes and for those tried on the robot.")]
+LatencyMs = Annotated[
+    float | None, typer.Option(help="Delay at which action chunks are executed; default: each policy's own.")
+]
+IdentificationFolder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="With --diagnosis: output of `identify`; default: the twin's folder."
+    ),
+]
+DiagnosisFolder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Output of `diagnose`; values it measured replace the twin's in every scene."
+    ),
+]
+SimulationOnly = Annotated[
+    bool, typer.Option("--simulation-only", help="Judge by simulated trials alone; recorded in the verdict.")
+]
+DriftFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The output of `twinloop drift --json`.")
+]
+AcceptedChecks = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CHECK", help="Waive this check; recorded with --by and --reason. May be repeated."),
+]
+By = Annotated[str | None, typer.Option(help="Name of the person who waives a check.")]
+Reason = Annotated[str | None, typer.Option(help="Reason for waiving a check.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Folder for evidence, verdict, report and recordings; default: gate-CANDIDATE."),
+]
+
 
 def gate(
-    candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="The policy that wants in.")],
-    champion: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="POLICY", help="The policy it must beat, in the same scenes; default: --threshold."
-        ),
-    ] = None,
-    twin: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|FOLDER", help="The twin to simulate in; default: the workspace's."),
-    ] = None,
-    robot: Annotated[
-        str | None, typer.Option(help="Real trials on this robot: standin:NAME, tcp:HOST:PORT ...")
-    ] = None,
-    evidence: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Go on from an earlier gate's evidence.json.")
-    ] = None,
-    sim_evidence: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Simulated trials: the JSON of `twinloop evaluate --json`."),
-    ] = None,
-    real_evidence: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Real trials: the JSON of `twinloop evaluate --robot ... --json`."),
-    ] = None,
-    threshold: Annotated[float, typer.Option(help="Without a champion: success to exceed.")] = 0.8,
-    better_by: Annotated[float, typer.Option(help="With a champion: gain to exceed, as a share.")] = 0.0,
-    min_effect: Annotated[
-        float, typer.Option(help="A gain worth having; evidence against it refuses.")
-    ] = 0.05,
-    slice_margin: Annotated[float, typer.Option(help="No slice may be worse by more than this share.")] = 0.1,
-    alpha: Annotated[
-        float, typer.Option(help="Chance of promoting wrongly, however often one looks.")
-    ] = 0.05,
-    max_trials: Annotated[int, typer.Option(help="Real trials (pairs) that may be spent.")] = 100,
-    max_artefact_fraction: Annotated[
-        float, typer.Option(help="Simulated trials with artefacts that are allowed.")
-    ] = 0.02,
-    scenes: Annotated[int, typer.Option(help="Scenes that are simulated.")] = 400,
-    first_scene: Annotated[int, typer.Option(help="Number of the first scene that a stand-in sets.")] = 200,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="A generation config: what varies in the scenes, instead of the usual."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Draws scenes, and which of them are tried on the robot.")] = 0,
-    latency_ms: Annotated[
-        float | None, typer.Option(help="Delay that chunks are carried out for; default: each policy's own.")
-    ] = None,
-    identification: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="With --diagnosis: what `identify` wrote; by default the twin's own folder.",
-        ),
-    ] = None,
-    diagnosis: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="What `diagnose` measured of the robot holds in every simulated scene."
-        ),
-    ] = None,
-    simulation_only: Annotated[
-        bool, typer.Option("--simulation-only", help="Judge by simulated trials alone; the verdict says so.")
-    ] = False,
-    drift: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The JSON of `twinloop drift --json`.")
-    ] = None,
-    accept: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHECK", help="Let this check pass nevertheless; recorded with --by and --reason."
-        ),
-    ] = None,
-    by: Annotated[str | None, typer.Option(help="Who accepts.")] = None,
-    reason: Annotated[str | None, typer.Option(help="Why.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for evidence, verdict, report and recordings; default: gate-CANDIDATE."),
-    ] = None,
+    candidate: Candidate,
+    champion: ChampionPath = None,
+    twin: TwinName = None,
+    robot: RobotUrl = None,
+    evidence: EarlierEvidence = None,
+    sim_evidence: SimEvidence = None,
+    real_evidence: RealEvidence = None,
+    threshold: Threshold = 0.8,
+    better_by: BetterBy = 0.0,
+    min_effect: MinEffect = 0.05,
+    slice_margin: SliceMargin = 0.1,
+    alpha: Alpha = 0.05,
+    max_trials: MaxTrials = 100,
+    max_artefact_fraction: MaxArtefacts = 0.02,
+    scenes: Scenes = 400,
+    first_scene: FirstScene = 200,
+    config: SceneConfig = None,
+    seed: Seed = 0,
+    latency_ms: LatencyMs = None,
+    identification: IdentificationFolder = None,
+    diagnosis: DiagnosisFolder = None,
+    simulation_only: SimulationOnly = False,
+    drift: DriftFile = None,
+    accept: AcceptedChecks = None,
+    by: By = None,
+    reason: Reason = None,
+    out: Out = None,
     json: Json = False,
 ) -> None:
-    """Decide on a policy: promote, refuse, or say how many more trials are needed. Exits with 1 unless it promotes.
+    """Judge a candidate: promote, refuse, or state how many more trials are needed. Exits with 1 unless it promotes.
 
-    Trials are looked at one by one and may stop at any time: a candidate that is no better is promoted with chance alpha
-    at most. Scenes are simulated all, and real trials drawn from them count for more the better simulation foresees them.
+    Trials are judged one by one and may stop at any time: a candidate that is no better is promoted with probability alpha
+    at most. All scenes are simulated; the better simulation predicts the real trials, the fewer are needed.
     """
     from twinloop.cli.policy import load_late
     from twinloop.promotion.rules import Rules
-    from twinloop.promotion.run import EVIDENCE, GateConfig, Watchers
-    from twinloop.promotion.run import gate as run
+    from twinloop.promotion.run import GateConfig
     from twinloop.randomization import load_randomization
-    from twinloop.report.gate_page import write_gate_page
 
     rules = Rules(
         alpha,
@@ -128,60 +149,64 @@ def gate(
         max_artefact_fraction,
         simulation_only,
     )
-    workspace = workspace_here()
-    loaded = load_late(candidate, latency_ms)
+    policy = load_late(candidate, latency_ms)
     other = load_late(champion, latency_ms) if champion else None
-    if other is not None and other.id == loaded.id:
-        raise WrongUse("candidate and champion are the same policy", got=loaded.id)
-    cell, situation = _twin(twin, loaded, workspace, drift, tuple(accept or ()), by, reason)
-    folder = out or Path(f"gate-{loaded.name}")
-    known = _evidence(loaded, other, cell, evidence, sim_evidence, real_evidence, robot)
-    with console.progress_bar("gate") as bar:
-        watchers = Watchers(
-            progress=lambda what: bar,
-            trial=lambda number, trial, verdict: None if json else _trial(number, trial, verdict),
-            tell=lambda line: console.err.print(line, markup=False),
-        )
-        where = load_randomization(config, cell) if config else None
-        measured = _measured(identification or situation.twin_folder, diagnosis, where)
-        settings = GateConfig(rules, scenes, first_scene, where, measured, seed)
-        words: dict[str, Any] = {
-            "config": settings,
-            "champion": other,
-            "evidence": known,
-            "out": folder,
-            "situation": situation,
-            "watchers": watchers,
-        }
-        verdict = _on_robot(run, loaded, cell, robot, words) if robot else run(loaded, cell, **words)
-    from twinloop.promotion.evidence import load_evidence
-
-    page = write_gate_page(verdict, load_evidence(folder / EVIDENCE), folder / REPORT)
-    if json:
-        files = {
-            "evidence": str(folder / EVIDENCE),
-            "verdict": str(folder / "verdict.json"),
-            "report": str(page),
-        }
-        console.print_json(verdict.as_json() | {"sentence": verdict.sentence, "files": files})
-    else:
-        _print(verdict, page)
+    if other is not None and other.id == policy.id:
+        raise WrongUse("candidate and champion are the same policy", got=policy.id)
+    cell, situation = _load_situation(twin, policy, drift, tuple(accept or ()), by, reason)
+    known = _load_evidence(policy, other, cell, evidence, sim_evidence, real_evidence, robot)
+    distribution = load_randomization(config, cell) if config else None
+    measured = _load_measured(identification or situation.twin_folder, diagnosis, distribution)
+    settings = GateConfig(rules, scenes, first_scene, distribution, measured, seed)
+    folder = out or Path(f"gate-{policy.name}")
+    arguments = {"champion": other, "evidence": known, "out": folder, "situation": situation}
+    verdict = _run(policy, cell, settings, robot, json, arguments)
+    _report(verdict, folder, json)
     if verdict.decision != "promote":
         raise typer.Exit(1)
 
 
-def _on_robot(run: Any, candidate: Policy, cell: Twin, url: str, words: dict[str, Any]) -> Verdict:
+def _run(
+    candidate: Policy, cell: Twin, config: GateConfig, url: str | None, json: bool, arguments: dict[str, Any]
+) -> Verdict:
+    """Run the gate with progress on the terminal; with an address, on that robot."""
     from twinloop.cli.robot import open_supervised
+    from twinloop.promotion.run import Watchers
+    from twinloop.promotion.run import gate as run
 
-    with open_supervised(url) as (opened, supervisor):
-        verdict: Verdict = run(candidate, cell, robot=opened, supervisor=supervisor, **words)
-        return verdict
+    with console.progress_bar("gate") as bar:
+        watchers = Watchers(
+            progress=lambda what: bar,
+            trial=lambda number, trial, verdict: None if json else _print_trial(number, trial, verdict),
+            log=lambda line: console.err.print(line, markup=False),
+        )
+        if url is None:
+            return run(candidate, cell, config, watchers=watchers, **arguments)
+        with open_supervised(url) as (robot, supervisor):
+            return run(
+                candidate, cell, config, robot=robot, supervisor=supervisor, watchers=watchers, **arguments
+            )
 
 
-def _measured(
+def _report(verdict: Verdict, folder: Path, json: bool) -> None:
+    """Write the report page, and print the verdict."""
+    from twinloop.promotion.evidence import load_evidence
+    from twinloop.promotion.run import EVIDENCE
+    from twinloop.promotion.verdict import FILE
+    from twinloop.report.gate_page import write_gate_page
+
+    page = write_gate_page(verdict, load_evidence(folder / EVIDENCE), folder / REPORT)
+    if json:
+        files = {"evidence": str(folder / EVIDENCE), "verdict": str(folder / FILE), "report": str(page)}
+        console.print_json(verdict.as_json() | {"sentence": verdict.sentence, "files": files})
+    else:
+        _print(verdict, page)
+
+
+def _load_measured(
     identification: Path | None, diagnosis: Path | None, scenes: Randomization | None
 ) -> dict[str, float]:
-    """Values that a diagnosis measured of the robot, without what identification knows better."""
+    """Values that the diagnosis measured on the robot, except those that identification estimates better."""
     if diagnosis is None:
         return {}
     if identification is None:
@@ -193,10 +218,9 @@ def _measured(
     return measured_values(load_identification(identification), load_diagnosis(diagnosis), scenes)
 
 
-def _twin(
+def _load_situation(
     named: str | None,
     policy: Policy,
-    workspace: Workspace | None,
     drift: Path | None,
     accepted: tuple[str, ...],
     by: str | None,
@@ -211,6 +235,7 @@ def _twin(
     from twinloop.twins import load_twin
     from twinloop.workspace import twin_history
 
+    workspace = workspace_here()
     place = named
     since = None
     if place is None and workspace is not None and workspace.twin is not None:
@@ -218,7 +243,7 @@ def _twin(
         since = datetime.fromisoformat(twin_history(workspace)[-1].at)
     place = place or policy.training_record.twin["name"]
     if place is None:
-        raise WrongUse("which twin?", remedy="--twin NAME|FOLDER")
+        raise WrongUse("no twin is named", remedy="--twin NAME|FOLDER")
     report = None
     if drift is not None:
         try:
@@ -232,7 +257,7 @@ def _twin(
     return load_twin(place), situation
 
 
-def _evidence(
+def _load_evidence(
     candidate: Policy,
     champion: Policy | None,
     cell: Twin,
@@ -241,45 +266,46 @@ def _evidence(
     real: Path | None,
     robot: str | None,
 ) -> Evidence | None:
-    from twinloop.promotion.evidence import evidence_of, load_evidence
-    from twinloop.promotion.run import contender
+    from twinloop.promotion.evidence import load_evidence, make_evidence
+    from twinloop.promotion.run import make_contender
 
     if earlier is not None:
         if simulated or real:
             raise WrongUse(
-                "--evidence holds both kinds of trials", remedy="leave --sim-evidence and --real-evidence"
+                "--evidence holds simulated and real trials", remedy="omit --sim-evidence and --real-evidence"
             )
         return load_evidence(earlier)
     if simulated is None and real is None:
         return None
     if robot is not None:
         raise WrongUse(
-            "evidence or a robot?", remedy="--evidence FILE goes on from an earlier gate on a robot"
+            "--sim-evidence and --real-evidence exclude --robot",
+            remedy="--evidence FILE continues an earlier gate on a robot",
         )
-    return evidence_of(
-        contender(candidate),
-        contender(champion) if champion else None,
+    return make_evidence(
+        make_contender(candidate),
+        make_contender(champion) if champion else None,
         {"name": cell.name, "version": cell.version, "hash": cell.content_hash},
         simulated=simulated,
         real=real,
     )
 
 
-def _trial(number: int, trial: PairedTrial, verdict: Verdict) -> None:
+def _print_trial(number: int, trial: PairedTrial, verdict: Verdict) -> None:
     import math
 
-    words = "succeeded" if trial.candidate else "failed"
+    outcome = "succeeded" if trial.candidate else "failed"
     if trial.champion is not None:
-        words += f", champion {'succeeded' if trial.champion else 'failed'}"
+        outcome += f", champion {'succeeded' if trial.champion else 'failed'}"
     e_value = math.exp(verdict.statistics.log_e_value[-1])
     console.err.print(
-        f"trial {number}: scene {trial.scene}, candidate {words}; e-value {e_value:.2f}", markup=False
+        f"trial {number}: scene {trial.scene}, candidate {outcome}; e-value {e_value:.2f}", markup=False
     )
 
 
 def _print(verdict: Verdict, page: Path) -> None:
     console.print_table(
-        ("check", "answer", ""),
+        ("check", "status", ""),
         [(c.name, f"{c.status}{' (accepted)' if c.accepted else ''}", c.detail) for c in verdict.checks],
     )
     if verdict.statistics.slices:

@@ -1,4 +1,4 @@
-"""`twinloop promote`, `twinloop rollback` and `twinloop registry`: which policy is in use, and how it came to be."""
+"""`twinloop promote`, `twinloop rollback` and `twinloop registry`: which policy is in use, and its history."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ if TYPE_CHECKING:
     from twinloop.promotion.registry import PolicyRegistry
 
 app = typer.Typer(
-    help="Look at the registry, verify its record, and judge a staged release.", no_args_is_help=True
+    help="List the registry, verify its record, and judge a staged release.", no_args_is_help=True
 )
 
 Root = Annotated[
     Path | None,
     typer.Option(
-        "--workspace", metavar="FOLDER", help="Where the registry is; default: the workspace, or here."
+        "--workspace",
+        metavar="FOLDER",
+        help="Folder of the registry; default: the workspace, or this folder.",
     ),
 ]
 Tracking = Annotated[
     str | None,
-    typer.Option(metavar="URI", envvar=TRACKING, help="MLflow; default: mlflow.db in the workspace."),
+    typer.Option(metavar="URI", envvar=TRACKING, help="MLflow address; default: mlflow.db in the workspace."),
 ]
-By = Annotated[str, typer.Option(help="Who does this; recorded.")]
+By = Annotated[str, typer.Option(help="Your name; recorded.")]
 
 
 def promote(
@@ -41,57 +43,55 @@ def promote(
     ] = None,
     stage: Annotated[
         str,
-        typer.Option(help="shadow: runs beside and does not act; canary: acts in a share of episodes; full."),
+        typer.Option(help="shadow: runs but does not act; canary: acts in a fraction of episodes; full."),
     ] = "full",
-    share: Annotated[float, typer.Option(help="canary: share of episodes.")] = 0.1,
+    fraction: Annotated[float, typer.Option(help="canary: fraction of the episodes in which it acts.")] = 0.1,
     override: Annotated[
         str | None,
-        typer.Option(
-            metavar="REASON", help="Let it in without a verdict that does; recorded with your name."
-        ),
+        typer.Option(metavar="REASON", help="Promote without a favourable verdict; recorded with your name."),
     ] = None,
     latency_ms: Annotated[
-        float | None, typer.Option(help="Delay that the policy was gated for; default: its own.")
+        float | None, typer.Option(help="Delay at which the policy was gated; default: its own.")
     ] = None,
     workspace: Root = None,
     tracking: Tracking = None,
     json: Json = False,
 ) -> None:
-    """Let a policy in: as shadow, as canary, or as champion. Needs a verdict that promotes it over the present champion.
+    """Promote a policy to shadow, canary or champion. Needs a verdict that promotes it over the current champion.
 
-    The verdict is judged again from the evidence beside it, and both are kept in the registry.
+    The verdict is recomputed from the evidence next to it, and both are copied into the registry.
     """
     from twinloop.cli.policy import load_late
 
     loaded = load_late(policy, latency_ms)
     registry = open_registry(workspace, tracking, new=True)
-    entry = registry.promote(loaded, verdict, by=by, stage=stage, share=share, override=override)  # type: ignore[arg-type]
+    entry = registry.promote(loaded, verdict, by=by, stage=stage, fraction=fraction, override=override)  # type: ignore[arg-type]
     _print_entry(entry, json)
 
 
 def rollback(
     by: By,
-    reason: Annotated[str, typer.Option(help="Why; recorded.")],
+    reason: Annotated[str, typer.Option(help="Reason; recorded.")],
     workspace: Root = None,
     tracking: Tracking = None,
     json: Json = False,
 ) -> None:
-    """Make the champion before the present one the champion again. The step back is itself recorded."""
+    """Make the previous champion the champion again. The rollback is recorded too."""
     _print_entry(open_registry(workspace, tracking).roll_back(by=by, reason=reason), json)
 
 
 @app.command("ls")
 def list_versions(workspace: Root = None, tracking: Tracking = None, json: Json = False) -> None:
-    """List registered policies, the verdict each came in with, and what it is now."""
+    """List registered policies with their verdicts and current aliases."""
     from dataclasses import asdict
 
     registry = open_registry(workspace, tracking)
     versions = registry.versions()
     if json:
-        console.print_json({"versions": [asdict(v) for v in versions], "share": registry.state().share})
+        console.print_json({"versions": [asdict(v) for v in versions], "fraction": registry.state().fraction})
         return
     console.print_table(
-        ("version", "policy", "id", "verdict", "registered", "is"),
+        ("version", "policy", "id", "verdict", "registered", "alias"),
         [
             (v.version, v.policy, v.policy_id, v.decision, v.registered_at, ", ".join(v.aliases) or "-")
             for v in versions
@@ -101,7 +101,7 @@ def list_versions(workspace: Root = None, tracking: Tracking = None, json: Json 
 
 @app.command()
 def log(workspace: Root = None, tracking: Tracking = None, json: Json = False) -> None:
-    """Print the record: everything that was done, by whom and why, oldest first."""
+    """Print the record: every action, by whom and why, oldest first."""
     from dataclasses import asdict
 
     entries = open_registry(workspace, tracking).entries()
@@ -109,7 +109,7 @@ def log(workspace: Root = None, tracking: Tracking = None, json: Json = False) -
         console.print_json([asdict(entry) for entry in entries])
         return
     console.print_table(
-        ("number", "at", "by", "what"), [(e.number, e.at, e.by, _sentence(e)) for e in entries]
+        ("number", "at", "by", "action"), [(e.number, e.at, e.by, _sentence(e)) for e in entries]
     )
 
 
@@ -117,20 +117,22 @@ def log(workspace: Root = None, tracking: Tracking = None, json: Json = False) -
 def verify(
     head: Annotated[
         str | None,
-        typer.Option(metavar="NUMBER:HASH", help="A head that was noted earlier; must still be there."),
+        typer.Option(metavar="NUMBER:HASH", help="A head stored earlier; the record must still contain it."),
     ] = None,
     restore: Annotated[
         bool,
-        typer.Option("--restore", help="Make MLflow say again what the record says, if that is intact."),
+        typer.Option(
+            "--restore", help="If the record is intact, restore versions and aliases in MLflow from it."
+        ),
     ] = False,
     workspace: Root = None,
     tracking: Tracking = None,
     json: Json = False,
 ) -> None:
-    """Check that nothing was edited, deleted, reordered or cut: record, aliases, policies, verdicts and evidence.
+    """Verify that record, aliases, policies, verdicts and evidence were not edited, deleted, reordered or truncated.
 
-    Prints the head of the record. Note it elsewhere, and give it back with --head: then not even somebody who can
-    rewrite the whole registry goes unnoticed.
+    Prints the head of the record. Store it elsewhere and pass it with --head: then even a complete rewrite of the
+    registry is detected.
     """
     found = open_registry(workspace, tracking).verify(head, restore)
     if json:
@@ -149,23 +151,23 @@ def release(
     ],
     stage: Annotated[str, typer.Option(help="shadow, canary or full.")],
     min_success_rate: Annotated[
-        float | None, typer.Option(help="Success rate to exceed; default: the stage's own.")
+        float | None, typer.Option(help="Success rate to exceed; default: that of the stage.")
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="On stop: withdraw or roll back, recorded. Needs --by.")
+        bool, typer.Option("--apply", help="On stop: withdraw or roll back; recorded. Needs --by.")
     ] = False,
-    by: Annotated[str, typer.Option(help="Who applies it.")] = "",
+    by: Annotated[str, typer.Option(help="Your name; recorded.")] = "",
     workspace: Root = None,
     tracking: Tracking = None,
     json: Json = False,
 ) -> None:
-    """Judge the policy at a stage of release: advance, stop, or go on. May be asked after every episode; exits with 1 on stop."""
+    """Judge the policy at a stage of release: advance, stop, or go on. Valid after every episode; exits with 1 on stop."""
     from dataclasses import replace
 
     from twinloop.datasets.reader import open_dataset
     from twinloop.errors import UnknownName
     from twinloop.promotion.registry import ALIAS_OF
-    from twinloop.promotion.release import RULES, episodes_of, judge_stage, load_shadow
+    from twinloop.promotion.release import RULES, judge_stage, load_shadow, read_outcomes
 
     if stage not in RULES:
         raise UnknownName("stage", stage, RULES)
@@ -174,7 +176,7 @@ def release(
     )
     registry = open_registry(workspace, tracking)
     held = registry.policy(ALIAS_OF[stage])
-    good = load_shadow(source, held.id) if stage == "shadow" else episodes_of(open_dataset(source), held.id)
+    good = load_shadow(source, held.id) if stage == "shadow" else read_outcomes(open_dataset(source), held.id)
     found = judge_stage(stage, good, rule)
     entry = None
     if found.step == "stop" and apply:
@@ -199,7 +201,7 @@ def release(
 def open_registry(
     workspace: Path | None = None, tracking: str | None = None, new: bool = False
 ) -> PolicyRegistry:
-    """The registry; unless it may be `new`, one that is there. What is not there is not made by looking for it."""
+    """Open the registry; unless `new`, it must exist."""
     from twinloop.learning.tracking import DATABASE
     from twinloop.promotion.chain import FOLDER, RECORD
     from twinloop.promotion.registry import PolicyRegistry
@@ -212,17 +214,17 @@ def open_registry(
         except WorkspaceError:
             root = Path()
     if not root.is_dir():
-        raise WrongUse(f"{root} is no folder", remedy="--workspace FOLDER")
-    none = WrongUse(
+        raise WrongUse(f"{root} is not a folder", remedy="--workspace FOLDER")
+    missing = WrongUse(
         f"there is no registry in {root.resolve()}",
         expected=f"{FOLDER}/{RECORD}",
-        remedy="--workspace FOLDER, or twinloop promote, which makes one",
+        remedy="--workspace FOLDER, or twinloop promote, which creates one",
     )
     if not new and not any((root / name).exists() for name in (f"{FOLDER}/{RECORD}", DATABASE)):
-        raise none
+        raise missing
     registry = PolicyRegistry(root, None if tracking == "off" else tracking)
     if not new and not registry.entries():
-        raise none
+        raise missing
     return registry
 
 
@@ -236,15 +238,17 @@ def _print_entry(entry: Entry, json: bool) -> None:
 
 
 def _sentence(entry: Entry) -> str:
-    words: Any = entry.details
+    details: Any = entry.details
     if entry.action == "register":
-        return f"registered {words['policy']} ({words['policy_id']}) as version {words['version']}"
+        return f"registered {details['policy']} ({details['policy_id']}) as version {details['version']}"
     if entry.action == "promote":
-        said = (
-            f"override: {words['override']}" if words.get("override") else f"verdict {words['verdict'][:12]}"
+        basis = (
+            f"override: {details['override']}"
+            if details.get("override")
+            else f"verdict {details['verdict'][:12]}"
         )
-        stage = f"{words['stage']} {words['share']:.0%}" if words["share"] else words["stage"]
-        return f"promoted version {words['version']} to {stage}, {said}"
+        stage = f"{details['stage']} {details['fraction']:.0%}" if details["fraction"] else details["stage"]
+        return f"promoted version {details['version']} to {stage}, {basis}"
     if entry.action == "rollback":
-        return f"rolled back from version {words['from']} to {words['version']}: {words['reason']}"
-    return f"{entry.action} version {words['version']} from {words['stage']}: {words['reason']}"
+        return f"rolled back from version {details['from']} to {details['version']}: {details['reason']}"
+    return f"{entry.action} version {details['version']} from {details['stage']}: {details['reason']}"

@@ -270,10 +270,10 @@ def _load_policy(policy: Path) -> Any:
     from twinloop.cli.registry import open_registry
     from twinloop.cli.train import TRACKING
     from twinloop.policies.policy import load_policy
-    from twinloop.promotion.registry import NOBODY
+    from twinloop.promotion.registry import NO_ALIASES
 
     place = policy_path(policy)
-    if str(policy) in NOBODY and not place.exists():
+    if str(policy) in NO_ALIASES and not place.exists():
         return open_registry(tracking=os.environ.get(TRACKING)).policy(str(policy))
     return load_policy(place)
 

@@ -1,1 +1,1 @@
-"""From trials to a verdict: evidence, statistics and decision are three things, each stored."""
+"""From trials to a verdict: evidence, statistics and decision are stored separately."""

@@ -1,7 +1,7 @@
-"""What a workspace remembers of its gates, so that nobody tries a policy again and again until luck promotes it.
+"""The gate runs a workspace has recorded, so that a policy cannot be gated repeatedly until it is promoted by luck.
 
-A test that may be stopped at any time may not be begun again at any time. Every real trial is noted with the trials before it;
-a later gate of the same policies on the same robot must go on from them.
+A test that may stop at any time must not be restarted at will. Every real trial is recorded with the trials before it;
+a later gate of the same policies on the same robot must continue from them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FILE = "gates.jsonl"
 
 @dataclass(frozen=True)
 class Attempt:
-    """How far a gate came: its real trials by number and by hash, and the file they are in."""
+    """Progress of one gate: the number and hash of its real trials, and the file that holds them."""
 
     candidate: str
     champion: str | None
@@ -30,32 +30,34 @@ class Attempt:
     trials: int
     hash: str
 
-    def within(self, evidence: Evidence) -> bool:
+    def is_continued_by(self, evidence: Evidence) -> bool:
         """Whether the evidence begins with these trials."""
         return self.hash == _hash(evidence.real[: self.trials])
 
 
-def note(workspace: Path, evidence: Evidence, file: Path) -> None:
-    """Remember the real trials so far; durable when this returns."""
-    attempt = Attempt(*_about(evidence), str(file.resolve()), len(evidence.real), _hash(evidence.real))
+def record_attempt(workspace: Path, evidence: Evidence, file: Path) -> None:
+    """Record the real trials so far; durable on return."""
+    attempt = Attempt(*_key(evidence), str(file.resolve()), len(evidence.real), _hash(evidence.real))
     path = workspace / FILE
     with locked(path):
-        if attempt not in read_jsonl(path, Attempt, "a note of a gate"):
+        if attempt not in read_jsonl(path, Attempt, "a gate attempt"):
             append_jsonl(path, [asdict(attempt)])
 
 
-def left_out(workspace: Path, evidence: Evidence) -> list[Attempt]:
-    """Earlier gates of the same policies on the same robot that this evidence does not go on from, each as far as it came."""
+def find_omitted(workspace: Path, evidence: Evidence) -> list[Attempt]:
+    """The latest state of each earlier gate of the same policies and robot that this evidence does not continue."""
     newest: dict[str, Attempt] = {}
-    for attempt in read_jsonl(workspace / FILE, Attempt, "a note of a gate"):
-        if (attempt.candidate, attempt.champion, attempt.robot) == _about(evidence):
+    for attempt in read_jsonl(workspace / FILE, Attempt, "a gate attempt"):
+        if (attempt.candidate, attempt.champion, attempt.robot) == _key(evidence):
             newest[attempt.evidence] = attempt
-    return [attempt for attempt in newest.values() if not attempt.within(evidence)]
+    return [attempt for attempt in newest.values() if not attempt.is_continued_by(evidence)]
 
 
-def _about(evidence: Evidence) -> tuple[str, str | None, str | None]:
+def _key(evidence: Evidence) -> tuple[str, str | None, str | None]:
     return evidence.candidate.id, evidence.champion.id if evidence.champion else None, evidence.robot
 
 
 def _hash(trials: Sequence[PairedTrial]) -> str:
-    return hashlib.sha256(json.dumps([asdict(one) for one in trials], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([asdict(trial) for trial in trials], sort_keys=True).encode()
+    ).hexdigest()

@@ -1,8 +1,8 @@
-"""A record that can only grow: every entry carries the hash of the one before, so that a change anywhere shows.
+"""An append-only record: every entry carries the hash of the previous one, so any change is detected.
 
-A chain alone cannot tell that its last entries are missing. Its length and last hash, the head, are therefore kept in a
-second place by whoever writes it; see `registry`. Somebody who can rewrite both places and knows how can still forge
-them: note the head elsewhere (`twinloop registry verify` prints it) and compare with `--head`.
+A chain alone cannot detect that its last entries are missing. Its head (length and last hash) is therefore also stored
+elsewhere by the writer; see `registry`. An attacker who can rewrite both places can still forge them: store the head
+elsewhere (`twinloop registry verify` prints it) and compare with `--head`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GENESIS = "0" * 64
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing that was done: its number from 1, when, what, by whom, and everything about it."""
+    """One recorded action: its number from 1, time, name, author and details."""
 
     number: int
     at: str
@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Head:
-    """How long a chain is and where it ends."""
+    """Length and last hash of a chain."""
 
     number: int
     hash: str
@@ -53,12 +53,10 @@ EMPTY = Head(0, GENESIS)
 
 
 def parse_head(text: str) -> Head:
-    """A head as it is printed: NUMBER:HASH."""
+    """Parse a printed head, NUMBER:HASH."""
     number, colon, digest = text.partition(":")
     if not colon or not number.isdigit() or len(digest) != 64:
-        raise TamperedRecord(
-            "this is no head of a record", got=text[:80], expected="NUMBER:HASH, 64 hex digits"
-        )
+        raise TamperedRecord("not the head of a record", got=text[:80], expected="NUMBER:HASH, 64 hex digits")
     return Head(int(number), digest)
 
 
@@ -68,16 +66,15 @@ def head_of(entries: list[Entry]) -> Head:
 
 
 def append(path: Path, entries: list[Entry], action: str, by: str, details: Mapping[str, Any]) -> Entry:
-    """Add an entry to a chain that was read and found whole; durable when this returns. The caller holds the lock."""
+    """Append an entry to a verified chain; durable on return. The caller holds the lock."""
     last = head_of(entries)
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    plain = json.loads(json.dumps(dict(details)))
     body = {
         "number": last.number + 1,
         "at": at,
         "action": action,
         "by": by,
-        "details": plain,
+        "details": json.loads(json.dumps(dict(details))),
         "previous": last.hash,
     }
     entry = Entry(**body, hash=_digest(body))
@@ -86,14 +83,14 @@ def append(path: Path, entries: list[Entry], action: str, by: str, details: Mapp
 
 
 def read_chain(path: Path, anchor: Head | None = None) -> list[Entry]:
-    """Every entry, oldest first, or `TamperedRecord` naming the first that is not what was written.
+    """Every entry, oldest first; raises `TamperedRecord` naming the first that differs from what was written.
 
-    `anchor` is a head that was noted earlier: the chain must still hold it.
+    `anchor` is a head stored earlier: the chain must still contain it.
     """
     entries: list[Entry] = []
     lines = path.read_text().split("\n") if path.exists() else [""]
     if lines[-1]:
-        raise TamperedRecord(f"{path}: the last entry is cut short", remedy=_REMEDY)
+        raise TamperedRecord(f"{path}: the last entry is truncated", remedy=_REMEDY)
     for position, line in enumerate(lines[:-1], start=1):
         try:
             entry = Entry(**json.loads(line))
@@ -107,26 +104,24 @@ def read_chain(path: Path, anchor: Head | None = None) -> list[Entry]:
             raise TamperedRecord(f"{path}: entry {position} was edited", remedy=_REMEDY)
         if (entry.number, entry.previous) != (position, head_of(entries).hash):
             raise TamperedRecord(
-                f"{path}: entry {position} does not follow the one before; entries were deleted, inserted or reordered",
+                f"{path}: entry {position} does not follow the previous one; entries were deleted, inserted or reordered",
                 remedy=_REMEDY,
             )
         entries.append(entry)
     if anchor is not None and anchor.number:
         if len(entries) < anchor.number:
             raise TamperedRecord(
-                f"{path} was cut: it ends with entry {len(entries)}",
+                f"{path} was truncated: it ends with entry {len(entries)}",
                 expected=f"at least {anchor.number} entries",
                 remedy=_REMEDY,
             )
         if entries[anchor.number - 1].hash != anchor.hash:
-            raise TamperedRecord(
-                f"{path} was rewritten: entry {anchor.number} is another one", remedy=_REMEDY
-            )
+            raise TamperedRecord(f"{path} was rewritten: entry {anchor.number} differs", remedy=_REMEDY)
     return entries
 
 
 def locked(path: Path) -> AbstractContextManager[None]:
-    """Hold the record while it is read and written; a second writer is refused at once."""
+    """Lock the record for reading and writing; a second writer is refused immediately."""
     return hold_lock(
         path.parent,
         f".{path.name}.lock",

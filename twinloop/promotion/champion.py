@@ -1,4 +1,4 @@
-"""The policy in use: who it is, whom a candidate has to beat, and how a candidate takes its place."""
+"""The policy in use: find it, and promote a candidate to replace it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def load_champion(folder: str | Path) -> Champion:
 def find_champion(
     workspace: str | Path, candidate: Policy | None, otherwise: Policy | None = None
 ) -> Policy | None:
-    """The champion that a candidate has to beat.
+    """Find the champion that a candidate has to beat.
 
     Args:
-        workspace: The workspace whose registry is asked.
-        candidate: Where it is the champion already, the champion before it is meant. None: whoever is champion now.
-        otherwise: The answer where there is no champion.
+        workspace: The workspace that holds the registry.
+        candidate: If it is already the champion, its predecessor is returned. None: the current champion.
+        otherwise: Returned if there is no champion.
 
     Returns:
         The champion, or `otherwise`.
@@ -50,21 +50,21 @@ def find_champion(
     registry = PolicyRegistry(root)
     if candidate is None:
         return registry.policy("champion") if registry.state().aliases.get("champion") else otherwise
-    previous = registry.rival(candidate.id)
+    previous = registry.previous_champion(candidate.id)
     return load_policy(previous.folder) if previous is not None else otherwise
 
 
 def promote(
     policy: Policy, verdict: str | Path, workspace: str | Path, *, by: str, previous: Policy | None = None
 ) -> Champion:
-    """Make a policy the champion of a workspace, on the grounds of its verdict.
+    """Make a policy the champion of a workspace, based on its verdict.
 
     Args:
         policy: The candidate.
         verdict: The gate's folder, or its `verdict.json`.
         workspace: The workspace.
-        by: Who promotes it.
-        previous: The policy in use so far, which is entered first where the workspace has no champion yet.
+        by: Name of the person who promotes it; recorded.
+        previous: The policy in use so far; registered first if the workspace has no champion yet.
 
     Returns:
         The champion.
@@ -73,8 +73,7 @@ def promote(
         GateError: If the verdict does not promote this policy.
     """
     registry = PolicyRegistry(Path(workspace))
-    aliases = registry.state().aliases
-    if previous is not None and aliases.get("champion") is None:
+    if previous is not None and registry.state().aliases.get("champion") is None:
         registry.promote(previous, None, by=by, override="in use before the loop")
     holder = registry.policy("champion") if registry.state().aliases.get("champion") else None
     if holder is None or holder.id != policy.id:

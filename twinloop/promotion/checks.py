@@ -1,7 +1,7 @@
-"""Whether the evidence may be believed at all: is the twin current, were people asked, does the simulator behave?
+"""Checks that the evidence is valid: is the twin current, is there consent, does the simulator behave?
 
-A check is a function of a `Subject` under the name it is registered by; other packages add one with an entry point in the
-group `twinloop.gate_checks`. "not evaluated" is a legal answer, and says whether it blocks.
+A check is a registered function of a `Subject`; other packages add one with an entry point in the group
+`twinloop.gate_checks`. "not evaluated" is a valid status; `needed` states whether it blocks.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from twinloop.consent.training import check_training
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import GateError, TwinloopError, UnknownName, WrongUse
 from twinloop.plugins import Registry
-from twinloop.promotion.attempts import left_out
+from twinloop.promotion.attempts import find_omitted
 from twinloop.promotion.evidence import Evidence
 from twinloop.promotion.rules import Rules
 from twinloop.twins import Twin
 
-LONG = 4.0
-"""Scenes for each trial drawn from them, from which on a list is as good as all scenes (benchmarks/bench_gate.py)."""
+MIN_SCENES_PER_TRIAL = 4.0
+"""From this many scenes per trial on, a verdict about the list holds for all scenes (benchmarks/bench_gate.py)."""
 
 Status = Literal["passed", "failed", "not evaluated"]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One answer; `accepted` names who let it pass nevertheless, and why."""
+    """The result of one check; `accepted` states who waived it, and why."""
 
     name: str
     status: Status
@@ -41,7 +41,7 @@ class Check:
 
     @property
     def blocks(self) -> bool:
-        """Whether it stands in the way of a promotion."""
+        """Whether it prevents a promotion."""
         if self.accepted is not None:
             return False
         return self.status == "failed" or (self.status == "not evaluated" and self.needed)
@@ -49,10 +49,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is looked at: the evidence, the twin and the folder it was loaded from, the data behind the policies.
+    """Input of the checks: the evidence, the twin and its folder, and the training data of the policies.
 
-    `datasets` are entries of a policy's training_record: id, version, role, name, episodes. `drift` is what `twinloop drift --json` or the monitor
-    reported last, with `since`, the time from which the twin is in use.
+    `datasets` are entries of a policy's training record: id, version, role, name, episodes. `drift` is the output of
+    `twinloop drift --json`, `alerts` are the monitor's, `twin_since` is the time since when the twin is in use.
     """
 
     evidence: Evidence
@@ -67,67 +67,69 @@ class Subject:
 
 
 class GateCheck(Protocol):
-    """Looks at a subject; changes nothing."""
+    """A function of a subject, without side effects."""
 
     def __call__(self, subject: Subject, /) -> Check:
-        """The answer."""
+        """Return the result."""
 
 
 CHECKS: Registry[GateCheck] = Registry("gate check", "gate_checks")
 
 
 def run_checks(subject: Subject) -> tuple[Check, ...]:
-    """Every check, in alphabetical order; simulation that is not used needs no current twin."""
+    """Run every check, in alphabetical order."""
     return tuple(CHECKS.get(name)(subject) for name in CHECKS.names())
 
 
 def accept(
     checks: Iterable[Check], names: Sequence[str], by: str | None, reason: str | None
 ) -> tuple[Check, ...]:
-    """The same, with the named ones let pass by somebody who says why."""
-    made = tuple(checks)
-    known = {check.name for check in made}
+    """Waive the named checks, recording who did so and why."""
+    checks = tuple(checks)
+    known = {check.name for check in checks}
     for name in names:
         if name not in known:
             raise UnknownName("gate check", name, known)
     if names and not (by and reason):
-        raise WrongUse("whoever lets a check pass says so", remedy="--by NAME --reason TEXT")
-    return tuple(replace(c, accepted=f"{by}: {reason}") if c.name in names else c for c in made)
+        raise WrongUse("accepting a check needs a name and a reason", remedy="--by NAME --reason TEXT")
+    return tuple(replace(c, accepted=f"{by}: {reason}") if c.name in names else c for c in checks)
 
 
 def twin_is_current(checks: Iterable[Check]) -> bool:
-    """Whether simulated trials may speak for slices: the twin passed its own gate and nobody had to look away."""
+    """Whether simulated trials count for slices: the replay check passed without being waived, and there is no drift."""
     status = {check.name: check.status for check in checks}
     return status.get("replay") == "passed" and status.get("drift") != "failed"
 
 
 @CHECKS.register("replay")
 def replay(subject: Subject) -> Check:
-    """The twin is one that the replay gate accepted, or one that an identification could not make better."""
+    """The replay gate accepted the twin, or identification could not improve it."""
     used = bool(subject.evidence.simulated)
     file = subject.twin_folder / "identification.json" if subject.twin_folder else None
     if file is None or not file.is_file():
         detail = "the twin was never compared with recordings; run `twinloop identify`"
         return Check("replay", "not evaluated", detail, needed=used)
     try:
-        found = json.loads(file.read_text())
-        gate, identified, base = found["gate"], found["twin_hash"], found["base"]
+        result = json.loads(file.read_text())
+        gate, identified, base = result["gate"], result["twin_hash"], result["base"]
         accepted, reason = bool(gate["accepted"]), str(gate["reason"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GateError(f"{file} cannot be read ({error})", remedy="twinloop identify again") from error
     if not accepted and base == subject.twin.content_hash:
-        return Check("replay", "passed", f"the twin stands, no other values replay better ({reason})", used)
+        return Check("replay", "passed", f"the twin is kept: no other values replay better ({reason})", used)
     if identified != subject.twin.content_hash:
-        return Check("replay", "failed", "the twin was changed since it was identified", needed=used)
+        return Check("replay", "failed", "the twin was modified after identification", needed=used)
     return Check("replay", "passed" if accepted else "failed", reason, needed=used)
 
 
 @CHECKS.register("drift")
 def drift(subject: Subject) -> Check:
-    """Nothing has moved since the twin was identified that nobody has looked at."""
+    """No unresolved drift since the twin was identified."""
     if subject.drift is not None and subject.drift.get("drift"):
-        moved = ", ".join(subject.drift.get("dimensions", ())) or "something"
-        return Check("drift", "failed", f"{moved} has moved since; identify again")
+        moved = ", ".join(subject.drift.get("dimensions", ())) or "a parameter"
+        return Check(
+            "drift", "failed", f"drift since the twin was identified: {moved}; run `twinloop identify` again"
+        )
     since = subject.twin_since
     pending = [
         alert
@@ -135,16 +137,16 @@ def drift(subject: Subject) -> Check:
         if alert.get("changes_twin") and (since is None or datetime.fromisoformat(alert["at"]) > since)
     ]
     if pending:
-        return Check("drift", "failed", f"unresolved alert of the monitor: {pending[-1]['what']}")
+        return Check("drift", "failed", f"unresolved monitor alert: {pending[-1]['what']}")
     if subject.drift is not None or subject.alerts:
-        return Check("drift", "passed", "no drift is reported since the twin is in use")
-    return Check("drift", "not evaluated", "no drift report and no monitor", needed=False)
+        return Check("drift", "passed", "no drift reported since the twin is in use")
+    return Check("drift", "not evaluated", "no drift report and no monitor alerts", needed=False)
 
 
 @CHECKS.register("consent")
 def consent(subject: Subject) -> Check:
-    """Whoever is in the data agreed: to training what was trained on, to evaluating what was recorded for the gate."""
-    missing = ["what the policies were trained on"]
+    """Consent covers training for the training data, and evaluation for the recordings of the gate."""
+    missing = ["the training data of the policies"]
     if subject.workspace is not None and subject.datasets:
         training = check_training(subject.workspace, subject.datasets)
         if training.objections:
@@ -162,63 +164,62 @@ def consent(subject: Subject) -> Check:
             )
             return Check("consent", "failed", detail)
     if missing:
-        gone = ", ".join(dict.fromkeys(missing))
-        detail = f"nobody can look at {gone}: not in a workspace, or not as it was"
+        detail = f"cannot check {', '.join(dict.fromkeys(missing))}: not in a workspace, or modified"
         return Check("consent", "not evaluated", detail, needed=False)
-    looked = len(subject.datasets) + len(subject.evidence.recordings)
-    return Check("consent", "passed", f"{looked} datasets, no objection")
+    count = len(subject.datasets) + len(subject.evidence.recordings)
+    return Check("consent", "passed", f"{count} datasets, no objection")
 
 
 @CHECKS.register("artefacts")
 def artefacts(subject: Subject) -> Check:
-    """The simulator behaved in nearly all of the candidate's simulated trials."""
+    """Few of the candidate's simulated trials have simulation artefacts."""
     trials = subject.evidence.simulated
     if not trials:
         return Check("artefacts", "not evaluated", "nothing was simulated", needed=False)
     counts = [trial.artefacts for trial in trials if trial.artefacts is not None]
     if len(counts) < len(trials):
-        return Check("artefacts", "not evaluated", "the trials do not say how many artefacts they show")
-    share = sum(count > 0 for count in counts) / len(trials)
-    most = subject.rules.max_artefact_fraction
-    status: Status = "passed" if share <= most else "failed"
-    detail = f"{100 * share:.1f} % of {len(trials)} simulated trials of the candidate show artefacts, {100 * most:g} % are allowed"
+        return Check("artefacts", "not evaluated", "the number of artefacts in the trials is unknown")
+    fraction = sum(count > 0 for count in counts) / len(trials)
+    limit = subject.rules.max_artefact_fraction
+    status: Status = "passed" if fraction <= limit else "failed"
+    detail = f"{100 * fraction:.1f} % of {len(trials)} simulated trials of the candidate have artefacts; the limit is {100 * limit:g} %"
     return Check("artefacts", status, detail)
 
 
 @CHECKS.register("same twin")
 def same_twin(subject: Subject) -> Check:
-    """The simulated trials are of this version of the twin."""
+    """The simulated trials used this version of the twin."""
     if not subject.evidence.simulated:
         return Check("same twin", "not evaluated", "nothing was simulated", needed=False)
-    made_in, called = subject.evidence.twin, f"{subject.twin.name} {subject.twin.version}"
-    name = made_in.get("name") or subject.twin.name
-    if name == subject.twin.name and not made_in.get("hash"):
-        return Check("same twin", "not evaluated", f"the trials do not say in which version of {name}")
-    if name != subject.twin.name or made_in["hash"] != subject.twin.content_hash:
-        detail = f"simulated in {name} {made_in.get('version')}, but the twin is {called}"
+    used, current = subject.evidence.twin, f"{subject.twin.name} {subject.twin.version}"
+    name = used.get("name") or subject.twin.name
+    if name == subject.twin.name and not used.get("hash"):
+        return Check("same twin", "not evaluated", f"the trials do not state the version of {name}")
+    if name != subject.twin.name or used["hash"] != subject.twin.content_hash:
+        detail = f"simulated in {name} {used.get('version')}, but the current twin is {current}"
         return Check("same twin", "failed", detail)
-    return Check("same twin", "passed", called)
+    return Check("same twin", "passed", current)
 
 
 @CHECKS.register("list")
 def list_length(subject: Subject) -> Check:
-    """The list of scenes is long beside the trials drawn from it; else the verdict is about these scenes and no others."""
+    """The list of scenes is much longer than the number of trials; otherwise the verdict holds for the listed scenes only."""
     scenes, trials = len(subject.evidence.simulated), len(subject.evidence.real)
     if not subject.evidence.combinable:
         return Check("list", "not evaluated", "no real trials drawn from a list of scenes", needed=False)
-    if scenes < LONG * trials:
-        detail = f"{trials} trials drawn from only {scenes} scenes: the verdict is about these scenes, not about all"
+    if scenes < MIN_SCENES_PER_TRIAL * trials:
+        detail = f"{trials} trials drawn from only {scenes} scenes: the verdict holds for these scenes only"
         return Check("list", "not evaluated", detail, needed=False)
     return Check("list", "passed", f"{trials} trials drawn from {scenes} scenes")
 
 
 @CHECKS.register("attempts")
 def attempts(subject: Subject) -> Check:
-    """No earlier trials of these policies on this robot are left out."""
+    """No earlier trials of these policies on this robot are omitted."""
     if subject.workspace is None:
-        return Check("attempts", "not evaluated", "no workspace that remembers gates", needed=False)
-    if earlier := left_out(subject.workspace, subject.evidence):
-        trials, file = sum(one.trials for one in earlier), earlier[-1].evidence
-        detail = f"{trials} earlier trials of these policies on this robot are left out; go on from them with --evidence {file}"
+        return Check("attempts", "not evaluated", "no workspace with a record of gates", needed=False)
+    if earlier := find_omitted(subject.workspace, subject.evidence):
+        trials, file = sum(attempt.trials for attempt in earlier), earlier[-1].evidence
+        detail = f"{trials} earlier trials of these policies on this robot are omitted; continue from them with --evidence {file}"
         return Check("attempts", "failed", detail)
-    return Check("attempts", "passed", "no earlier trials are left out")
+    return Check("attempts", "passed", "no earlier trials are omitted")

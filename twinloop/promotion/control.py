@@ -1,10 +1,9 @@
-"""Simulated trials that make real ones worth more: prediction-powered inference with control variates.
+"""Simulated trials reduce the variance of real ones: prediction-powered inference with control variates.
 
-The scenes are a fixed list; every one is simulated, so the mean of the simulated outcomes over the list is known, not
-estimated. A real trial happens in a scene that was drawn at random from the list. Its outcome minus what simulation said
-about this scene, plus the mean that simulation says about all, has the mean of the real outcome whatever simulation
-says: a wrong twin widens nothing but the scatter. How much of the simulated outcome is taken off is learned from earlier
-trials only, so that the bets stay fair.
+The scenes are a fixed list; every scene is simulated, so the mean of the simulated outcomes over the list is known, not
+estimated. Each real trial uses a scene drawn at random from the list. Its outcome, minus the simulated outcome of that
+scene, plus the simulated mean over the list, has the mean of the real outcome whatever the simulation predicts: a wrong
+twin increases the variance but adds no bias. The coefficient is estimated from earlier trials only, so the bets stay fair.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from twinloop.stats.betting import Outcomes, Span
 Array = NDArray[Any]
 
 TRUST, CAUTION = 0.3, 8.0
-"""How much of the simulated outcome is taken off before anything is known, and how many trials that belief weighs."""
+"""Prior coefficient of the control variate, and its weight in trials."""
 
 
 def coefficients(real: Array, simulated: Array, mean: float | Array, variance: float | Array) -> Array:
-    """How much of the simulated outcome to take off each real one, (..., n), from the trials before it alone.
+    """Coefficient of the control variate for each real trial, (..., n), estimated from the trials before it.
 
     `mean` and `variance` are those of the simulated outcomes over the whole list.
     """
@@ -38,7 +37,7 @@ def coefficients(real: Array, simulated: Array, mean: float | Array, variance: f
 def controlled_outcomes(
     real: Array, simulated: Array, mean: float | Array, variance: float | Array, span: Span
 ) -> tuple[Outcomes, Array]:
-    """Real outcomes with what simulation explains taken off, and the coefficients that did it."""
+    """Real outcomes adjusted by the control variate, and the coefficients used."""
     slope = coefficients(real, simulated, mean, variance)
     values = real - slope * (simulated - mean)
     low = span.low - slope * (span.high - mean)

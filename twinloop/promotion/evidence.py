@@ -1,7 +1,7 @@
-"""Evidence: what happened in which scene, before anybody judges it.
+"""Evidence: the outcomes of trials by scene, before any judgement.
 
-A `PairedTrial` is one scene in which the candidate acted and, where there is one, the champion too. `Evidence` holds the
-simulated trials, one for each scene of a list, and the real ones in the order they were made.
+A `PairedTrial` is one scene in which the candidate acted and, if there is one, the champion. `Evidence` holds the
+simulated trials, one for each scene of a list, and the real ones in chronological order.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class PairedTrial:
-    """One scene: its number in the list, its values, how it ended, and how many artefacts the simulator showed
-    while the candidate acted (None: nobody counted): a champion that fails may throw things about."""
+    """One scene: its number in the list, its values, the outcomes, and the number of simulation artefacts while the
+    candidate acted (None: unknown). The champion's are not counted: a failing policy may throw objects about."""
 
     scene: int
     candidate: bool
@@ -37,13 +37,13 @@ class PairedTrial:
 
     @property
     def difference(self) -> float:
-        """Candidate minus champion, or the candidate's success where there is no champion."""
+        """Candidate minus champion, or the candidate's success if there is no champion."""
         return float(self.candidate) - float(self.champion or 0)
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A policy by name and by the id that follows from its weights."""
+    """A policy by name and by the id derived from its weights."""
 
     name: str
     id: str
@@ -51,10 +51,10 @@ class Contender:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Trials of a candidate, with a champion in the same scenes or alone.
+    """Trials of a candidate, alone or paired with a champion in the same scenes.
 
-    `drawn_with` is the seed that drew the scenes of the real trials from the list; None says that they were not drawn, so
-    that simulated and real trials cannot be combined.
+    `drawn_with` is the seed that drew the scenes of the real trials from the list; None: they were not drawn, so
+    simulated and real trials cannot be combined.
     """
 
     candidate: Contender
@@ -72,9 +72,9 @@ class Evidence:
         for trial in (*self.simulated, *self.real):
             if (trial.champion is not None) != paired:
                 raise GateError(
-                    f"scene {trial.scene} does not say how the champion did"
+                    f"scene {trial.scene} has no outcome of the champion"
                     if paired
-                    else f"scene {trial.scene} has a champion that nobody named",
+                    else f"scene {trial.scene} has an outcome of a champion, but the evidence names none",
                     remedy="evaluate both policies in the same scenes, or the candidate alone",
                 )
 
@@ -85,7 +85,7 @@ class Evidence:
 
     @property
     def combinable(self) -> bool:
-        """Whether every real scene was drawn from a list that was simulated whole."""
+        """Whether every real scene was drawn from a list of which every scene was simulated."""
         if self.drawn_with is None or not self.simulated or not self.real:
             return False
         scenes = [trial.scene for trial in self.simulated]
@@ -93,7 +93,7 @@ class Evidence:
         return [trial.scene for trial in self.real] == chosen
 
     def with_real(self, trial: PairedTrial) -> Evidence:
-        """The same with one more real trial."""
+        """Return a copy with one more real trial."""
         return replace(self, real=(*self.real, trial))
 
     def as_json(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Evidence:
 
 
 def draw_scenes(scenes: Sequence[int], seed: int, count: int) -> list[int]:
-    """Scenes of the first `count` real trials: independent draws from the list, so that they may repeat."""
+    """Scenes of the first `count` real trials: independent draws from the list, so they may repeat."""
     chosen = np.random.default_rng(np.random.PCG64(seed)).random(count)
     return [scenes[int(u * len(scenes))] for u in chosen]
 
@@ -121,32 +121,33 @@ def save_evidence(evidence: Evidence, path: str | Path) -> Path:
 
 def load_evidence(path: str | Path) -> Evidence:
     """Read what `save_evidence` wrote."""
-    words = _read(Path(path))
+    content = _read(Path(path))
     try:
-        if words["format"] > FORMAT:
+        if content["format"] > FORMAT:
             raise NewerFormat(
                 f"{path} was written by a newer Twinloop", remedy="pip install --upgrade twinloop"
             )
         return Evidence(
-            candidate=Contender(**words["candidate"]),
-            champion=Contender(**words["champion"]) if words["champion"] else None,
-            twin=words["twin"],
-            simulated=tuple(PairedTrial(**line) for line in words["simulated"]),
-            real=tuple(PairedTrial(**line) for line in words["real"]),
-            robot=words["robot"],
-            standin=bool(words["standin"]),
-            drawn_with=words["drawn_with"],
-            recordings=tuple(words["recordings"]),
+            candidate=Contender(**content["candidate"]),
+            champion=Contender(**content["champion"]) if content["champion"] else None,
+            twin=content["twin"],
+            simulated=tuple(PairedTrial(**line) for line in content["simulated"]),
+            real=tuple(PairedTrial(**line) for line in content["real"]),
+            robot=content["robot"],
+            standin=bool(content["standin"]),
+            drawn_with=content["drawn_with"],
+            recordings=tuple(content["recordings"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise GateError(
-            f"{path} is no evidence of a gate ({error})", remedy="twinloop gate ... --out FOLDER writes it"
+            f"{path} does not hold the evidence of a gate ({error})",
+            remedy="twinloop gate ... --out FOLDER writes it",
         ) from error
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Trials of one file: on which robot, or in which twin (name, version, hash)."""
+    """Trials of one file, and the robot or twin (name, version, hash) they ran on."""
 
     trials: tuple[PairedTrial, ...]
     where: str
@@ -154,7 +155,7 @@ class Evaluated:
     twin: Mapping[str, str | None] | None
 
 
-def evidence_of(
+def make_evidence(
     candidate: Contender,
     champion: Contender | None,
     twin: Mapping[str, str | None],
@@ -162,34 +163,34 @@ def evidence_of(
     simulated: str | Path | None = None,
     real: str | Path | None = None,
 ) -> Evidence:
-    """Evidence from files of `twinloop evaluate --json`: one of a twin, one of a robot or a stand-in for one."""
-    found = Evidence(candidate, champion, twin)
+    """Build evidence from the output of `twinloop evaluate --json`: simulated trials, and trials on a robot or stand-in."""
+    evidence = Evidence(candidate, champion, twin)
     if simulated is not None:
-        made = load_trials(simulated, candidate, champion)
-        if made.twin is None:
+        evaluated = load_trials(simulated, candidate, champion)
+        if evaluated.twin is None:
             raise GateError(
                 f"{simulated} was not simulated in a twin",
-                got=f"{'stand-in' if made.standin else 'robot'} {made.where}",
+                got=f"{'stand-in' if evaluated.standin else 'robot'} {evaluated.where}",
                 remedy="give it as --real-evidence",
             )
-        found = replace(found, simulated=made.trials, twin=made.twin)
+        evidence = replace(evidence, simulated=evaluated.trials, twin=evaluated.twin)
     if real is not None:
-        made = load_trials(real, candidate, champion)
-        if made.twin is not None:
+        evaluated = load_trials(real, candidate, champion)
+        if evaluated.twin is not None:
             raise GateError(
                 f"{real} was simulated",
-                got=f"trials in twin {made.where}",
+                got=f"trials in twin {evaluated.where}",
                 expected="trials on a robot",
                 remedy="give it as --sim-evidence, or run twinloop evaluate --robot ... --json",
             )
-        found = replace(found, real=made.trials, robot=made.where, standin=made.standin)
-    return found
+        evidence = replace(evidence, real=evaluated.trials, robot=evaluated.where, standin=evaluated.standin)
+    return evidence
 
 
 def load_trials(path: str | Path, candidate: Contender, champion: Contender | None) -> Evaluated:
-    """Trials from the JSON of `twinloop evaluate --json`, for these two policies; numbered as they were evaluated."""
-    words = _read(Path(path))
-    evaluations = words.get("evaluations") if isinstance(words, dict) else None
+    """Read the trials of these two policies from the output of `twinloop evaluate --json`."""
+    content = _read(Path(path))
+    evaluations = content.get("evaluations") if isinstance(content, dict) else None
     if not isinstance(evaluations, list):
         raise GateError(f"{path} holds no evaluations", remedy="twinloop evaluate ... --json > FILE")
     try:
@@ -206,19 +207,22 @@ def load_trials(path: str | Path, candidate: Contender, champion: Contender | No
         for entry in (first, second) if second else (first,):
             if "twin" not in entry and not entry["standin"]:
                 raise GateError(
-                    f"{path} does not say whether it was simulated",
+                    f"{path} does not state whether it was simulated",
                     expected='"twin": null for a robot',
                     remedy="evaluate again: twinloop evaluate ... --json",
                 )
         if second and _scenes_of(first) != _scenes_of(second):
-            raise GateError(f"{path}: the two policies met different scenes", remedy="evaluate them together")
+            raise GateError(
+                f"{path}: the two policies were evaluated in different scenes",
+                remedy="evaluate them together",
+            )
         theirs = second["outcomes"] if second else [None] * len(first["outcomes"])
         if len(theirs) != len(first["outcomes"]):
-            raise GateError(f"{path}: the two policies met different numbers of scenes")
+            raise GateError(f"{path}: the two policies were evaluated in different numbers of scenes")
         start = int(first["seed"]) if first["standin"] else 0
         scenes = first.get("scenes") or [{} for _ in first["outcomes"]]
-        told = first.get("artefacts")
-        counts = [None] * len(theirs) if told is None else [int(count) for count in told]
+        artefacts = first.get("artefacts")
+        counts = [None] * len(theirs) if artefacts is None else [int(count) for count in artefacts]
         rows = enumerate(zip(first["outcomes"], theirs, scenes, counts, strict=True))
         trials = tuple(
             PairedTrial(start + k, bool(won), None if other is None else bool(other), values, count)

@@ -1,7 +1,7 @@
-"""The registry: which policy is in use, who let it in on what grounds, and the way back.
+"""The registry: which policy is in use, who promoted it on what evidence, and how to roll back.
 
-Versions and aliases are MLflow's, so that its own pages show them; what decides is the record, an append-only chain of
-everything that was done. Policies and verdicts are copied in, so that the way back does not depend on anybody's folders.
+Versions and aliases are MLflow's, so its own pages show them; the authority is the record, an append-only chain of all
+actions. Policies and verdicts are copied into the registry, so that a rollback does not depend on other folders.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from twinloop.promotion.chain import (
     read_chain,
 )
 from twinloop.promotion.verdict import FILE as VERDICT
-from twinloop.promotion.verdict import Verdict, load_verdict, unfounded
+from twinloop.promotion.verdict import Verdict, find_contradiction, load_verdict
 
 Stage = Literal["shadow", "canary", "full"]
 Aliases = dict[str, str | None]
@@ -38,13 +38,13 @@ Aliases = dict[str, str | None]
 MODEL = "twinloop-policies"
 HEAD_TAG = "twinloop.record_head"
 ALIAS_OF: dict[Stage, str] = {"shadow": "shadow", "canary": "challenger", "full": "champion"}
-"""What a policy is called at each stage of a release."""
-NOBODY: Aliases = {"champion": None, "challenger": None, "shadow": None}
+"""The alias of a policy at each stage of a release."""
+NO_ALIASES: Aliases = {"champion": None, "challenger": None, "shadow": None}
 
 
 @dataclass(frozen=True)
 class Version:
-    """One registered policy; `aliases` are what it is now."""
+    """One registered policy with its current aliases."""
 
     version: str
     policy: str
@@ -57,16 +57,16 @@ class Version:
 
 @dataclass(frozen=True)
 class State:
-    """What the record says: who is what, earlier champions oldest first, and the canary's share."""
+    """State according to the record: aliases, champions so far (oldest first), and the canary's fraction of episodes."""
 
     aliases: Aliases
     champions: tuple[str, ...]
-    share: float | None
+    fraction: float | None
     versions: Mapping[str, str]
 
 
 class PolicyRegistry:
-    """A folder with the record, policies and verdicts, and MLflow's registry beside it."""
+    """A folder with the record, policies and verdicts, mirrored in MLflow's registry."""
 
     def __init__(self, root: str | Path, uri: str | None = None) -> None:
         self.root = Path(root)
@@ -76,11 +76,11 @@ class PolicyRegistry:
         self.uri = uri or local_tracking(self.root)
 
     def entries(self) -> list[Entry]:
-        """The record, found whole."""
+        """The verified record."""
         return read_chain(self.record, self._anchor())
 
     def state(self) -> State:
-        """Who is what, by the record."""
+        """The current state according to the record."""
         return replay_state(self.entries())
 
     def versions(self) -> list[Version]:
@@ -90,34 +90,31 @@ class PolicyRegistry:
         for alias, version in state.aliases.items():
             if version is not None:
                 by_version.setdefault(version, []).append(alias)
-        made = []
-        for entry in self.entries():
-            if entry.action == "register":
-                words = entry.details
-                version = str(words["version"])
-                made.append(
-                    Version(
-                        version,
-                        words["policy"],
-                        words["policy_id"],
-                        words["decision"],
-                        entry.at,
-                        tuple(by_version.get(version, ())),
-                        str(self.folder / "policies" / words["policy_id"]),
-                    )
-                )
-        return made
+        return [
+            Version(
+                version := str(entry.details["version"]),
+                entry.details["policy"],
+                entry.details["policy_id"],
+                entry.details["decision"],
+                entry.at,
+                tuple(by_version.get(version, ())),
+                str(self.folder / "policies" / entry.details["policy_id"]),
+            )
+            for entry in self.entries()
+            if entry.action == "register"
+        ]
 
     def policy(self, alias: str) -> Policy:
-        """The policy that is `alias` now, read from the registry's own copy."""
-        version = self.state().aliases.get(alias)
+        """The policy that holds an alias, read from the registry's own copy."""
+        aliases = self.state().aliases
+        version = aliases.get(alias)
         if version is None:
-            raise GateError(f"nobody is {alias}", available=[a for a, v in self.state().aliases.items() if v])
+            raise GateError(f"there is no {alias}", available=[a for a, v in aliases.items() if v])
         found = next(v for v in self.versions() if v.version == version)
         return load_policy(found.folder)
 
-    def rival(self, policy_id: str) -> Version | None:
-        """The champion that a policy has to beat, or had to where it is the champion itself; None where there was none."""
+    def previous_champion(self, policy_id: str) -> Version | None:
+        """The latest champion other than this policy, which it has to beat (or had to); None if there is none."""
         state = self.state()
         others = [version for version in state.champions if version != state.versions.get(policy_id)]
         return next((found for found in self.versions() if others and found.version == others[-1]), None)
@@ -129,23 +126,23 @@ class PolicyRegistry:
         *,
         by: str,
         stage: Stage = "full",
-        share: float = 0.1,
+        fraction: float = 0.1,
         override: str | None = None,
     ) -> Entry:
-        """Let a policy in at a stage of release; only with a verdict that promotes it, or a reason why not."""
+        """Promote a policy to a stage of release; needs a verdict that promotes it, or the reason for an override."""
         _require_name(by)
         if override is not None and not override.strip():
-            raise WrongUse("why is the verdict overridden?", got="a blank reason", remedy="--override REASON")
+            raise WrongUse("an override needs a reason", got="a blank one", remedy="--override REASON")
         if stage not in ALIAS_OF:
-            raise WrongUse("no such stage", got=stage, available=list(ALIAS_OF))
-        if stage == "canary" and not 0.0 < share < 1.0:
-            raise WrongUse("a canary's share lies between 0 and 1", got=share)
+            raise WrongUse("unknown stage", got=stage, available=list(ALIAS_OF))
+        if stage == "canary" and not 0.0 < fraction < 1.0:
+            raise WrongUse("a canary's fraction of episodes must lie between 0 and 1", got=fraction)
         with self._writing() as entries:
             state = replay_state(entries)
             version = state.versions.get(policy.id)
             if stage != "full" and version is not None and version == state.aliases["champion"]:
                 raise GateError(
-                    f"{policy.name} is champion: at stage {stage} it would leave nobody champion",
+                    f"{policy.name} is the champion: moving it to stage {stage} would leave no champion",
                     remedy="twinloop rollback, or promote another champion first",
                 )
             grounds = self._grounds(policy, verdict, stage, state, override)
@@ -161,7 +158,7 @@ class PolicyRegistry:
                 "policy": policy.name,
                 "policy_id": policy.id,
                 "stage": stage,
-                "share": share if stage == "canary" else None,
+                "fraction": fraction if stage == "canary" else None,
                 "from": state.aliases[ALIAS_OF[stage]],
                 "aliases": aliases,
                 **grounds,
@@ -169,10 +166,10 @@ class PolicyRegistry:
             return self._step(entries, "promote", by, details)
 
     def roll_back(self, *, by: str, reason: str) -> Entry:
-        """Make the champion before this one the champion again; recorded like everything else."""
+        """Make the previous champion the champion again; recorded like every action."""
         _require_name(by)
         if not reason.strip():
-            raise WrongUse("why is it rolled back?", remedy="--reason TEXT")
+            raise WrongUse("a rollback needs a reason", remedy="--reason TEXT")
         with self._writing() as entries:
             state = replay_state(entries)
             if len(state.champions) < 2:
@@ -181,7 +178,7 @@ class PolicyRegistry:
                     if state.champions
                     else "there is none"
                 )
-                raise GateError(f"there is no earlier champion to go back to: {only}")
+                raise GateError(f"there is no earlier champion to roll back to: {only}")
             now, before = state.champions[-1], state.champions[-2]
             self._require_policy(next(e for e in entries if _registers(e, before)))
             others: Aliases = {
@@ -196,7 +193,7 @@ class PolicyRegistry:
             return self._step(entries, "rollback", by, details)
 
     def withdraw(self, stage: Stage, *, by: str, reason: str) -> Entry:
-        """Take a policy off the shadow or canary stage; the champion is rolled back instead."""
+        """Withdraw a policy from the shadow or canary stage; at stage full, roll back."""
         _require_name(by)
         if stage == "full":
             return self.roll_back(by=by, reason=reason)
@@ -204,7 +201,7 @@ class PolicyRegistry:
             state = replay_state(entries)
             alias = ALIAS_OF[stage]
             if state.aliases[alias] is None:
-                raise GateError(f"nobody is at stage {stage}")
+                raise GateError(f"no policy is at stage {stage}")
             details = {
                 "version": state.aliases[alias],
                 "stage": stage,
@@ -214,9 +211,9 @@ class PolicyRegistry:
             return self._step(entries, "withdraw", by, details)
 
     def verify(self, head: str | None = None, restore: bool = False) -> Head:
-        """Whether record, MLflow's aliases, policies and verdicts are what was written; the head to note elsewhere.
+        """Verify record, MLflow's aliases, policies and verdicts; returns the head, to be stored elsewhere.
 
-        With `restore`, MLflow is then made to say what the record says: its database was lost, or somebody changed it.
+        With `restore`, versions and aliases in MLflow are then restored from the record.
         """
         entries = self.entries()
         if head is not None:
@@ -237,37 +234,37 @@ class PolicyRegistry:
             self._ensure_model()
             known = {str(v.version) for v in self._client.search_model_versions(f"name='{MODEL}'")}
             for entry in self.entries():
-                words = entry.details
-                if entry.action == "register" and words["version"] not in known:
-                    made = self._enter(words["policy_id"], words["policy"], words["decision"])
-                    if made != words["version"]:
+                details = entry.details
+                if entry.action == "register" and details["version"] not in known:
+                    version = self._enter(details["policy_id"], details["policy"], details["decision"])
+                    if version != details["version"]:
                         raise GateError(
-                            "MLflow counts versions otherwise than the record",
-                            got=made,
-                            expected=words["version"],
+                            "MLflow numbers versions differently from the record",
+                            got=version,
+                            expected=details["version"],
                             remedy="restore mlflow.db from a backup, or move it away and try again",
                         )
                 self._follow(entry)
 
     def _require_aliases(self, entries: list[Entry]) -> None:
-        found, told = self._aliases(), replay_state(entries).aliases
-        for alias, version in told.items():
+        found = self._aliases()
+        for alias, version in replay_state(entries).aliases.items():
             if found.get(alias) == version:
                 continue
             if self._anchor() == EMPTY:
                 raise TamperedRecord(
-                    f"MLflow at {self.uri} knows nothing of this registry: its database was lost or is another one",
+                    f"MLflow at {self.uri} does not contain this registry: its database was lost or replaced",
                     remedy="restore it from a backup, or from the record: twinloop registry verify --restore",
                 )
             raise TamperedRecord(
-                f"alias {alias} was changed past the record",
-                got=found.get(alias) or "nobody",
-                expected=version or "nobody",
+                f"alias {alias} was changed outside the record",
+                got=found.get(alias) or "none",
+                expected=version or "none",
                 remedy="twinloop registry verify --restore; then promote or roll back with twinloop, never in MLflow",
             )
 
     def _require_policy(self, entry: Entry) -> None:
-        """The copy of a registered policy must be whole, to the last word, before anybody relies on it."""
+        """Require that every file of a registered policy's copy is unchanged."""
         folder = self.folder / "policies" / entry.details["policy_id"]
         load_policy(folder)
         for name, digest in entry.details["files"].items():
@@ -284,19 +281,19 @@ class PolicyRegistry:
     def _grounds(
         self, policy: Policy, verdict: str | Path | None, stage: Stage, state: State, override: str | None
     ) -> dict[str, Any]:
-        """What lets a policy in, checked; or the override, with what it overrides."""
+        """The verified basis of a promotion; or the override, with the objection it overrides."""
         if verdict is None:
             if not override:
                 raise GateError(
                     f"{policy.name} has no verdict",
-                    remedy="twinloop gate, then promote --verdict FILE; or --override REASON, which is recorded",
+                    remedy="twinloop gate, then promote --verdict FILE; or --override REASON; the reason is recorded",
                 )
             return {"decision": "none", "override": override}
         file = Path(verdict) / VERDICT if Path(verdict).is_dir() else Path(verdict)
         found = load_verdict(file)
         objection = self._objection(policy, found, file, stage, state)
         if objection and not override:
-            raise GateError(objection, remedy="--override REASON lets it in nevertheless, and is recorded")
+            raise GateError(objection, remedy="--override REASON promotes it anyway; the reason is recorded")
         kept = self._keep(file)
         more = {"override": override, "overrides": objection} if objection else {}
         return {"decision": found.decision, **kept, **more}
@@ -312,10 +309,10 @@ class PolicyRegistry:
         now = state.aliases["champion"]
         champion = next((i for i, v in state.versions.items() if v == now), None)
         if champion is not None and champion not in (against, policy.id):
-            return f"the verdict is not against the present champion ({champion})"
+            return f"the verdict is not against the current champion ({champion})"
         if verdict.rules.simulation_only and stage == "full":
-            return "the verdict rests on simulation only, which is enough for shadow and canary"
-        return unfounded(verdict, file)
+            return "the verdict is based on simulation only, which suffices for shadow and canary"
+        return find_contradiction(verdict, file)
 
     def _keep(self, verdict: Path) -> dict[str, Any]:
         digest = _file_hash(verdict)
@@ -324,7 +321,7 @@ class PolicyRegistry:
         shutil.copyfile(verdict, folder / "verdict.json")
         evidence = verdict.with_name("evidence.json")
         if not evidence.is_file():
-            raise GateError(f"{evidence} is missing: a verdict is kept with its evidence")
+            raise GateError(f"{evidence} is missing: a verdict needs its evidence")
         shutil.copyfile(evidence, folder / "evidence.json")
         return {"verdict": digest, "evidence": _file_hash(evidence)}
 
@@ -347,14 +344,14 @@ class PolicyRegistry:
         return version
 
     def _enter(self, policy_id: str, name: str, decision: str) -> str:
-        """A new version in MLflow."""
+        """Create a version in MLflow."""
         self._ensure_model()
         place = (self.folder / "policies" / policy_id).resolve().as_uri()
         tags = {"policy_id": policy_id, "policy": name, "decision": decision}
         return str(self._client.create_model_version(MODEL, place, tags=tags).version)
 
     def _step(self, entries: list[Entry], action: str, by: str, details: Mapping[str, Any]) -> Entry:
-        """Record first, then let MLflow follow; a crash in between is finished by the next writer."""
+        """Append to the record, then update MLflow; the next writer completes an update that a crash interrupted."""
         entry = append(self.record, entries, action, by, details)
         entries.append(entry)
         self._follow(entry)
@@ -382,7 +379,7 @@ class PolicyRegistry:
             entries = self.entries()
             anchor = self._anchor()
             if entries and anchor.number == entries[-1].number - 1:
-                self._follow(entries[-1])  # a step that was recorded and then interrupted
+                self._follow(entries[-1])  # an action that was recorded but not applied to MLflow
             self._require_aliases(entries)
             yield entries
 
@@ -412,13 +409,13 @@ class PolicyRegistry:
 
 
 def replay_state(entries: list[Entry]) -> State:
-    """Who is what after these entries."""
-    aliases: Aliases = dict(NOBODY)
+    """The state after these entries."""
+    aliases: Aliases = dict(NO_ALIASES)
     champions: list[str] = []
     versions: dict[str, str] = {}
-    share: float | None = None
+    fraction: float | None = None
     for entry in entries:
-        aliases = {name: entry.details["aliases"].get(name) for name in NOBODY}
+        aliases = {name: entry.details["aliases"].get(name) for name in NO_ALIASES}
         if entry.action == "register":
             versions[entry.details["policy_id"]] = str(entry.details["version"])
         if entry.action == "rollback":
@@ -426,8 +423,8 @@ def replay_state(entries: list[Entry]) -> State:
         elif aliases["champion"] is not None and (not champions or champions[-1] != aliases["champion"]):
             champions.append(aliases["champion"])
         if entry.action == "promote" and entry.details["stage"] == "canary":
-            share = entry.details["share"]
-    return State(aliases, tuple(champions), share if aliases["challenger"] else None, versions)
+            fraction = entry.details["fraction"]
+    return State(aliases, tuple(champions), fraction if aliases["challenger"] else None, versions)
 
 
 def _registers(entry: Entry, version: str) -> bool:
@@ -436,7 +433,7 @@ def _registers(entry: Entry, version: str) -> bool:
 
 def _require_name(by: str) -> None:
     if not by.strip():
-        raise WrongUse("whoever changes the registry says who they are", remedy="--by NAME")
+        raise WrongUse("a change of the registry needs a name", remedy="--by NAME")
 
 
 def _file_hash(path: Path) -> str:

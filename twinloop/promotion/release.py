@@ -1,7 +1,7 @@
-"""A release in stages: shadow (runs beside, does not act), canary (acts in a share of the episodes), full.
+"""A staged release: shadow (runs but does not act), canary (acts in a fraction of the episodes), full.
 
-Every stage has its own stop rule, which may be looked at after every episode: it ends as soon as bets refute that the
-policy does well enough, and moves on as soon as they refute that it does not.
+Every stage has its own stop rule, valid after every episode: the stage stops as soon as bets refute that the success rate
+is high enough, and advances as soon as they refute that it is not.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ NEXT: dict[Stage, Stage | None] = {"shadow": "canary", "canary": "full", "full":
 
 @dataclass(frozen=True)
 class StopRule:
-    """What a stage asks for: the least share of good episodes, and how often either way out may be wrong.
+    """Requirement of a stage: the minimum fraction of good episodes, and the error probability of each decision.
 
-    Good is, as shadow, an episode in which every proposal could have been carried out and kept near what was done; as
-    canary and champion, one that succeeded.
+    For a shadow, an episode is good if every proposed action was executable and close to the executed one; for a canary
+    or champion, if it succeeded.
     """
 
     min_success_rate: float
@@ -44,7 +44,7 @@ class StopRule:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.min_success_rate < 1.0:
-            raise WrongUse("min_success_rate asked for lies between 0 and 1", got=self.min_success_rate)
+            raise WrongUse("min_success_rate must lie between 0 and 1", got=self.min_success_rate)
 
 
 RULES: dict[Stage, StopRule] = {
@@ -52,12 +52,12 @@ RULES: dict[Stage, StopRule] = {
     "canary": StopRule(0.7, alpha=0.05),
     "full": StopRule(0.7, alpha=0.01),
 }
-"""Unless somebody says otherwise; a champion is rolled back on stronger evidence than a canary is stopped."""
+"""Defaults; rolling back a champion needs stronger evidence than stopping a canary."""
 
 
 @dataclass(frozen=True)
 class StageVerdict:
-    """What to do with the policy at a stage, after so many episodes."""
+    """The next step for the policy at a stage, after a number of episodes."""
 
     stage: Stage
     step: Step
@@ -74,7 +74,7 @@ class StageVerdict:
 
 
 def judge_stage(stage: Stage, good: Sequence[bool], rule: StopRule | None = None) -> StageVerdict:
-    """Look at a stage's episodes so far, in the order they came."""
+    """Judge a stage by its episodes so far, in chronological order."""
     if stage not in RULES:
         raise UnknownName("stage", stage, RULES)
     rule = rule or RULES[stage]
@@ -85,39 +85,39 @@ def judge_stage(stage: Stage, good: Sequence[bool], rule: StopRule | None = None
     worse = bool(log_e_value(outcomes, rule.min_success_rate, upward=False).max() >= enough)
     better = bool(log_e_value(outcomes, rule.min_success_rate).max() >= enough)
     low, high = confidence_sequence(outcomes, rule.alpha, points=101)
-    share = f"{sum(good)} of {len(good)} good, {100 * low[-1]:.0f} to {100 * high[-1]:.0f} %"
+    summary = f"{sum(good)} of {len(good)} good, {100 * low[-1]:.0f} to {100 * high[-1]:.0f} %"
     step: Step = "go on"
     if worse:
-        step, reason = "stop", f"shown to be below {100 * rule.min_success_rate:g} %: {share}"
+        step, reason = "stop", f"shown to be below {100 * rule.min_success_rate:g} %: {summary}"
     elif better and NEXT[stage] is not None:
-        step, reason = "advance", f"shown to be above {100 * rule.min_success_rate:g} %: {share}"
+        step, reason = "advance", f"shown to be above {100 * rule.min_success_rate:g} %: {summary}"
     else:
-        reason = share
+        reason = summary
     return StageVerdict(stage, step, len(good), sum(good), float(low[-1]), float(high[-1]), rule, reason)
 
 
-def episodes_of(dataset: Dataset, policy_id: str) -> list[bool]:
-    """How the episodes went in which a policy acted, in order; those that nobody judged are left out."""
-    made = []
+def read_outcomes(dataset: Dataset, policy_id: str) -> list[bool]:
+    """Outcomes of the episodes in which a policy acted, in order; unlabelled ones are skipped."""
+    outcomes = []
     for number in dataset.numbers:
         episode = dataset.episode(number)
         actor = episode.provenance.actor_id or ""
         if actor.endswith(f"@{policy_id}") and episode.success is not None:
-            made.append(episode.success)
-    return made
+            outcomes.append(episode.success)
+    return outcomes
 
 
-def is_canary(number: int, share: float, salt: str) -> bool:
-    """Whether the canary acts in an episode: the same answer whenever it is asked, `share` of all of them."""
+def is_canary(number: int, fraction: float, salt: str) -> bool:
+    """Whether the canary acts in an episode: deterministic, and true for `fraction` of all episodes."""
     digest = hashlib.blake2b(f"{salt}:{number}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") < share * 2.0**64
+    return int.from_bytes(digest, "little") < fraction * 2.0**64
 
 
 class ShadowController:
-    """Lets one controller act and another one watch; what the watcher proposes is compared and never sent.
+    """Runs an acting and a shadow controller; the shadow's actions are compared and never sent.
 
-    An episode is good where every proposal was finite and within the robot's limits, and on average no farther from what
-    was sent than `near`, as a share of the range of each element.
+    An episode is good if every action of the shadow was finite and within the robot's limits, and on average no farther
+    from the sent action than `near`, as a fraction of the range of each element.
     """
 
     def __init__(
@@ -135,17 +135,17 @@ class ShadowController:
         self._done: list[dict[str, Any]] = []
 
     def looks(self) -> bool:
-        """Whether either of them needs images with the next observation."""
+        """Whether either controller needs images with the next observation."""
         return any(getattr(controller, "looks", lambda: True)() for controller in self._watching)
 
     def restart(self, observation: Observation, seed: int) -> None:
-        """A new episode begins; the one before is judged."""
+        """Judge the previous episode and begin a new one."""
         self._close()
         self._acting.restart(observation, seed)
         self._shadow.restart(observation, seed)
 
     def act(self, observation: Observation) -> Array:
-        """What the acting controller commands."""
+        """Return the acting controller's action."""
         sent = self._acting.act(observation)
         proposed = np.asarray(self._shadow.act(observation), dtype=np.float64)
         if not np.isfinite(proposed).all():
@@ -158,7 +158,7 @@ class ShadowController:
         return sent
 
     def finish(self) -> list[dict[str, Any]]:
-        """One line for every episode so far."""
+        """One record for every episode so far."""
         self._close()
         return list(self._done)
 
@@ -177,7 +177,7 @@ class ShadowController:
 
 
 def save_shadow(lines: Sequence[dict[str, Any]], path: Path) -> None:
-    """Append what a shadow did to a file of one line for each episode."""
+    """Append a shadow's records to a file, one line per episode."""
     append_jsonl(path, lines)
 
 
@@ -188,5 +188,5 @@ def load_shadow(path: Path, policy_id: str) -> list[bool]:
         return [bool(line["good"]) for line in lines if line["shadow"].endswith(f"@{policy_id}")]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GateError(
-            f"{path} tells nothing about a shadow ({error})", remedy="twinloop record --shadow"
+            f"{path} is not a record of a shadow ({error})", remedy="twinloop record --shadow"
         ) from error

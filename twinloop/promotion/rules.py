@@ -1,4 +1,4 @@
-"""What a verdict is measured against, stated before the first trial."""
+"""The criteria of a verdict, fixed before the first trial."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from twinloop.errors import WrongUse
 
 @dataclass(frozen=True)
 class Rules:
-    """The bar.
+    """The criteria of a verdict.
 
-    - `alpha`: how often a candidate that is not better may be promoted at most, however often one looks
-    - `better_by`: with a champion, the candidate's success must exceed the champion's by more than this
-    - `threshold`: without a champion, its success must exceed this
-    - `min_effect`: a gain beyond the bar that would be worth having; evidence against it refuses
+    - `alpha`: probability of promoting a candidate that is not better, at most, however often the trials are inspected
+    - `better_by`: with a champion, the candidate's success rate must exceed the champion's by more than this
+    - `threshold`: without a champion, the candidate's success rate must exceed this
+    - `min_effect`: smallest gain beyond the bar worth having; evidence against it refuses the candidate
     - `slice_margin`: no slice of the scenes may be worse than the bar by more than this
-    - `max_trials`: real trials (pairs) that may be spent
-    - `max_artefact_fraction`: simulated trials with artefacts that are still believed
-    - `simulation_only`: judge by simulated trials alone; the verdict then says nothing about a robot
+    - `max_trials`: budget of real trials (pairs)
+    - `max_artefact_fraction`: largest accepted fraction of simulated trials with artefacts
+    - `simulation_only`: judge by simulated trials alone; the verdict then does not hold for a robot
     """
 
     alpha: float = 0.05
@@ -46,5 +46,5 @@ class Rules:
             raise WrongUse("a gate needs at least one trial", got=self.max_trials)
 
     def bar(self, paired: bool) -> float:
-        """What the mean outcome must exceed."""
+        """The value that the mean outcome must exceed."""
         return self.better_by if paired else self.threshold

@@ -1,4 +1,4 @@
-"""The list of scenes a gate is about: drawn for a person to set up, or looked at where a stand-in sets its own."""
+"""The list of scenes of a gate: drawn for a person to set up, or observed where a stand-in sets its own."""
 
 from __future__ import annotations
 
@@ -25,53 +25,53 @@ PERCEIVED = "observation.environment_state"
 
 @dataclass(frozen=True)
 class Scene:
-    """One scene: its number, and the values of the twin's parameters that set it."""
+    """One scene: its number, and the values of the twin's parameters that describe it."""
 
     number: int
     values: Mapping[str, float]
 
 
-class Placing:
-    """An supervisor who is told where things go before each episode."""
+class SceneInstructions:
+    """A supervisor that first logs how to set up the scene of each episode."""
 
     def __init__(
-        self, supervisor: TrialSupervisor, scenes: Sequence[Scene], tell: Callable[[str], None]
+        self, supervisor: TrialSupervisor, scenes: Sequence[Scene], log: Callable[[str], None]
     ) -> None:
-        self._supervisor, self._tell = supervisor, tell
+        self._supervisor, self._log = supervisor, log
         self._values = {scene.number: scene.values for scene in scenes}
 
     def prepare(self, number: int) -> None:
-        """Say where things go, then wait."""
-        words = ", ".join(f"{name} {value:+.3f}" for name, value in self._values.get(number, {}).items())
-        self._tell(f"scene {number}: {words}")
+        """Log the positions, then let the supervisor prepare the scene."""
+        positions = ", ".join(f"{name} {value:+.3f}" for name, value in self._values.get(number, {}).items())
+        self._log(f"scene {number}: {positions}")
         self._supervisor.prepare(number)
 
     def steer(self) -> Array:
-        """As before."""
+        """Delegate to the supervisor."""
         return self._supervisor.steer()
 
     def judge(self, over: bool = False) -> Outcome:
-        """As before."""
+        """Delegate to the supervisor."""
         return self._supervisor.judge(over)
 
 
 def draw_list(twin: Twin, count: int, seed: int, randomization: Randomization | None = None) -> list[Scene]:
-    """Scenes drawn from a randomization, by default where a person usually puts things."""
+    """Draw scenes from a randomization; default: the training scenes."""
     chosen = (randomization or training_scenes(twin)).over(count)
     drawn = draw_many(chosen, seed, range(count))
     numeric = {name: values for name, values in drawn.items() if values.dtype.kind == "f"}
     return [Scene(k, {name: float(values[k]) for name, values in numeric.items()}) for k in range(count)]
 
 
-def look_at_list(
+def observe_list(
     robot: Robot,
     supervisor: TrialSupervisor,
     twin: Twin,
     numbers: Sequence[int],
     progress: Progress = lambda done, total: None,
 ) -> list[Scene]:
-    """Scenes as a robot whose supervisor sets them perceives them: nothing moves, each is only looked at."""
-    made = []
+    """Scenes as the robot perceives them after its supervisor has set them; the robot does not move."""
+    observed = []
     for done, number in enumerate(numbers):
         supervisor.prepare(number)
         seen = robot.observe()
@@ -79,26 +79,28 @@ def look_at_list(
             raise GateError(
                 "the robot does not perceive its scene", got=", ".join(seen.signals), expected=PERCEIVED
             )
-        made.append(Scene(number, perceived(twin, robot.description, np.asarray(seen.signals[PERCEIVED]))))
+        observed.append(
+            Scene(number, estimate_scene(twin, robot.description, np.asarray(seen.signals[PERCEIVED])))
+        )
         progress(done + 1, len(numbers))
-    return made
+    return observed
 
 
-def perceived(twin: Twin, description: Description, row: Array) -> dict[str, float]:
-    """The twin's parameters that put object and target where they are perceived."""
+def estimate_scene(twin: Twin, description: Description, row: Array) -> dict[str, float]:
+    """The twin's parameters that place object and target where the robot perceives them."""
     signal = next(signal for signal in description.signals if signal.name == PERCEIVED)
-    told = dict(zip(signal.elements, row.tolist(), strict=True))
+    reading = dict(zip(signal.elements, row.tolist(), strict=True))
     model = twin.patch.model
     values: dict[str, float] = {}
     for what in ("object", "target"):
-        if what in twin.roles and f"{what}.x" in told:
+        if what in twin.roles and f"{what}.x" in reading:
             start = np.asarray(model.body(twin.role(what)).pos)
-            values[f"{what}_offset_x_m"] = told[f"{what}.x"] - float(start[0])
-            values[f"{what}_offset_y_m"] = told[f"{what}.y"] - float(start[1])
-    if "object.r11" in told and "object" in twin.roles:
+            values[f"{what}_offset_x_m"] = reading[f"{what}.x"] - float(start[0])
+            values[f"{what}_offset_y_m"] = reading[f"{what}.y"] - float(start[1])
+    if "object.r11" in reading and "object" in twin.roles:
         w, x, y, z = np.asarray(model.body(twin.role("object")).quat).tolist()
         nominal = math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
-        turn = math.atan2(told["object.r21"], told["object.r11"]) - nominal
+        turn = math.atan2(reading["object.r21"], reading["object.r11"]) - nominal
         values["object_yaw_rad"] = math.remainder(turn, 2.0 * math.pi)
     kept = {name: value for name, value in values.items() if twin.has(name)}
     return {name: float(np.clip(v, *twin.parameter(name).bounds)) for name, v in kept.items()}

@@ -1,6 +1,6 @@
-"""Parts of the scenes in which nothing may get much worse: the lower and upper half of each value that varies.
+"""Slices of the scenes in which the candidate must not be much worse: both halves of each value that varies.
 
-Where the cut lies follows from the list of scenes alone, never from an outcome.
+The cut depends on the list of scenes alone, never on an outcome.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Slice:
         return f"{self.value} {'>' if self.above else '<='} {self.cut:.3g}"
 
     def holds(self, trial: PairedTrial) -> bool:
-        """Whether a trial belongs to it; one that does not say, does not."""
+        """Whether a trial belongs to it; a trial without the value does not."""
         if self.value not in trial.values:
             return False
         return (trial.values[self.value] > self.cut) == self.above

@@ -1,4 +1,4 @@
-"""Statistics: what the evidence says about the bar, without a word on what to do."""
+"""Statistics of the evidence relative to the bar; the decision is made in `verdict`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Standing = Literal["not worse", "worse", "open"]
 Grounds = Literal["real", "real and simulated", "simulated"]
 
 FEWEST = 8
-"""Trials before the rest is forecast from those that were made."""
+"""Trials needed before a forecast is made."""
 PULL = 4.0
-"""Trials without any gain that a forecast assumes besides those that were made."""
+"""Prior of the forecast: this many additional trials without any gain."""
 
 
 @dataclass(frozen=True)
 class SliceStatistic:
-    """One slice: trials and mean outcome in simulation and in reality, and what they prove at its margin."""
+    """One slice: trials and mean outcome in simulation and in reality, and the result of its test."""
 
     name: str
     simulated: int
@@ -40,11 +40,11 @@ class SliceStatistic:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is known after the last trial, and how it came about.
+    """Estimates after the last trial, and their history.
 
     `low` and `high` are a confidence sequence for the mean outcome at 1 - alpha; `log_e_value` is that of bets that the mean
-    is above the bar, `log_against` of bets that it is below bar + worth. `promoting` and `refusing` say whether either
-    ever reached 1 / alpha. `more` forecasts how many trials are still needed, None where none would do.
+    is above the bar, `log_against` of bets that it is below bar + min_effect. `promoting` and `refusing` state whether either
+    ever reached 1 / alpha. `more` forecasts how many more trials are needed, None if no number would suffice.
     """
 
     grounds: Grounds
@@ -116,7 +116,7 @@ def measure(
 
 
 def forecast(outcomes: Outcomes, bar: float, e_value: float, alpha: float) -> int | None:
-    """Trials until the bets reach 1 / alpha if the next ones are like those before; None when they never would."""
+    """Trials until the e-value reaches 1 / alpha if the next ones resemble those before; None if it never would."""
     missing = np.log(1.0 / alpha) - e_value
     if missing <= 0.0:
         return 0
@@ -135,9 +135,9 @@ def forecast(outcomes: Outcomes, bar: float, e_value: float, alpha: float) -> in
 
 
 def slice_statistics(evidence: Evidence, rules: Rules, twin_is_current: bool) -> tuple[SliceStatistic, ...]:
-    """Every slice: shown not to be worse than the margin, shown to be, or open.
+    """Every slice: shown not to be worse by the margin, shown to be worse, or open.
 
-    Simulated trials of a current twin can show either; real ones that a slice is worse, whatever simulation says.
+    Simulated trials of a current twin can show either; real trials that show a slice to be worse overrule simulated ones.
     """
     slices = make_slices(evidence.simulated or evidence.real)
     return tuple(_slice(part, len(slices), evidence, rules, twin_is_current) for part in slices)
@@ -173,13 +173,13 @@ def _outcomes(
     if not evidence.combinable:
         return raw_outcomes(real, evidence.span), "real", None, 0.0
     by_scene = {trial.scene: trial.difference for trial in evidence.simulated}
-    beside = np.array([by_scene[trial.scene] for trial in evidence.real])
-    made, slope = controlled_outcomes(
-        real, beside, float(simulated.mean()), float(simulated.var()), evidence.span
+    predicted = np.array([by_scene[trial.scene] for trial in evidence.real])
+    outcomes, slope = controlled_outcomes(
+        real, predicted, float(simulated.mean()), float(simulated.var()), evidence.span
     )
-    varied = len(real) > 2 and np.ptp(real) > 0.0 and np.ptp(beside) > 0.0
-    correlation = float(np.corrcoef(real, beside)[0, 1]) if varied else None
-    return made, "real and simulated", correlation, float(slope[-1])
+    varied = len(real) > 2 and np.ptp(real) > 0.0 and np.ptp(predicted) > 0.0
+    correlation = float(np.corrcoef(real, predicted)[0, 1]) if varied else None
+    return outcomes, "real and simulated", correlation, float(slope[-1])
 
 
 def _mean(trials: Sequence[PairedTrial]) -> float | None:

@@ -1,4 +1,4 @@
-"""Trials: a candidate and its champion in the same scenes, simulated side by side or on a robot in turns."""
+"""Trials: a candidate and its champion in the same scenes, simulated or on a robot in turns."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def simulate(
     threads: int = 1,
     progress: Progress = lambda done, total: None,
 ) -> tuple[PairedTrial, ...]:
-    """One simulated trial in every scene of a list; `measured` are values of the robot in all of them."""
+    """Simulate one trial in every scene of a list; `measured` are values of the robot that hold in all of them."""
     policies = [candidate] if champion is None else [candidate, champion]
     values = [{**(measured or {}), **scene.values} for scene in scenes]
     environment = TwinEnvironment(twin, scenes=values, threads=threads)
-    found = evaluate_in_turns(policies, environment, seed=seed, progress=progress)
+    evaluations = evaluate_in_turns(policies, environment, seed=seed, progress=progress)
     return tuple(
         PairedTrial(
             scene=scene.number,
-            candidate=found[0].trials[k].success,
-            champion=None if champion is None else found[1].trials[k].success,
+            candidate=evaluations[0].trials[k].success,
+            champion=None if champion is None else evaluations[1].trials[k].success,
             values=dict(scene.values),
-            artefacts=found[0].trials[k].artefacts,
+            artefacts=evaluations[0].trials[k].artefacts,
         )
         for k, scene in enumerate(scenes)
     )
@@ -56,31 +56,31 @@ def try_on_robot(
     out: Path,
     time_limit_s: float | None = None,
 ) -> PairedTrial:
-    """One real trial; who goes first alternates, and recordings are appended to one dataset for each policy.
+    """Run one real trial; the order of the policies alternates, and each policy has its own dataset of recordings.
 
-    A recording of this turn that is there already, from a gate that was killed before it took note, is not made again.
+    A recording of this turn left by a gate that was killed before saving its evidence is reused.
     """
     order = [candidate] if champion is None else [candidate, champion]
     if turn % 2:
         order.reverse()
-    won = {}
+    successes = {}
     for policy in order:
-        before = _recorded(out / policy.name, turn)
-        if before is not None:
-            won[policy.id] = before
+        earlier = _recorded(out / policy.name, turn)
+        if earlier is not None:
+            successes[policy.id] = earlier
             continue
         environment = RobotEnvironment(robot, supervisor, time_limit_s)
-        found = evaluate(policy, environment, episodes=1, seed=scene.number, out=out / policy.name)
-        won[policy.id] = found.trials[0].success
+        evaluation = evaluate(policy, environment, episodes=1, seed=scene.number, out=out / policy.name)
+        successes[policy.id] = evaluation.trials[0].success
     return PairedTrial(
         scene.number,
-        won[candidate.id],
-        None if champion is None else won[champion.id],
+        successes[candidate.id],
+        None if champion is None else successes[champion.id],
         dict(scene.values),
     )
 
 
 def _recorded(folder: Path, turn: int) -> bool | None:
-    """How the trial of a turn went, where its recording is the last after one of every turn before."""
+    """Outcome of the trial of a turn, if its recording is the last and every earlier turn has one."""
     outcomes = known_outcomes(open_dataset(folder)) if (folder / "meta").exists() else []
     return outcomes[turn] if len(outcomes) == turn + 1 else None

@@ -1,4 +1,4 @@
-"""The verdict: promote, refuse, or need so many more trials; with the reason, and nothing that was not measured."""
+"""The verdict: promote, refuse, or need n more trials; with the reasons."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ FILE = "verdict.json"
 
 @dataclass(frozen=True)
 class Verdict:
-    """A decision about one candidate, with what it rests on.
+    """A decision about one candidate, with its basis.
 
-    `more` is the number of further real trials that "more" asks for. `evidence_hash` ties it to the evidence file.
+    `more` is the number of further real trials that the decision "more" asks for. `evidence_hash` is that of the evidence file.
     """
 
     decision: Decision
@@ -45,8 +45,8 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The decision in one line."""
-        words = {"promote": "promote", "refuse": "refuse", "more": f"need {self.more} more trials"}
-        return f"{words[self.decision]}: {'; '.join(self.reasons)}"
+        decisions = {"promote": "promote", "refuse": "refuse", "more": f"need {self.more} more trials"}
+        return f"{decisions[self.decision]}: {'; '.join(self.reasons)}"
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -58,7 +58,7 @@ class Verdict:
 
 
 def decide(evidence: Evidence, statistics: Statistics, rules: Rules, checks: Sequence[Check] = ()) -> Verdict:
-    """Judge; a pure function of what it is given, but for the time it notes."""
+    """Decide; a pure function of its arguments, except for the time stamp."""
     robot = "stand-in" if evidence.standin else "real"
     decision, more, reasons = _decide(statistics, rules, checks, robot)
     return Verdict(
@@ -95,53 +95,55 @@ def _decide(
     undecided = [part.name for part in found.slices if part.standing == "open"]
     if found.promoting and not undecided:
         slices = (
-            f"; none of {len(found.slices)} slices worse" if found.slices else "; no slices were told apart"
+            f"; none of {len(found.slices)} slices worse"
+            if found.slices
+            else "; no value varies, so there are no slices"
         )
         return "promote", None, [f"{mean}{slices}"]
     more = _more(found, rules, bool(undecided))
     left = rules.max_trials - found.trials
-    asked = [mean]
+    reasons = [mean]
     if found.promoting:
-        asked.append(f"not yet shown to be no worse: {', '.join(undecided)}")
+        reasons.append(f"not yet shown to be no worse: {', '.join(undecided)}")
     if rules.simulation_only:
-        return ("refuse", None, [f"underpowered: {'; '.join(asked)}; simulate more scenes"])
+        return ("refuse", None, [f"underpowered: {'; '.join(reasons)}; simulate more scenes"])
     if left <= 0:
         return (
             "refuse",
             None,
-            [f"underpowered: all {rules.max_trials} trials are used up; {'; '.join(asked)}"],
+            [f"underpowered: all {rules.max_trials} trials are used up; {'; '.join(reasons)}"],
         )
     if more is None and 2 * found.trials <= rules.max_trials:
-        more = found.trials  # too early to give up: as many again
+        more = found.trials  # too early to give up: double the trials
     if more is None or more > left:
-        needed = "no number of trials would do" if more is None else f"about {more} more trials are needed"
-        return "refuse", None, [f"underpowered: {needed} and {left} are left; {'; '.join(asked)}"]
-    return "more", more, asked
+        needed = (
+            "no number of trials would suffice" if more is None else f"about {more} more trials are needed"
+        )
+        return "refuse", None, [f"underpowered: {needed} and {left} are left; {'; '.join(reasons)}"]
+    return "more", more, reasons
 
 
 def _more(found: Statistics, rules: Rules, undecided: bool) -> int | None:
     if not found.promoting:
         return found.more
-    # The mean is settled and only slices are open; they need about as much again.
+    # The mean is settled and only slices are open; half as many trials again is a rough guess.
     return max(1, found.trials // 2) if undecided else 0
 
 
 def _mean(found: Statistics, robot: str, alpha: float) -> str:
-    """What the trials came to. The test is one-sided: where it has passed the bar, that is said instead of the interval."""
+    """Summary of the trials. The test is one-sided: once it is passed, the bar is stated instead of the interval."""
     if found.estimate is None:
         return "no trials yet"
     kind = "simulated" if found.grounds == "simulated" else robot
-    beside = f" beside {found.simulated_trials} simulated" if found.grounds == "real and simulated" else ""
-    after = f"after {found.trials} {kind} {'pairs' if found.paired else 'trials'}{beside}"
-    said = (
-        f"gain {100 * found.estimate:+.1f} points"
-        if found.paired
-        else f"success {100 * found.estimate:.1f} %"
-    )
+    simulated = f" and {found.simulated_trials} simulated" if found.grounds == "real and simulated" else ""
+    after = f"after {found.trials} {kind} {'pairs' if found.paired else 'trials'}{simulated}"
+    # Outcomes adjusted by simulation are unbiased but may average outside the possible range, which is what is displayed.
+    points = 100 * min(max(found.estimate, -1.0 if found.paired else 0.0), 1.0)
+    estimate = f"gain {points:+.1f} points" if found.paired else f"success rate {points:.1f} %"
     bar = f"{100 * found.bar:+g}" if found.paired else f"{100 * found.bar:g} %"
     if found.promoting:
-        return f"{said} {after}, above {bar} with {100 * (1 - alpha):g} % confidence"
-    return f"{said} [{100 * found.low:.1f}, {100 * found.high:.1f}] {after}, bar {bar}"
+        return f"{estimate} {after}, above {bar} with {100 * (1 - alpha):g} % confidence"
+    return f"{estimate} [{100 * found.low:.1f}, {100 * found.high:.1f}] {after}, bar {bar}"
 
 
 def _shown_by(trials: str, robot: str) -> str:
@@ -169,16 +171,16 @@ def load_verdict(path: str | Path) -> Verdict:
     return load_record(Verdict, file / FILE if file.is_dir() else file, FORMAT, "twinloop gate --out FOLDER")
 
 
-def unfounded(verdict: Verdict, file: Path) -> str | None:
-    """Why a verdict does not follow from the evidence beside it, or None when judging again gives the same."""
+def find_contradiction(verdict: Verdict, file: Path) -> str | None:
+    """Why a verdict does not follow from the evidence in its folder, or None if deciding again gives the same."""
     evidence = load_evidence(file.with_name("evidence.json"))
     if evidence_hash(evidence) != verdict.evidence_hash:
-        return f"{file} is not about the evidence beside it"
+        return f"{file} does not belong to the evidence next to it"
     rules, checks = verdict.rules, verdict.checks
     if missing := set(CHECKS.names()) - {check.name for check in checks}:
         return f"{file} lacks checks: {', '.join(sorted(missing))}"
     statistics = measure(evidence, rules, twin_is_current=twin_is_current(checks), interval=False)
     again = decide(evidence, statistics, rules, checks)
     if again.decision != verdict.decision:
-        return f"{file} says {verdict.decision!r}, but its evidence says {again.decision!r}"
+        return f"{file} says {verdict.decision!r}, but its evidence gives {again.decision!r}"
     return None
