@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from twinloop.loop import LoopConfig as LoopConfig
     from twinloop.loop import run_loop as run_loop
     from twinloop.loop_result import LoopResult as LoopResult
+    from twinloop.monitoring.run import MonitorConfig as MonitorConfig
     from twinloop.monitoring.run import MonitorReport as MonitorReport
     from twinloop.monitoring.run import load_monitor_report as load_monitor_report
     from twinloop.monitoring.run import monitor as monitor

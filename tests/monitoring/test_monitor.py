@@ -1,4 +1,4 @@
-"""The monitor against known truth: what changed is told by kind, what did not is left alone, and somebody hears of it."""
+"""The monitor against known truth: changes are named by kind, nothing else raises an alarm, and alerts are delivered."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from twinloop.errors import WrongUse
 from twinloop.monitoring.alerts import load_alerts, make_alert, send
 from twinloop.monitoring.failures import UNSPECIFIED, collect_failures
 from twinloop.monitoring.features import episode_features, usual_frames
-from twinloop.monitoring.run import monitor
+from twinloop.monitoring.run import MonitorConfig, monitor
 from twinloop.monitoring.shifts import find_shifts, kind_of
 from twinloop.monitoring.success import first_alarm, follow_success, running_band
 from twinloop.promotion.checks import Subject, run_checks
@@ -74,7 +74,7 @@ def episode(seed, *, stiffness=8.0, friction=0.5, moved_m=0.0, dark=1.0, turned_
     )
 
 
-def told(count=EPISODES, usual=25, **change):
+def detect(count=EPISODES, usual=25, **change):
     """What a change is taken for, after some episodes as before."""
     before = [episode(k) for k in range(usual)]
     frames = usual_frames(before)
@@ -94,14 +94,14 @@ def told(count=EPISODES, usual=25, **change):
         ({"turned_px": 3}, "camera"),
     ],
 )
-def test_an_aged_actuator_a_changed_scene_and_a_changed_camera_are_told_apart(change, kind):
-    found, shifts = told(**change)
+def test_an_aged_actuator_a_changed_scene_and_a_changed_camera_are_distinguished(change, kind):
+    found, shifts = detect(**change)
     assert found == kind
     assert abs(shifts[0].began - 4) <= 2 and shifts[0].noticed < 4 + EPISODES
 
 
 def test_nothing_is_noticed_where_nothing_changed():
-    assert told(count=60) == (None, ())
+    assert detect(count=60) == (None, ())
 
 
 def test_a_shift_of_the_image_is_measured_in_pixels():
@@ -174,7 +174,7 @@ def test_a_pass_says_what_to_do_and_the_gate_heeds_it(twinloop, tmp_path, monkey
         assert found["new_alerts"] == 0 and found["webhook_errors"] == []
         assert found["failures_copied"] == 10
         code, out, _ = twinloop(*words, "--webhook", url)
-        assert code == 1 and "alert: aged actuator" in out and len(heard) == 2, "told once"
+        assert code == 1 and "alert: aged actuator" in out and len(heard) == 2, "posted once"
     finally:
         server.shutdown()
         thread.join()
@@ -187,7 +187,7 @@ def test_a_pass_says_what_to_do_and_the_gate_heeds_it(twinloop, tmp_path, monkey
     assert drift.blocks and "aged actuator" in drift.detail
 
 
-def test_what_is_dealt_with_is_not_told_again_and_what_comes_after_it_is(twinloop, tmp_path, monkeypatch):
+def test_a_resolved_change_is_not_reported_again_and_a_later_one_is(twinloop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     last = list(deployed(tmp_path / "used", stiffness=6.0))[-1].id
     words = ("monitor", "used", "--baseline", 20, "--once", "--json")
@@ -204,11 +204,11 @@ def test_what_is_dealt_with_is_not_told_again_and_what_comes_after_it_is(twinloo
     found = json.loads(out)
     assert code == 1 and [alert["kind"] for alert in found["alerts"]] == ["aged actuator"]
     assert found["new_alerts"] == 1 and json.loads(twinloop(*words, "--after", last)[1])["new_alerts"] == 0
-    code, _, err = twinloop(*words[:-1], "--after", "nobody")
-    assert code == 2 and "has no such episode; got nobody; expected an id such as" in err
+    code, _, err = twinloop(*words[:-1], "--after", "missing")
+    assert code == 2 and "has no such episode; got missing; expected an id such as" in err
 
 
-def test_a_reference_in_which_somebody_else_acted_says_nothing_about_joints_and_success(tmp_path):
+def test_a_reference_in_which_another_actor_acted_is_no_reference_for_joints_and_success(tmp_path):
     with tl.make_dataset(tmp_path / "taught", SCHEMA) as writer:
         for k in range(25):
             made = episode(k, stiffness=4.0)
@@ -219,18 +219,18 @@ def test_a_reference_in_which_somebody_else_acted_says_nothing_about_joints_and_
             made = episode(100 + k, moved_m=0.06 if late else 0.0, success=k % 2 == 0)
             writer.add(made.with_provenance(actor="policy"))
     used, taught = tl.open_dataset(tmp_path / "used"), tl.open_dataset(tmp_path / "taught")
-    found = monitor(used, taught, baseline=20)
+    found = monitor(used, taught, MonitorConfig(baseline=20))
     assert found.kind == "scene" and {shift.group for shift in found.shifts} == {"scene"}
     assert found.success.expected is None and [alert.kind for alert in found.alerts] == ["changed scene"]
     assert abs(found.shifts[0].began - 25) <= 2
     with tl.make_dataset(tmp_path / "sim", SCHEMA) as writer:
         for k in range(8):
             writer.add(episode(k).with_provenance(source="sim"))
-    with pytest.raises(WrongUse, match="simulated episodes do not show"):
+    with pytest.raises(WrongUse, match="simulated episodes are no reference"):
         monitor(used, tl.open_dataset(tmp_path / "sim"))
 
 
-def test_failures_become_a_data_set_of_failures(tmp_path):
+def test_failures_become_a_dataset_of_failures(tmp_path):
     used = deployed(tmp_path / "used")
     assert collect_failures(used, tmp_path / "failures") == 10
     assert collect_failures(used, tmp_path / "failures") == 0, "each only once"
@@ -247,16 +247,19 @@ def test_a_quiet_pass_ends_with_zero_and_bad_words_are_answered(twinloop, tmp_pa
         for k in range(24):
             writer.add(episode(k))
     code, out, err = twinloop("monitor", "used", "--baseline", 16, "--once")
-    assert code == 0 and "nothing to do" in out, out + err
+    assert code == 0 and "no alerts" in out, out + err
     for words, answer in (
-        (("used", "--once", "--baseline", 2), "too few episodes to know what is usual"),
+        (("used", "--once", "--baseline", 2), "too few reference episodes"),
         (("gone", "--baseline", -3), "got a baseline of -3; expected at least 5"),
-        (("used", "--once", "--parameters", "a"), "parameters of which twin"),
-        (("used", "--every", 0), "looking takes time"),
-        (("used", "--once", "--webhook", "ftp://x"), "this is no webhook"),
-        (("used", "--once", "--webhook", "https://"), "this is no webhook"),
-        (("used", "--once", "--failures", "../" + tmp_path.name + "/used"), "failures are kept apart"),
-        (("used", "--reference", "other", "--failures", "other/"), "failures are kept apart"),
+        (("used", "--once", "--parameters", "a"), "--parameters needs a twin"),
+        (("used", "--every", 0), "--every must be positive"),
+        (("used", "--once", "--webhook", "ftp://x"), "not the address of a webhook"),
+        (("used", "--once", "--webhook", "https://"), "not the address of a webhook"),
+        (
+            ("used", "--once", "--failures", "../" + tmp_path.name + "/used"),
+            "failures need a dataset of their own",
+        ),
+        (("used", "--reference", "other", "--failures", "other/"), "failures need a dataset of their own"),
     ):
         code, _, err = twinloop("monitor", *words)
         assert code == 2 and answer in err
@@ -266,7 +269,7 @@ def test_a_quiet_pass_ends_with_zero_and_bad_words_are_answered(twinloop, tmp_pa
     assert code == 2 and "gone" in err
 
 
-def test_whoever_watches_says_what_it_waits_for(tmp_path):
+def test_the_monitor_logs_what_it_waits_for(tmp_path):
     words = ("monitor", "used", "--baseline", "8", "--every", "0.05")
     watching = subprocess.Popen(
         [sys.executable, "-m", "twinloop", *words],
@@ -281,17 +284,17 @@ def test_whoever_watches_says_what_it_waits_for(tmp_path):
                     writer.add(episode(k))
             if not first:
                 assert any("waiting for more episodes: 5 of 9" in line for line in watching.stderr)
-        assert "4 deployed episodes beside 8 usual ones" in watching.stdout.readline()
+        assert "4 deployed episodes compared with 8 reference episodes" in watching.stdout.readline()
     finally:
         watching.kill()
         watching.communicate()
 
 
-def test_a_webhook_that_is_down_is_told_and_stops_nothing():
+def test_an_unreachable_webhook_is_reported_and_stops_nothing():
     alert = make_alert("aged actuator", "w", "e", "n", "c", "d", True)
     for url in ("http://127.0.0.1:9/hook", "http://127.0.0.1:port", "http://[x"):
         assert "cannot be reached" in send(url, alert)
-    with pytest.raises(WrongUse, match="no webhook"):
+    with pytest.raises(WrongUse, match="not the address of a webhook"):
         send("ftp://x", alert)
 
 
@@ -302,8 +305,7 @@ def test_parameters_are_followed_through_identification(tmp_path):
         for made in episodes:
             writer.add(replace(made))
     twin = load_twin("servo_pendulum")
-    found = monitor(
-        tl.open_dataset(tmp_path / "used"), baseline=BASELINE, twin=twin, parameters=list(USUAL), threads=1
-    )
+    config = MonitorConfig(baseline=BASELINE, twin=twin, parameters=tuple(USUAL), threads=1)
+    found = monitor(tl.open_dataset(tmp_path / "used"), config=config)
     assert found.kind == "actuator" and found.drift.moved[0].name == "motor_friction_nm"
     assert "motor_friction_nm" in found.alerts[0].what and found.alerts[0].changes_twin

@@ -9,8 +9,9 @@ import typer
 
 from twinloop.cli import console
 from twinloop.cli.console import Json
+from twinloop.cli.places import workspace_here
 from twinloop.cli.train import TRACKING
-from twinloop.errors import WorkspaceError, WrongUse
+from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
     from twinloop.promotion.chain import Entry
@@ -205,14 +206,9 @@ def open_registry(
     from twinloop.learning.tracking import DATABASE
     from twinloop.promotion.chain import FOLDER, RECORD
     from twinloop.promotion.registry import PolicyRegistry
-    from twinloop.workspace import find_workspace
 
-    root = workspace
-    if root is None:
-        try:
-            root = find_workspace().root
-        except WorkspaceError:
-            root = Path()
+    here = workspace_here()
+    root = workspace or (here.root if here else Path())
     if not root.is_dir():
         raise WrongUse(f"{root} is not a folder", remedy="--workspace FOLDER")
     missing = WrongUse(

@@ -1,1 +1,1 @@
-"""What deployed episodes say: does it still succeed, has anything moved, what was it, and what to do next."""
+"""Deployed episodes: is the success rate still as expected, what has changed, and what to do next."""

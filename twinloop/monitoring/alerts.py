@@ -1,6 +1,6 @@
-"""Alerts: what was noticed, since when, and the next step; kept, told once, and sent to a webhook if there is one.
+"""Alerts: what changed, since when, and the next step; stored, raised once, and posted to a webhook if there is one.
 
-What a webhook has received is kept too, so that what it missed is sent again.
+Deliveries are stored too, so that an alert a webhook missed is sent again.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Alert:
-    """One thing to act on, noticed since an episode of this id; `changes_twin` says that the twin is no
-    longer what the robot is, so that the gate waits for it to be identified again."""
+    """A change to act on, since the episode with the id `since`; `changes_twin`: the twin no longer matches the robot, so the
+    gate blocks until it is identified again."""
 
     kind: str
     what: str
@@ -40,26 +40,26 @@ class Alert:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes two alerts the same, until it is dealt with."""
+        """Two alerts with the same key are the same, until it is resolved."""
         return self.kind, self.dataset
 
 
 def make_alert(
     kind: str, what: str, since: str, next_step: str, command: str, dataset: str, twin: bool
 ) -> Alert:
-    """An alert of now."""
+    """Make an alert with the current time."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Alert(kind, what, since, next_step, command, now, twin, dataset)
 
 
 def load_alerts(folder: Path) -> list[Alert]:
-    """Every alert that was ever kept in a folder, oldest first."""
+    """Every alert stored in a folder, oldest first."""
     return read_jsonl(folder / ALERTS, Alert, "an alert")
 
 
-def keep_new(folder: Path, alerts: Sequence[Alert], dealt_with: Collection[str] = ()) -> list[Alert]:
-    """Append those that are not known yet, and give them back. What began in an episode that is dealt with may come again."""
-    known = {alert.key for alert in load_alerts(folder) if alert.since not in dealt_with}
+def save_new(folder: Path, alerts: Sequence[Alert], resolved: Collection[str] = ()) -> list[Alert]:
+    """Store and return the alerts that are new. Alerts that began in a resolved episode may be raised again."""
+    known = {alert.key for alert in load_alerts(folder) if alert.since not in resolved}
     new = [alert for alert in alerts if alert.key not in known]
     if new:
         append_jsonl(folder / ALERTS, [asdict(alert) for alert in new])
@@ -67,22 +67,22 @@ def keep_new(folder: Path, alerts: Sequence[Alert], dealt_with: Collection[str] 
 
 
 def deliver(folder: Path, url: str, dataset: str) -> list[str]:
-    """Post the kept alerts about a dataset that have not been delivered yet; what went wrong."""
+    """Post the stored alerts about a dataset that have not been delivered yet; returns the errors."""
     done = read_jsonl(folder / DELIVERED, _Delivered, "a delivered alert")
-    troubles = []
+    errors = []
     for alert in load_alerts(folder):
         sent = _Delivered(*alert.key, alert.since)
         if alert.dataset != dataset or sent in done:
             continue
-        if trouble := send(url, alert):
-            troubles.append(trouble)
+        if error := send(url, alert):
+            errors.append(error)
         else:
             append_jsonl(folder / DELIVERED, [asdict(sent)])
-    return troubles
+    return errors
 
 
 def send(url: str, alert: Alert) -> str | None:
-    """Post an alert as JSON; what went wrong, or None. A webhook that is down stops nothing."""
+    """Post an alert as JSON; returns the error, or None. An unreachable webhook does not stop the monitor."""
     require_webhook(url)
     body: dict[str, Any] = {"source": "twinloop monitor", **asdict(alert)}
     try:
@@ -96,10 +96,10 @@ def send(url: str, alert: Alert) -> str | None:
 
 
 def require_webhook(url: str) -> None:
-    """Only http and https can be posted to."""
-    scheme, _, place = url.partition("://")
-    if scheme not in ("http", "https") or not place.strip("/"):
-        raise WrongUse("this is no webhook", got=url, expected="http://... or https://...")
+    """Require an http or https address."""
+    scheme, _, host = url.partition("://")
+    if scheme not in ("http", "https") or not host.strip("/"):
+        raise WrongUse("not the address of a webhook", got=url, expected="http://... or https://...")
 
 
 @dataclass(frozen=True)

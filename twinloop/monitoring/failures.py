@@ -1,4 +1,4 @@
-"""Failed deployed episodes become a dataset of their own, labelled as failures, for diagnosis and the next training."""
+"""Copies failed deployed episodes to a dataset of their own, for diagnosis and the next training."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ UNSPECIFIED = "failed_in_use"
 
 
 def collect_failures(deployed: Dataset, out: str | Path) -> int:
-    """Copy failures that are not there yet; how many. Each names the episode it is a copy of as its parent."""
+    """Copy failures that were not copied yet and return their number; each copy has the original as its parent."""
     target = Path(out)
     exists = (target / MANIFEST).exists()
     known: set[str] = set()
     if exists:
-        there = open_dataset(target)
-        known = {parent for n in there.numbers for parent in there.episode(n).provenance.parents}
+        copied = open_dataset(target)
+        known = {parent for n in copied.numbers for parent in copied.episode(n).provenance.parents}
     failed = [
         n for n in deployed.numbers if (e := deployed.episode(n)).success is False and e.id not in known
     ]

@@ -1,7 +1,7 @@
-"""A few numbers of an episode that a policy has no say in: how joints answer, where things lie, what the camera shows.
+"""Features of an episode that do not depend on the policy: response of the joints, positions in the scene, camera images.
 
-A feature's name begins with what it is about: `actuator`, `scene` or `camera`. Each has a floor, the size below which a
-change is of no interest; so much seeded noise is added, that a quantity which never varies is not watched to the last bit.
+A feature's name begins with its group: `actuator`, `scene` or `camera`. Each has a floor, the size below which a change is
+irrelevant; seeded noise of that size is added, so that a constant quantity does not raise an alarm for a tiny change.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ STATE, EFFORT, ACTION, SCENE = (
     "observation.environment_state",
 )
 ANSWER_TIMEOUT_S = 0.1
-"""How much later a joint's answer to a command is read."""
+"""Time after a command at which a joint's response is read."""
 LEAST_MOTION_RAD = 0.05
 STANDING_ROWS = 5
-"""Rows at the start that show the scene before anything touches it."""
+"""Rows at the start of an episode, before the robot touches anything."""
 
 FLOORS = {
     "actuator.answer": 0.01,
@@ -43,13 +43,13 @@ FLOORS = {
     "camera.shift": 0.3,
     "camera": 0.02,
 }
-"""Smallest change of interest: fractions, s, N·m, m (1 for directions), px, fractions of the usual brightness."""
+"""Smallest relevant change: fractions, s, N·m, m (1 for directions), px, fractions of the usual brightness."""
 
 
 def episode_features(episode: Episode, usual: Mapping[str, Array]) -> dict[str, float]:
-    """Features by name; `usual` is what each camera usually shows first, see `usual_frames`."""
-    found = _actuators(episode) | _scene(episode) | _cameras(episode, usual)
-    return {name: value + _floor(name) * _noise(episode.id, name) for name, value in found.items()}
+    """Features by name; `usual` is the reference frame of each camera, see `usual_frames`."""
+    features = _actuators(episode) | _scene(episode) | _cameras(episode, usual)
+    return {name: value + _floor(name) * _noise(episode.id, name) for name, value in features.items()}
 
 
 def usual_frames(episodes: Sequence[Episode]) -> dict[str, Array]:
@@ -59,13 +59,13 @@ def usual_frames(episodes: Sequence[Episode]) -> dict[str, Array]:
 
 
 def group_of(feature: str) -> Group:
-    """What a feature is about."""
+    """The group of a feature."""
     head = feature.partition(".")[0]
     return next(group for group in GROUPS if group == head)
 
 
 def _actuators(episode: Episode) -> dict[str, float]:
-    """Of each joint that moves: its delay and friction, and how much of the way to its command it goes in a moment."""
+    """For each joint that moves: delay, friction, and the fraction of the way to its command it covers in 0.1 s."""
     names = {signal.name: signal for signal in episode.schema.signals}
     if STATE not in names or ACTION not in names or names[STATE].size != names[ACTION].size:
         return {}
@@ -95,18 +95,18 @@ def _actuators(episode: Episode) -> dict[str, float]:
 
 
 def _scene(episode: Episode) -> dict[str, float]:
-    """Where things are perceived to lie before anything happens."""
+    """Perceived positions before the robot touches anything."""
     signal = next((s for s in episode.schema.signals if s.name == SCENE), None)
     if signal is None or not signal.elements:
         return {}
     start = np.median(np.asarray(episode[SCENE], np.float64)[:STANDING_ROWS], axis=0)
-    told = dict(zip(signal.elements, start.tolist(), strict=True))
-    kept = [n for n in told if n.endswith((".x", ".y", ".z")) or n == "object.r21"]
-    return {f"scene.{name}": told[name] for name in kept}
+    positions = dict(zip(signal.elements, start.tolist(), strict=True))
+    kept = [n for n in positions if n.endswith((".x", ".y", ".z")) or n == "object.r21"]
+    return {f"scene.{name}": positions[name] for name in kept}
 
 
 def _cameras(episode: Episode, usual: Mapping[str, Array]) -> dict[str, float]:
-    """What the first frame looks like as a whole, beside the usual one."""
+    """Global image features of the first frame, relative to the reference frame."""
     found: dict[str, float] = {}
     for name, before in usual.items():
         if name not in episode.frames:
@@ -132,6 +132,6 @@ def _floor(name: str) -> float:
 
 
 def _noise(episode: str, name: str) -> float:
-    """A standard normal number that follows from an episode's id and a feature's name."""
+    """A standard normal number seeded by an episode's id and a feature's name."""
     seed = int.from_bytes(hashlib.blake2b(f"{episode}:{name}".encode(), digest_size=8).digest(), "little")
     return float(np.random.default_rng(seed).standard_normal())

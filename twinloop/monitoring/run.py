@@ -1,4 +1,4 @@
-"""The path of one pass over deployed episodes: success, features, parameters, kinds of change, alerts."""
+"""One pass over deployed episodes: success rate, features, parameters, kind of change, alerts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMAT = 1
 FILE = "monitor.json"
 
 MOST_REFERENCE = 100
-"""Reference episodes beyond this many, spread evenly, tell nothing new."""
+"""At most this many reference episodes are used, spread evenly."""
 
 KINDS: dict[Group, str] = {
     "actuator": "aged actuator",
@@ -42,12 +42,45 @@ GROUP_OF: dict[str, Group] = {
     "visual": "camera",
     "unexplained": "actuator",
 }
-"""The kind of change that a parameter's dimension points to."""
+"""The kind of change indicated by a parameter's dimension."""
+
+
+@dataclass(frozen=True)
+class MonitorConfig:
+    """How deployed episodes are compared with the reference.
+
+    Args:
+        baseline: Without a reference, or for joints if another actor acted in it: the first deployed episodes are the reference.
+        expected: Expected success rate; default: the lower confidence limit of the reference, if the same kind of actor acted in it.
+        after: Id of the last resolved episode; only later ones are compared.
+        twin: The twin of `parameters`.
+        parameters: Names of the twin's parameters to follow through identification.
+        chance: Probability of a false alarm in any feature in `watched` episodes.
+        watched: Number of episodes that `chance` refers to.
+        threads: Simulation threads; 0: all cores.
+    """
+
+    baseline: int = 30
+    expected: float | None = None
+    after: str | None = None
+    twin: Twin | None = None
+    parameters: tuple[str, ...] = ()
+    chance: float = CHANCE
+    watched: int = WATCHED
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        if self.baseline < FEWEST:
+            raise WrongUse(
+                "too few reference episodes",
+                got=f"a baseline of {self.baseline}",
+                expected=f"at least {FEWEST}",
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class MonitorReport:
-    """One pass: what deployed episodes say and what to do."""
+    """The result of one pass over deployed episodes."""
 
     dataset: str
     episodes: int
@@ -94,43 +127,25 @@ def load_monitor_report(folder: str | Path) -> MonitorReport:
 def monitor(
     deployed: Dataset,
     reference: Dataset | None = None,
-    *,
-    baseline: int = 30,
-    expected: float | None = None,
-    after: str | None = None,
-    twin: Twin | None = None,
-    parameters: Sequence[str] = (),
-    chance: float = CHANCE,
-    watched: int = WATCHED,
-    threads: int = 0,
+    config: MonitorConfig | None = None,
 ) -> MonitorReport:
-    """Look at deployed episodes once.
+    """Compare deployed episodes once with a reference.
 
-    They are compared with a reference, the data that was trained on, or without one with the first `baseline` of them.
-    `expected` is the success that is watched; by default what the reference shows at least, if the same kind of actor
-    acted in it. Episodes up to `after`, an episode's id, are dealt with and not looked at. With a twin and names of its
-    parameters, those are followed too (`identify.drift`).
+    Args:
+        deployed: Episodes of the policy in use.
+        reference: Reference episodes, such as the real training data; default: the first deployed episodes.
+        config: Baseline, expected success rate and parameters to follow.
+
+    Returns:
+        Success rate, changed features and parameters, and alerts.
+
+    Raises:
+        WrongUse: If there are too few reference episodes, or they are simulated and the deployed ones are not.
+        DatasetError: If there are no deployed episodes after the baseline.
     """
-    require_baseline(baseline)
-    past = len(dealt_with(deployed, after))
-    episodes = [deployed.episode(number) for number in deployed.numbers[past:]]
-    usual = _spread(reference) if reference is not None else episodes[:baseline]
-    fresh = episodes if reference is not None else episodes[baseline:]
-    if len(usual) < FEWEST:
-        raise WrongUse(
-            "too few episodes to know what is usual",
-            got=len(usual),
-            expected=f"at least {FEWEST}",
-            remedy="--reference DATASET, or wait for more episodes",
-        )
-    if not fresh and reference is None:
-        raise DatasetError(
-            "too few episodes to watch any: all of them say what is usual",
-            got=len(episodes),
-            expected=f"more than the baseline of {baseline}",
-            remedy="a smaller --baseline, --reference DATASET, or wait for more episodes",
-        )
-    _require_comparable(usual, fresh)
+    config = config or MonitorConfig()
+    baseline, chance, watched, expected = config.baseline, config.chance, config.watched, config.expected
+    usual, fresh = _split(deployed, reference, config)
     frames = usual_frames(usual)
     before = [episode_features(episode, frames) for episode in usual]
     now = [episode_features(episode, frames) for episode in fresh]
@@ -138,21 +153,21 @@ def monitor(
     if alike:
         shifts = find_shifts(before, now, chance=chance, watched=watched)
     else:
-        shifts = _shifts_of_others(before, now, baseline, chance, watched)
+        shifts = _shifts_between_actors(before, now, baseline, chance, watched)
     judged = [episode.success for episode in fresh if episode.success is not None]
     if expected is None and alike:
         expected = _expected(usual)
     success = follow_success(judged, expected)
     drift = None
-    if twin is not None and parameters and fresh:
+    if config.twin is not None and config.parameters and fresh:
         drift = watch_drift(
-            twin,
+            config.twin,
             [*usual, *fresh],
-            parameters,
+            config.parameters,
             baseline=len(usual),
             chance=chance,
             watched=watched,
-            threads=threads,
+            threads=config.threads,
         )
     kind = kind_of(shifts)
     if drift is not None and drift.moved:
@@ -170,8 +185,34 @@ def monitor(
     )
 
 
-def dealt_with(deployed: Dataset, after: str | None) -> list[str]:
-    """The ids of episodes up to this one, in their order; none without one."""
+def _split(
+    deployed: Dataset, reference: Dataset | None, config: MonitorConfig
+) -> tuple[list[Episode], list[Episode]]:
+    """Reference and deployed episodes to compare."""
+    resolved = len(resolved_episodes(deployed, config.after))
+    episodes = [deployed.episode(number) for number in deployed.numbers[resolved:]]
+    usual = _spread(reference) if reference is not None else episodes[: config.baseline]
+    fresh = episodes if reference is not None else episodes[config.baseline :]
+    if len(usual) < FEWEST:
+        raise WrongUse(
+            "too few reference episodes",
+            got=len(usual),
+            expected=f"at least {FEWEST}",
+            remedy="--reference DATASET, or wait for more episodes",
+        )
+    if not fresh and reference is None:
+        raise DatasetError(
+            "too few episodes: all of them belong to the baseline",
+            got=len(episodes),
+            expected=f"more than the baseline of {config.baseline}",
+            remedy="a smaller --baseline, --reference DATASET, or wait for more episodes",
+        )
+    _require_comparable(usual, fresh)
+    return usual, fresh
+
+
+def resolved_episodes(deployed: Dataset, after: str | None) -> list[str]:
+    """Ids of the episodes up to and including `after`, in order; none if it is None."""
     if after is None:
         return []
     ids = [deployed.episode(number).id for number in deployed.numbers]
@@ -184,26 +225,16 @@ def dealt_with(deployed: Dataset, after: str | None) -> list[str]:
     return ids[: ids.index(after) + 1]
 
 
-def require_baseline(baseline: int) -> None:
-    """From fewer first episodes nobody knows what is usual."""
-    if baseline < FEWEST:
-        raise WrongUse(
-            "too few episodes to know what is usual",
-            got=f"a baseline of {baseline}",
-            expected=f"at least {FEWEST}",
-        )
-
-
-def _shifts_of_others(
+def _shifts_between_actors(
     before: Sequence[Mapping[str, float]],
     now: Sequence[Mapping[str, float]],
     baseline: int,
     chance: float,
     watched: int,
 ) -> tuple[Shift, ...]:
-    """Where somebody else acted in the reference: scene and cameras beside it, joints beside the first deployed episodes.
+    """Another actor acted in the reference: compare scene and cameras with it, joints with the first deployed episodes.
 
-    How a joint answers depends on how it is asked, so a demonstration says nothing about what is usual under a policy.
+    A joint's response depends on its commands, so demonstrations are no reference for the joints under a policy.
     """
     seen = [_only(row, ("scene", "camera")) for row in before]
     shifts = find_shifts(
@@ -227,8 +258,8 @@ def _require_comparable(usual: Sequence[Episode], fresh: Sequence[Episode]) -> N
     simulated = [any(episode.provenance.source == "sim" for episode in part) for part in (usual, fresh)]
     if fresh and simulated[0] != simulated[1]:
         raise WrongUse(
-            "simulated episodes do not show what is usual on a robot",
-            remedy="--reference with episodes of this robot, or none",
+            "simulated episodes are no reference for a robot",
+            remedy="--reference with episodes of this robot, or no reference",
         )
 
 
@@ -239,7 +270,7 @@ def _spread(dataset: Dataset) -> list[Episode]:
 
 
 def _expected(usual: Sequence[Episode]) -> float | None:
-    """The least success that the reference shows with confidence; None where nobody judged it or it never succeeded."""
+    """Lower confidence limit of the reference's success rate; None if it is unlabelled or never succeeded."""
     judged = [episode.success for episode in usual if episode.success is not None]
     if not judged or not any(judged):
         return None
@@ -263,24 +294,24 @@ def _alerts(
         yield make_alert(KINDS[kind], what, since, step, command.format(place), place, True)
     if success.fell is not None and success.expected is not None:
         what = (
-            f"success fell below {100 * success.expected:.0f} %: {success.successes} of {success.episodes}, "
-            f"{100 * success.low:.0f} to {100 * success.high:.0f} % (at all times, 95 %)"
+            f"success rate fell below {100 * success.expected:.0f} %: {success.successes} of {success.episodes}, "
+            f"{100 * success.low:.0f} to {100 * success.high:.0f} % (95 % band, valid at all times)"
         )
         since = [episode for episode in fresh if episode.success is not None][success.fell].id
         command = "twinloop rollback --by NAME --reason 'success fell'"
-        yield make_alert("success fell", what, since, "roll back, then find out why", command, place, False)
+        yield make_alert("success fell", what, since, "roll back, then find the cause", command, place, False)
 
 
 NEXT: Mapping[Group, tuple[str, str]] = {
     "actuator": ("re-identify the twin, then gate again", "twinloop identify --real {}"),
-    "scene": ("collect episodes of the scene as it is now, then train", "twinloop record --robot URL --out NEW --policy POLICY"),
-    "camera": ("put the camera back or calibrate it; else collect with it as it is", "twinloop check {}"),
+    "scene": ("record episodes in the changed scene, then train", "twinloop record --robot URL --out NEW --policy POLICY"),
+    "camera": ("move the camera back or calibrate it; otherwise record new episodes with it", "twinloop check {}"),
 }  # fmt: skip
 
 
 def _what(kind: Group, shifts: Sequence[Shift], moved: Sequence[Change]) -> str:
     parts = [f"{change.name} {change.before:.3g} -> {change.after:.3g}" for change in moved]
-    parts += [f"{s.feature} by {s.size:.1f} scatters" for s in shifts if s.group == kind][:3]
+    parts += [f"{s.feature} by {s.size:.1f} standard deviations" for s in shifts if s.group == kind][:3]
     others = sorted({KINDS[s.group] for s in shifts if s.group != kind})
-    less = f"; less so {', '.join(others)}" if others else ""
+    less = f"; to a lesser degree: {', '.join(others)}" if others else ""
     return f"{KINDS[kind]}: {', '.join(parts)}{less}"

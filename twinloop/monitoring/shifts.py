@@ -1,4 +1,4 @@
-"""Which features have moved since the reference, and what kind of change that is."""
+"""Which features have changed since the reference, and what kind of change that is."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from twinloop.monitoring.features import GROUPS, Group, group_of
 Array = NDArray[Any]
 
 CHANCE, WATCHED = 0.02, 100
-"""Chance of a false alarm, in anything that is watched, in so many episodes: one in 5,000 at most."""
+"""Probability of a false alarm in any feature, in this many episodes: at most one in 5,000 episodes."""
 MISSING = 0.2
-"""A feature that more of the reference lacks is not watched."""
+"""A feature that is missing in a larger fraction of the reference is ignored."""
 SPREAD = "spread of "
 
 
 @dataclass(frozen=True)
 class Shift:
-    """A feature that moved: since which deployed episode, when that was noticed, how far in units of its usual scatter."""
+    """A feature that changed: since which deployed episode, when it was detected, and by how many robust standard deviations."""
 
     feature: str
     group: Group
@@ -41,11 +41,11 @@ def find_shifts(
     chance: float = CHANCE,
     watched: int = WATCHED,
 ) -> tuple[Shift, ...]:
-    """Every feature that moved, the farthest first; the chance of a false alarm is over all of them together."""
+    """Every feature that changed, the largest change first; `chance` bounds a false alarm over all features together."""
     if len(reference) < FEWEST or not deployed:
         return ()
     table = {name: _series(name, reference, deployed) for name in _watched(reference)}
-    # A scene may also vary more than it did while its middle stays where it was.
+    # A scene may also vary more than before around the same median.
     for name in [n for n in table if n.startswith("scene.")]:
         middle = float(np.median(table[name][: len(reference)]))
         table[f"{name}{SPREAD}"] = np.abs(table[name] - middle)
@@ -65,7 +65,7 @@ def find_shifts(
         scatter = max(1.4826 * float(np.median(np.abs(usual - np.median(usual)))), 1e-12)
         before, now = float(np.median(usual)), float(np.median(after))
         if name.endswith(SPREAD) and now <= before:
-            continue  # a scene that varies less than it did harms nobody
+            continue  # a scene that varies less than before does no harm
         label = f"{SPREAD}{name.removesuffix(SPREAD)}" if name.endswith(SPREAD) else name
         found.append(
             Shift(
@@ -82,7 +82,7 @@ def find_shifts(
 
 
 def kind_of(shifts: Sequence[Shift]) -> Group | None:
-    """What changed: the group whose features moved farthest; None where nothing did."""
+    """The group with the largest change; None if nothing changed."""
     if not shifts:
         return None
     sizes = {group: max((s.size for s in shifts if s.group == group), default=0.0) for group in GROUPS}
@@ -97,6 +97,6 @@ def _watched(reference: Sequence[Mapping[str, float]]) -> list[str]:
 def _series(
     name: str, reference: Sequence[Mapping[str, float]], deployed: Sequence[Mapping[str, float]]
 ) -> Array:
-    """Reference, then deployed; where an episode does not tell, the usual value stands in."""
+    """Values in the reference, then in deployment; missing ones are replaced by the reference median."""
     usual = float(np.median([row[name] for row in reference if name in row]))
     return np.array([row.get(name, usual) for row in (*reference, *deployed)])

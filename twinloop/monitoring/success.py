@@ -1,10 +1,10 @@
-"""Does it still succeed? A band that holds at all times together, and an alarm with a bounded rate of false ones.
+"""Success rate in deployment: a band that is valid at all times, and an alarm with a bounded rate of false alarms.
 
-The band is for the mean of success so far, which may change while one watches (a normal mixture for bounded outcomes,
+The band is for the mean success rate so far, which may change over time (a normal mixture for bounded outcomes,
 Robbins 1970; no constant mean is assumed, so the band is wider than the gate's).
 
-The alarm is an e-detector (Shin, Ramdas and Rinaldo, 2023): at every episode somebody starts to bet that success has
-fallen below what was expected. While it has not, the bets' sum grows by 1 per episode at most on average, so that the
+The alarm is an e-detector (Shin, Ramdas and Rinaldo, 2023): at every episode a new bet starts that the success rate has
+fallen below the expected one. While it has not, the sum of the bets grows by at most 1 per episode on average, so the
 mean time to a false alarm is at least the threshold.
 """
 
@@ -20,17 +20,17 @@ from twinloop.errors import WrongUse
 from twinloop.stats.betting import BELIEFS, FRACTIONS, MOST
 
 MEAN_TIME = 2500.0
-"""Episodes to a false alarm, on average, at least."""
+"""Smallest mean number of episodes to a false alarm."""
 ALPHA = 0.05
 TIGHT = 100.0
-"""Episodes at which the band is tightest for its kind."""
+"""Number of episodes for which the band is optimized."""
 
 
 @dataclass(frozen=True)
 class Success:
-    """Deployed episodes that somebody judged: how many succeeded, the band, and whether success has fallen.
+    """Labelled deployed episodes: number of successes, the band, and whether the success rate has fallen.
 
-    `fell` is the number of the episode at which the alarm went, None while it has not.
+    `fell` is the number of the episode that raised the alarm, or None.
     """
 
     episodes: int
@@ -42,9 +42,9 @@ class Success:
 
 
 def follow_success(outcomes: Sequence[bool], expected: float | None, mean_time: float = MEAN_TIME) -> Success:
-    """Look at outcomes in the order they came."""
+    """Follow the success rate over outcomes in chronological order."""
     if expected is not None and not 0.0 < expected < 1.0:
-        raise WrongUse("expected success lies between 0 and 1", got=expected)
+        raise WrongUse("the expected success rate must lie between 0 and 1", got=expected)
     if not outcomes:
         return Success(0, 0, 0.0, 1.0, expected, None)
     values = np.array(outcomes, dtype=np.float64)
@@ -54,7 +54,7 @@ def follow_success(outcomes: Sequence[bool], expected: float | None, mean_time: 
 
 
 def running_band(successes: int, episodes: int, alpha: float = ALPHA) -> tuple[float, float]:
-    """Limits for the mean chance of success so far; those after every episode hold together with chance 1 - alpha."""
+    """Limits for the mean success rate so far; the limits after all episodes hold simultaneously with probability 1 - alpha."""
     tune = (math.log(1.0 / alpha**2) + math.log(math.log(1.0 / alpha**2) + 1.0)) / TIGHT
     grown = episodes * tune + 1.0
     half = 0.5 * math.sqrt(2.0 * grown / (episodes**2 * tune) * math.log(2.0 * math.sqrt(grown) / alpha))
@@ -64,7 +64,7 @@ def running_band(successes: int, episodes: int, alpha: float = ALPHA) -> tuple[f
 
 def first_alarm(outcomes: Sequence[float], expected: float, mean_time: float = MEAN_TIME) -> int | None:
     """The first outcome at which bets that the mean is below `expected` sum to `mean_time`."""
-    stakes = np.array([min(share, MOST) / (1.0 - expected) for share in FRACTIONS])
+    stakes = np.array([min(fraction, MOST) / (1.0 - expected) for fraction in FRACTIONS])
     sums = np.zeros(len(stakes))
     for number, outcome in enumerate(outcomes):
         sums = (sums + 1.0) * (1.0 + stakes * (expected - outcome))
