@@ -291,7 +291,7 @@ def test_the_command_judges_files_and_writes_a_page(twinloop, tiny_policy, panda
     Path("runs.json").write_text(json.dumps(runs))
     words = ("gate", "p", "--twin", "franka_pick_place", "--real-evidence", "runs.json", "--out", "g")
     code, out, err = twinloop(*words)
-    assert code == 0 and "promote: success 100.0 %" in out, out + err
+    assert code == 0 and "promote: success rate 100.0 %" in out, out + err
     page = Path("g/report.html").read_text()
     assert "<svg" in page and "http" not in page and "Promote." in page
     code, out, _ = twinloop(*words, "--threshold", "0.97", "--json")

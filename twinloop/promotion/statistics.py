@@ -126,9 +126,11 @@ def forecast(outcomes: Outcomes, bar: float, e_value: float, alpha: float) -> in
     room, worst = bar - outcomes.span.low, bar - float(outcomes.low.min())
     rates = [
         float(
-            np.sum(np.log1p(min(share / max(room, 1e-9), MOST / max(worst, 1e-9)) * (outcomes.values - bar)))
+            np.sum(
+                np.log1p(min(fraction / max(room, 1e-9), MOST / max(worst, 1e-9)) * (outcomes.values - bar))
+            )
         )
-        for share in FRACTIONS
+        for fraction in FRACTIONS
     ]
     rate = max(rates) / (count + PULL)
     return int(np.ceil(missing / rate)) if rate > 0.0 else None
