@@ -131,7 +131,7 @@ def test_a_stage_is_judged_and_stopped_from_the_command_line(twinloop, tmp_path,
         code, _, err = twinloop(
             "registry", "release", "used", "--stage", "canary", "--min-success-rate", least
         )
-        assert code == 2 and "lies between 0 and 1" in err
+        assert code == 2 and "must lie between 0 and 1" in err
     code, out, err = twinloop("registry", "release", "used", "--stage", "canary", "--json")
     found = json.loads(out)
     assert code == 1 and found["step"] == "stop" and found["episodes"] == 6 and found["good"] == 0, err

@@ -202,13 +202,13 @@ def test_earlier_trials_are_neither_lost_nor_left_out(tiny_policy, tmp_path):
     remembered = replace(ACCEPTED, workspace=tmp_path)
     file = tmp_path / "g" / EVIDENCE
 
-    def run(out="g", most=1, **more):
+    def run(out="g", most=1, seed=0, **more):
         words = {"robot": robot, "out": tmp_path / out}
         return gate(
             tiny_policy,
             twin,
             **{"situation": remembered} | words | more,
-            config=GateConfig(rules=Rules(max_trials=most), scenes=3, time_limit_s=0.2),
+            config=GateConfig(rules=Rules(max_trials=most), scenes=3, seed=seed, time_limit_s=0.2),
         )
 
     with connected(robot):
