@@ -51,7 +51,7 @@ def test_half_the_time_step_is_compared_with_the_whole_one(tmp_path):
 
 
 def test_episodes_of_another_engine_cannot_be_refined(tmp_path):
-    with pytest.raises(WrongUse, match="no episodes of this engine"):
+    with pytest.raises(WrongUse, match="no episode of this engine"):
         check_time_step(run(fake_work(), 4, tmp_path / "fake", workers=1))
 
 

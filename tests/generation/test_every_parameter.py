@@ -9,7 +9,7 @@ from twinloop.generation.rollout import rollout_drawn
 from twinloop.twins import list_twins
 
 SEED = 5
-SHARE = 0.9
+FRACTION = 0.9
 """How far from nominal towards a bound."""
 
 PUSHED = {"push_force_n": 5.0}
@@ -30,7 +30,7 @@ FRAMES, ROWS, TOUCHES = 12, 150, 500
 LONGEST_S = 2.0
 """In which a slow signal has moved every joint, however fast the control rate."""
 SEEN = ("clutter_count", "clutter_layout", "occlusion")
-"""Seen by cameras only, as long as nobody bumps into it."""
+"""Seen by cameras only, unless something bumps into it."""
 
 
 def episodes(twin, changes, expert=None, cameras=(), steps=ROWS):
@@ -51,7 +51,7 @@ def changed(parameter, low):
     if parameter.choices:
         return parameter.choices[1 if low else -1]
     bound = parameter.bounds[0 if low else 1]
-    value = parameter.nominal + SHARE * (bound - parameter.nominal)
+    value = parameter.nominal + FRACTION * (bound - parameter.nominal)
     return float(round(value)) if parameter.whole else value
 
 

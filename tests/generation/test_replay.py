@@ -1,4 +1,4 @@
-"""Every simulated episode can be made again, bit for bit, from what is kept beside it."""
+"""Every simulated episode can be replayed bit for bit from what its dataset stores."""
 
 import shutil
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Rollout: one episode per number, in order, the same bits whatever runs beside it, and all of its origin recorded."""
+"""Rollout: one episode per number, in order, the same bits whatever runs in the same batch, with its whole provenance."""
 
 import numpy as np
 import pytest

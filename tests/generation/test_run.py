@@ -1,4 +1,4 @@
-"""A run ends with the same dataset whoever made it and however often it was interrupted."""
+"""A run gives the same dataset for any number of workers and interruptions."""
 
 import os
 import random

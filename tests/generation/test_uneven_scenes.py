@@ -14,7 +14,7 @@ ORANGE = np.array([0.85, 0.33, 0.14])
 
 
 def episode(varied, **settings):
-    """The first episode of a config in which nobody moves the arm."""
+    """The first episode of a config in which the arm does not move."""
     config = yaml.safe_load(f"{{twin: franka_pick_place, randomization: {{{varied}}}}}")
     work, _ = make_work(
         load_generate_config(config), episodes=1, seed=1, expert="passive", **{"max_steps": 40, **settings}
@@ -69,5 +69,5 @@ def test_clutter_and_partial_occlusion_are_seen_by_the_front_camera():
     empty = image("")
     cluttered = image("clutter_count: 3, clutter_layout: 5")
     assert (np.abs(cluttered - empty).max(axis=-1) > 20).sum() > 50
-    whole, some, none = (object_pixels(image(f"occlusion: {share}")) for share in (0.0, 0.5, 1.0))
+    whole, some, none = (object_pixels(image(f"occlusion: {fraction}")) for fraction in (0.0, 0.5, 1.0))
     assert whole > 20 and 0 < some < 0.8 * whole and none < 0.1 * whole

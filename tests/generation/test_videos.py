@@ -1,4 +1,4 @@
-"""Films of episodes: they show what happened, say where their images come from, and play in a browser."""
+"""Videos of episodes show what happened, state the source of their images, and work in a browser."""
 
 from dataclasses import replace
 
@@ -34,8 +34,8 @@ def episode():
 
 
 @pytest.fixture(scope="module")
-def film(episode, tmp_path_factory):
-    return record_video(episode, tmp_path_factory.mktemp("film") / "a.webm", twin=TWIN, title="an episode")
+def video(episode, tmp_path_factory):
+    return record_video(episode, tmp_path_factory.mktemp("video") / "a.webm", twin=TWIN, title="an episode")
 
 
 def images(path):
@@ -58,11 +58,11 @@ def green(image):
     return np.array([columns.mean(), rows.mean()])
 
 
-def test_a_film_shows_the_episode_at_its_own_speed(episode, film):
-    shown, rate = images(film)
+def test_a_video_shows_the_episode_at_its_own_speed(episode, video):
+    shown, rate = images(video)
     assert shown.shape[2] == WIDTH and shown.shape[1] > HEIGHT, "a caption is under the images"
     assert len(shown) / rate == pytest.approx(episode.duration_s + 0.6, abs=0.2)
-    assert film.stat().st_size < 250_000
+    assert video.stat().st_size < 250_000
     first, last = red(shown[0, :HEIGHT]), red(shown[-1, :HEIGHT])
     target = green(shown[0, :HEIGHT])
     assert np.linalg.norm(first - target) > 30.0, "the cube starts elsewhere"
@@ -88,22 +88,22 @@ def test_states_are_put_together_from_readings_where_the_truth_is_not_known(epis
     assert np.allclose(same, 1.0, atol=1e-5), "quaternions up to their sign"
 
 
-def test_an_episodes_own_camera_comes_first_and_the_caption_tells(tmp_path):
+def test_an_episodes_own_camera_comes_first_and_the_caption_names_the_source(tmp_path):
     schema = Schema((Signal("observation.state", (2,), ("rad",)),), 50.0, (Camera("front", 64, 96),), "toy")
     frames = np.zeros((30, 64, 96, 3), np.uint8)
     frames[:15, :, :, 2] = 220
     frames[15:, :, :, 0] = 220
-    made = make_episode(
+    recorded = make_episode(
         schema,
         np.arange(30) / 50.0,
         {"observation.state": np.zeros((30, 2), np.float32)},
         frames={"front": frames},
     )
-    shown, rate = images(record_video(made, tmp_path / "own.webm", twin=TWIN))
+    shown, rate = images(record_video(recorded, tmp_path / "own.webm", twin=TWIN))
     assert rate == pytest.approx(25.0)
     assert shown[2, 60, 60, 2] > 150 > shown[2, 60, 60, 0] and shown[-1, 60, 60, 0] > 150, "blue, then red"
-    bare = replace(made, schema=replace(schema, cameras=()), frames={})
-    with pytest.raises(WrongUse, match=r"(?s)no camera.*twin that its states"):
+    bare = replace(recorded, schema=replace(schema, cameras=()), frames={})
+    with pytest.raises(WrongUse, match=r"(?s)no camera.*pass a twin to render"):
         record_video(bare, tmp_path / "none.webm")
     with pytest.raises(WrongUse, match=r"(?s)joints do not fit twin.*expected 8"):
         record_video(bare, tmp_path / "none.webm", twin=TWIN)
@@ -121,15 +121,15 @@ def test_only_failures_are_filmed_and_no_more_than_asked_for(episode, tmp_path):
             failure = None if success else "dropped"
             writer.add(replace(short, outcome=Outcome(success, failure), id=f"{number:064x}"))
     runs = open_dataset(tmp_path / "runs")
-    made = record_failure_videos(runs, tmp_path / "films", twin=TWIN, title="policy-v1", most=2)
-    assert [path.name for path in made] == ["policy-v1-1-dropped.webm", "policy-v1-2-dropped.webm"]
-    assert all(path.exists() for path in made)
+    videos = record_failure_videos(runs, tmp_path / "videos", twin=TWIN, title="policy-v1", most=2)
+    assert [path.name for path in videos] == ["policy-v1-1-dropped.webm", "policy-v1-2-dropped.webm"]
+    assert all(path.exists() for path in videos)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no browser")
-def test_a_film_plays_in_a_page_that_needs_no_other_file(film, tmp_path):
+def test_a_video_plays_in_a_page_that_needs_no_other_file(video, tmp_path):
     page = tmp_path / "page.html"
-    page.write_text(f"<!doctype html><video muted src='{video_data_uri(film)}'></video>")
+    page.write_text(f"<!doctype html><video muted src='{video_data_uri(video)}'></video>")
     with Browser(400, 400) as browser:
         browser.open(page)
         played = browser.run(

@@ -161,9 +161,9 @@ def make_loop(name: str, folder: Path) -> LoopResult:
     """The result of a loop whose gate saw 20 real trials, 15 of them successes."""
     verdict, evidence = make_verdict(name)
     real = tuple(replace(trial, candidate=k < 15) for k, trial in enumerate(evidence.real))
-    film = folder / "film.webm"
-    film.parent.mkdir(parents=True, exist_ok=True)
-    film.write_bytes(b"\x1aE\xdf\xa3")
+    video = folder / "video.webm"
+    video.parent.mkdir(parents=True, exist_ok=True)
+    video.write_bytes(b"\x1aE\xdf\xa3")
     results = {
         "evaluate-sim": make_evaluation(name, 9, 10, standin=False),
         "evaluate": make_evaluation(name, 5, 10, standin=True),
@@ -172,7 +172,7 @@ def make_loop(name: str, folder: Path) -> LoopResult:
         "diagnose": make_diagnosis(name),
         "reevaluate": make_evaluation(name, 12, 12, standin=True),
         "gate": verdict,
-        "video": (Video(film, name),),
+        "video": (Video(video, name),),
         "monitor": MonitorReport(name, 5, 20, Watched(5, 5, 0.5, 1.0, None, None), None, (), None, ()),
     }
     stages = []

@@ -1,4 +1,4 @@
-"""In lockstep the answer to a command says what would be asked for next; nobody can tell the difference."""
+"""In lockstep the reply to a command includes the next observation and outcome, equal to separate requests."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def test_what_comes_with_a_command_is_what_asking_gives():
         at = robot.observe().signals["observation.state"]
         for step in range(5):
             robot.act(at + 0.01 * step)
-            told, when, judged = reading(robot), robot.observe().time_s, robot.judge()
+            signals, when, judged = reading(robot), robot.observe().time_s, robot.judge()
             robot._ahead = None
-            assert (reading(robot), robot.observe().time_s, robot.judge()) == (told, when, judged)
+            assert (reading(robot), robot.observe().time_s, robot.judge()) == (signals, when, judged)
 
 
 def test_what_was_told_ahead_is_forgotten_when_time_passes_or_the_scene_changes():

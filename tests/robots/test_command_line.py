@@ -39,9 +39,9 @@ def test_commands_arrive_as_the_batched_delay_lets_them(effects: dict[str, float
         for _ in range(SUBSTEPS):
             state, held = delay.receive(state)
             state = delay.advance(state, STEP_S / SUBSTEPS)
-            told = line.receive(STEP_S / SUBSTEPS)
-            assert told.tolist() == held[0].tolist()
-            late += int(number > 0 and told[0] < number)
+            received = line.receive(STEP_S / SUBSTEPS)
+            assert received.tolist() == held[0].tolist()
+            late += int(number > 0 and received[0] < number)
     assert late  # something older than the newest command was held, so lateness was really compared
 
 

@@ -57,7 +57,7 @@ def test_by_the_clock_time_passes_without_commands_and_only_forward():
             stamps = [robot.observe().time_s]
             while len(stamps) < 2000 and stamps[-1] < stamps[0] + 0.3:
                 stamps.append(robot.observe().time_s)
-            assert np.all(np.diff(stamps) >= 0) and stamps[-1] > stamps[0], "nobody sent a command"
+            assert np.all(np.diff(stamps) >= 0) and stamps[-1] > stamps[0], "time passes without a command"
             home = robot.observe().signals["observation.state"]
             sent = np.clip(home[: len(robot.description.limits.low)], *_limits(robot))
             for _ in range(5):

@@ -48,11 +48,11 @@ def test_play_and_dry_friction_of_a_servo_are_those_of_the_parts():
     friction = Friction(drive._sliding[None], stiction_extra_nm=drive._breaking_away[None])
     for speed in 0.1 * rng.standard_normal((50, joints)):
         assert np.array_equal(drive._dry(speed), dry_level_nm(friction, speed[None])[0])
-    play = backlash.Backlash((effects.backlash_rad * cell.turning)[None])
+    gear = backlash.Backlash((effects.backlash_rad * cell.turning)[None])
     commands = np.cumsum(0.003 * rng.standard_normal((300, 1, len(cell.actuators))), axis=0)
     driven = backlash.make_state(commands[0])
     still = np.zeros(joints)
     for command in commands:
-        driven, expected = backlash.step(play, driven, command)
+        driven, expected = backlash.step(gear, driven, command)
         drive.step(still, still, command[0], still, np.ones(joints), 0.002)
         assert np.array_equal(drive._driven, expected[0])

@@ -88,7 +88,7 @@ class Tap(threading.Thread):
 
 
 def distinctive_reality():
-    """A reality in which every effect that is a number has a value nobody would meet by chance."""
+    """A reality in which every effect that is a number has a value that does not occur by chance."""
     done = subprocess.run(
         [Path(sys.executable).with_name("twinloop"), "standin", "--list-effects", "--json"],
         capture_output=True, text=True, check=True,
@@ -186,7 +186,7 @@ def test_a_stand_in_ends_with_a_process_that_was_killed():
             return
         time.sleep(0.1)
     os.kill(standin, signal.SIGKILL)
-    raise AssertionError("the stand-in outlived whoever started it")
+    raise AssertionError("the stand-in outlived its parent")
 
 
 def _alive(pid):

@@ -1,4 +1,4 @@
-"""The stand-in moves as its servos should, and holds when nobody tells it anything."""
+"""The stand-in moves as its servos should, and holds without a command."""
 
 import numpy as np
 import pytest
