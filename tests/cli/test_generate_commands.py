@@ -115,7 +115,7 @@ def test_a_config_is_generated_in_its_own_workspace_from_anywhere(twinloop, tmp_
         ("twin: servo_pendulum\nrandomization: defualt", "or the word default"),
         ("twin: servo_pendulum\nrandomization: {from: defualt}", "did you mean 'default'"),
         ("twin: servo_pendulum\nrandomization: {load_mass_kg: [2, 1]}", "load_mass_kg"),
-        ("twin: servo_pendulum\nrandomization: {load_mass_kg: [0.1, 9]}", "leaves its bounds"),
+        ("twin: servo_pendulum\nrandomization: {load_mass_kg: [0.1, 9]}", "exceeds its bounds"),
         ("twin: servo_pendulum\nrollouts: {}", "did you mean 'rollout'"),
         ("randomization: default", "scene: {robot"),
         ("- a list", "is not a config"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from twinloop.generation import rollout as rollout_module
+from twinloop.engines import mujoco_batch
 from twinloop.generation.artefacts import COLUMNS, find_artefacts
 from twinloop.generation.job import Job
 from twinloop.generation.rollout import rollout
@@ -81,7 +81,7 @@ def test_a_simulation_that_diverges_ends_its_episode_and_keeps_the_state(monkeyp
     twin = load_twin("franka_push")
     job = Job(twin, twin.task, "push", max_steps=12)
     expected = list(rollout(job, 1, range(3)))
-    step = rollout_module.MujocoBatch.step
+    step = mujoco_batch.MujocoBatch.step
 
     def sabotage(self, ids, controls):
         if 1 in ids and self.truth().time_s[1] > 0.1 and not np.isnan(controls).any():
@@ -89,7 +89,7 @@ def test_a_simulation_that_diverges_ends_its_episode_and_keeps_the_state(monkeyp
             self.qvel[1, 0] = 1e12
         return step(self, ids, controls)
 
-    monkeypatch.setattr(rollout_module.MujocoBatch, "step", sabotage)
+    monkeypatch.setattr(mujoco_batch.MujocoBatch, "step", sabotage)
     before, broken, after = rollout(job, 1, range(3))
     assert (broken.success, broken.outcome.failure) == (False, "simulation_diverged")
     assert len(broken) < 12

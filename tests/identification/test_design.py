@@ -157,7 +157,7 @@ def test_wrong_words_are_refused(twin):
         design_excitation(twin, ["motor_fricton_nm"])
     with pytest.raises(WrongUse, match="2 to 600 s"):
         design_excitation(twin, NAMES, 0.5)
-    with pytest.raises(WrongUse, match="nothing that a motion could move"):
+    with pytest.raises(WrongUse, match="no actuator that a motion could move"):
         design_excitation(load_twin("cube_toss"), ["object_mass_kg"])
     with pytest.raises(WrongUse, match="reach"):
         make_limits(make_cell(twin), reach=2.0)
