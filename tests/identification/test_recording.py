@@ -3,6 +3,7 @@
 import numpy as np
 
 from twinloop.episode import Provenance, Schema, Signal, make_episode
+from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.recording import find_channels, read_recording, unknown_joints
 from twinloop.identification.run import prepare
 from twinloop.tasks import make_cell
@@ -49,5 +50,5 @@ def test_joints_that_the_twin_lacks_are_named():
     twin = load_twin("cart_pole")
     assert unknown_joints(make_cell(twin), pole_and("theta")) == ()
     assert unknown_joints(make_cell(twin), pole_and("elbow.pos")) == ("elbow",)
-    ready = prepare(twin, [pole_and("elbow.pos", number) for number in range(4)], [twin.parameters[0].name])
+    ready = prepare(twin, [pole_and("elbow.pos", number) for number in range(4)], [twin.parameters[0].name], IdentifyConfig())
     assert any("has no joint called elbow" in warning for warning in ready.warnings)
