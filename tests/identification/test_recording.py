@@ -50,5 +50,10 @@ def test_joints_that_the_twin_lacks_are_named():
     twin = load_twin("cart_pole")
     assert unknown_joints(make_cell(twin), pole_and("theta")) == ()
     assert unknown_joints(make_cell(twin), pole_and("elbow.pos")) == ("elbow",)
-    ready = prepare(twin, [pole_and("elbow.pos", number) for number in range(4)], [twin.parameters[0].name], IdentifyConfig())
+    ready = prepare(
+        twin,
+        [pole_and("elbow.pos", number) for number in range(4)],
+        [twin.parameters[0].name],
+        IdentifyConfig(),
+    )
     assert any("has no joint called elbow" in warning for warning in ready.warnings)

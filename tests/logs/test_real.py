@@ -42,6 +42,7 @@ NOT_RECORDINGS = {
     "servo_pendulum/published_params/*.json": "identified parameters",
     "simple_pendulum/pd_sysid_data_desired.csv": "the trajectory that pd_sysid_data_measured should follow",
     "sim_vs_real_success/*.json": "success rates",
+    "handover/*.csv": "one handover between two people, without a robot",
     "scene_photos/*": "photographs and clips without robot data",
 }
 """Files that no map is for, and what they are; docs/how-to/ingest.md says the same."""

@@ -12,6 +12,7 @@ from twinloop.diagnosis.evidence import read_evidence
 from twinloop.gap.run import measure_gap
 from twinloop.generation.job import Job
 from twinloop.generation.rollout import rollout_drawn
+from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.run import identify
 from twinloop.monitoring.features import episode_features
 from twinloop.monitoring.shifts import find_shifts
@@ -62,7 +63,7 @@ def diagnosed_delay(usual, late):
 
 
 def identified_delay(late):
-    found = identify(TWIN, late, ["action_delay_s"], seconds=10.0, threads=1)
+    found = identify(TWIN, late, ["action_delay_s"], config=IdentifyConfig(seconds=10.0, threads=1))
     estimate = found["action_delay_s"]
     return Interval(*(number - USUAL_S for number in (estimate.value, estimate.low, estimate.high)))
 

@@ -19,8 +19,7 @@ from twinloop.learning.train import train
 from twinloop.policies.act import PolicyController
 from twinloop.policies.policy import Policy
 from twinloop.policies.protocol import Execution, make_batched
-from twinloop.promotion.rules import Rules
-from twinloop.promotion.run import gate
+from twinloop.promotion.run import GateConfig, gate
 from twinloop.robots import connected
 from twinloop.robots.record import RecordingSpec, record
 from twinloop.testing.policies import ProportionalPolicy, check_policy, make_observation
@@ -122,7 +121,7 @@ def test_it_is_evaluated_and_recorded_on_a_robot(tmp_path):
 
 
 def test_it_is_gated_by_simulation_and_diagnosed(foreign, twin, tmp_path):
-    verdict = gate(foreign, twin, scenes=6, rules=Rules(), out=tmp_path / "gate")
+    verdict = gate(foreign, twin, GateConfig(scenes=6), out=tmp_path / "gate")
     assert verdict.decision != "promote", "it grasps nothing"
     assert json.loads((tmp_path / "gate" / "evidence.json").read_text())["candidate"]["id"] == foreign.id
     evaluate(foreign, twin, episodes=4, seed=5, out=tmp_path / "runs")

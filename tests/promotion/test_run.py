@@ -109,7 +109,7 @@ def test_real_people_in_the_training_data_must_have_agreed_and_not_changed_their
 
     (tmp_path / "signed.pdf").write_bytes(b"yes")
     for name in ("one", "two"):
-        add_consent(tmp_path, name, ["train"], document=tmp_path / "signed.pdf", identity=f"c-{name}")
+        add_consent(tmp_path, name, ["train"], document=tmp_path / "signed.pdf", consent_id=f"c-{name}")
         point(tmp_path / "data/real", episodes=4, robot=FakeRobot(), operator=name, consent=f"c-{name}")
     config = replace(TINY, recipe="real-only")
     policy = train(real=tmp_path / "data/real", out=tmp_path / "p", config=config, workspace=tmp_path)
