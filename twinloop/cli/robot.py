@@ -130,7 +130,7 @@ def standin(
     lockstep: Annotated[
         bool, typer.Option("--lockstep/--realtime", help="Advance time with each command, or by the clock.")
     ] = False,
-    list_shipped: Annotated[bool, typer.Option("--list", help="List the shipped realities.")] = False,
+    list_shipped: Annotated[bool, typer.Option("--list", help="List the shipped stand-ins.")] = False,
     list_effects: Annotated[
         bool, typer.Option("--list-effects", help="List every key of a reality file with unit and range.")
     ] = False,
