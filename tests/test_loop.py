@@ -232,6 +232,7 @@ def trials(folder):
     return [asdict(trial) for trial in (*evidence.simulated, *evidence.real)]
 
 
+@pytest.mark.slow
 def test_loop_commands_and_python_end_with_the_same_twin_datasets_policies_and_verdict(tmp_path, monkeypatch):
     robot, twin = "standin:remote", load_twin("franka_pick_place")
     result = run_loop(twin, robot, tmp_path / "loop" / "loop", TINY)
