@@ -48,7 +48,9 @@ def test_the_front_door_opens_inside_the_serving_command_only():
         for node in ast.walk(function)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(HIDDEN)
     ]
-    assert set(users) == {"standin", "_print_realities", "_print_effects"}, "the command and what prints its lists"
+    assert set(users) == {"standin", "_print_realities", "_print_effects"}, (
+        "the command and what prints its lists"
+    )
     top = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
     assert not any((module or "").startswith(HIDDEN) for module in top)
 
