@@ -138,7 +138,7 @@ def test_labels_need_a_name_and_a_target(tmp_path):
         "jammed",
     ]
     assert "--by NAME" in twinloop("data", "label", "a", 1, "--success", cwd=tmp_path, code=2)
-    assert "which episodes" in twinloop(
+    assert "no episodes are named" in twinloop(
         "data", "label", "a", "--success", "--by", "ann", cwd=tmp_path, code=2
     )
     assert "exclude" in twinloop(

@@ -139,7 +139,7 @@ def test_a_loop_cannot_stop_at_a_stage_that_it_does_not_have(tmp_path):
 
 def test_wrong_use_of_the_loop_is_refused(tmp_path):
     robot = ("loop", "--robot", "standin:ideal")
-    assert "which twin" in twinloop(*robot, cwd=tmp_path, code=2)
+    assert "no twin is named" in twinloop(*robot, cwd=tmp_path, code=2)
     named = (*robot, "--twin", "franka_pick_place")
     assert "not a workspace" in twinloop(*named, cwd=tmp_path, code=2)
     assert "gate_trials" in twinloop(*named, "--out", "x", "--set", "gate_trails=3", cwd=tmp_path, code=2)

@@ -7,6 +7,7 @@ than in the nominal twin, ranges of unmeasured parameters are wider than the tas
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from scipy import stats
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.reader import Dataset
 from twinloop.diagnosis.result import Diagnosis
+from twinloop.errors import WrongUse
 from twinloop.generation.run import generate
 from twinloop.identification.result import Identification
 from twinloop.identification.uncertainty import posterior_randomization, without_identified
@@ -28,7 +30,7 @@ from twinloop.randomization import Randomization, default_randomization, load_ra
 from twinloop.randomization.distribution import Constant, Distribution, LogUniform, Normal, Uniform
 from twinloop.randomization.randomization import make_randomization
 from twinloop.records import load_record, save_record
-from twinloop.twins import Twin
+from twinloop.twins import Twin, list_twins, load_twin
 
 Array = NDArray[Any]
 
@@ -373,3 +375,30 @@ def write_config(
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, text.encode())
     return target
+
+
+def twin_reference(identification: Identification, folder: str | Path, config: str | Path) -> str:
+    """How a config names the accepted twin of an identification.
+
+    Args:
+        identification: The identification.
+        folder: The folder that `Identification.save` wrote.
+        config: The config's file.
+
+    Returns:
+        The calibrated twin's folder, relative to the config's, or the built-in twin's name if calibration was rejected.
+
+    Raises:
+        WrongUse: Calibration was rejected, and the twin before calibration is not a built-in one.
+    """
+    if identification.gate.accepted:
+        place = os.path.relpath(Path(folder).resolve(), Path(config).resolve().parent)
+        return place if "/" in place else f"./{place}"
+    name = identification.twin.name
+    if name in [twin.name for twin in list_twins()] and load_twin(name).content_hash == identification.base:
+        return name
+    raise WrongUse(
+        "this calibration was rejected, and its nominal twin is not built in",
+        got=str(folder),
+        remedy="generate with the nominal twin's own config, or identify again with more data",
+    )

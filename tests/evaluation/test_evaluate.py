@@ -117,7 +117,7 @@ def test_what_cannot_end_well_is_refused_before_anybody_acts(panda_data, tmp_pat
     policy = str(tmp_path / "p")
     for words, said in (
         ([policy, policy], "a policy is named twice"),
-        ([policy, "--videos", str(tmp_path / "film")], "films are written to a folder"),
+        ([policy, "--videos", str(tmp_path / "film")], "videos are written to a folder"),
         ([policy, "--seed", "-1"], "greater than or equal to 0"),
     ):
         refused = twinloop("evaluate", *words, cwd=tmp_path, code=2)

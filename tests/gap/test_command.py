@@ -57,7 +57,7 @@ def test_wrong_use_says_what_is_wrong(twinloop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     record_arm(tmp_path / "real", {"action_delay_s": 0.02}, count=3, seconds=1.0)
     code, _, err = twinloop("gap", "--real", "real")
-    assert code == 2 and "which twin" in err
+    assert code == 2 and "no twin is named" in err
     code, _, err = twinloop("gap", "--real", "nothing", "--twin", "so101")
     assert code == 2 and "nothing" in err
     code, _, err = twinloop("gap", "--real", "real", "--twin", "franka_pick_place")

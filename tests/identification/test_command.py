@@ -82,7 +82,7 @@ def test_wrong_use_says_what_is_wrong(bench, tmp_path):
     assert "motor_friction_nm" in refused("--real", "data/logs", "--parameters", "motor_fricton_nm")
     assert "LOW:HIGH" in refused("--real", "data/logs", "--prior", "action_delay_s=0.1")
     assert "NAME=" in refused("--real", "data/logs", "--given", "oops")
-    assert "which twin" in refused("--real", bench / "data/logs", cwd=tmp_path)
+    assert "no twin is named" in refused("--real", bench / "data/logs", cwd=tmp_path)
     assert "exists already" in refused("--real", "data/logs", "--out", "data")
     both = ("--parameters", "action_delay_s", "--model", "a=action_delay_s", "--out", "x")
     assert "exclude" in refused("--real", "data/logs", *both)

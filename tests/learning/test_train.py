@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.learning.examples import TINY, Standin, point
-from twinloop.cli.train import make_config
+from twinloop.cli.options import make_config
 from twinloop.consent.records import add_consent
 from twinloop.consent.withdraw import withdraw_consent
 from twinloop.datasets.labels import add_labels
@@ -355,9 +355,9 @@ def test_readings_beyond_all_measure_are_refused(tmp_path):
 
 
 def test_options_are_read_as_a_person_writes_them():
-    assert make_config({}, ["learning_rate=1e-3", "mix=.5", "history=[-3, 0]"]) == TrainConfig(
+    assert make_config(TrainConfig, {}, ["learning_rate=1e-3", "mix=.5", "history=[-3, 0]"]) == TrainConfig(
         learning_rate=1e-3, mix=0.5, history=(-3, 0)
     )
     for wrong in ("minutes=abc", "minutes=[1]", "learning_rate=fast", "observations=[1]", "steps=1e3"):
         with pytest.raises(WrongUse):
-            make_config({}, [wrong])
+            make_config(TrainConfig, {}, [wrong])

@@ -251,7 +251,7 @@ def test_a_quiet_pass_ends_with_zero_and_bad_words_are_answered(twinloop, tmp_pa
     for words, answer in (
         (("used", "--once", "--baseline", 2), "too few reference episodes"),
         (("gone", "--baseline", -3), "got a baseline of -3; expected at least 5"),
-        (("used", "--once", "--parameters", "a"), "--parameters needs a twin"),
+        (("used", "--once", "--parameters", "a"), "parameters need a twin"),
         (("used", "--every", 0), "--every must be positive"),
         (("used", "--once", "--webhook", "ftp://x"), "not the address of a webhook"),
         (("used", "--once", "--webhook", "https://"), "not the address of a webhook"),

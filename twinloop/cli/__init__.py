@@ -40,36 +40,14 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(data.app, name="data")
-app.add_typer(twin.app, name="twin")
-app.add_typer(policy.app, name="policy")
-app.add_typer(registry.app, name="registry")
-app.add_typer(plan.app, name="plan")
-app.command()(demo.demo)
-app.command()(start.init)
-app.command()(start.doctor)
-app.command()(start.status)
-app.command()(robot.record)
-app.command()(robot.standin)
-app.command()(generate.generate)
-app.command()(generate.replay)
-app.command()(check.check)
-app.command()(ingest.ingest)
-app.command()(identify.identify)
-app.command()(identify.anchor)
-app.command()(excite.excite)
-app.command()(excite.drift)
-app.command()(gap.gap)
-app.command()(gap.rank)
-app.command()(coverage.coverage)
-app.command()(train.train)
-app.command()(evaluate.evaluate)
-app.command()(loop.loop)
-app.command()(gate.gate)
-app.command()(registry.promote)
-app.command()(registry.rollback)
-app.command()(monitor.monitor)
-app.command()(diagnose.diagnose)
+for group in (data, twin, policy, registry, plan):
+    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+for command in (
+    demo.demo, start.init, start.doctor, start.status, robot.record, robot.standin, generate.generate, generate.replay, check.check,
+    ingest.ingest, identify.identify, identify.anchor, excite.excite, excite.drift, gap.gap, gap.rank, coverage.coverage, train.train,
+    evaluate.evaluate, loop.loop, gate.gate, registry.promote, registry.rollback, monitor.monitor, diagnose.diagnose,
+):  # fmt: skip
+    app.command()(command)
 
 
 def _print_version(wanted: bool) -> None:

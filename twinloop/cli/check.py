@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
+from typer import Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
+from twinloop.cli.generate import print_errors
+from twinloop.cli.options import DatasetFolder, Json, split_names
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -17,53 +20,50 @@ if TYPE_CHECKING:
     from twinloop.quality.finding import QualityReport
     from twinloop.quality.settings import Settings
 
+Episodes = Annotated[str | None, Option(help="Only these episodes: numbers and ranges, for example 0-9,17.")]
+Ask = Annotated[
+    str | None, Option(metavar="WHAT,...", help="What is to be identified: joint_dynamics, contact ...")
+]
+Page = Annotated[
+    Path | None, Option("--html", metavar="FILE", help="Also write a page with a plot of each finding.")
+]
+Override = Annotated[
+    str | None, Option(metavar="CODE", help="Use the data despite the blocking finding CODE.")
+]
+TimeStep = Annotated[
+    int, Option(metavar="N", help="Also repeat N simulated episodes at half the physics time step.")
+]
+
 
 def check(
-    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A dataset's folder.")],
-    episodes: Annotated[
-        str | None, typer.Option(help="Only these episodes: numbers and ranges, for example 0-9,17.")
-    ] = None,
+    dataset: DatasetFolder,
+    episodes: Episodes = None,
     purpose: Annotated[
-        str, typer.Option(help="Intended use: identify, train or any; decides what blocks.")
+        str, Option(help="Intended use: identify, train or any; decides what blocks.")
     ] = "any",
-    ask: Annotated[
-        str | None,
-        typer.Option(metavar="WHAT,...", help="What is to be identified: joint_dynamics, contact ..."),
-    ] = None,
-    frames: Annotated[bool, typer.Option(help="Also check camera frames, which takes longest.")] = True,
-    page: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Also write a page with a plot of each finding."),
-    ] = None,
-    override: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Use the data despite the blocking finding CODE.")
-    ] = None,
-    by: Annotated[str, typer.Option(help="Who is responsible for the override.")] = "",
-    reason: Annotated[str, typer.Option(help="Reason for the override.")] = "",
-    time_step: Annotated[
-        int,
-        typer.Option(metavar="N", help="Also repeat N simulated episodes at half the physics time step."),
-    ] = 0,
-    notes: Annotated[
-        bool, typer.Option("--notes", help="Also list notes, which neither warn nor block.")
-    ] = False,
+    ask: Ask = None,
+    frames: Annotated[bool, Option(help="Also check camera frames, which takes longest.")] = True,
+    page: Page = None,
+    override: Override = None,
+    by: Annotated[str, Option(help="Who is responsible for the override.")] = "",
+    reason: Annotated[str, Option(help="Reason for the override.")] = "",
+    time_step: TimeStep = 0,
+    notes: Annotated[bool, Option("--notes", help="Also list notes, which neither warn nor block.")] = False,
     json: Json = False,
 ) -> None:
     """Check recorded data: lost samples, dead channels, lag, wrong units ... Exits with 1 if a finding blocks."""
-    from twinloop.datasets.reader import open_dataset
-    from twinloop.quality.check import check_dataset
     from twinloop.quality.require import override as override_finding
 
     if override and not (by.strip() and reason.strip()):
         raise WrongUse("an override needs a name and a reason", remedy="--by NAME --reason TEXT")
-    opened = open_dataset(dataset)
+    opened = twinloop.open_dataset(dataset)
     numbers = None if episodes is None else parse_numbers(episodes)
     settings = _make_settings(purpose, ask, frames)
     with console.progress_bar("checking") as progress:
-        report = check_dataset(opened, settings, progress, episodes=numbers)
+        report = twinloop.check_dataset(opened, settings, progress, episodes=numbers)
     if override:
         override_finding(report, opened, override, by, reason)
-        report = check_dataset(opened, settings, episodes=numbers)
+        report = twinloop.check_dataset(opened, settings, episodes=numbers)
     if page:
         from twinloop.report.quality_page import write_quality_page
 
@@ -73,13 +73,9 @@ def check(
         from twinloop.generation.convergence import check_time_step
 
         convergence = check_time_step(dataset, count=time_step)
-    if json:
-        halved = asdict(convergence) if convergence else None
-        console.print_json(report.as_json() | {"html": str(page) if page else None, "time_step": halved})
-    else:
-        _print(report, page, notes)
-        if convergence:
-            _print_convergence(convergence)
+    halved = asdict(convergence) if convergence else None
+    value = report.as_json() | {"html": page, "time_step": halved}
+    console.print_result(json, value, lambda: _print(report, page, notes, convergence))
     if report.blocking:
         raise typer.Exit(1)
 
@@ -89,7 +85,7 @@ def _make_settings(purpose: str, ask: str | None, frames: bool) -> Settings:
 
     if purpose not in get_args(Purpose):
         raise WrongUse("unknown purpose", got=purpose, available=get_args(Purpose))
-    asked = tuple(part.strip() for part in (ask or "").split(",") if part.strip())
+    asked = tuple(split_names(ask))
     for name in asked:
         if name not in RATES_HZ:
             raise WrongUse(f"no data requirements are known for {name!r}", available=sorted(RATES_HZ))
@@ -122,53 +118,37 @@ def _print_convergence(convergence: Convergence) -> None:
             f"final object position differs by {median * 1000:.3g} mm (median), "
             f"{max(convergence.object_end_m) * 1000:.3g} mm (maximum)"
         )
-    console.print_table(
-        ("signal", "unit", "max error", "RMS error"),
-        [(e.signal, e.unit, e.largest, e.root_mean_square) for e in convergence.errors],
-    )
+    print_errors(convergence.errors)
 
 
-def _print(report: QualityReport, page: Path | None, notes: bool) -> None:
+def _print(report: QualityReport, page: Path | None, notes: bool, convergence: Convergence | None) -> None:
     groups = report.groups()
     shown = [group for group in groups if notes or group.worst.severity != "note"]
     if shown:
-        console.print_table(
-            ("finding", "severity", "channel", "episodes", "message"),
-            [
-                (
-                    group.worst.code,
-                    group.worst.severity + (" (overridden)" if group.overridden else ""),
-                    group.worst.channel,
-                    _format_numbers(group.episodes),
-                    group.worst.message,
-                )
-                for group in shown
-            ],
-        )
+        rows = [
+            (g.worst.code, g.worst.severity + (" (overridden)" if g.overridden else ""), g.worst.channel,
+             _format_numbers(g.episodes), g.worst.message)
+            for g in shown
+        ]  # fmt: skip
+        console.print_table(("finding", "severity", "channel", "episodes", "message"), rows)
         for code in dict.fromkeys(
             g.worst.code for g in groups if g.worst.severity == "blocking" and not g.overridden
         ):
             remedy = next(g.worst.remedy for g in groups if g.worst.code == code)
-            console.out.print(f"{code}: {remedy}", markup=False)
+            console.out.print(f"{code}: {remedy}")
     lags = report.pooled("lag")
     if lags:
         text = ", ".join(
             f"{m.channel.split('[')[-1].rstrip(']')} {m.value:.0f} ± {m.uncertainty:.0f}" for m in lags
         )
-        console.out.print(f"lag behind the command, ms: {text}", markup=False)
-    counts = ", ".join(
-        (
-            f"{report.count('blocking')} blocking",
-            console.count(report.count("warning"), "warning"),
-            console.count(report.count("note"), "note")
-            + (" (--notes lists them)" if report.count("note") and not notes else ""),
-        )
-    )
-    verdict = "blocked" if report.blocking else "usable"
-    console.out.print(
-        f"{console.count(report.episodes, 'episode')}: {verdict}; {counts}"
-        + (f"; wrote {page}" if page else "")
-    )
+        console.out.print(f"lag behind the command, ms: {text}")
+    warnings = console.count(report.count("warning"), "warning")
+    hidden = " (--notes lists them)" if report.count("note") and not notes else ""
+    counts = f"{report.count('blocking')} blocking, {warnings}, {console.count(report.count('note'), 'note')}{hidden}"
+    verdict, wrote = "blocked" if report.blocking else "usable", f"; wrote {page}" if page else ""
+    console.out.print(f"{console.count(report.episodes, 'episode')}: {verdict}; {counts}{wrote}")
+    if convergence is not None:
+        _print_convergence(convergence)
 
 
 def _format_numbers(numbers: tuple[int, ...]) -> str:

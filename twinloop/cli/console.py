@@ -7,9 +7,10 @@ import errno
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 from rich.cells import cell_len
@@ -19,18 +20,19 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
 
-from twinloop.errors import TwinloopError, WrongUse
+from twinloop.errors import TwinloopError
 
 if TYPE_CHECKING:
-    from twinloop.datasets.reader import Dataset
+    from _typeshed import DataclassInstance
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+    from twinloop import Dataset
 
 COLUMN_WIDTH = 13
 """Columns narrower than this are hard to read."""
@@ -41,8 +43,8 @@ INTERRUPTED = 130
 LAST_COLUMN_WIDTH = 28
 """The last column of a table may be wrapped, but not narrower than this."""
 
-out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def print_json(value: Any) -> None:
@@ -50,15 +52,41 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, default=str, indent=1) + "\n")
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str | None = None) -> None:
+def print_result(json: bool, value: Any, text: str | Callable[[], None]) -> None:
+    """Print the result of a command: as JSON, or as text, which may be a function that prints it."""
+    if json:
+        print_json(value)
+    elif isinstance(text, str):
+        out.print(text)
+    else:
+        text()
+
+
+def print_list(
+    json: bool,
+    items: Collection[DataclassInstance],
+    columns: Sequence[str],
+    row: Callable[[Any], Sequence[Any]],
+    empty: str = "none",
+) -> None:
+    """Print dataclasses: as JSON, or as a table with a row for each, or `empty`."""
+    if json:
+        print_json([asdict(item) for item in items])
+    elif not items:
+        out.print(empty)
+    else:
+        print_table(columns, [row(item) for item in items])
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table; only the last column is wrapped, and wider tables are printed as records."""
     cells = [[_plain(value) for value in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
     before_last = sum(widths[:-1]) + 2 * (len(widths) - 1)
     if before_last + min(widths[-1], LAST_COLUMN_WIDTH) > out.width:
-        _print_records(columns, cells, title)
+        _print_records(columns, cells)
         return
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     table.padding = (0, 2, 0, 0)
     for position, name in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[position], int | float) for row in rows)
@@ -66,36 +94,40 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title:
         last = position == len(columns) - 1
         table.add_column(name, justify=justify, overflow="fold", no_wrap=not last)
     for row in cells:
-        table.add_row(*(cell.replace("[", r"\[") for cell in row))
+        table.add_row(*row)
     out.print(table)
 
 
-def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]], title: str | None) -> None:
+def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
     """Print one record per row: the first column as a heading, short values on shared lines, long ones on their own."""
-    if title:
-        out.print(title, markup=False)
     for row in cells:
-        out.print(row[0], style="bold", markup=False)
+        out.print(row[0], style="bold")
         line = ""
         for name, value in zip(columns[1:], row[1:], strict=True):
             if value in ("", "-"):
                 continue
             pair = f"{name}: {value}"
             if line and len(line) + len(pair) + 5 > out.width:
-                out.print(f"  {line}", markup=False)
+                out.print(f"  {line}")
                 line = ""
             if len(pair) + 2 > out.width:
                 for part in textwrap.wrap(pair, max(out.width - 4, 20), subsequent_indent="  "):
-                    out.print(f"  {part}", markup=False)
+                    out.print(f"  {part}")
                 continue
             line = f"{line}   {pair}" if line else pair
         if line:
-            out.print(f"  {line}", markup=False)
+            out.print(f"  {line}")
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines to standard output."""
+    for line in lines:
+        out.print(line)
 
 
 def log(line: str) -> None:
     """One plain line on standard error."""
-    err.print(line, markup=False)
+    err.print(line)
 
 
 def count(number: int, noun: str) -> str:
@@ -106,15 +138,7 @@ def count(number: int, noun: str) -> str:
 def print_written(path: Path, dataset: Dataset) -> None:
     """Print the path and size of a dataset that was written."""
     episodes, frames = count(len(dataset), "episode"), count(dataset.num_frames, "frame")
-    out.print(f"wrote {path}: {episodes}, {frames}", markup=False)
-
-
-def episode_name(text: str) -> tuple[str, int]:
-    """Parse DATASET#NUMBER into the dataset and the episode number."""
-    folder, _, number = text.rpartition("#")
-    if not folder or not number.lstrip("-").isdigit():
-        raise WrongUse("which episode?", got=text, expected="DATASET#NUMBER, for example sim-v1#12")
-    return folder, int(number)
+    out.print(f"wrote {path}: {episodes}, {frames}")
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -124,24 +148,22 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         return
     widest = max(len(name) for name in columns)
     for number, row in enumerate(rows):
-        out.print(f"-- row {number}", markup=False)
+        out.print(f"-- row {number}")
         for name, value in zip(columns, row, strict=True):
-            out.print(f"{name:<{widest}}  {_plain(value)}", markup=False)
+            out.print(f"{name:<{widest}}  {_plain(value)}")
+
+
+def make_bar(*columns: ProgressColumn) -> Progress:
+    """Make a progress bar with these columns on standard error, if that is a terminal."""
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns)
+    return Progress(*shown, console=err, transient=True, disable=not err.is_terminal)
 
 
 @contextlib.contextmanager
 def progress_bar(what: str, *, size: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on standard error if it is a terminal; call it with (done, total), in bytes if `size`."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn() if size else MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    )
+    counts = DownloadColumn() if size else MofNCompleteColumn()
+    bar = make_bar(counts, TimeElapsedColumn(), TimeRemainingColumn())
     with bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -184,8 +206,8 @@ def _end(message: str, code: int) -> None:
         what, _, remedy = message.partition("\n  -> ")
         print_json({"error": what, "remedy": remedy or None, "exit_code": code})
     else:
-        err.print("[bold red]error:[/] ", end="")
-        err.print(message, markup=False)
+        err.print("error: ", end="", style="bold red")
+        err.print(message)
     sys.exit(code)
 
 

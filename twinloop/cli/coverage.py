@@ -5,40 +5,36 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
+from twinloop.cli.options import Json, split_names
 
 if TYPE_CHECKING:
-    from twinloop.coverage.result import Coverage, Region
+    from twinloop.coverage.result import Region
+
+Page = Annotated[Path | None, Option("--html", metavar="FILE", help="Also write the interactive map.")]
+Out = Annotated[
+    Path | None,
+    Option(metavar="FOLDER", help="Write the result to coverage.json there, for `twinloop plan`."),
+]
+Signals = Annotated[
+    str | None,
+    Option(metavar="NAME,...", help="Signals to compare; default: state, environment state and action."),
+]
+Points = Annotated[int, Option(help="Approximate number of moments sampled from each dataset.")]
 
 
 def coverage(
-    real: Annotated[Path, typer.Option("--real", metavar="DATASET", help="Real episodes.")],
-    sim: Annotated[Path, typer.Option("--sim", metavar="DATASET", help="Simulated episodes.")],
-    page: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Also write the interactive map.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FOLDER",
-            help="Write the result to coverage.json there, for `twinloop plan`.",
-        ),
-    ] = None,
-    signals: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,...", help="Signals to compare; default: state, environment state and action."
-        ),
-    ] = None,
-    points: Annotated[
-        int, typer.Option(help="Approximate number of moments sampled from each dataset.")
-    ] = 20_000,
-    images: Annotated[bool, typer.Option(help="Compare camera images too.")] = True,
-    seed: Annotated[int, typer.Option(help="Random seed for the calibration.")] = 0,
+    real: Annotated[Path, Option("--real", metavar="DATASET", help="Real episodes.")],
+    sim: Annotated[Path, Option("--sim", metavar="DATASET", help="Simulated episodes.")],
+    page: Page = None,
+    out: Out = None,
+    signals: Signals = None,
+    points: Points = 20_000,
+    images: Annotated[bool, Option(help="Compare camera images too.")] = True,
+    seed: Annotated[int, Option(help="Random seed for the calibration.")] = 0,
     json: Json = False,
 ) -> None:
     """Find the regions of the real data that simulation does not cover, and whether episodes fail there.
@@ -46,22 +42,18 @@ def coverage(
     Regions are ranges of named signals, draws and image statistics that contain real episodes and hardly any simulated ones,
     beyond what cross-validation on simulated episodes gives by chance.
     """
-    from twinloop.coverage.run import measure_coverage as run
-    from twinloop.datasets.reader import open_dataset
-
-    opened = open_dataset(real), open_dataset(sim)
-    wanted = [name.strip() for name in signals.split(",")] if signals else None
+    opened = twinloop.open_dataset(real), twinloop.open_dataset(sim)
+    wanted = split_names(signals) or None
     with console.progress_bar("reading") as progress:
-        result = run(*opened, signals=wanted, points=points, images=images, seed=seed, progress=progress)
-    files = {"html": str(page) if page else None, "out": str(result.save(out)) if out else None}
+        result = twinloop.measure_coverage(
+            *opened, signals=wanted, points=points, images=images, seed=seed, progress=progress
+        )
+    files = {"html": page, "out": result.save(out) if out else None}
     if page is not None:
         from twinloop.report.coverage_page import write_coverage_page
 
         write_coverage_page(result, page, opened)
-    if json:
-        console.print_json(result.as_json() | files)
-    else:
-        _print(result, files)
+    console.print_result(json, result.as_json() | files, lambda: _print(result, files))
 
 
 def _row(region: Region, lead: str = "") -> tuple[object, ...]:
@@ -73,7 +65,7 @@ def _row(region: Region, lead: str = "") -> tuple[object, ...]:
     return f"{lead}{region.name}", region.level, fraction, episodes, region.sim_episodes, failed
 
 
-def _print(result: Coverage, files: dict[str, str | None]) -> None:
+def _print(result: twinloop.Coverage, files: dict[str, Path | None]) -> None:
     if result.regions:
         rows = []
         for region in result.regions:
@@ -81,20 +73,17 @@ def _print(result: Coverage, files: dict[str, str | None]) -> None:
             if region.worst is not None:
                 rows.append(_row(region.worst, "mostly where "))
         console.print_table(("region", "level", "real data", "real episodes", "simulated", "failed"), rows)
-        for region in result.regions:
-            console.out.print(f"  {(region.worst or region).query}", markup=False)
-    for line in result.missing:
-        console.out.print(f"not compared: {line}", markup=False)
+        console.print_lines(f"  {(region.worst or region).query}" for region in result.regions)
+    console.print_lines(f"not compared: {line}" for line in result.missing)
     verdict = _verdict(result)
-    wrote = ", ".join(path for path in files.values() if path)
+    wrote = ", ".join(str(path) for path in files.values() if path)
     console.out.print(
         f"{result.real.episodes} real against {result.sim.episodes} simulated episodes: {verdict}"
-        + (f"; wrote {wrote}" if wrote else ""),
-        markup=False,
+        + (f"; wrote {wrote}" if wrote else "")
     )
 
 
-def _verdict(result: Coverage) -> str:
+def _verdict(result: twinloop.Coverage) -> str:
     parts = []
     if any(not region.offset for region in result.regions):
         parts.append(f"{100 * result.outside:.1f} % of the real data lies outside simulation")

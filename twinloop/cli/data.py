@@ -7,18 +7,31 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
+import twinloop
 from twinloop.cli import consent, console
-from twinloop.cli.console import Json
+from twinloop.cli.options import (
+    DatasetFolder,
+    EpisodeName,
+    Json,
+    NewDataset,
+    SkipUnusable,
+    split_episode,
+    split_names,
+    split_pairs,
+)
+from twinloop.cli.start import format_rate
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
     from twinloop.datasets.describe import Description
     from twinloop.datasets.repair import Repair
     from twinloop.datasets.verification import Verification
+    from twinloop.workspace import DatasetSummary
 
 app = typer.Typer(
     help="List, describe, query, verify, merge, split, label and export datasets.", no_args_is_help=True
@@ -26,65 +39,45 @@ app = typer.Typer(
 
 app.add_typer(consent.app, name="consent")
 
-Source = Annotated[Path, typer.Argument(metavar="DATASET", help="A dataset's folder.")]
-SkipUnusable = Annotated[
-    bool,
-    typer.Option("--skip-unusable", help="Skip and report unusable episodes instead of refusing the whole."),
-]
+Sources = Annotated[list[Path], Argument(metavar="DATASET...", help="Datasets of one schema, in this order.")]
 
 
 @app.command("ls")
 def list_(
-    folder: Annotated[Path, typer.Argument(help="Folder to search.")] = Path(),
+    folder: Annotated[Path, Argument(help="Folder to search.")] = Path(),
     json: Json = False,
 ) -> None:
     """List the datasets at or below a folder."""
     from twinloop.workspace import list_datasets
 
-    datasets = list_datasets(folder)
-    if json:
-        console.print_json([asdict(summary) for summary in datasets])
-    elif not datasets:
-        console.out.print(f"no dataset in {folder}")
-    else:
-        console.print_table(
-            ("dataset", "episodes", "frames", "hours", "source", "success", "problem"),
-            [
-                (
-                    s.name,
-                    s.episodes,
-                    s.frames,
-                    round(s.hours, 3),
-                    s.sources,
-                    "?" if s.success is None else f"{s.success:.0%}",
-                    s.problem or "",
-                )
-                for s in datasets
-            ],
-        )
+    columns = ("dataset", "episodes", "frames", "hours", "source", "success", "problem")
+
+    def row(s: DatasetSummary) -> tuple[Any, ...]:
+        size = (s.episodes, s.frames, round(s.hours, 3))
+        return s.name, *size, s.sources, format_rate(s.success), s.problem or ""
+
+    console.print_list(json, list_datasets(folder), columns, row, f"no dataset in {folder}")
 
 
 @app.command()
-def info(dataset: Source, json: Json = False) -> None:
+def info(dataset: DatasetFolder, json: Json = False) -> None:
     """Describe a dataset: episodes by source, hours, outcomes, sizes, signals with units, history."""
     from twinloop.datasets.describe import describe
 
     description = describe(dataset)
-    console.print_json(asdict(description)) if json else _print_description(description)
+    console.print_result(json, asdict(description), lambda: _print_description(description))
 
 
 @app.command()
 def query(
     arguments: Annotated[
-        list[str], typer.Argument(metavar="DATASET... SQL", help="One or more datasets, then one SELECT.")
+        list[str], Argument(metavar="DATASET... SQL", help="One or more datasets, then one SELECT.")
     ],
     json: Json = False,
-    csv_: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
-    limit: Annotated[int, typer.Option(help="Print at most this many rows as a table; 0 prints all.")] = 100,
+    csv_: Annotated[bool, Option("--csv", help="Print comma-separated values.")] = False,
+    limit: Annotated[int, Option(help="Print at most this many rows as a table; 0 prints all.")] = 100,
 ) -> None:
     """Query one or more datasets with SQL: tables episodes, frames and transitions."""
-    from twinloop.datasets.query import query as run_query
-
     *sources, sql = arguments
     if not sources:
         raise WrongUse(
@@ -98,7 +91,7 @@ def query(
             got=" ".join(arguments)[:120],
             remedy=f'twinloop data query {sql} "{sources[0]}"' if len(sources) == 1 else None,
         )
-    table = run_query(sources, sql)
+    table = twinloop.query(sources, sql)
     if json:
         console.print_json(table.to_pylist())
     elif csv_:
@@ -115,12 +108,12 @@ def query(
 
 @app.command()
 def verify(
-    dataset: Source,
+    dataset: DatasetFolder,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Repair it: keep every intact episode, and the damaged original."),
+        Option("--repair", help="Repair it: keep every intact episode, and the damaged original."),
     ] = False,
-    decode: Annotated[bool, typer.Option("--decode", help="Also decode every video frame.")] = False,
+    decode: Annotated[bool, Option("--decode", help="Also decode every video frame.")] = False,
     json: Json = False,
 ) -> None:
     """Verify files, checksums, counts and videos; exits with 1 if anything is damaged."""
@@ -130,103 +123,73 @@ def verify(
     if repair:
         with console.progress_bar("repairing") as progress:
             repaired = repair_dataset(dataset, progress=progress)
-        console.print_json(asdict(repaired)) if json else _print_repair(repaired)
+        console.print_result(json, asdict(repaired), lambda: _print_repair(repaired))
         return
     with console.progress_bar("verifying") as progress:
         checked = verify_dataset(dataset, decode=decode, progress=progress)
-    console.print_json(asdict(checked) | {"ok": checked.ok}) if json else _print_verification(checked)
+    value = asdict(checked) | {"ok": checked.ok}
+    console.print_result(json, value, lambda: _print_verification(checked))
     if not checked.ok:
         raise typer.Exit(1)
 
 
 @app.command()
-def merge(
-    sources: Annotated[
-        list[Path], typer.Argument(metavar="DATASET...", help="The datasets to merge, in this order.")
-    ],
-    out: Annotated[Path, typer.Option("--out", help="The new dataset.")],
-    skip_unusable: SkipUnusable = False,
-    json: Json = False,
-) -> None:
+def merge(sources: Sources, out: NewDataset, skip_unusable: SkipUnusable = False, json: Json = False) -> None:
     """Merge datasets into a new one; episodes keep their ids and origins, and no frame is decoded."""
-    from twinloop.datasets.merge import merge as merge_datasets
-
     with console.progress_bar("merging") as progress:
-        result = merge_datasets(sources, out, skip_unusable=skip_unusable, progress=progress)
+        result = twinloop.merge(sources, out, skip_unusable=skip_unusable, progress=progress)
     skipped = [{"dataset": d, "episode": n, "reason": why} for (d, n), why in result.skipped.items()]
     if json:
-        console.print_json({"out": str(out), "episodes": len(result.dataset), "skipped": skipped})
+        console.print_json({"out": out, "episodes": len(result.dataset), "skipped": skipped})
         return
-    for item in skipped:
-        console.out.print(f"skipped: {item['reason']}", markup=False)
+    console.print_lines(f"skipped: {item['reason']}" for item in skipped)
     console.print_written(out, result.dataset)
 
 
 @app.command()
 def select(
-    sources: Annotated[
-        list[Path], typer.Argument(metavar="DATASET...", help="Recorded datasets of one schema.")
-    ],
-    out: Annotated[Path, typer.Option("--out", help="The new dataset; one that exists is replaced.")],
+    sources: Sources,
+    out: Annotated[Path, Option("--out", help="The new dataset; one that exists is replaced.")],
     json: Json = False,
 ) -> None:
     """Copy the episodes that a policy may be trained on: successes without blocking findings."""
-    from twinloop.datasets.reader import open_dataset
-    from twinloop.quality.select import select_usable
-
-    opened = [open_dataset(source) for source in sources]
-    selected = select_usable(opened, out)
+    opened = [twinloop.open_dataset(source) for source in sources]
+    selected = twinloop.select_usable(opened, out)
     kept, recorded = 0 if selected is None else len(selected), sum(map(len, opened))
-    if json:
-        console.print_json(
-            {"out": str(out) if selected is not None else None, "episodes": kept, "of": recorded}
-        )
-    else:
-        console.out.print(
-            f"{kept} of {recorded} episodes are usable" + (f" -> {out}" if kept else ""), markup=False
-        )
+    value = {"out": out if selected is not None else None, "episodes": kept, "of": recorded}
+    text = f"{kept} of {recorded} episodes are usable" + (f" -> {out}" if kept else "")
+    console.print_result(json, value, text)
     if not kept:
         raise typer.Exit(1)
 
 
 @app.command()
 def split(
-    dataset: Source,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the parts, one dataset each.")],
-    parts: Annotated[
-        str, typer.Option(help="Names and fractions of the parts.")
-    ] = "train=0.8,val=0.1,test=0.1",
-    seed: Annotated[int, typer.Option(help="Random seed for the split.")] = 0,
+    dataset: DatasetFolder,
+    out: Annotated[Path, Option("--out", help="Folder for the parts, one dataset each.")],
+    parts: Annotated[str, Option(help="Names and fractions of the parts.")] = "train=0.8,val=0.1,test=0.1",
+    seed: Annotated[int, Option(help="Random seed for the split.")] = 0,
     stratify: Annotated[
-        str, typer.Option(help="Columns of `episodes` whose mix each part keeps.")
+        str, Option(help="Columns of `episodes` whose mix each part keeps.")
     ] = "task,success,source",
     json: Json = False,
 ) -> None:
     """Split a dataset by episode, stratified; related episodes stay in the same part."""
-    from twinloop.datasets.split import split as split_dataset
-
-    columns = [name for name in stratify.split(",") if name]
+    columns, fractions = split_names(stratify), _parse_fractions(parts)
     with console.progress_bar("splitting") as progress:
-        datasets = split_dataset(
-            dataset, out, _parse_fractions(parts), seed=seed, stratify=columns, progress=progress
-        )
-    if json:
-        console.print_json(
-            {name: {"path": str(part.root), "episodes": len(part)} for name, part in datasets.items()}
-        )
-    else:
-        console.print_table(
-            ("part", "episodes", "frames"), [(str(p.root), len(p), p.num_frames) for p in datasets.values()]
-        )
+        datasets = twinloop.split(dataset, out, fractions, seed=seed, stratify=columns, progress=progress)
+    value = {name: {"path": part.root, "episodes": len(part)} for name, part in datasets.items()}
+    rows = [(str(part.root), len(part), part.num_frames) for part in datasets.values()]
+    console.print_result(json, value, lambda: console.print_table(("part", "episodes", "frames"), rows))
 
 
 @app.command()
 def export(
-    dataset: Source,
-    out: Annotated[Path, typer.Option("--out", help="The file or folder to write.")],
+    dataset: DatasetFolder,
+    out: Annotated[Path, Option("--out", help="The file or folder to write.")],
     kind: Annotated[
         str,
-        typer.Option(
+        Option(
             "--as",
             help="transitions (one Parquet file), hdf5 (groups as in robomimic) or lerobot (a plain copy).",
         ),
@@ -238,28 +201,22 @@ def export(
 
     with console.progress_bar("exporting") as progress:
         path = export_dataset(dataset, out, kind, progress=progress)
-    console.print_json({"out": str(path)}) if json else console.out.print(f"wrote {path}")
+    console.print_result(json, {"out": path}, f"wrote {path}")
 
 
 @app.command()
 def label(
-    dataset: Source,
-    episodes: Annotated[
-        list[int] | None, typer.Argument(metavar="EPISODE...", help="Episode numbers.")
-    ] = None,
-    where: Annotated[
-        str | None, typer.Option(help="Instead of numbers: an SQL condition on the episodes.")
-    ] = None,
-    success: Annotated[bool, typer.Option("--success", help="The task succeeded.")] = False,
+    dataset: DatasetFolder,
+    episodes: Annotated[list[int] | None, Argument(metavar="EPISODE...", help="Episode numbers.")] = None,
+    where: Annotated[str | None, Option(help="Instead of numbers: an SQL condition on the episodes.")] = None,
+    success: Annotated[bool, Option("--success", help="The task succeeded.")] = False,
     failure: Annotated[
-        str | None, typer.Option(metavar="MODE", help="The task failed, in this failure mode.")
+        str | None, Option(metavar="MODE", help="The task failed, in this failure mode.")
     ] = None,
-    unknown: Annotated[bool, typer.Option("--unknown", help="Reset the outcome to unknown.")] = False,
-    phase: Annotated[str | None, typer.Option(help="The phase in which the outcome was decided.")] = None,
-    by: Annotated[str, typer.Option(help="Author of the label.")] = "",
-    history: Annotated[
-        bool, typer.Option("--history", help="List all labels instead of adding one.")
-    ] = False,
+    unknown: Annotated[bool, Option("--unknown", help="Reset the outcome to unknown.")] = False,
+    phase: Annotated[str | None, Option(help="The phase in which the outcome was decided.")] = None,
+    by: Annotated[str, Option(help="Author of the label.")] = "",
+    history: Annotated[bool, Option("--history", help="List all labels instead of adding one.")] = False,
     json: Json = False,
 ) -> None:
     """Label the outcome of episodes; earlier labels, with author and time, are kept."""
@@ -269,37 +226,32 @@ def label(
     if sum((success, failure is not None, unknown)) > 1:
         raise WrongUse("--success, --failure and --unknown exclude each other")
     if bool(episodes) == bool(where):
-        raise WrongUse("which episodes?", expected="their numbers, or --where CONDITION")
+        raise WrongUse("no episodes are named", expected="their numbers, or --where CONDITION")
     values: dict[str, bool | str | None] = {"success": True} if success else {}
     if unknown:
         values = {"success": None, "failure": None}
     values |= {name: value for name, value in (("failure", failure), ("phase", phase)) if value is not None}
     ids = _label_episodes(dataset, episodes or [], where, values, by)
-    if json:
-        console.print_json({"episodes": ids, "labels": values})
-    else:
-        console.out.print(f"labelled {console.count(len(ids), 'episode')} of {dataset}")
+    text = f"labelled {console.count(len(ids), 'episode')} of {dataset}"
+    console.print_result(json, {"episodes": ids, "labels": values}, text)
 
 
 @app.command()
 def show(
-    episode: Annotated[
-        str, typer.Argument(metavar="DATASET#NUMBER", help="The episode, for example sim-v1#12.")
-    ],
+    episode: EpisodeName,
     out: Annotated[
-        Path | None, typer.Option("--out", help="A .png or .html file; default: episode-NUMBER.png.")
+        Path | None, Option("--out", help="A .png or .html file; default: episode-NUMBER.png.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Plot one episode as PNG or HTML: signals over time, events, camera frames."""
-    from twinloop.datasets.reader import open_dataset
     from twinloop.report.episode_page import draw_episode
 
-    folder, number = console.episode_name(episode)
+    folder, number = split_episode(episode)
     target = out or Path(f"episode-{number}.png")
-    shown = open_dataset(folder).episode(number)
+    shown = twinloop.open_dataset(folder).episode(number)
     draw_episode(shown, target, title=f"{Path(folder).name} #{number}")
-    console.print_json({"out": str(target), "id": shown.id}) if json else console.out.print(f"wrote {target}")
+    console.print_result(json, {"out": target, "id": shown.id}, f"wrote {target}")
 
 
 def _label_episodes(
@@ -307,17 +259,15 @@ def _label_episodes(
 ) -> list[str]:
     """Label episodes by number or SQL condition and return their ids."""
     from twinloop.datasets.labels import add_labels
-    from twinloop.datasets.query import query as run_query
-    from twinloop.datasets.reader import open_dataset
 
-    opened = open_dataset(dataset)
+    opened = twinloop.open_dataset(dataset)
     if opened.manifest is None:
         raise WrongUse(
             f"{dataset} was not written by Twinloop and is never changed in place",
             remedy=f"twinloop data merge {dataset} --out NEW",
         )
     if where:
-        ids = run_query([opened], f"select episode_id from episodes where {where}").column(0).to_pylist()
+        ids = twinloop.query([opened], f"select episode_id from episodes where {where}").column(0).to_pylist()
     else:
         ids = [opened.episode(number).id for number in numbers]
     if not ids:
@@ -329,9 +279,8 @@ def _label_episodes(
 def _print_label_history(dataset: Path, episodes: Sequence[int] | None, json: bool) -> None:
     """Print every label of these episodes, or of all, oldest first."""
     from twinloop.datasets.labels import load_labels
-    from twinloop.datasets.query import query as run_query
 
-    rows = run_query([dataset], "select episode_id, episode_index from episodes").to_pylist()
+    rows = twinloop.query([dataset], "select episode_id, episode_index from episodes").to_pylist()
     number_of = {row["episode_id"]: int(row["episode_index"]) for row in rows}
     labels = [
         (number_of[label.episode_id], label)
@@ -355,52 +304,34 @@ def _print_description(dataset: Description) -> None:
         f"{console.count(dataset.frames, 'frame')} at {dataset.rate_hz:g} Hz, {dataset.layout}"
     )
     console.out.print(f"id {dataset.id}, version {dataset.version}, robot {dataset.robot_type}")
-    console.print_table(
-        ("source", "episodes", "frames", "hours", "success", "failure", "unknown"),
-        [
-            (
-                s.source,
-                s.episodes,
-                s.frames,
-                round(s.hours, 4),
-                s.successes,
-                s.failures,
-                s.episodes - s.successes - s.failures,
-            )
-            for s in dataset.by_source
-        ],
-    )
+    rows = [
+        (s.source, s.episodes, s.frames, round(s.hours, 4), s.successes, s.failures, s.episodes - s.successes - s.failures)
+        for s in dataset.by_source
+    ]  # fmt: skip
+    console.print_table(("source", "episodes", "frames", "hours", "success", "failure", "unknown"), rows)
     channels = [
-        (
-            s["name"],
-            "x".join(map(str, s["shape"])),
-            s["dtype"],
-            ", ".join(dict.fromkeys(s["units"])),
-            ", ".join(s["elements"]),
-        )
+        (s["name"], "x".join(map(str, s["shape"])), s["dtype"], ", ".join(dict.fromkeys(s["units"])), ", ".join(s["elements"]))
         for s in dataset.signals
-    ]
+    ]  # fmt: skip
     channels += [
         (f"camera {c['name']}", f"{c['height']}x{c['width']}", "video", "", "") for c in dataset.cameras
     ]
     console.print_table(("signal", "shape", "type", "unit", "elements"), channels)
-    for task in dataset.tasks[:20]:
-        console.out.print(f"task: {task or '(none)'}", markup=False)
-    for name, reason in dataset.skipped.items():
-        console.out.print(f"not read: {name} ({reason})", markup=False)
+    console.print_lines(f"task: {task or '(none)'}" for task in dataset.tasks[:20])
+    console.print_lines(f"not read: {name} ({reason})" for name, reason in dataset.skipped.items())
     sizes = [f"{part} {size:.1f} MB" for part, size in dataset.megabytes.items() if size]
     console.out.print(f"size: {', '.join(sizes)}")
     for step in dataset.history:
         sources = f" from {', '.join(step['sources'])}" if step["sources"] else ""
-        console.out.print(f"{step['at']} {step['operation']} {step['detail']}{sources}", markup=False)
+        console.out.print(f"{step['at']} {step['operation']} {step['detail']}{sources}")
 
 
 def _print_verification(checked: Verification) -> None:
     for finding in checked.findings:
         which = f" (episodes {_format_ranges(finding.episodes)})" if finding.episodes else ""
-        console.out.print(f"{finding.severity}: {finding.file}: {finding.what}{which}", markup=False)
+        console.out.print(f"{finding.severity}: {finding.file}: {finding.what}{which}")
         if finding.remedy:
-            console.out.print(f"  -> {finding.remedy}", markup=False)
+            console.out.print(f"  -> {finding.remedy}")
     damaged = console.count(len(checked.broken_episodes), "episode")
     console.out.print(
         f"{checked.root}: {'ok' if checked.ok else f'{damaged} damaged'}; "
@@ -411,9 +342,9 @@ def _print_verification(checked: Verification) -> None:
 
 def _print_repair(repaired: Repair) -> None:
     for line in repaired.done:
-        console.out.print(line, markup=False)
+        console.out.print(line)
     for lost in repaired.lost:
-        console.out.print(f"lost: episode {lost.number} ({lost.rows or '?'} rows): {lost.why}", markup=False)
+        console.out.print(f"lost: episode {lost.number} ({lost.rows or '?'} rows): {lost.why}")
     if repaired.original:
         console.out.print(f"the damaged original is kept as {repaired.original}")
     if not repaired.done and not repaired.lost:
@@ -432,15 +363,8 @@ def _format_ranges(numbers: Sequence[int]) -> str:
 
 
 def _parse_fractions(text: str) -> dict[str, float]:
-    fractions: dict[str, float] = {}
-    for part in text.split(","):
-        name, _, fraction = part.partition("=")
-        try:
-            fractions[name.strip()] = float(fraction)
-        except ValueError as error:
-            raise WrongUse(
-                "cannot read the parts",
-                got=text,
-                expected="name=fraction,..., for example train=0.9,test=0.1",
-            ) from error
-    return fractions
+    try:
+        return {name: float(part) for name, part in split_pairs(text.split(","), "--parts").items()}
+    except ValueError as error:
+        example = "name=fraction,..., for example train=0.9,test=0.1"
+        raise WrongUse("cannot read --parts", got=text, expected=example) from error

@@ -5,25 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from twinloop.cli.console import Json
-from twinloop.cli.loop import print_loop, stage_progress
+from twinloop.cli.loop import print_loop
+from twinloop.cli.options import Json
+
+Out = Annotated[Path, Option(help="The workspace to make, or to resume in.")]
+Reality = Annotated[
+    str, Option(metavar="NAME|FILE.yaml", help="The stand-in for a robot: a shipped one, or yours.")
+]
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="The workspace to make, or to resume in.")] = Path(
-        "demo-output"
-    ),
-    reality: Annotated[
-        str, typer.Option(metavar="NAME|FILE.yaml", help="The stand-in for a robot: a shipped one, or yours.")
-    ] = "remote",
-    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same result.")] = 0,
+    out: Out = Path("demo-output"),
+    reality: Reality = "remote",
+    seed: Annotated[int, Option(help="Random seed; the same seed gives the same result.")] = 0,
     json: Json = False,
 ) -> None:
     """Run the whole loop on a stand-in for a robot: generate, train, evaluate, identify, diagnose, plan, anchor, record, train again,
     gate, promote, monitor. About five minutes on two quiet cores; after an interruption the same command resumes.
     """
+    from twinloop.cli.progress import stage_progress
     from twinloop.demo import run_demo
 
     with stage_progress() as listener:

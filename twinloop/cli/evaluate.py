@@ -5,111 +5,76 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
-from twinloop.cli.policy import load_late, twin_for
+from twinloop.cli.options import Json, LatencyMs, PolicyNames, PolicyTwin, SceneConfig
+from twinloop.cli.places import load_policy, load_policy_twin
 from twinloop.errors import WrongUse
 
-if TYPE_CHECKING:
-    from twinloop.evaluation.result import Evaluation
-    from twinloop.policies.policy import Policy
-    from twinloop.robots.protocol import Description
+RobotUrl = Annotated[str | None, Option(help="Evaluate on this robot: standin:NAME, tcp:HOST:PORT ...")]
+Episodes = Annotated[int, Option(help="Episodes of each policy.")]
+Seed = Annotated[
+    int,
+    Option(
+        min=0,
+        help="Random seed for the scenes in a twin; number of the first scene on a robot. The same for every policy.",
+    ),
+]
+UntilFailure = Annotated[
+    bool, Option("--until-failure", help="On a robot: stop after the first trial that fails.")
+]
+Out = Annotated[
+    Path | None, Option(help="Store the episodes as a dataset; of several policies, one dataset each.")
+]
+Videos = Annotated[
+    Path | None, Option(metavar="FOLDER", help="Write videos of each policy's first failures, as WebM.")
+]
 
 
 def evaluate(
-    policies: Annotated[list[Path], typer.Argument(metavar="POLICY...", help="One or more policies.")],
-    twin: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|FOLDER", help="Evaluate in this twin; default: the policy's own."),
-    ] = None,
-    robot: Annotated[
-        str | None, typer.Option(help="Evaluate on this robot: standin:NAME, tcp:HOST:PORT ...")
-    ] = None,
-    episodes: Annotated[int, typer.Option(help="How many for each policy.")] = 200,
-    seed: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Random seed for the scenes in a twin; number of the first scene on a robot. The same for every policy.",
-        ),
-    ] = 0,
-    until_failure: Annotated[
-        bool, typer.Option("--until-failure", help="On a robot: stop after the first trial that fails.")
-    ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="A generation config: what varies in the twin, besides the training scenes."),
-    ] = None,
-    latency_ms: Annotated[
-        float | None,
-        typer.Option(
-            help="Delay from observation to command and back that chunks are carried out for; default: each policy's own."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Keep the episodes as a dataset, or as one for each of several policies."),
-    ] = None,
-    videos: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Films of each policy's first failures, as WebM.")
-    ] = None,
+    policies: PolicyNames,
+    twin: PolicyTwin = None,
+    robot: RobotUrl = None,
+    episodes: Episodes = 200,
+    seed: Seed = 0,
+    until_failure: UntilFailure = False,
+    config: SceneConfig = None,
+    latency_ms: LatencyMs = None,
+    out: Out = None,
+    videos: Videos = None,
     json: Json = False,
 ) -> None:
     """Measure how often policies succeed, in the same scenes for each, with exact 95 % intervals.
 
     On a robot, several policies take turns in every scene.
     """
-    from twinloop.evaluation.result import compare
-
     if twin is not None and robot is not None:
-        raise WrongUse("where?", expected="--twin or --robot, one of them")
+        raise WrongUse("--twin and --robot exclude each other")
     if robot is not None and config is not None:
-        raise WrongUse(
-            "what varies on a robot is not ours to say", got=f"--config {config}", remedy="leave it out"
-        )
+        raise WrongUse("--config varies a twin, not a robot", got=f"--config {config}", remedy="leave it out")
     if videos is not None and videos.exists() and not videos.is_dir():
-        raise WrongUse("films are written to a folder", got=f"the file {videos}")
-    loaded = _told_apart([load_late(path, latency_ms) for path in policies])
+        raise WrongUse("videos are written to a folder", got=f"the file {videos}")
+    loaded = _rename_duplicates([load_policy(path, latency_ms) for path in policies])
     with ExitStack() as stack:
         kept = out
         if videos is not None and out is None:
             kept = Path(stack.enter_context(TemporaryDirectory())) / "episodes"
         with console.progress_bar("evaluating") as progress:
+            trials = {"episodes": episodes, "seed": seed, "out": kept, "progress": progress}
             if robot is not None:
-                found = _on_robot(
-                    loaded, robot, episodes, seed, kept, videos is not None, until_failure, progress
-                )
+                found = _on_robot(loaded, robot, videos is not None, until_failure, trials)
             else:
-                found = _in_twin(loaded, twin, episodes, seed, config, kept, progress)
-        films = _film(loaded, kept, twin, videos) if videos is not None and kept is not None else []
-    pairs = [(found[0].policy, other.policy, compare(found[0], other)) for other in found[1:]]
-    if json:
-        console.print_json(
-            {
-                "evaluations": [e.as_json() for e in found],
-                "pairs": [{"first": a, "second": b} | vars(c) for a, b, c in pairs],
-                "videos": [str(path) for path in films],
-            }
-        )
-        return
-    _print(found)
-    for first, second, pair in pairs:
-        console.out.print(
-            f"{first} minus {second}: {100 * pair.difference:+.1f} points in the same scenes "
-            f"({pair.only_first} only the first, {pair.only_second} only the second; p = {pair.p_value:.2g})"
-        )
-    if out is not None:
-        console.out.print(f"kept {sum(len(one.trials) for one in found)} episodes in {out}", markup=False)
-    if videos is not None:
-        console.out.print(f"wrote {len(films)} films of failures to {videos}", markup=False)
+                found = _in_twin(loaded, twin, config, trials)
+        written = _write_videos(loaded, kept, twin, videos) if videos is not None and kept is not None else []
+    _report(found, written, out, videos, json)
 
 
-def _told_apart(policies: list[Policy]) -> list[Policy]:
-    """Policies of one name get their ids into their names: results, folders and films go by it."""
+def _rename_duplicates(policies: list[twinloop.Policy]) -> list[twinloop.Policy]:
+    """Policies of the same name with their ids in their names, which results, folders and videos are named after."""
     names, ids = [policy.name for policy in policies], [policy.id for policy in policies]
     if len(set(ids)) < len(ids):
         raise WrongUse("a policy is named twice", got=", ".join(names))
@@ -120,76 +85,73 @@ def _told_apart(policies: list[Policy]) -> list[Policy]:
 
 
 def _in_twin(
-    policies: list[Policy],
-    twin: str | None,
-    episodes: int,
-    seed: int,
-    config: Path | None,
-    out: Path | None,
-    progress: Any,
-) -> list[Evaluation]:
-    from twinloop.evaluation.run import evaluate_in_turns
-    from twinloop.evaluation.twin import TwinEnvironment
+    policies: list[twinloop.Policy], twin: str | None, config: Path | None, trials: dict[str, Any]
+) -> list[twinloop.Evaluation]:
     from twinloop.generation.processes import usable_cores
-    from twinloop.randomization import load_randomization
 
-    cell = twin_for(policies[0], twin)
-    randomization = load_randomization(config, cell) if config else None
-    environment = TwinEnvironment(cell, randomization, threads=usable_cores())
-    return evaluate_in_turns(policies, environment, episodes=episodes, seed=seed, out=out, progress=progress)
+    cell = load_policy_twin(policies[0], twin)
+    randomization = twinloop.load_randomization(config, cell) if config else None
+    environment = twinloop.TwinEnvironment(cell, randomization, threads=usable_cores())
+    return twinloop.evaluate_in_turns(policies, environment, **trials)
 
 
 def _on_robot(
-    policies: list[Policy],
-    robot: str,
-    episodes: int,
-    seed: int,
-    out: Path | None,
-    filmed: bool,
-    until_failure: bool,
-    progress: Any,
-) -> list[Evaluation]:
+    policies: list[twinloop.Policy], robot: str, filmed: bool, until_failure: bool, trials: dict[str, Any]
+) -> list[twinloop.Evaluation]:
+    """Evaluate on a robot; stored episodes have the cameras that the policies see, and one to film."""
     from twinloop.cli.robot import open_supervised
-    from twinloop.evaluation.robot import RobotEnvironment
-    from twinloop.evaluation.run import evaluate_in_turns
 
     with open_supervised(robot) as (opened, supervisor):
-        cameras = _cameras(policies, opened.description, filmed) if out is not None else ()
-        environment = RobotEnvironment(opened, supervisor, cameras=cameras, until_failure=until_failure)
-        return evaluate_in_turns(
-            policies, environment, episodes=episodes, seed=seed, out=out, progress=progress
+        seen = [camera.name for policy in policies for camera in policy.interface.cameras]
+        filming = [camera.name for camera in opened.description.cameras[: int(filmed)]]
+        cameras = tuple(dict.fromkeys((*seen, *filming))) if trials["out"] is not None else ()
+        environment = twinloop.RobotEnvironment(
+            opened, supervisor, cameras=cameras, until_failure=until_failure
         )
+        return twinloop.evaluate_in_turns(policies, environment, **trials)
 
 
-def _cameras(policies: list[Policy], robot: Description, filmed: bool) -> tuple[str, ...]:
-    """Whose images are kept: of the cameras that the policies see, and one for the films."""
-    seen = [camera.name for policy in policies for camera in policy.interface.cameras]
-    return tuple(dict.fromkeys((*seen, *(camera.name for camera in robot.cameras[: int(filmed)]))))
-
-
-def _film(policies: list[Policy], kept: Path, twin: str | None, folder: Path) -> list[Path]:
-    """Films of failures: of the robot's camera where it has one, else drawn in the twin."""
-    from twinloop.datasets.reader import open_dataset
+def _write_videos(policies: list[twinloop.Policy], kept: Path, twin: str | None, folder: Path) -> list[Path]:
+    """Videos of failures: from the robot's camera where it has one, else rendered in the twin."""
     from twinloop.generation.videos import record_failure_videos
-    from twinloop.twins import load_twin
 
-    made = []
+    written = []
     for policy in policies:
         name = twin or policy.training_record.twin["name"]
-        drawn_in = load_twin(name) if name is not None else None
-        dataset = open_dataset(kept / policy.name if len(policies) > 1 else kept)
-        made += record_failure_videos(dataset, folder, twin=drawn_in, title=policy.name)
-    return made
+        cell = twinloop.load_twin(name) if name is not None else None
+        dataset = twinloop.open_dataset(kept / policy.name if len(policies) > 1 else kept)
+        written += record_failure_videos(dataset, folder, twin=cell, title=policy.name)
+    return written
 
 
-def _print(found: list[Evaluation]) -> None:
-    rows = []
-    for e in found:
-        rate = e.interval()
-        reasons = ", ".join(f"{name} {count}" for name, count in e.failures.items()) or "-"
-        phases = ", ".join(f"{name} {count}" for name, count in e.failed_in.items()) or "-"
-        where = f"stand-in {e.where.removeprefix('standin-')}" if e.standin else e.where
-        share = f"{100 * rate.value:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}]"
-        rows.append((e.policy, where, len(e.trials), share, reasons, phases))
+def _report(
+    found: list[twinloop.Evaluation], written: list[Path], out: Path | None, videos: Path | None, json: bool
+) -> None:
+    pairs = [(found[0].policy, other.policy, twinloop.compare(found[0], other)) for other in found[1:]]
+    if json:
+        compared = [{"first": a, "second": b} | vars(c) for a, b, c in pairs]
+        evaluations = [e.as_json() for e in found]
+        console.print_json({"evaluations": evaluations, "pairs": compared, "videos": written})
+        return
     columns = ("policy", "where", "episodes", "success, 95 % interval", "failures", "failed in phase")
-    console.print_table(columns, rows)
+    console.print_table(columns, [_row(one) for one in found])
+    for first, second, pair in pairs:
+        console.out.print(
+            f"{first} minus {second}: {100 * pair.difference:+.1f} points in the same scenes "
+            f"({pair.only_first} only the first, {pair.only_second} only the second; p = {pair.p_value:.2g})"
+        )
+    if out is not None:
+        console.out.print(f"stored {sum(len(one.trials) for one in found)} episodes in {out}")
+    if videos is not None:
+        console.out.print(f"wrote {console.count(len(written), 'video')} of failures to {videos}")
+
+
+def _row(found: twinloop.Evaluation) -> tuple[object, ...]:
+    rate = found.interval()
+    where = f"stand-in {found.where.removeprefix('standin-')}" if found.standin else found.where
+    success = f"{100 * rate.value:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}]"
+    reasons, phases = (
+        ", ".join(f"{name} {count}" for name, count in counts.items()) or "-"
+        for counts in (found.failures, found.failed_in)
+    )
+    return found.policy, where, len(found.trials), success, reasons, phases

@@ -6,51 +6,48 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
+from twinloop.cli.options import Json, ParameterNames, Plot, Threads, TwinName, split_names
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
     from twinloop.identification.design import Design
     from twinloop.identification.drift import Drift
 
-Parameters = Annotated[
-    str, typer.Option(metavar="NAME,...", help="Parameters of the twin; `twinloop twin show` lists them.")
+Out = Annotated[Path | None, Option("--out", metavar="FILE", help="Write the motion: .npz or .csv.")]
+Nuisance = Annotated[
+    str, Option(metavar="NAME,...", help="Nuisance parameters: unknown as well, but of no interest.")
 ]
-TwinName = Annotated[str, typer.Option("--twin", metavar="NAME|FOLDER", help="The twin.")]
+Reach = Annotated[
+    float, Option(help="Fraction of the way from home to the nearest joint limit, at most that many rad.")
+]
+Speed = Annotated[float, Option(help="Maximum speed of commands and joints, rad/s.")]
+Acceleration = Annotated[float, Option(help="Maximum acceleration of commands, rad/s².")]
+Torque = Annotated[float, Option(help="Fraction of each actuator's torque limit that may be used.")]
+Noise = Annotated[
+    float | None, Option(help="Standard deviation of a position reading, rad; default: the twin's.")
+]
 
 
 def excite(
     twin: TwinName,
-    parameters: Parameters,
-    seconds: Annotated[float, typer.Option(help="Duration of the motion.")] = 30.0,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the motion: .npz or .csv.")
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Also plot it.")] = None,
-    nuisance: Annotated[
-        str,
-        typer.Option(metavar="NAME,...", help="Nuisance parameters: unknown as well, but of no interest."),
-    ] = "",
-    reach: Annotated[
-        float,
-        typer.Option(help="Fraction of the way from home to the nearest joint limit, at most that many rad."),
-    ] = 0.4,
-    speed: Annotated[float, typer.Option(help="Maximum speed of commands and joints, rad/s.")] = 1.5,
-    acceleration: Annotated[float, typer.Option(help="Maximum acceleration of commands, rad/s².")] = 12.0,
-    torque: Annotated[
-        float, typer.Option(help="Fraction of each actuator's torque limit that may be used.")
-    ] = 0.9,
-    fastest: Annotated[float, typer.Option(help="Highest frequency, Hz.")] = 5.0,
-    noise: Annotated[
-        float | None, typer.Option(help="Standard deviation of a position reading, rad; default: the twin's.")
-    ] = None,
-    generations: Annotated[
-        int, typer.Option(help="Generations of the search; more is slower and better.")
-    ] = 10,
-    seed: Annotated[int, typer.Option(help="Random seed of the search.")] = 0,
-    threads: Annotated[int, typer.Option(help="Threads; 0 is one per core.")] = 0,
+    parameters: ParameterNames,
+    seconds: Annotated[float, Option(help="Duration of the motion.")] = 30.0,
+    out: Out = None,
+    plot: Plot = None,
+    nuisance: Nuisance = "",
+    reach: Reach = 0.4,
+    speed: Speed = 1.5,
+    acceleration: Acceleration = 12.0,
+    torque: Torque = 0.9,
+    fastest: Annotated[float, Option(help="Highest frequency, Hz.")] = 5.0,
+    noise: Noise = None,
+    generations: Annotated[int, Option(help="Generations of the search; more is slower and better.")] = 10,
+    seed: Annotated[int, Option(help="Random seed of the search.")] = 0,
+    threads: Threads = 0,
     json: Json = False,
 ) -> None:
     """Design the motion that identifies parameters best, and predict their confidence intervals.
@@ -59,96 +56,58 @@ def excite(
     `twinloop record --motion FILE`, or in the twin with `twinloop generate --expert motion:FILE`.
     """
     from twinloop.experts import save_motion
-    from twinloop.identification.design import design_excitation
     from twinloop.identification.limits import make_limits
     from twinloop.tasks import make_cell
-    from twinloop.twins import load_twin
 
     if out is not None and out.suffix not in (".npz", ".csv"):
         raise WrongUse("a motion is a .npz or a .csv file", got=str(out))
-    if generations < 1:
-        raise WrongUse("the search needs at least one generation", got=generations)
-    if noise is not None and not noise > 0.0:
-        raise WrongUse("a standard deviation must be positive", got=noise)
-    found = load_twin(twin)
+    cell = twinloop.load_twin(twin)
     limits = make_limits(
-        make_cell(found),
-        reach=reach,
-        speed_rad_s=speed,
-        acceleration_rad_s2=acceleration,
-        torque_fraction=torque,
+        make_cell(cell), reach=reach, speed_rad_s=speed, acceleration_rad_s2=acceleration, torque_fraction=torque,
         fastest_hz=fastest,
-    )
+    )  # fmt: skip
     with console.progress_bar("designing") as progress:
-        design = design_excitation(
-            found,
-            _split_names(parameters),
-            seconds,
-            nuisance=_split_names(nuisance),
-            limits=limits,
-            noise=noise,
-            generations=generations,
-            seed=seed,
-            threads=threads,
-            progress=progress,
-        )
+        design = twinloop.design_excitation(
+            cell, split_names(parameters), seconds, nuisance=split_names(nuisance), limits=limits, noise=noise,
+            generations=generations, seed=seed, threads=threads, progress=progress,
+        )  # fmt: skip
     if out is not None:
         save_motion(design.motion, out)
     if plot is not None:
         from twinloop.report.identification_plots import draw_motion
 
         draw_motion(design, plot)
-    if json:
-        files = {"out": str(out) if out else None, "plot": str(plot) if plot else None}
-        console.print_json(design.as_json() | files)
-    else:
-        _print_design(design, out)
+    files = {"out": out, "plot": plot}
+    console.print_result(json, design.as_json() | files, lambda: _print_design(design, out))
 
 
 def drift(
-    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="Episodes of one robot over time.")],
+    dataset: Annotated[Path, Argument(metavar="DATASET", help="Episodes of one robot over time.")],
     twin: TwinName,
-    parameters: Parameters,
-    baseline: Annotated[int, typer.Option(help="Number of first episodes that define the baseline.")] = 20,
-    chance: Annotated[float, typer.Option(help="Probability of a false alarm in 100 episodes.")] = 0.01,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Plot estimates and alarms.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the reference fit.")] = 0,
-    threads: Annotated[int, typer.Option(help="Threads; 0 is one per core.")] = 0,
+    parameters: ParameterNames,
+    baseline: Annotated[int, Option(help="Number of first episodes that define the baseline.")] = 20,
+    chance: Annotated[float, Option(help="Probability of a false alarm in 100 episodes.")] = 0.01,
+    plot: Plot = None,
+    seed: Annotated[int, Option(help="Random seed of the reference fit.")] = 0,
+    threads: Threads = 0,
     json: Json = False,
 ) -> None:
     """Detect which parameters of a robot have drifted since its first episodes, and when. Exits with 1 if any has.
 
     List parameters of the robot and of the scene together, so that each change is attributed to its own parameter.
     """
-    from twinloop.datasets.reader import open_dataset
-    from twinloop.identification.drift import watch_drift
-    from twinloop.twins import load_twin
-
-    opened = open_dataset(dataset)
-    episodes = [opened.episode(number) for number in opened.numbers]
-    result = watch_drift(
-        load_twin(twin),
-        episodes,
-        _split_names(parameters),
-        baseline=baseline,
-        chance=chance,
-        seed=seed,
-        threads=threads,
+    cell, episodes, names = twinloop.load_twin(twin), twinloop.open_dataset(dataset), split_names(parameters)
+    result = twinloop.watch_drift(
+        cell, episodes, names, baseline=baseline, chance=chance, seed=seed, threads=threads
     )
     if plot is not None:
         from twinloop.report.identification_plots import draw_drift
 
         draw_drift(result, plot)
-    if json:
-        console.print_json(result.as_json() | {"plot": str(plot) if plot else None})
-    else:
-        _print_drift(result)
+    plotted = {"plot": plot}
+    console.print_result(json, result.as_json() | plotted, lambda: _print_drift(result))
     if result.moved:
         raise typer.Exit(1)
-
-
-def _split_names(text: str) -> list[str]:
-    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
 def _print_design(design: Design, out: Path | None) -> None:
@@ -160,7 +119,7 @@ def _print_design(design: Design, out: Path | None) -> None:
         ],
     )
     for confusion in design.confusions:
-        console.out.print(f"not separately identifiable: {confusion}; {confusion.remedy}", markup=False)
+        console.out.print(f"not separately identifiable: {confusion}; {confusion.remedy}")
     peaks = design.peaks
     wrote = f"; wrote {out}" if out else ""
     console.out.print(
@@ -171,30 +130,31 @@ def _print_design(design: Design, out: Path | None) -> None:
 
 
 def _print_drift(result: Drift) -> None:
+    columns = (
+        "changed",
+        "dimension",
+        "since episode",
+        "detected at",
+        "before",
+        "after",
+        "95 % interval",
+        "verdict",
+    )
     if result.changes:
         console.print_table(
-            (
-                "changed",
-                "dimension",
-                "since episode",
-                "detected at",
-                "before",
-                "after",
-                "95 % interval",
-                "verdict",
-            ),
+            columns,
             [
                 (
-                    change.name,
-                    change.dimension,
-                    change.began,
-                    change.alarmed,
-                    change.before,
-                    change.after,
-                    f"{change.low:.4g} to {change.high:.4g}",
-                    change.role,
+                    c.name,
+                    c.dimension,
+                    c.began,
+                    c.alarmed,
+                    c.before,
+                    c.after,
+                    f"{c.low:.4g} to {c.high:.4g}",
+                    c.role,
                 )
-                for change in result.changes
+                for c in result.changes
             ],
         )
     if result.unwatched:

@@ -1,136 +1,127 @@
-"""`twinloop gap`: how far a twin is from real episodes, dimension by dimension."""
+"""`twinloop gap` and `twinloop rank`: how far a twin is from real episodes, and whether both rank policies alike."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
-from twinloop.cli.places import twin_of, workspace_here
+from twinloop.cli.options import Json, RealData, Threads, WorkspaceTwin, split_names
+from twinloop.cli.places import find_policy, find_workspace, load_twin
 
 if TYPE_CHECKING:
-    from twinloop.gap.result import Gap, Measure
+    from twinloop.gap.ranking import Rankings
+    from twinloop.gap.result import Measure
     from twinloop.gap.success import Pair, Rate
+
+SimData = Annotated[
+    Path | None,
+    Option(
+        metavar="DATASET",
+        help="Simulated episodes to compare with. Default: the twin's replay of the real commands and, for quantities that replay cannot give, a small generated set.",
+    ),
+]
+PolicyFolder = Annotated[
+    Path | None,
+    Option(
+        metavar="POLICY",
+        help="Evaluate this policy in the twin and compare its success with its real episodes.",
+    ),
+]
+Only = Annotated[
+    str | None,
+    Option(metavar="DIMENSION,...", help="Measure these dimensions only, such as latency,contact."),
+]
+Conditions = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE.csv",
+        help="Conditions of real episodes: a column 'episode' (number or id) and one per condition, such as object, light, clutter, participant.",
+    ),
+]
+Episodes = Annotated[int, Option(min=1, help="Maximum number of episodes from each dataset, spread evenly.")]
+Out = Annotated[
+    Path | None,
+    Option(metavar="FILE.html", help="The report; default: gap.html in the workspace's reports/, or here."),
+]
+RealRates = Annotated[
+    str,
+    Option(
+        metavar="FILE[:KEY]",
+        help="Real success rates: JSON {task: {policy: rate}} (under KEY), the output of `twinloop evaluate --json`, or CSV with columns policy, success, task, episodes.",
+    ),
+]
+SimRates = Annotated[str, Option(metavar="FILE[:KEY]", help="Simulated success rates, in the same format.")]
 
 
 def gap(
-    real: Annotated[
-        Path, typer.Option("--real", metavar="DATASET", help="Real episodes, as ingested or recorded.")
-    ],
-    twin: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|FOLDER", help="The twin to compare with; default: the workspace's."),
-    ] = None,
-    sim: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DATASET",
-            help="Simulated episodes to compare with. Default: the twin's replay of the real commands and, for quantities that replay cannot give, a small generated set.",
-        ),
-    ] = None,
-    policy: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="POLICY",
-            help="Evaluate this policy in the twin and compare its success with its real episodes.",
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(metavar="DIMENSION,...", help="Measure these dimensions only, such as latency,contact."),
-    ] = None,
-    conditions: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.csv",
-            help="Conditions of real episodes: a column 'episode' (number or id) and one per condition, such as object, light, clutter, participant.",
-        ),
-    ] = None,
-    episodes: Annotated[
-        int, typer.Option(min=1, help="Maximum number of episodes from each dataset, spread evenly.")
-    ] = 100,
-    generated: Annotated[int, typer.Option(min=3, help="Episodes to generate without --sim.")] = 8,
-    trials: Annotated[int, typer.Option(min=1, help="Trials of --policy in the twin.")] = 100,
-    seed: Annotated[int, typer.Option(help="Random seed for resampling and generated episodes.")] = 0,
-    threads: Annotated[int, typer.Option(help="Simulation threads; 0: all cores.")] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.html", help="The report; default: gap.html in the workspace's reports/, or here."
-        ),
-    ] = None,
+    real: RealData,
+    twin: WorkspaceTwin = None,
+    sim: SimData = None,
+    policy: PolicyFolder = None,
+    only: Only = None,
+    conditions: Conditions = None,
+    episodes: Episodes = 100,
+    generated: Annotated[int, Option(min=3, help="Episodes to generate without --sim.")] = 8,
+    trials: Annotated[int, Option(min=1, help="Trials of --policy in the twin.")] = 100,
+    seed: Annotated[int, Option(help="Random seed for resampling and generated episodes.")] = 0,
+    threads: Threads = 0,
+    out: Out = None,
     json: Json = False,
 ) -> None:
     """Measure how far a twin is from reality: per dimension, each difference with unit, interval and sample size.
 
     Differences are simulation minus reality. A dimension that cannot be measured says which data it needs; it is never reported as zero.
     """
-    from twinloop.datasets.reader import open_dataset
     from twinloop.gap.conditions import load_conditions
     from twinloop.gap.evidence import Options
-    from twinloop.gap.run import measure_gap
     from twinloop.report.gap_page import write_gap_page
 
-    workspace = workspace_here()
-    cell = twin_of(twin, workspace)
-    options = Options(seed=seed, episodes=episodes, generated=generated, trials=trials, threads=threads)
+    workspace = find_workspace()
+    cell = load_twin(twin, workspace)
     with console.progress_bar("measuring the gap") as bar:
-        found = measure_gap(
-            open_dataset(real),
+        found = twinloop.measure_gap(
+            real,
             cell,
-            open_dataset(sim) if sim else None,
-            policy=_policy(policy),
-            only=[name.strip() for name in only.split(",")] if only else None,
+            sim,
+            policy=find_policy(policy) if policy else None,
+            only=split_names(only) or None,
             conditions=load_conditions(conditions) if conditions else None,
-            options=options,
+            options=Options(seed, episodes, generated, trials, threads=threads),
             progress=lambda _, done, total: bar(done, total),
         )
-    default = workspace.root / "reports" / "gap.html" if workspace else Path("gap.html")
-    page = write_gap_page(found, out or default)
-    if json:
-        console.print_json(found.as_json() | {"report": str(page)})
-        return
-    _print(found)
-    console.out.print(f"report {page}", markup=False)
+    page = write_gap_page(found, out or (workspace.root / "reports" if workspace else Path()) / "gap.html")
+    console.print_result(json, found.as_json() | {"report": page}, lambda: _print(found, page))
 
 
 def rank(
-    real: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE[:KEY]",
-            help="Real success rates: JSON {task: {policy: rate}} (under KEY), the output of `twinloop evaluate --json`, or CSV with columns policy, success, task, episodes.",
-        ),
-    ],
-    sim: Annotated[
-        str, typer.Option(metavar="FILE[:KEY]", help="Simulated success rates, in the same format.")
-    ],
+    real: RealRates,
+    sim: SimRates,
     trials: Annotated[
-        int | None, typer.Option(min=1, help="Trials behind each rate, if the files do not say.")
+        int | None, Option(min=1, help="Trials behind each rate, if the files do not say.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed for resampling.")] = 0,
+    seed: Annotated[int, Option(help="Random seed for resampling.")] = 0,
     json: Json = False,
 ) -> None:
     """Compare how simulation and reality rank policies: MMRV and Pearson, task by task, with 95 % intervals."""
-    from twinloop.gap.ranking import load_ratings, rank_policies
+    from twinloop.gap.ranking import load_ratings
 
-    found = rank_policies(load_ratings(real, trials), load_ratings(sim, trials), seed=seed)
-    if json:
-        console.print_json(found.as_json())
-        return
+    found = twinloop.rank_policies(load_ratings(real, trials), load_ratings(sim, trials), seed=seed)
+    console.print_result(json, found.as_json(), lambda: _print_ranking(found))
+
+
+def _print_ranking(found: Rankings) -> None:
     rows = [
         (one.task, str(len(one.policies)), _span(one.mmrv, one.mmrv_interval), _span(one.pearson, one.pearson_interval),
          f"{one.mean_gap:+.3f}")
         for one in found.tasks
     ]  # fmt: skip
     if len(rows) > 1:
-        rows.append(
-            ("all tasks", str(found.pairs), _span(found.mmrv, found.mmrv_interval),
-             _span(found.pearson, found.pearson_interval), "")
-        )  # fmt: skip
+        mmrv, pearson = _span(found.mmrv, found.mmrv_interval), _span(found.pearson, found.pearson_interval)
+        rows.append(("all tasks", str(found.pairs), mmrv, pearson, ""))
     console.print_table(("task", "policies", "MMRV, 95 %", "Pearson, 95 %", "sim - real"), rows)
 
 
@@ -140,36 +131,22 @@ def _span(value: float | None, interval: tuple[float, float] | None) -> str:
     return f"{value:.3f}" if interval is None else f"{value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
 
 
-def _policy(path: Path | None) -> Path | None:
-    from twinloop.cli.policy import policy_path
-
-    return None if path is None else policy_path(path)
-
-
-def _print(found: Gap) -> None:
+def _print(found: twinloop.Gap, page: Path) -> None:
     rows = []
     for name, one in found.dimensions.items():
         if not one.evaluated:
             rows.append((name, "not evaluated", "", "", f"needs {one.missing[0].needs}"))
-            continue
-        for index, measure in enumerate(one.headlines):
-            mark = "  gap" if measure in one.shown else ""
-            rows.append(
-                (
-                    name if index == 0 else "",
-                    measure.name,
-                    difference(measure) + mark,
-                    sizes(measure),
-                    measure.against,
-                )
-            )
+        for index, measure in enumerate(one.headlines if one.evaluated else ()):
+            size = difference(measure) + ("  gap" if measure in one.shown else "")
+            episodes = " / ".join(str(n) for n in (measure.episodes, measure.sim_episodes) if n)
+            rows.append((name if index == 0 else "", measure.name, size, episodes, measure.against))
     console.print_table(("dimension", "measure", "sim - real, 95 %", "episodes", "against"), rows)
     _print_success(found)
     what = "stand-in" if found.standin else "real"
     shown = ", ".join(found.shown) or "none of the evaluated dimensions"
-    console.out.print(f"{found.twin} against {found.episodes} {what} episodes; gap in: {shown}", markup=False)
-    for note in found.notes:
-        console.out.print(f"note: {note}", markup=False)
+    console.out.print(f"{found.twin} against {found.episodes} {what} episodes; gap in: {shown}")
+    console.print_lines(f"note: {note}" for note in found.notes)
+    console.out.print(f"report {page}")
 
 
 def difference(measure: Measure) -> str:
@@ -178,35 +155,23 @@ def difference(measure: Measure) -> str:
     return f"{measure.value:+.3g} [{measure.low:.3g}, {measure.high:.3g}]{unit}"
 
 
-def sizes(measure: Measure) -> str:
-    """Numbers of real and simulated episodes of a measure."""
-    return (
-        f"{measure.episodes}" if not measure.sim_episodes else f"{measure.episodes} / {measure.sim_episodes}"
-    )
-
-
-def _print_success(found: Gap) -> None:
+def _print_success(found: twinloop.Gap) -> None:
     success = found.success
     if success.needs:
-        console.out.print(f"success: not evaluated, needs {success.needs}", markup=False)
+        console.out.print(f"success: not evaluated, needs {success.needs}")
         if success.overall.real is None:
             return
-    pairs = [success.overall, *success.slices]
     rows = [
         (f"{one.condition} {one.slice}".strip(), _rate(one.real), _rate(one.sim), _points(one))
-        for one in pairs
+        for one in (success.overall, *success.slices)
     ]
     console.print_table(("success", "robot, 95 %", "simulation, 95 %", "sim - real, points"), rows)
 
 
 def _rate(rate: Rate | None) -> str:
-    if rate is None:
-        return "-"
-    return f"{rate.percent} of {rate.episodes}"
+    return "-" if rate is None else f"{rate.percent} of {rate.episodes}"
 
 
 def _points(pair: Pair) -> str:
-    if pair.difference is None:
-        return "-"
     by = pair.difference
-    return f"{100 * by.value:+.0f} [{100 * by.low:.0f}, {100 * by.high:.0f}]"
+    return "-" if by is None else f"{100 * by.value:+.0f} [{100 * by.low:.0f}, {100 * by.high:.0f}]"

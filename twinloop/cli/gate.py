@@ -1,108 +1,91 @@
-"""`twinloop gate`: is this policy better than the one in use? promote, refuse, or need n more trials."""
+"""`twinloop gate`: promote a candidate, refuse it, or state how many more trials are needed."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
-from twinloop.cli.places import workspace_here
+from twinloop.cli.options import Json, LatencyMs, SceneConfig, WorkspaceTwin
+from twinloop.cli.places import find_workspace, load_policy
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.policies.policy import Policy
     from twinloop.promotion.evidence import Evidence, PairedTrial
-    from twinloop.promotion.run import GateConfig, Situation
-    from twinloop.promotion.verdict import Verdict
-    from twinloop.randomization import Randomization
-    from twinloop.twins import Twin
+    from twinloop.promotion.run import Situation
 
 REPORT = "report.html"
 
-Candidate = Annotated[Path, typer.Argument(metavar="CANDIDATE", help="The policy to judge.")]
+Candidate = Annotated[Path, Argument(metavar="CANDIDATE", help="The policy to judge.")]
 ChampionPath = Annotated[
     Path | None,
-    typer.Option(metavar="POLICY", help="The policy to beat, in the same scenes; default: --threshold."),
+    Option(metavar="POLICY", help="The policy to beat, in the same scenes; default: --threshold."),
 ]
-TwinName = Annotated[
-    str | None, typer.Option(metavar="NAME|FOLDER", help="The twin to simulate in; default: the workspace's.")
-]
-RobotUrl = Annotated[
-    str | None, typer.Option(help="Real trials on this robot: standin:NAME, tcp:HOST:PORT ...")
-]
+RobotUrl = Annotated[str | None, Option(help="Real trials on this robot: standin:NAME, tcp:HOST:PORT ...")]
 EarlierEvidence = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Continue from an earlier gate's evidence.json.")
+    Path | None, Option(metavar="FILE", help="Continue from an earlier gate's evidence.json.")
 ]
 SimEvidence = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Simulated trials: the output of `twinloop evaluate --json`."),
+    Option(metavar="FILE", help="Simulated trials: the output of `twinloop evaluate --json`."),
 ]
 RealEvidence = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Real trials: the output of `twinloop evaluate --robot ... --json`."),
+    Option(metavar="FILE", help="Real trials: the output of `twinloop evaluate --robot ... --json`."),
 ]
-Threshold = Annotated[float, typer.Option(help="Without a champion: success rate to exceed.")]
-BetterBy = Annotated[float, typer.Option(help="With a champion: gain in success rate to exceed.")]
+Threshold = Annotated[float, Option(help="Without a champion: success rate to exceed.")]
+BetterBy = Annotated[float, Option(help="With a champion: gain in success rate to exceed.")]
 MinEffect = Annotated[
-    float, typer.Option(help="Smallest gain worth having; evidence against it refuses the candidate.")
+    float, Option(help="Smallest gain worth having; evidence against it refuses the candidate.")
 ]
 SliceMargin = Annotated[
-    float, typer.Option(help="Largest loss of success rate that is accepted in any slice of the scenes.")
+    float, Option(help="Largest loss of success rate that is accepted in any slice of the scenes.")
 ]
 Alpha = Annotated[
-    float, typer.Option(help="Probability of a wrong promotion, however often the trials are inspected.")
+    float, Option(help="Probability of a wrong promotion, however often the trials are inspected.")
 ]
-MaxTrials = Annotated[int, typer.Option(help="Budget of real trials (pairs).")]
-MaxArtefacts = Annotated[
-    float, typer.Option(help="Largest accepted fraction of simulated trials with artefacts.")
-]
-Scenes = Annotated[int, typer.Option(help="Number of simulated scenes.")]
-FirstScene = Annotated[int, typer.Option(help="Number of the first scene on a stand-in.")]
-SceneConfig = Annotated[
-    Path | None,
-    typer.Option(help="A generation config: what varies in the scenes; default: training scenes."),
-]
-Seed = Annotated[int, typer.Option(help="Random seed for the scenes and for those tried on the robot.")]
-LatencyMs = Annotated[
-    float | None, typer.Option(help="Delay at which action chunks are executed; default: each policy's own.")
-]
+MaxTrials = Annotated[int, Option(help="Budget of real trials (pairs).")]
+MaxArtefacts = Annotated[float, Option(help="Largest accepted fraction of simulated trials with artefacts.")]
+Scenes = Annotated[int, Option(help="Number of simulated scenes.")]
+FirstScene = Annotated[int, Option(help="Number of the first scene on a stand-in.")]
+Seed = Annotated[int, Option(help="Random seed for the scenes and for those tried on the robot.")]
 IdentificationFolder = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FOLDER", help="With --diagnosis: output of `identify`; default: the twin's folder."
-    ),
+    Option(metavar="FOLDER", help="With --diagnosis: output of `identify`; default: the twin's folder."),
 ]
 DiagnosisFolder = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         metavar="FOLDER", help="Output of `diagnose`; values it measured replace the twin's in every scene."
     ),
 ]
 SimulationOnly = Annotated[
-    bool, typer.Option("--simulation-only", help="Judge by simulated trials alone; recorded in the verdict.")
+    bool, Option("--simulation-only", help="Judge by simulated trials alone; recorded in the verdict.")
 ]
-DriftFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The output of `twinloop drift --json`.")
-]
+DriftFile = Annotated[Path | None, Option(metavar="FILE", help="The output of `twinloop drift --json`.")]
 AcceptedChecks = Annotated[
     list[str] | None,
-    typer.Option(metavar="CHECK", help="Waive this check; recorded with --by and --reason. May be repeated."),
+    Option(metavar="CHECK", help="Waive this check; recorded with --by and --reason. May be repeated."),
 ]
-By = Annotated[str | None, typer.Option(help="Name of the person who waives a check.")]
-Reason = Annotated[str | None, typer.Option(help="Reason for waiving a check.")]
+By = Annotated[str | None, Option(help="Name of the person who waives a check.")]
+Reason = Annotated[str | None, Option(help="Reason for waiving a check.")]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Folder for evidence, verdict, report and recordings; default: gate-CANDIDATE."),
+    Option(help="Folder for evidence, verdict, report and recordings; default: gate-CANDIDATE."),
 ]
 
 
 def gate(
     candidate: Candidate,
     champion: ChampionPath = None,
-    twin: TwinName = None,
+    twin: WorkspaceTwin = None,
     robot: RobotUrl = None,
     evidence: EarlierEvidence = None,
     sim_evidence: SimEvidence = None,
@@ -134,30 +117,18 @@ def gate(
     Trials are judged one by one and may stop at any time: a candidate that is no better is promoted with probability alpha
     at most. All scenes are simulated; the better simulation predicts the real trials, the fewer are needed.
     """
-    from twinloop.cli.policy import load_late
-    from twinloop.promotion.rules import Rules
-    from twinloop.promotion.run import GateConfig
-    from twinloop.randomization import load_randomization
-
-    rules = Rules(
-        alpha,
-        better_by,
-        threshold,
-        min_effect,
-        slice_margin,
-        max_trials,
-        max_artefact_fraction,
-        simulation_only,
-    )
-    policy = load_late(candidate, latency_ms)
-    other = load_late(champion, latency_ms) if champion else None
+    rules = twinloop.Rules(
+        alpha, better_by, threshold, min_effect, slice_margin, max_trials, max_artefact_fraction, simulation_only
+    )  # fmt: skip
+    policy = load_policy(candidate, latency_ms)
+    other = load_policy(champion, latency_ms) if champion else None
     if other is not None and other.id == policy.id:
         raise WrongUse("candidate and champion are the same policy", got=policy.id)
     cell, situation = _load_situation(twin, policy, drift, tuple(accept or ()), by, reason)
     known = _load_evidence(policy, other, cell, evidence, sim_evidence, real_evidence, robot)
-    distribution = load_randomization(config, cell) if config else None
+    distribution = twinloop.load_randomization(config, cell) if config else None
     measured = _load_measured(identification or situation.twin_folder, diagnosis, distribution)
-    settings = GateConfig(rules, scenes, first_scene, distribution, measured, seed)
+    settings = twinloop.GateConfig(rules, scenes, first_scene, distribution, measured, seed)
     folder = out or Path(f"gate-{policy.name}")
     arguments = {"champion": other, "evidence": known, "out": folder, "situation": situation}
     verdict = _run(policy, cell, settings, robot, json, arguments)
@@ -167,28 +138,30 @@ def gate(
 
 
 def _run(
-    candidate: Policy, cell: Twin, config: GateConfig, url: str | None, json: bool, arguments: dict[str, Any]
-) -> Verdict:
+    candidate: twinloop.Policy,
+    cell: twinloop.Twin,
+    config: twinloop.GateConfig,
+    url: str | None,
+    json: bool,
+    arguments: dict[str, Any],
+) -> twinloop.Verdict:
     """Run the gate with progress on the terminal; with an address, on that robot."""
     from twinloop.cli.robot import open_supervised
     from twinloop.promotion.run import Watchers
-    from twinloop.promotion.run import gate as run
 
     with console.progress_bar("gate") as bar:
-        watchers = Watchers(
+        arguments["watchers"] = Watchers(
             progress=lambda what: bar,
             trial=lambda number, trial, verdict: None if json else _print_trial(number, trial, verdict),
-            log=lambda line: console.err.print(line, markup=False),
+            log=console.log,
         )
         if url is None:
-            return run(candidate, cell, config, watchers=watchers, **arguments)
+            return twinloop.gate(candidate, cell, config, **arguments)
         with open_supervised(url) as (robot, supervisor):
-            return run(
-                candidate, cell, config, robot=robot, supervisor=supervisor, watchers=watchers, **arguments
-            )
+            return twinloop.gate(candidate, cell, config, robot=robot, supervisor=supervisor, **arguments)
 
 
-def _report(verdict: Verdict, folder: Path, json: bool) -> None:
+def _report(verdict: twinloop.Verdict, folder: Path, json: bool) -> None:
     """Write the report page, and print the verdict."""
     from twinloop.promotion.evidence import load_evidence
     from twinloop.promotion.run import EVIDENCE
@@ -196,71 +169,64 @@ def _report(verdict: Verdict, folder: Path, json: bool) -> None:
     from twinloop.report.gate_page import write_gate_page
 
     page = write_gate_page(verdict, load_evidence(folder / EVIDENCE), folder / REPORT)
-    if json:
-        files = {"evidence": str(folder / EVIDENCE), "verdict": str(folder / FILE), "report": str(page)}
-        console.print_json(verdict.as_json() | {"sentence": verdict.sentence, "files": files})
-    else:
-        _print(verdict, page)
+    files = {"evidence": folder / EVIDENCE, "verdict": folder / FILE, "report": page}
+    value = verdict.as_json() | {"sentence": verdict.sentence, "files": files}
+    console.print_result(json, value, lambda: _print(verdict, page))
 
 
 def _load_measured(
-    identification: Path | None, diagnosis: Path | None, scenes: Randomization | None
+    identification: Path | None, diagnosis: Path | None, scenes: twinloop.Randomization | None
 ) -> dict[str, float]:
     """Values that the diagnosis measured on the robot, except those that identification estimates better."""
     if diagnosis is None:
         return {}
     if identification is None:
         raise WrongUse("--diagnosis needs the identification of the twin", remedy="--identification FOLDER")
-    from twinloop.anchoring import measured_values
-    from twinloop.diagnosis.result import load_diagnosis
-    from twinloop.identification.result import load_identification
-
-    return measured_values(load_identification(identification), load_diagnosis(diagnosis), scenes)
+    identified, diagnosed = twinloop.load_identification(identification), twinloop.load_diagnosis(diagnosis)
+    return twinloop.measured_values(identified, diagnosed, scenes)
 
 
 def _load_situation(
     named: str | None,
-    policy: Policy,
+    policy: twinloop.Policy,
     drift: Path | None,
     accepted: tuple[str, ...],
     by: str | None,
     reason: str | None,
-) -> tuple[Twin, Situation]:
-    import json as text
-    from dataclasses import asdict
-    from datetime import datetime
-
+) -> tuple[twinloop.Twin, Situation]:
+    """The twin to simulate in (named, the workspace's or the policy's), and what its checks need."""
     from twinloop.monitoring.alerts import FOLDER, load_alerts
     from twinloop.promotion.run import Situation
-    from twinloop.twins import load_twin
     from twinloop.workspace import twin_history
 
-    workspace = workspace_here()
-    place = named
-    since = None
+    workspace = find_workspace()
+    place, since = named, None
     if place is None and workspace is not None and workspace.twin is not None:
         place = str(workspace.root / workspace.twin)
         since = datetime.fromisoformat(twin_history(workspace)[-1].at)
     place = place or policy.training_record.twin["name"]
     if place is None:
         raise WrongUse("no twin is named", remedy="--twin NAME|FOLDER")
-    report = None
-    if drift is not None:
-        try:
-            report = text.loads(drift.read_text())
-        except (OSError, ValueError) as error:
-            raise WrongUse(f"{drift} cannot be read ({error})", remedy="twinloop drift ... --json") from error
     folder = Path(place) if Path(place).is_dir() else None
     root = workspace.root if workspace else None
     alerts = tuple(asdict(alert) for alert in load_alerts(root / FOLDER)) if root else ()
-    situation = Situation(folder, root, report, alerts, since, accepted, by, reason)
-    return load_twin(place), situation
+    situation = Situation(folder, root, _load_drift(drift), alerts, since, accepted, by, reason)
+    return twinloop.load_twin(place), situation
+
+
+def _load_drift(path: Path | None) -> Any:
+    import json
+
+    try:
+        return None if path is None else json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise WrongUse(f"{path} cannot be read ({error})", remedy="twinloop drift ... --json") from error
 
 
 def _load_evidence(
-    candidate: Policy,
-    champion: Policy | None,
-    cell: Twin,
+    candidate: twinloop.Policy,
+    champion: twinloop.Policy | None,
+    cell: twinloop.Twin,
     earlier: Path | None,
     simulated: Path | None,
     real: Path | None,
@@ -291,19 +257,15 @@ def _load_evidence(
     )
 
 
-def _print_trial(number: int, trial: PairedTrial, verdict: Verdict) -> None:
-    import math
-
+def _print_trial(number: int, trial: PairedTrial, verdict: twinloop.Verdict) -> None:
     outcome = "succeeded" if trial.candidate else "failed"
     if trial.champion is not None:
         outcome += f", champion {'succeeded' if trial.champion else 'failed'}"
     e_value = math.exp(verdict.statistics.log_e_value[-1])
-    console.err.print(
-        f"trial {number}: scene {trial.scene}, candidate {outcome}; e-value {e_value:.2f}", markup=False
-    )
+    console.err.print(f"trial {number}: scene {trial.scene}, candidate {outcome}; e-value {e_value:.2f}")
 
 
-def _print(verdict: Verdict, page: Path) -> None:
+def _print(verdict: twinloop.Verdict, page: Path) -> None:
     console.print_table(
         ("check", "status", ""),
         [(c.name, f"{c.status}{' (accepted)' if c.accepted else ''}", c.detail) for c in verdict.checks],
@@ -317,8 +279,8 @@ def _print(verdict: Verdict, page: Path) -> None:
             ],
         )
     where = f" (stand-in {verdict.robot})" if verdict.standin else ""
-    console.out.print(f"{verdict.sentence}{where}", markup=False)
-    console.out.print(f"report {page}", markup=False)
+    console.out.print(f"{verdict.sentence}{where}")
+    console.out.print(f"report {page}")
 
 
 def _points(mean: float | None) -> str:

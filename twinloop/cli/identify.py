@@ -2,106 +2,133 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
-from twinloop.cli.places import twin_of, workspace_here
+from twinloop.cli.options import Json, RealData, Threads, WorkspaceTwin, split_names, split_pairs
+from twinloop.cli.places import default_out, find_workspace, load_twin, require_new
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.datasets.reader import Dataset
     from twinloop.identification.choose import Choice
-    from twinloop.identification.config import IdentifyConfig
-    from twinloop.identification.result import Identification
-    from twinloop.randomization import Randomization
-    from twinloop.twins import Twin
-    from twinloop.workspace import Workspace
 
-Real = Annotated[
-    Path, typer.Option("--real", metavar="DATASET", help="Real episodes, as ingested or recorded.")
-]
-TwinName = Annotated[
-    str | None, typer.Option(metavar="NAME|FOLDER", help="The twin to calibrate; default: the workspace's.")
-]
 Parameters = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="NAME,...",
         help="Parameters to fit; * and ? match, as in '*_friction_nm'. Default: friction, damping and rotor inertia of every joint that is read, and the action delay.",
     ),
 ]
 Models = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         metavar="LABEL=NAME,...",
         help="A candidate set of parameters; with two or more, the simplest that is not worse is chosen.",
     ),
 ]
 Priors = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=LOW:HIGH", help="Prior range of a parameter; may be repeated."),
+    Option(metavar="NAME=LOW:HIGH", help="Prior range of a parameter; may be repeated."),
 ]
 Given = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         metavar="NAME=SIGNAL", help="A recorded signal that holds the known value of a parameter in each run."
     ),
 ]
 Signals = Annotated[
-    str | None, typer.Option(metavar="SIGNAL,...", help="Fit these signals; default: positions and poses.")
+    str | None, Option(metavar="SIGNAL,...", help="Fit these signals; default: positions and poses.")
 ]
 Horizon = Annotated[
     float | None,
-    typer.Option(
+    Option(
         metavar="SECONDS", help="How long the twin runs open loop before its state is reset to the recording."
     ),
 ]
+Seconds = Annotated[float, Option(help="Maximum duration of recordings to fit, spread evenly.")]
 HeldOutEvery = Annotated[
     int | None,
-    typer.Option(
+    Option(
         metavar="N",
         help="Hold out every N-th episode from the second on; default: a quarter, by the hash of their ids.",
     ),
 ]
-Threads = Annotated[int, typer.Option(help="Simulation threads; 0: all cores.")]
+TwinOut = Annotated[
+    Path | None,
+    Option(
+        "--out", help="The calibrated twin's folder; default: the next version in the workspace's twins/."
+    ),
+]
+Force = Annotated[
+    str | None,
+    Option(
+        metavar="REASON", help="Fit data that the quality check refuses, for this reason, which is recorded."
+    ),
+]
+Seed = Annotated[int, Option(help="Random seed for the search's starts and the posterior's samples.")]
+
+IdentificationFolder = Annotated[
+    Path, Option("--identification", metavar="FOLDER", help="What `twinloop identify --out` wrote.")
+]
+ConfigOut = Annotated[
+    Path, Option("--out", metavar="FILE.yaml", help="The config that `twinloop generate` takes.")
+]
+DiagnosisFolder = Annotated[
+    Path | None,
+    Option(
+        metavar="FOLDER", help="What `twinloop diagnose --out` wrote: adds the parameters that it measured."
+    ),
+]
+Scenes = Annotated[
+    str | None,
+    Option(
+        metavar="training|FILE.yaml",
+        help="Where objects and targets lie: the default training scenes, or a config; widened to where they were observed.",
+    ),
+]
+OtherParameters = Annotated[
+    str,
+    Option(
+        metavar="default|none|FILE.yaml",
+        help="How parameters that were not measured vary: as by default, not at all, or as in a config.",
+    ),
+]
+Pilot = Annotated[
+    int,
+    Option(
+        help="Simulate this many expert episodes and narrow the ranges of parameters that were not measured to what the task allows; 0: do not."
+    ),
+]
+Nominal = Annotated[
+    Path | None,
+    Option(
+        metavar="DATASET",
+        help="Expert episodes in the nominal twin, which set the expected success rate; default: 100 %.",
+    ),
+]
 
 
 def identify(
-    real: Real,
-    twin: TwinName = None,
+    real: RealData,
+    twin: WorkspaceTwin = None,
     parameters: Parameters = None,
     model: Models = None,
     prior: Priors = None,
     given: Given = None,
     signals: Signals = None,
     horizon: Horizon = None,
-    seconds: Annotated[
-        float, typer.Option(help="Maximum duration of recordings to fit, spread evenly.")
-    ] = 240.0,
+    seconds: Seconds = 240.0,
     held_out_every: HeldOutEvery = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The calibrated twin's folder; default: the next version in the workspace's twins/."
-        ),
-    ] = None,
-    force: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REASON",
-            help="Fit data that the quality check refuses, for this reason, which is recorded.",
-        ),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Random seed for the search's starts and the posterior's samples.")
-    ] = 0,
+    out: TwinOut = None,
+    force: Force = None,
+    seed: Seed = 0,
     threads: Threads = 0,
     json: Json = False,
 ) -> None:
@@ -109,132 +136,82 @@ def identify(
 
     Exits with 1 when the data is refused or the new version is rejected; a rejected one is kept with its report.
     """
-    from twinloop.datasets.reader import open_dataset
-    from twinloop.identification.config import IdentifyConfig
-
-    workspace = workspace_here()
-    base, dataset = twin_of(twin, workspace), open_dataset(real)
-    config = IdentifyConfig(
-        priors={name: _range(name, text) for name, text in _pairs(prior, "--prior").items()},
-        given=_pairs(given, "--given"),
-        signals=[name.strip() for name in signals.split(",")] if signals else None,
-        horizon_s=horizon,
-        held_out_every=held_out_every,
-        seconds=seconds,
-        seed=seed,
-        threads=threads,
-        force=force,
-    )
-    folder = out or _next_folder(base, workspace)
-    _require_new(folder)
-    models = {label: names.split(",") for label, names in _pairs(model, "--model").items()}
-    result, choice = _fit(base, dataset, parameters.split(",") if parameters else None, models, config)
-    folder, page = _save(result, choice, base, dataset, config, folder)
+    workspace = find_workspace()
+    base, dataset = load_twin(twin, workspace), twinloop.open_dataset(real)
+    priors = {name: _read_range(name, text) for name, text in split_pairs(prior, "--prior").items()}
+    config = twinloop.IdentifyConfig(
+        priors=priors, given=split_pairs(given, "--given"), signals=split_names(signals) or None, horizon_s=horizon,
+        held_out_every=held_out_every, seconds=seconds, seed=seed, threads=threads, force=force,
+    )  # fmt: skip
+    folder = out or _next_folder(default_out(workspace, f"twins/{base.name}"))
+    require_new(folder)
+    models = {label: split_names(names) for label, names in split_pairs(model, "--model").items()}
+    result, choice = _fit(base, dataset, split_names(parameters), models, config)
+    if not result.gate.accepted:
+        folder = folder.with_name(f"{folder.name}-rejected")
+    page = _save(result, choice, base, dataset, config, folder)
     if result.gate.accepted and workspace is not None and out is None:
         from twinloop.workspace import use_twin
 
         use_twin(workspace, str(folder.relative_to(workspace.root)), result.gate.reason)
-    if json:
-        files = {"out": str(folder), "report": str(page), "choice": asdict(choice) if choice else None}
-        console.print_json(result.as_json() | files)
-    else:
-        _print(result, choice, folder, page)
+    files = {"out": folder, "report": page, "choice": asdict(choice) if choice else None}
+    console.print_result(json, result.as_json() | files, lambda: _print(result, choice, folder, page))
     if not result.gate.accepted:
         raise typer.Exit(1)
 
 
 def anchor(
-    identification: Annotated[
-        Path, typer.Option("--identification", metavar="FOLDER", help="What `twinloop identify --out` wrote.")
-    ],
-    out: Annotated[
-        Path, typer.Option(metavar="FILE.yaml", help="The config that `twinloop generate` takes.")
-    ],
-    diagnosis: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="What `twinloop diagnose --out` wrote: adds the parameters that it measured.",
-        ),
-    ] = None,
-    scenes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="training|FILE.yaml",
-            help="Where objects and targets lie: the default training scenes, or a config; widened to where they were observed.",
-        ),
-    ] = None,
-    other_parameters: Annotated[
-        str,
-        typer.Option(
-            metavar="default|none|FILE.yaml",
-            help="How parameters that were not measured vary: as by default, not at all, or as in a config.",
-        ),
-    ] = "default",
-    pilot: Annotated[
-        int,
-        typer.Option(
-            help="Simulate this many expert episodes and narrow the ranges of parameters that were not measured to what the task allows; 0: do not."
-        ),
-    ] = 64,
-    nominal: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DATASET",
-            help="Expert episodes in the nominal twin, which set the expected success rate; default: 100 %.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed for the pilot episodes.")] = 2,
+    identification: IdentificationFolder,
+    out: ConfigOut,
+    diagnosis: DiagnosisFolder = None,
+    scenes: Scenes = None,
+    other_parameters: OtherParameters = "default",
+    pilot: Pilot = 64,
+    nominal: Nominal = None,
+    seed: Annotated[int, Option(help="Random seed for the pilot episodes.")] = 2,
     json: Json = False,
 ) -> None:
     """Turn an identification and a diagnosis into the randomization that training data is generated with."""
-    from twinloop.anchoring import anchor as run
-    from twinloop.anchoring import anchored_randomization, write_config
-    from twinloop.diagnosis.result import load_diagnosis
-    from twinloop.identification.result import load_identification
+    from twinloop.anchoring import twin_reference, write_config
+    from twinloop.datasets.outcomes import success_rate
 
-    result = load_identification(identification)
-    measured = load_diagnosis(diagnosis) if diagnosis else None
+    result = twinloop.load_identification(identification)
+    measured = twinloop.load_diagnosis(diagnosis) if diagnosis else None
     twin = result.accepted_twin
-    where, others = _scenes(scenes, twin), _others(other_parameters, twin)
+    warnings: list[str] = []
+    where, others = _load_scenes(scenes, twin), _load_others(other_parameters, twin)
     if pilot:
+        expected = success_rate(twinloop.open_dataset(nominal)) if nominal else 1.0
         with console.progress_bar("pilot") as bar:
-            anchored = run(
-                result, measured, scenes=where, other_parameters=others, expected=_success_rate(nominal), episodes=pilot, seed=seed,
+            anchored = twinloop.anchor(
+                result, measured, scenes=where, other_parameters=others, expected=expected, episodes=pilot, seed=seed,
                 on_progress=bar,
             )  # fmt: skip
-        randomization, warnings = anchored.randomization(twin), anchored.warnings
+        randomization, warnings = anchored.randomization(twin), list(anchored.warnings)
     else:
-        randomization, warnings = (
-            anchored_randomization(result, measured, scenes=where, other_parameters=others),
-            (),
+        randomization = twinloop.anchored_randomization(
+            result, measured, scenes=where, other_parameters=others
         )
-    write_config(randomization, _twin_place(result, identification, out), out, warnings)
-    if json:
-        console.print_json({"out": str(out), "parameters": randomization.names, "warnings": list(warnings)})
-        return
-    for line in warnings:
-        console.out.print(f"warning: {line}", markup=False)
-    console.out.print(
-        f"{len(randomization.names)} parameters vary; next: twinloop generate {out}", markup=False
-    )
+    write_config(randomization, twin_reference(result, identification, out), out, warnings)
+    value = {"out": out, "parameters": randomization.names, "warnings": warnings}
+    last = f"{len(randomization.names)} parameters vary; next: twinloop generate {out}"
+    console.print_result(json, value, "\n".join([*(f"warning: {line}" for line in warnings), last]))
 
 
 def _fit(
-    base: Twin,
-    dataset: Dataset,
-    parameters: list[str] | None,
+    base: twinloop.Twin,
+    dataset: twinloop.Dataset,
+    parameters: list[str],
     models: dict[str, list[str]],
-    config: IdentifyConfig,
-) -> tuple[Identification, Choice | None]:
+    config: twinloop.IdentifyConfig,
+) -> tuple[twinloop.Identification, Choice | None]:
     from twinloop.identification.choose import choose_model
     from twinloop.identification.config import expand_parameters
-    from twinloop.identification.run import identify as fit
 
     if models and parameters:
         raise WrongUse("--parameters and --model exclude each other")
     with console.progress_bar("fitting") as bar:
-        rounds = iter(range(1, 10**9))
+        rounds = count(1)
 
         def on_progress(_: int, __: float) -> None:
             bar(next(rounds), 0)
@@ -243,58 +220,37 @@ def _fit(
             expanded = {label: expand_parameters(base, names) for label, names in models.items()}
             choice, result = choose_model(base, dataset, expanded, config=config, on_progress=on_progress)
             return result, choice
-        return fit(base, dataset, parameters, config=config, on_progress=on_progress), None
+        result = twinloop.identify(base, dataset, parameters or None, config=config, on_progress=on_progress)
+        return result, None
 
 
 def _save(
-    result: Identification,
+    result: twinloop.Identification,
     choice: Choice | None,
-    base: Twin,
-    dataset: Dataset,
-    config: IdentifyConfig,
+    base: twinloop.Twin,
+    dataset: twinloop.Dataset,
+    config: twinloop.IdentifyConfig,
     folder: Path,
-) -> tuple[Path, Path]:
-    """Write twin and report; a rejected twin goes to a folder that says so."""
+) -> Path:
+    """Write the twin and its report, and return the report."""
     from twinloop.identification.replays import replay_held_out
     from twinloop.report.identification_page import write_identification_page
 
-    if not result.gate.accepted:
-        folder = folder.with_name(f"{folder.name}-rejected")
-        _require_new(folder)
+    require_new(folder)
     result.save(folder)
     replays = replay_held_out(
         base, result, dataset, given=config.given, signals=config.signals, threads=config.threads
     )
-    return folder, write_identification_page(result, replays, folder / "report.html", choice)
+    return write_identification_page(result, replays, folder / "report.html", choice)
 
 
-def _require_new(folder: Path) -> None:
-    if folder.exists():
-        raise WrongUse(f"{folder} exists already", remedy="remove it or choose another --out")
+def _next_folder(path: Path) -> Path:
+    """The folder of the next version of a twin; a version that was rejected counts."""
+    numbers = (number for number in count(2) if not any(path.parent.glob(f"{path.name}-{number}*")))
+    return path.with_name(f"{path.name}-{next(numbers)}")
 
 
-def _next_folder(base: Twin, workspace: Workspace | None) -> Path:
-    if workspace is None:
-        raise WrongUse(
-            "no --out, and this is not a workspace", remedy="--out FOLDER, or run it inside a workspace"
-        )
-    number = 2
-    while any((workspace.root / "twins").glob(f"{base.name}-{number}*")):
-        number += 1
-    return workspace.root / "twins" / f"{base.name}-{number}"
-
-
-def _pairs(entries: Sequence[str] | None, option: str) -> dict[str, str]:
-    pairs = {}
-    for entry in entries or ():
-        name, sign, value = entry.partition("=")
-        if not (name and sign and value):
-            raise WrongUse(f"cannot read {option}", got=entry, expected="NAME=...")
-        pairs[name.strip()] = value.strip()
-    return pairs
-
-
-def _range(name: str, text: str) -> tuple[float, float]:
+def _read_range(name: str, text: str) -> tuple[float, float]:
     low, _, high = text.partition(":")
     try:
         return float(low), float(high)
@@ -302,63 +258,31 @@ def _range(name: str, text: str) -> tuple[float, float]:
         raise WrongUse(f"cannot read the prior of {name!r}", got=text, expected="LOW:HIGH") from error
 
 
-def _scenes(text: str | None, twin: Twin) -> Randomization | None:
-    from twinloop.randomization import load_randomization
-    from twinloop.randomization.scenes import training_scenes
-
+def _load_scenes(text: str | None, twin: twinloop.Twin) -> twinloop.Randomization | None:
     if text is None:
         return None
-    return (
-        training_scenes(twin) if text == "training" else load_randomization(_config(text, "--scenes"), twin)
-    )
+    return twinloop.training_scenes(twin) if text == "training" else _load_config(text, twin, "--scenes")
 
 
-def _others(text: str, twin: Twin) -> Randomization | None:
-    from twinloop.randomization import load_randomization
-    from twinloop.randomization.randomization import make_randomization
-
+def _load_others(text: str, twin: twinloop.Twin) -> twinloop.Randomization | None:
     if text == "default":
         return None
     if text == "none":
-        return make_randomization(twin, {})
-    return load_randomization(_config(text, "--other-parameters"), twin)
+        return twinloop.make_randomization(twin, {})
+    return _load_config(text, twin, "--other-parameters")
 
 
-def _success_rate(dataset: Path | None) -> float:
-    from twinloop.datasets.outcomes import success_rate
-    from twinloop.datasets.reader import open_dataset
-
-    return 1.0 if dataset is None else success_rate(open_dataset(dataset))
-
-
-def _config(text: str, option: str) -> Path:
+def _load_config(text: str, twin: twinloop.Twin, option: str) -> twinloop.Randomization:
     if not Path(text).is_file():
         raise WrongUse(
             f"{option} {text}: no such file", expected="a config's file, or a word that --help lists"
         )
-    return Path(text)
+    return twinloop.load_randomization(Path(text), twin)
 
 
-def _twin_place(result: Identification, folder: Path, target: Path) -> str:
-    """The twin as the config names it: the calibrated twin's folder, or the built-in twin where calibration was rejected."""
-    from twinloop.twins import list_twins, load_twin
-
-    if result.gate.accepted:
-        place = os.path.relpath(folder.resolve(), target.resolve().parent)
-        return place if "/" in place else f"./{place}"
-    name = result.twin.name
-    if name in [twin.name for twin in list_twins()] and load_twin(name).content_hash == result.base:
-        return name
-    raise WrongUse(
-        "this calibration was rejected, and its nominal twin is not built in",
-        got=str(folder),
-        remedy="generate with the nominal twin's own config, or identify again with more data",
-    )
-
-
-def _print(result: Identification, choice: Choice | None, folder: Path, page: Path) -> None:
+def _print(result: twinloop.Identification, choice: Choice | None, folder: Path, page: Path) -> None:
     if choice is not None:
-        console.out.print(choice.reason, markup=False)
+        console.out.print(choice.reason)
     console.print_table(
         ("parameter", "nominal", "value", "95 % interval", "unit", ""),
         [
@@ -367,7 +291,7 @@ def _print(result: Identification, choice: Choice | None, folder: Path, page: Pa
         ],
     )
     for confusion in result.confusions:
-        console.out.print(f"not separately identifiable: {confusion}\n  -> {confusion.remedy}", markup=False)
+        console.out.print(f"not separately identifiable: {confusion}\n  -> {confusion.remedy}")
     rows = [
         (name, f"{before:.4g}", f"{after:.4g}", unit, f"{fraction:.0%}")
         for (name, (before, after)), unit, fraction in zip(
@@ -375,14 +299,9 @@ def _print(result: Identification, choice: Choice | None, folder: Path, page: Pa
         )
     ]
     console.print_table(("held-out replay", "nominal", "calibrated", "RMS in", "in 90 % band"), rows)
-    for warning in result.warnings:
-        console.out.print(f"warning: {warning}", markup=False)
-    verdict = "accepted" if result.gate.accepted else "rejected"
-    console.out.print(f"{verdict}: {result.gate.reason}", markup=False)
-    console.out.print(f"twin {folder}, report {page}", markup=False)
-    if result.gate.accepted:
-        console.out.print(
-            f"next: twinloop anchor --identification {folder} --out anchored.yaml", markup=False
-        )
-    else:
-        console.out.print("the twin stays as it was", markup=False)
+    console.print_lines(f"warning: {warning}" for warning in result.warnings)
+    accepted = result.gate.accepted
+    console.out.print(f"{'accepted' if accepted else 'rejected'}: {result.gate.reason}")
+    console.out.print(f"twin {folder}, report {page}")
+    following = f"next: twinloop anchor --identification {folder} --out anchored.yaml"
+    console.out.print(following if accepted else "the twin is unchanged")

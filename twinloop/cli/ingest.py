@@ -6,11 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
-from twinloop.cli.data import SkipUnusable
+from twinloop.cli.options import Json, SkipUnusable
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -19,38 +19,35 @@ if TYPE_CHECKING:
 MAX_LISTED = 20
 """Skipped episodes that are listed one by one."""
 
+Source = Annotated[
+    str, Argument(metavar="SOURCE", help="A log, a folder of logs, or a pattern such as 'runs/*.mcap'.")
+]
+Map = Annotated[
+    Path | None,
+    Option("--map", help="YAML file that maps channels to signals; with --propose, the file to write."),
+]
+LogTwin = Annotated[
+    str | None, Option(help="Twin of the robot: joints are checked against it, episodes refer to it.")
+]
+Propose = Annotated[bool, Option("--propose", help="Propose a map from the log; review it before use.")]
+AcceptGuesses = Annotated[
+    bool,
+    Option(
+        "--accept-guesses",
+        help="Use a map with unknown units or unreviewed guesses; this is recorded in every episode's provenance.",
+    ),
+]
+
 
 def ingest(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="SOURCE", help="A log, a folder of logs, or a pattern such as 'runs/*.mcap'."),
-    ],
-    out: Annotated[Path | None, typer.Option("--out", help="The new dataset.")] = None,
-    map_: Annotated[
-        Path | None,
-        typer.Option(
-            "--map", help="YAML file that maps channels to signals; with --propose, the file to write."
-        ),
-    ] = None,
-    twin: Annotated[
-        str | None,
-        typer.Option(help="Twin of the robot: joints are checked against it, episodes refer to it."),
-    ] = None,
-    propose: Annotated[
-        bool,
-        typer.Option("--propose", help="Propose a map from the log; review it before use."),
-    ] = False,
+    source: Source,
+    out: Annotated[Path | None, Option("--out", help="The new dataset.")] = None,
+    map_: Map = None,
+    twin: LogTwin = None,
+    propose: Propose = False,
     skip_unusable: SkipUnusable = False,
-    accept_guesses: Annotated[
-        bool,
-        typer.Option(
-            "--accept-guesses",
-            help="Use a map with unknown units or unreviewed guesses; this is recorded in every episode's provenance.",
-        ),
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a killed or interrupted ingest to --out.")
-    ] = False,
+    accept_guesses: AcceptGuesses = False,
+    resume: Annotated[bool, Option("--resume", help="Continue an interrupted ingest to --out.")] = False,
     json: Json = False,
 ) -> None:
     """Convert logs (LeRobot, MCAP, rosbag2, HDF5, CSV, NPZ, JSON) to a dataset, as a map describes them."""
@@ -64,32 +61,18 @@ def ingest(
         )
     if out is None:
         raise WrongUse("ingest needs a path for the new dataset", remedy="--out DATASET")
-    from twinloop.logs.ingest import ingest as ingest_logs
-    from twinloop.logs.log_map import load_map
-    from twinloop.twins.load import load_twin
-
-    log_map = load_map(map_)
+    log_map, cell = twinloop.load_map(map_), twinloop.load_twin(twin) if twin is not None else None
     with console.progress_bar("ingesting", size=True) as progress:
-        result = ingest_logs(
-            source,
-            out,
-            log_map,
-            map_text=map_.read_text(),
-            twin=load_twin(twin) if twin is not None else None,
-            skip_unusable=skip_unusable,
-            accept_guesses=accept_guesses,
-            resume=resume,
-            progress=progress,
-        )
-    if json:
-        console.print_json(_as_json(out, result))
-    else:
-        _print(out, result)
+        result = twinloop.ingest(
+            source, out, log_map, map_text=map_.read_text(), twin=cell, skip_unusable=skip_unusable,
+            accept_guesses=accept_guesses, resume=resume, progress=progress,
+        )  # fmt: skip
+    console.print_result(json, _as_json(out, result), lambda: _print(out, result))
 
 
 def _as_json(out: Path, result: IngestResult) -> dict[str, object]:
     return {
-        "out": str(out),
+        "out": out,
         "episodes": len(result.dataset),
         "frames": result.dataset.num_frames,
         "streams": [asdict(stream) for stream in result.streams],
@@ -101,33 +84,22 @@ def _as_json(out: Path, result: IngestResult) -> dict[str, object]:
 
 
 def _print(out: Path, result: IngestResult) -> None:
-    console.print_table(
-        ("signal", "samples", "Hz", "jitter ms", "gaps", "lost", "start s", "resampling"),
-        [
-            (
-                stream.name,
-                stream.samples,
-                round(stream.rate_hz, 2),
-                round(stream.jitter_s * 1e3, 3),
-                stream.gaps,
-                stream.out_of_order + stream.missing,
-                round(stream.offset_s, 3),
-                stream.method + (f", {stream.conversion}" if stream.conversion else ""),
-            )
-            for stream in result.streams
-        ],
-    )
+    columns = ("signal", "samples", "Hz", "jitter ms", "gaps", "lost", "start s", "resampling")
+    rows = [
+        (s.name, s.samples, round(s.rate_hz, 2), round(s.jitter_s * 1e3, 3), s.gaps, s.out_of_order + s.missing,
+         round(s.offset_s, 3), s.method + (f", {s.conversion}" if s.conversion else ""))
+        for s in result.streams
+    ]  # fmt: skip
+    console.print_table(columns, rows)
     for stream in result.streams:
         if stream.gaps:
-            console.out.print(f"{stream.name}: the longest gap is {stream.longest_gap_s:.3g} s", markup=False)
-    for name, method in result.cameras.items():
-        console.out.print(f"camera {name}: {method}", markup=False)
+            console.out.print(f"{stream.name}: the longest gap is {stream.longest_gap_s:.3g} s")
+    console.print_lines(f"camera {name}: {method}" for name, method in result.cameras.items())
     for name, reason in list(result.skipped.items())[:MAX_LISTED]:
-        console.out.print(f"skipped: {name} ({reason})", markup=False)
+        console.out.print(f"skipped: {name} ({reason})")
     if len(result.skipped) > MAX_LISTED:
         console.out.print(f"skipped: {len(result.skipped) - MAX_LISTED} more; --json lists all")
-    for note in result.notes:
-        console.out.print(f"note: {note}", markup=False)
+    console.print_lines(f"note: {note}" for note in result.notes)
     if result.resumed:
         console.out.print(f"resumed after {console.count(result.resumed, 'episode')}")
     console.print_written(out, result.dataset)
@@ -135,16 +107,12 @@ def _print(out: Path, result: IngestResult) -> None:
 
 def _propose(source: str, target: Path | None, twin: str | None, json: bool) -> None:
     from twinloop.logs.joints import load_joints
-    from twinloop.logs.propose import propose_map
 
-    text = propose_map(source, load_joints(twin) if twin is not None else None)
+    text = twinloop.propose_map(source, load_joints(twin) if twin is not None else None)
     if target is not None:
         if target.exists():
             raise WrongUse(f"{target} already exists", remedy="choose another name, or delete it")
         target.write_text(text)
-    if json:
-        console.print_json({"map": text, "out": str(target) if target else None})
-    elif target is not None:
-        console.out.print(f"wrote {target}; review the guesses marked in it before use")
-    else:
-        console.out.print(text, markup=False, end="")
+    written = f"wrote {target}; review the guesses marked in it before use"
+    value = {"map": text, "out": target}
+    console.print_result(json, value, text.rstrip("\n") if target is None else written)

@@ -3,74 +3,60 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from typer import Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
-from twinloop.cli.places import twin_of, workspace_here
-from twinloop.errors import UnknownName, WrongUse
-from twinloop.stages import Stage, StageListener
+from twinloop.cli.gap import difference
+from twinloop.cli.options import Json, RobotUrl, WorkspaceTwin, make_config
+from twinloop.cli.places import default_out, find_workspace, load_twin
 
 if TYPE_CHECKING:
     from twinloop.gap.result import DimensionGap
-    from twinloop.loop import LoopConfig
-    from twinloop.loop_result import LoopResult
 
-RobotAddress = Annotated[
-    str, typer.Option(help="standin:NAME|FILE.yaml, unix:PATH, tcp:HOST:PORT, or a plug-in's scheme.")
+Out = Annotated[Path | None, Option(help="Folder of the stages; default: the workspace's loop/.")]
+Seed = Annotated[int, Option(help="Random seed; the same seed gives the same result on the same robot.")]
+Round = Annotated[
+    int, Option("--round", min=1, help="A later round begins with the champion and records new data.")
 ]
-TwinName = Annotated[
-    str | None, typer.Option(metavar="NAME|FOLDER", help="The robot's twin; default: the workspace's.")
+Trials = Annotated[int, Option(help="Trials of the first policy on the robot.")]
+Demonstrations = Annotated[int, Option(help="Demonstrations by the robot's operator, where needed.")]
+Retrials = Annotated[
+    int,
+    Option(
+        min=0,
+        help="Trials of a policy from the calibrated twin alone; if none fails, no more demonstrations are recorded. 0: record them in any case.",
+    ),
 ]
+Steps = Annotated[int, Option(help="Weight updates of the first policy.")]
+Settings = Annotated[
+    list[str] | None,
+    Option("--set", metavar="NAME=VALUE", help="Any other field of LoopConfig, such as gate_trials=40; may be repeated."),
+]  # fmt: skip
 Until = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="STAGE", help="Stop after this stage, for example plan; the same command without it resumes."
     ),
 ]
 
 
 def loop(
-    robot: RobotAddress,
-    twin: TwinName = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the stages; default: the workspace's loop/.")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Random seed; the same seed gives the same result on the same robot.")
-    ] = 0,
-    round_number: Annotated[
-        int, typer.Option("--round", min=1, help="A later round begins with the champion and records anew.")
-    ] = 1,
-    trials: Annotated[int, typer.Option(help="Trials of the first policy on the robot.")] = 20,
-    demonstrations: Annotated[
-        int, typer.Option(help="Demonstrations by the robot's operator, where needed.")
-    ] = 20,
-    retrials: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Trials of a policy from the calibrated twin alone; if none fails, no more demonstrations are recorded. 0: record them in any case.",
-        ),
-    ] = 10,
-    sim_episodes: Annotated[int, typer.Option(help="Simulated episodes of the nominal twin.")] = 400,
-    anchored_episodes: Annotated[int, typer.Option(help="Simulated episodes of the calibrated twin.")] = 600,
-    steps: Annotated[int, typer.Option(help="Weight updates of the first policy.")] = 2000,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any other size of the loop, such as gate_trials=40; may be repeated.",
-        ),
-    ] = None,
+    robot: RobotUrl,
+    twin: WorkspaceTwin = None,
+    out: Out = None,
+    seed: Seed = 0,
+    round_number: Round = 1,
+    trials: Trials = 20,
+    demonstrations: Demonstrations = 20,
+    retrials: Retrials = 10,
+    sim_episodes: Annotated[int, Option(help="Simulated episodes of the nominal twin.")] = 400,
+    anchored_episodes: Annotated[int, Option(help="Simulated episodes of the calibrated twin.")] = 600,
+    steps: Steps = 2000,
+    settings: Settings = None,
     until: Until = None,
     json: Json = False,
 ) -> None:
@@ -78,72 +64,34 @@ def loop(
 
     Each stage runs once for the same inputs; after an interruption, the same command resumes.
     """
-    from twinloop.loop import LoopConfig, run_loop
+    from twinloop.cli.progress import stage_progress
 
-    workspace = workspace_here()
-    cell = twin_of(twin, workspace)
-    if out is None and workspace is None:
-        raise WrongUse(
-            "no --out, and this is not a workspace", remedy="--out FOLDER, or run it inside a workspace"
-        )
-    config = LoopConfig(
-        round=round_number,
-        seed=seed,
-        n_trials=trials,
-        n_retrials=retrials,
-        max_demonstrations=demonstrations,
-        sim_episodes=sim_episodes,
-        anchored_episodes=anchored_episodes,
-        train_steps=steps,
-    )
-    config = _with_settings(config, settings or [])
-    root = out or workspace.root / "loop" if workspace else out
-    assert root is not None
+    workspace = find_workspace()
+    cell = load_twin(twin, workspace)
+    root = out or default_out(workspace, "loop")
+    sizes = {
+        "round": round_number, "seed": seed, "n_trials": trials, "n_retrials": retrials, "max_demonstrations": demonstrations,
+        "sim_episodes": sim_episodes, "anchored_episodes": anchored_episodes, "train_steps": steps,
+    }  # fmt: skip
+    config = make_config(twinloop.LoopConfig, sizes, settings)
     with stage_progress() as listener:
-        result = run_loop(cell, robot, root, config, listener, until)
-    if until is not None and result.stages[-1].name == until and until != "monitor":
-        print_stop(result, json)
+        result = twinloop.run_loop(cell, robot, root, config, listener, until)
+    last = result.stages[-1]
+    if until is not None and last.name == until and until != "monitor":
+        text = f"stopped after {last.name}: {last.folder}\nthe same command without --until resumes there"
+        console.print_result(json, {"stages": _as_json(result)}, text)
     else:
         print_loop(f"{cell.name} on {robot}", result, root / "report.html", json)
 
 
-def _with_settings(config: LoopConfig, settings: list[str]) -> LoopConfig:
-    """The config with NAME=VALUE settings, each of its field's type."""
-    known = {field.name: type(getattr(config, field.name)) for field in fields(config)}
-    values: dict[str, Any] = {}
-    for setting in settings:
-        name, _, text = setting.partition("=")
-        if name not in known:
-            raise UnknownName("size of the loop", name, known)
-        try:
-            values[name] = known[name](text)
-        except ValueError as error:
-            raise WrongUse(
-                f"cannot read --set {setting}", expected=f"{name}={known[name].__name__}"
-            ) from error
-    return replace(config, **values)
-
-
-def print_stop(result: LoopResult, as_json: bool) -> None:
-    """Where a loop stopped that was asked to; its stages have been printed already."""
-    last = result.stages[-1]
-    if as_json:
-        console.print_json({"stages": _as_json(result)})
-        return
-    console.out.print(
-        f"stopped after {last.name}: {last.folder}\nthe same command without --until resumes there",
-        markup=False,
-    )
-
-
-def print_loop(title: str, result: LoopResult, page: Path, as_json: bool) -> None:
+def print_loop(title: str, result: twinloop.LoopResult, page: Path, json: bool) -> None:
     """The end of a loop: success before and after, the gap and its cost, the verdict, the report."""
     from twinloop.report.loop_page import write_loop_page
     from twinloop.report.summary import summarize
 
     write_loop_page(title, result, page)
-    if as_json:
-        console.print_json({"stages": _as_json(result), "report": str(page)})
+    if json:
+        console.print_json({"stages": _as_json(result), "report": page})
         return
     _print_success(result)
     if result.gap is not None and result.diagnose is not None:
@@ -154,7 +102,7 @@ def print_loop(title: str, result: LoopResult, page: Path, as_json: bool) -> Non
         ]
         console.out.print()
         console.print_table(("gap", "costs, points", "most certain difference, simulation - robot"), rows)
-        console.out.print(f"\ndiagnosis: {result.diagnose.verdict}", markup=False)
+        console.out.print(f"\ndiagnosis: {result.diagnose.verdict}")
     if result.identify is not None:
         _print_identified(result)
     recorded = (
@@ -168,13 +116,13 @@ def print_loop(title: str, result: LoopResult, page: Path, as_json: bool) -> Non
         for when, e in (("before", result.evaluate), ("between", result.reevaluate))
         if e
     ]
-    console.out.print(f"robot episodes before the gate: {', '.join((*trials, *counts))}", markup=False)
+    console.out.print(f"robot episodes before the gate: {', '.join((*trials, *counts))}")
     if result.verdict is not None:
-        console.out.print(f"gate: {summarize(result.verdict)}", markup=False)
-    console.out.print(f"report: {page}", markup=False)
+        console.out.print(f"gate: {summarize(result.verdict)}")
+    console.out.print(f"report: {page}")
 
 
-def _print_success(result: LoopResult) -> None:
+def _print_success(result: twinloop.LoopResult) -> None:
     from twinloop.report.summary import success_rate, summarize
 
     standin = result.evaluate is not None and result.evaluate.standin
@@ -192,32 +140,26 @@ def _print_success(result: LoopResult) -> None:
     )
 
 
-def _print_identified(result: LoopResult) -> None:
+def _print_identified(result: twinloop.LoopResult) -> None:
     assert result.identify is not None
     rows = [
-        (
-            e.name,
-            f"{e.nominal:.3g}",
-            f"{e.value:.3g} [{e.low:.3g}, {e.high:.3g}]",
-            "" if e.unit == "1" else e.unit,
-            e.status,
-        )
+        (e.name, f"{e.nominal:.3g}", f"{e.value:.3g} [{e.low:.3g}, {e.high:.3g}]", "" if e.unit == "1" else e.unit, e.status)
         for e in result.identify.estimates
         if e.status != "not identifiable"
-    ]
+    ]  # fmt: skip
     hidden = len(result.identify.estimates) - len(rows)
     console.out.print()
     console.print_table(("identified", "nominal", "value, 95 % interval", "unit", ""), rows)
     if hidden:
-        console.out.print(f"{hidden} more parameters are not identifiable from these runs", markup=False)
+        console.out.print(f"{hidden} more parameters are not identifiable from these runs")
 
 
-def _as_json(result: LoopResult) -> dict[str, Any]:
+def _as_json(result: twinloop.LoopResult) -> dict[str, Any]:
     from twinloop.report.summary import summarize
 
     return {
         stage.name: {
-            "folder": str(stage.folder),
+            "folder": stage.folder,
             "content_hash": stage.content_hash,
             "seconds": stage.seconds,
             "summary": summarize(stage.result),
@@ -233,45 +175,4 @@ def _largest(found: DimensionGap) -> str:
         return f"not evaluated: needs {needs}"
     if not found.shown:
         return "no gap found"
-    first = found.shown[0]
-    unit = "" if first.unit == "1" else f" {first.unit}"
-    return f"{first.name} {first.value:+.3g} [{first.low:.3g}, {first.high:.3g}]{unit}"
-
-
-@contextmanager
-def stage_progress() -> Iterator[StageListener]:
-    """A bar for the running stage, and a line for every finished one."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-        console=console.err,
-        transient=True,
-        disable=not console.err.is_terminal,
-    )
-    with bar:
-        yield _ProgressListener(bar)
-
-
-class _ProgressListener(StageListener):
-    def __init__(self, bar: Progress) -> None:
-        self._bar = bar
-        self._task = bar.add_task("", total=None, state="", visible=False)
-
-    def on_start(self, name: str) -> None:
-        if not console.err.is_terminal:
-            self._bar.console.print(f"[dim]{name} ...[/]")
-        self._bar.reset(self._task, description=name, total=None, state="", visible=True)
-
-    def on_progress(self, name: str, done: int, total: int) -> None:
-        state = f"{done}/{total}" if total else f"{done}"
-        self._bar.update(self._task, completed=done, total=total or None, state=state)
-
-    def on_end(self, stage: Stage[Any]) -> None:
-        from twinloop.report.summary import summarize
-
-        self._bar.update(self._task, visible=False)
-        duration = "from an earlier run" if stage.cached else f"{stage.seconds:.0f} s"
-        line = summarize(stage.result).replace("[", r"\[")
-        self._bar.console.print(f"[bold]{stage.name:<16}[/]  {line}  [dim]{duration}[/]")
+    return f"{found.shown[0].name} {difference(found.shown[0])}"

@@ -1,34 +1,82 @@
-"""The workspace and twin that a command applies to."""
+"""Where a command finds and puts things: the workspace, its twin, policies by name, and new folders."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import twinloop
 from twinloop.errors import WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.twins import Twin
     from twinloop.workspace import Workspace
 
 
-def workspace_here() -> Workspace | None:
-    """Return the workspace of the current folder, if any."""
+def require_workspace(start: Path = Path()) -> Workspace:
+    """Return the workspace that a folder is in."""
     from twinloop.workspace import find_workspace
 
+    return find_workspace(start)
+
+
+def find_workspace(start: Path = Path()) -> Workspace | None:
+    """Return the workspace that a folder is in, if any."""
     try:
-        return find_workspace()
+        return require_workspace(start)
     except WorkspaceError:
         return None
 
 
-def twin_of(named: str | None, workspace: Workspace | None) -> Twin:
-    """Return the named twin, or else the workspace's current one."""
-    from twinloop.twins import load_twin
-
+def load_twin(named: str | None, workspace: Workspace | None) -> twinloop.Twin:
+    """Load the named twin, or else the workspace's current one."""
     if named is not None:
-        return load_twin(named)
+        return twinloop.load_twin(named)
     if workspace is None or workspace.twin is None:
         raise WrongUse(
-            "which twin?", remedy="--twin NAME|FOLDER, or run the command in a workspace with a twin"
+            "no twin is named", remedy="--twin NAME|FOLDER, or run the command in a workspace with a twin"
         )
-    return load_twin(workspace.root / workspace.twin)
+    return twinloop.load_twin(workspace.root / workspace.twin)
+
+
+def load_policy(path: Path, latency_ms: float | None = None) -> twinloop.Policy:
+    """Load a policy by folder or name, executed at this delay if one is given, else as it was saved."""
+    policy = twinloop.load_policy(find_policy(path))
+    return policy if latency_ms is None else policy.for_latency(1e-3 * latency_ms)
+
+
+def find_policy(path: Path) -> Path:
+    """Return a policy's folder, or the one of that name in the workspace."""
+    workspace = None if path.exists() or len(path.parts) != 1 else find_workspace()
+    return workspace.root / "policies" / path if workspace else path
+
+
+def load_policy_twin(policy: twinloop.Policy, named: str | None) -> twinloop.Twin:
+    """Load the named twin, or else the one that the policy was trained in."""
+    name = named or policy.training_record.twin["name"]
+    if name is None:
+        raise WrongUse("the policy does not state its twin", remedy="--twin NAME|FOLDER")
+    return twinloop.load_twin(name)
+
+
+def default_out(workspace: Workspace | None, inside: str, expected: str = "FOLDER") -> Path:
+    """Return the place in the workspace that a command writes to without --out."""
+    if workspace is None:
+        raise WrongUse(
+            "no --out, and this is not a workspace",
+            remedy=f"--out {expected}, or run the command in a workspace",
+        )
+    return workspace.root / inside
+
+
+def next_version(path: Path, resume: bool = False) -> Path:
+    """Return PATH-v1, or the next version that does not exist; with `resume`, the last one that does."""
+    number = 1
+    while path.with_name(f"{path.name}-v{number}").exists():
+        number += 1
+    return path.with_name(f"{path.name}-v{max(1, number - resume)}")
+
+
+def require_new(path: Path) -> None:
+    """Refuse a folder that exists."""
+    if path.exists():
+        raise WrongUse(f"{path} exists already", remedy="remove it, or choose another --out")

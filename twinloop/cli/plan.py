@@ -3,86 +3,74 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
-
-if TYPE_CHECKING:
-    from twinloop.planning.items import Plan
+from twinloop.cli.options import Json
 
 app = typer.Typer(invoke_without_command=True)
 
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.json", help="What `twinloop plan --out` wrote.")]
+PlanFile = Annotated[Path, Argument(metavar="PLAN.json", help="What `twinloop plan --out` wrote.")]
 Data = Annotated[
-    list[Path] | None, typer.Option("--data", metavar="DATASET", help="Where was recorded; may be repeated.")
+    list[Path] | None, Option("--data", metavar="DATASET", help="Dataset recorded since; may be repeated.")
 ]
+DiagnosisPath = Annotated[
+    Path | None,
+    Option(metavar="FOLDER|FILE.json", help="What `twinloop diagnose` wrote: points lost by dimension."),
+]
+CoveragePath = Annotated[
+    Path | None,
+    Option(metavar="FOLDER|FILE.json", help="What `twinloop coverage --out` wrote: regions not covered."),
+]
+IdentificationPath = Annotated[
+    Path | None,
+    Option(metavar="FOLDER", help="What `twinloop identify --out` wrote: parameters not known."),
+]
+Items = Annotated[
+    list[Path] | None,
+    Option(metavar="FILE.json", help="An item downloaded from the coverage map; may be repeated."),
+]
+CostsFile = Annotated[
+    Path | None, Option(metavar="FILE.yaml", help="What recording costs here; default: see --default-costs.")
+]
+Out = Annotated[Path | None, Option("--out", metavar="FILE.json", help="Store the plan.")]
+Sheet = Annotated[
+    Path | None, Option(metavar="FILE.html", help="Also write a sheet for the operator, to print.")
+]
+DefaultCosts = Annotated[bool, Option("--default-costs", help="Only print a cost file with the defaults.")]
 
 
 @app.callback()
 def plan(
     context: typer.Context,
-    diagnosis: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER|FILE.json", help="What `twinloop diagnose` wrote: points lost by dimension."
-        ),
-    ] = None,
-    coverage: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER|FILE.json", help="What `twinloop coverage --out` wrote: regions not covered."
-        ),
-    ] = None,
-    identification: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="What `twinloop identify --out` wrote: parameters not known."),
-    ] = None,
-    item: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE.json", help="An item downloaded from the coverage map; may be repeated."),
-    ] = None,
-    costs: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.yaml", help="What recording costs here; default: see --default-costs."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE.json", help="Keep the plan.")] = None,
-    sheet: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Also write a sheet for the operator, to print.")
-    ] = None,
-    default_costs: Annotated[
-        bool, typer.Option("--default-costs", help="Only print a cost file with the defaults.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Of the settings' spread.")] = 0,
+    diagnosis: DiagnosisPath = None,
+    coverage: CoveragePath = None,
+    identification: IdentificationPath = None,
+    item: Items = None,
+    costs: CostsFile = None,
+    out: Out = None,
+    sheet: Sheet = None,
+    default_costs: DefaultCosts = False,
+    seed: Annotated[int, Option(help="Random seed for the intervals of expected gains.")] = 0,
     json: Json = False,
 ) -> None:
-    """Say what to record next: conditions, how many episodes and why so many, hours, expected gain; best gain per hour first.
+    """Plan what to record next: conditions, how many episodes and why so many, hours, expected gain; best gain per hour first.
 
-    `twinloop plan status` counts what has been recorded since, `twinloop plan review` compares promised with what came.
+    `twinloop plan status` counts what has been recorded since, `twinloop plan review` compares promised with actual gains.
     """
     if context.invoked_subcommand is not None:
         return
-    from twinloop.planning.costs import costs_text, load_costs
-    from twinloop.planning.run import plan as run
+    from twinloop.planning.costs import Costs, costs_text, load_costs
 
     if default_costs:
-        if json:
-            from twinloop.planning.costs import Costs
-
-            console.print_json(Costs().model_dump(mode="json"))
-        else:
-            console.out.print(costs_text(), end="", markup=False)
+        console.print_result(json, Costs().model_dump(mode="json"), costs_text().rstrip())
         return
-    made = run(
-        diagnosis=diagnosis,
-        coverage=coverage,
-        identification=identification,
-        items=item or (),
-        costs=load_costs(costs),
-        seed=seed,
-    )
+    evidence = {"diagnosis": diagnosis, "coverage": coverage, "identification": identification}
+    made = twinloop.plan(**evidence, items=item or (), costs=load_costs(costs), seed=seed)
     if out is not None:
         import json as text
 
@@ -93,20 +81,16 @@ def plan(
         from twinloop.report.plan_sheet import write_plan_sheet
 
         write_plan_sheet(made, sheet)
-    files = {"out": str(out) if out else None, "sheet": str(sheet) if sheet else None}
-    if json:
-        console.print_json(made.as_json() | files)
-    else:
-        _print(made, files)
+    files = {"out": out, "sheet": sheet}
+    console.print_result(json, made.as_json() | files, lambda: _print(made, files))
 
 
 @app.command()
 def status(plan: PlanFile, data: Data = None, json: Json = False) -> None:
     """Count what has been recorded since the plan was made, item by item."""
-    from twinloop.planning.items import load_plan
     from twinloop.planning.progress import plan_status
 
-    done = plan_status(load_plan(plan), data or [])
+    done = plan_status(twinloop.load_plan(plan), data or [])
     if json:
         console.print_json([vars(one) | {"left": one.left} for one in done])
         return
@@ -121,63 +105,46 @@ def status(plan: PlanFile, data: Data = None, json: Json = False) -> None:
 @app.command()
 def review(
     plan: PlanFile,
-    before: Annotated[
-        Path, typer.Option(metavar="FILE.json", help="`twinloop evaluate --json` before recording.")
-    ],
-    after: Annotated[Path, typer.Option(metavar="FILE.json", help="The same after training on it.")],
+    before: Annotated[Path, Option(metavar="FILE.json", help="`twinloop evaluate --json` before recording.")],
+    after: Annotated[Path, Option(metavar="FILE.json", help="The same after training on it.")],
     data: Data = None,
     item: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="This item was carried out; default: those that --data shows."),
+        list[str] | None, Option(metavar="ID", help="An item that was carried out; default: those in --data.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Compare what the plan promised with what came, and say what that means for the next one."""
-    from twinloop.planning.items import load_plan
+    """Compare the gain that a plan promised with the actual one, and what that means for the next plan."""
     from twinloop.planning.progress import plan_review
 
-    found = plan_review(load_plan(plan), before, after, data or [], done_items=item or ())
-    if json:
-        console.print_json(found.as_json())
-        return
-    console.out.print(
+    found = plan_review(twinloop.load_plan(plan), before, after, data or [], done_items=item or ())
+    recorded = "" if found.hours_recorded is None else f"; recorded in {found.hours_recorded:.1f} h"
+    text = (
         f"success {100 * found.before:.0f} % before, {100 * found.after:.0f} % after: "
-        f"{found.gained:+.0f} points [{found.low:.0f}, {found.high:.0f}]",
-        markup=False,
+        f"{found.gained:+.0f} points [{found.low:.0f}, {found.high:.0f}]\n"
+        f"promised +{found.promised:.0f} [{found.promised_low:.0f}, {found.promised_high:.0f}] points "
+        f"in {found.hours_planned:.1f} h{recorded}\n{found.verdict}"
     )
-    console.out.print(
-        f"promised +{found.promised:.0f} [{found.promised_low:.0f}, {found.promised_high:.0f}] points in {found.hours_planned:.1f} h"
-        + (f"; recorded in {found.hours_recorded:.1f} h" if found.hours_recorded is not None else ""),
-        markup=False,
-    )
-    console.out.print(found.verdict, markup=False)
+    console.print_result(json, found.as_json(), text)
 
 
-def _print(made: Plan, files: dict[str, str | None]) -> None:
+def _print(made: twinloop.Plan, files: dict[str, Path | None]) -> None:
     for number, item in enumerate(made.items, 1):
-        console.out.print(f"{number}. {item.title} ({item.id})", style="bold", markup=False)
+        console.out.print(f"{number}. {item.title} ({item.id})", style="bold")
+        per_hour = "" if item.gain_per_hour is None else f", {item.gain_per_hour:.1f} per hour"
         lines = [
-            f"{item.episodes} {item.unit}, {item.hours:.1f} h; expected gain {item.gain}"
-            + (f", {item.gain_per_hour:.1f} per hour" if item.gain_per_hour is not None else ""),
+            f"{item.episodes} {item.unit}, {item.hours:.1f} h; expected gain {item.gain}{per_hour}",
             item.why,
             f"how many: {item.power}",
             f"simulation: {item.simulation}",
             *([f"real data required: {item.required}"] if item.required else []),
             item.command,
         ]
-        for line in lines:
-            console.out.print(f"   {line}", markup=False)
+        console.out.print("\n".join(f"   {line}" for line in lines))
     if made.trials:
         console.out.print(
-            f"then {made.trials} trials before and after show the largest of these gains, {made.trial_minutes / 60:.1f} h",
-            markup=False,
+            f"then {made.trials} trials before and after show the largest of these gains, {made.trial_minutes / 60:.1f} h"
         )
-    for line in made.assumptions:
-        console.out.print(f"assumed: {line}", markup=False)
-    wrote = ", ".join(path for path in files.values() if path)
-    what = (
-        f"{console.count(len(made.items), 'item')}, {made.hours:.1f} h in all"
-        if made.items
-        else "nothing to record"
-    )
-    console.out.print(what + (f"; wrote {wrote}" if wrote else ""), markup=False)
+    console.print_lines(f"assumed: {line}" for line in made.assumptions)
+    items = f"{console.count(len(made.items), 'item')}, {made.hours:.1f} h in all"
+    wrote = ", ".join(str(path) for path in files.values() if path)
+    console.out.print((items if made.items else "nothing to record") + (f"; wrote {wrote}" if wrote else ""))

@@ -1,65 +1,62 @@
-"""`twinloop policy`: look at policies, draw how they learned, export one, choose its execution horizon; and where policies are kept."""
+"""`twinloop policy`: show policies, plot how they learned, export one, choose its execution horizon."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
-from twinloop.errors import WorkspaceError, WrongUse
+from twinloop.cli.options import Json, PolicyName, PolicyNames, PolicyTwin, SceneConfig
+from twinloop.cli.places import find_policy, load_policy, load_policy_twin, require_new
 
-if TYPE_CHECKING:
-    from twinloop.policies.policy import Policy
-    from twinloop.twins import Twin
-
-app = typer.Typer(help="Look at policies and export them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show policies, export them, and choose their execution horizon.", no_args_is_help=True
+)
 
 
 @app.command()
-def show(
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy's folder or name.")],
-    json: Json = False,
-) -> None:
-    """Say what a policy sees and does, what it was trained on and how training went."""
-    from twinloop.policies.policy import WORDS, load_policy
+def show(policy: PolicyName, json: Json = False) -> None:
+    """Show what a policy observes and commands, what it was trained on and how training went."""
+    from twinloop.policies.policy import WORDS
 
-    path = policy_path(policy)
-    found = load_policy(path)
+    loaded = load_policy(policy)
     if json:
-        import json as text
-
-        console.print_json(text.loads((path / WORDS).read_text()))
+        console.out.print((find_policy(policy) / WORDS).read_text())
         return
-    training_record, shape, late = found.training_record, found.network.shape, found.execution.latency_steps
-    count = sum(weights.numel() for weights in found.network.parameters())
-    sees = ", ".join(f"{signal.name} ({signal.size})" for signal in found.interface.observations)
-    looks = ", ".join(f"{c.name} ({c.width} x {c.height})" for c in found.interface.cameras)
+    console.print_lines(f"{name:<10} {line}" for name, line in _describe(loaded).items())
+
+
+def _describe(policy: twinloop.Policy) -> dict[str, str]:
+    record, interface, execution = policy.training_record, policy.interface, policy.execution
+    observes = ", ".join(f"{signal.name} ({signal.size})" for signal in interface.observations)
+    cameras = ", ".join(f"{c.name} ({c.width} x {c.height})" for c in interface.cameras)
+    late = execution.latency_steps
+    delay = f", for {1e3 * late / interface.rate_hz:g} ms of delay" if late else ""
+    weights = sum(weights.numel() for weights in policy.network.parameters())
     lines = {
-        "policy": f"{found.name} ({found.id}), {training_record.recipe}, {training_record.created_at}",
-        "sees": f"{sees} at steps {', '.join(map(str, found.execution.history))}",
-        **({"looks": f"through {looks}"} if looks else {}),
-        "does": f"{found.interface.action.size} targets at {found.interface.rate_hz:g} Hz, {shape.chunk} at once, "
-        f"{found.execution.n_action_steps} before the next"
-        + (f", for {1e3 * late / found.interface.rate_hz:g} ms of delay" if late else ""),
-        "network": f"{shape.head}, {count:,} weights",
-        "twin": f"{training_record.twin['name']} ({training_record.twin['version']})",
+        "policy": f"{policy.name} ({policy.id}), {record.recipe}, {record.created_at}",
+        "observes": f"{observes} at steps {', '.join(map(str, execution.history))}",
+        **({"cameras": cameras} if cameras else {}),
+        "commands": f"{interface.action.size} targets at {interface.rate_hz:g} Hz, {policy.chunk} per chunk, "
+        f"{execution.n_action_steps} executed before the next{delay}",
+        "network": f"{policy.network.shape.head}, {weights:,} weights",
+        "twin": f"{record.twin['name']} ({record.twin['version']})",
     }
-    for entry in training_record.datasets:
-        lines[f"{entry['role']} data"] = (
-            f"{entry['name']}, {entry['used']} episodes, version {entry['version']}" + describe_idle(entry)
-        )
-    if training_record.results.get("curve"):
-        last = training_record.results["curve"][-1]
+    for entry in record.datasets:
+        used = f"{entry['name']}, {entry['used']} episodes, version {entry['version']}"
+        lines[f"{entry['role']} data"] = used + describe_idle(entry)
+    if record.results.get("curve"):
+        last, results = record.results["curve"][-1], record.results
         lines["training"] = (
-            f"{last['step']} steps of {last['stage']} in {training_record.results['seconds']:.0f} s on {training_record.results.get('device', 'cpu')}, "
-            f"validation error {training_record.results['validation']:.4f} (scaled)"
+            f"{last['step']} steps of {last['stage']} in {results['seconds']:.0f} s on {results.get('device', 'cpu')}, "
+            f"validation error {results['validation']:.4f} (scaled)"
         )
-    for name, line in lines.items():
-        console.out.print(f"{name:<10} {line}", markup=False)
+    return lines
 
 
 def describe_idle(entry: Mapping[str, Any]) -> str:
@@ -70,121 +67,60 @@ def describe_idle(entry: Mapping[str, Any]) -> str:
 
 @app.command()
 def curves(
-    policies: Annotated[
-        list[Path], typer.Argument(metavar="POLICY...", help="Folders or names of policies; drawn together.")
-    ],
-    out: Annotated[Path, typer.Option(help="The PNG to write.")],
-    json: Json = False,
+    policies: PolicyNames, out: Annotated[Path, Option(help="The PNG to write.")], json: Json = False
 ) -> None:
-    """Draw learning curves: how the errors on training and held-out data fell, and which weights were kept."""
-    from twinloop.policies.policy import load_policy
+    """Plot learning curves: errors on training and held-out data, and which weights were kept."""
     from twinloop.report.training_plots import draw_learning
 
-    found = [load_policy(policy_path(policy)) for policy in policies]
+    found = [load_policy(policy) for policy in policies]
     path = draw_learning(found, out)
-    if json:
-        words = {policy.name: policy.training_record.results["curve"] for policy in found}
-        console.print_json({"out": str(path), "curves": words})
-    else:
-        console.out.print(f"wrote {path}")
+    results = {policy.name: policy.training_record.results["curve"] for policy in found}
+    console.print_result(json, {"out": path, "curves": results}, f"wrote {path}")
 
 
 @app.command()
 def export(
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy's folder or name.")],
-    out: Annotated[Path, typer.Option(help="The ONNX file to write.")],
-    json: Json = False,
+    policy: PolicyName, out: Annotated[Path, Option(help="The ONNX file to write.")], json: Json = False
 ) -> None:
     """Write a policy as ONNX, from raw readings to raw commands, with everything about it in the file's metadata."""
     from twinloop.policies.export import export_onnx
-    from twinloop.policies.policy import load_policy
 
-    path = export_onnx(load_policy(policy_path(policy)), out)
-    if json:
-        console.print_json({"out": str(path), "bytes": path.stat().st_size})
-    else:
-        console.out.print(f"wrote {path}: {path.stat().st_size / 1e6:.2f} MB")
+    path = export_onnx(load_policy(policy), out)
+    size = path.stat().st_size
+    console.print_result(json, {"out": path, "bytes": size}, f"wrote {path}: {size / 1e6:.2f} MB")
 
 
 @app.command()
 def horizon(
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy's folder or name.")],
-    out: Annotated[Path, typer.Option(help="New folder for the policy with the chosen execution horizon.")],
-    twin: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|FOLDER", help="Try it in this twin; default: the policy's own."),
-    ] = None,
-    episodes: Annotated[int, typer.Option(help="Episodes for each horizon.")] = 60,
-    seed: Annotated[int, typer.Option(help="Random seed for the scenes, the same for every horizon.")] = 0,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="A generation config: what varies in the twin, besides the training scenes."),
-    ] = None,
+    policy: PolicyName,
+    out: Annotated[Path, Option(help="New folder for the policy with the chosen execution horizon.")],
+    twin: PolicyTwin = None,
+    episodes: Annotated[int, Option(help="Episodes for each horizon.")] = 60,
+    seed: Annotated[int, Option(help="Random seed for the scenes, the same for every horizon.")] = 0,
+    config: SceneConfig = None,
     json: Json = False,
 ) -> None:
     """Choose in a twin how many actions of each chunk a policy executes before the next; matters on delayed hardware."""
     from twinloop.datasets.commit import disk_errors
-    from twinloop.evaluation.horizon import find_execution_horizon
     from twinloop.generation.processes import usable_cores
-    from twinloop.policies.policy import load_policy
-    from twinloop.randomization import load_randomization
 
-    loaded = load_policy(policy_path(policy))
-    if out.exists():
-        raise WrongUse(f"{out} exists already", remedy="choose another folder")
-    with disk_errors(out):  # asked before minutes are spent on what cannot be written
+    loaded = load_policy(policy)
+    require_new(out)
+    with disk_errors(out):  # before minutes are spent on a result that cannot be written
         out.mkdir(parents=True)
         out.rmdir()
-    cell = twin_for(loaded, twin)
-    varied = load_randomization(config, cell) if config else None
-    with console.progress_bar("trying") as progress:
-        found, horizons = find_execution_horizon(
+    cell = load_policy_twin(loaded, twin)
+    varied = twinloop.load_randomization(config, cell) if config else None
+    with console.progress_bar("evaluating") as progress:
+        found, horizons = twinloop.find_execution_horizon(
             loaded, cell, varied, episodes=episodes, seed=seed, threads=usable_cores(), progress=progress
         )
     found.save(out)
-    if json:
-        tried = found.training_record.results["horizons"]
-        words = {
-            "out": str(out),
-            "id": found.id,
-            "n_action_steps": found.execution.n_action_steps,
-            "horizons": tried,
-        }
-        console.print_json(words)
-        return
-    for one in horizons:
-        kept = "  <- kept" if one.n_action_steps == found.execution.n_action_steps else ""
-        console.out.print(
-            f"{one.n_action_steps} of {loaded.chunk} actions: {one.successes} of {one.episodes}{kept}"
-        )
-    console.out.print(f"wrote {out}")
-
-
-def load_late(path: Path, latency_ms: float | None) -> Policy:
-    """A policy by folder or name, carried out for this delay where one is given, else as it was saved."""
-    from twinloop.policies.policy import load_policy
-
-    loaded = load_policy(policy_path(path))
-    return loaded if latency_ms is None else loaded.for_latency(1e-3 * latency_ms)
-
-
-def policy_path(path: Path) -> Path:
-    """A policy's folder, or the one of that name in the workspace."""
-    from twinloop.workspace import find_workspace
-
-    if path.exists() or len(path.parts) != 1:
-        return path
-    try:
-        return find_workspace().root / "policies" / path
-    except WorkspaceError:
-        return path
-
-
-def twin_for(policy: Policy, twin: str | None) -> Twin:
-    """The twin that was named, or the policy's own."""
-    from twinloop.twins import load_twin
-
-    name = twin or policy.training_record.twin["name"]
-    if name is None:
-        raise WrongUse("the policy does not say which twin it is for", remedy="--twin NAME")
-    return load_twin(name)
+    chosen, tried = found.execution.n_action_steps, found.training_record.results["horizons"]
+    results = {"out": out, "id": found.id, "n_action_steps": chosen, "horizons": tried}
+    lines = [
+        f"{one.n_action_steps} of {loaded.chunk} actions: {one.successes} of {one.episodes}"
+        + ("  <- kept" if one.n_action_steps == chosen else "")
+        for one in horizons
+    ]
+    console.print_result(json, results, "\n".join([*lines, f"wrote {out}"]))

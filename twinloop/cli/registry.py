@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
-from twinloop.cli.places import workspace_here
-from twinloop.cli.train import TRACKING
-from twinloop.errors import WrongUse
+from twinloop.cli.options import TRACKING, Json, PolicyName
+from twinloop.cli.places import find_workspace, load_policy
+from twinloop.errors import UnknownName, WrongUse
 
 if TYPE_CHECKING:
     from twinloop.promotion.chain import Entry
-    from twinloop.promotion.registry import PolicyRegistry
+    from twinloop.promotion.release import StageVerdict
 
 app = typer.Typer(
     help="List the registry, verify its record, and judge a staged release.", no_args_is_help=True
@@ -23,7 +25,7 @@ app = typer.Typer(
 
 Root = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--workspace",
         metavar="FOLDER",
         help="Folder of the registry; default: the workspace, or this folder.",
@@ -31,29 +33,41 @@ Root = Annotated[
 ]
 Tracking = Annotated[
     str | None,
-    typer.Option(metavar="URI", envvar=TRACKING, help="MLflow address; default: mlflow.db in the workspace."),
+    Option(metavar="URI", envvar=TRACKING, help="MLflow address; default: mlflow.db in the workspace."),
 ]
-By = Annotated[str, typer.Option(help="Your name; recorded.")]
+By = Annotated[str, Option(help="Your name; recorded.")]
+VerdictFile = Annotated[Path | None, Option(metavar="FILE", help="The verdict.json of `twinloop gate`.")]
+ReleaseStage = Annotated[
+    str, Option(help="shadow: runs but does not act; canary: acts in a fraction of episodes; full.")
+]
+Override = Annotated[
+    str | None,
+    Option(metavar="REASON", help="Promote without a favourable verdict; recorded with your name."),
+]
+GatedLatencyMs = Annotated[
+    float | None, Option(help="Delay at which the policy was gated; default: its own.")
+]
+Head = Annotated[
+    str | None,
+    Option(metavar="NUMBER:HASH", help="A head stored earlier; the record must still contain it."),
+]
+Restore = Annotated[
+    bool,
+    Option("--restore", help="If the record is intact, restore versions and aliases in MLflow from it."),
+]
+Deployed = Annotated[
+    Path, Argument(metavar="DATASET", help="Deployed episodes; at stage shadow, the .shadow.jsonl file.")
+]
 
 
 def promote(
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy's folder or name.")],
+    policy: PolicyName,
     by: By,
-    verdict: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The verdict.json of `twinloop gate`.")
-    ] = None,
-    stage: Annotated[
-        str,
-        typer.Option(help="shadow: runs but does not act; canary: acts in a fraction of episodes; full."),
-    ] = "full",
-    fraction: Annotated[float, typer.Option(help="canary: fraction of the episodes in which it acts.")] = 0.1,
-    override: Annotated[
-        str | None,
-        typer.Option(metavar="REASON", help="Promote without a favourable verdict; recorded with your name."),
-    ] = None,
-    latency_ms: Annotated[
-        float | None, typer.Option(help="Delay at which the policy was gated; default: its own.")
-    ] = None,
+    verdict: VerdictFile = None,
+    stage: ReleaseStage = "full",
+    fraction: Annotated[float, Option(help="canary: fraction of the episodes in which it acts.")] = 0.1,
+    override: Override = None,
+    latency_ms: GatedLatencyMs = None,
     workspace: Root = None,
     tracking: Tracking = None,
     json: Json = False,
@@ -62,9 +76,7 @@ def promote(
 
     The verdict is recomputed from the evidence next to it, and both are copied into the registry.
     """
-    from twinloop.cli.policy import load_late
-
-    loaded = load_late(policy, latency_ms)
+    loaded = load_policy(policy, latency_ms)
     registry = open_registry(workspace, tracking, new=True)
     entry = registry.promote(loaded, verdict, by=by, stage=stage, fraction=fraction, override=override)  # type: ignore[arg-type]
     _print_entry(entry, json)
@@ -72,7 +84,7 @@ def promote(
 
 def rollback(
     by: By,
-    reason: Annotated[str, typer.Option(help="Reason; recorded.")],
+    reason: Annotated[str, Option(help="Reason; recorded.")],
     workspace: Root = None,
     tracking: Tracking = None,
     json: Json = False,
@@ -84,8 +96,6 @@ def rollback(
 @app.command("ls")
 def list_versions(workspace: Root = None, tracking: Tracking = None, json: Json = False) -> None:
     """List registered policies with their verdicts and current aliases."""
-    from dataclasses import asdict
-
     registry = open_registry(workspace, tracking)
     versions = registry.versions()
     if json:
@@ -103,29 +113,15 @@ def list_versions(workspace: Root = None, tracking: Tracking = None, json: Json 
 @app.command()
 def log(workspace: Root = None, tracking: Tracking = None, json: Json = False) -> None:
     """Print the record: every action, by whom and why, oldest first."""
-    from dataclasses import asdict
-
     entries = open_registry(workspace, tracking).entries()
-    if json:
-        console.print_json([asdict(entry) for entry in entries])
-        return
-    console.print_table(
-        ("number", "at", "by", "action"), [(e.number, e.at, e.by, _sentence(e)) for e in entries]
-    )
+    columns = ("number", "at", "by", "action")
+    console.print_list(json, entries, columns, lambda e: (e.number, e.at, e.by, _sentence(e)))
 
 
 @app.command()
 def verify(
-    head: Annotated[
-        str | None,
-        typer.Option(metavar="NUMBER:HASH", help="A head stored earlier; the record must still contain it."),
-    ] = None,
-    restore: Annotated[
-        bool,
-        typer.Option(
-            "--restore", help="If the record is intact, restore versions and aliases in MLflow from it."
-        ),
-    ] = False,
+    head: Head = None,
+    restore: Restore = False,
     workspace: Root = None,
     tracking: Tracking = None,
     json: Json = False,
@@ -136,78 +132,71 @@ def verify(
     registry is detected.
     """
     found = open_registry(workspace, tracking).verify(head, restore)
-    if json:
-        console.print_json({"intact": True, "entries": found.number, "head": str(found)})
-    else:
-        console.out.print(
-            f"intact: {console.count(found.number, 'entry').replace('entrys', 'entries')}\nhead {found}"
-        )
+    value = {"intact": True, "entries": found.number, "head": str(found)}
+    entries = "1 entry" if found.number == 1 else f"{found.number} entries"
+    console.print_result(json, value, f"intact: {entries}\nhead {found}")
 
 
 @app.command()
 def release(
-    source: Annotated[
-        Path,
-        typer.Argument(metavar="DATASET", help="Deployed episodes; at stage shadow, the .shadow.jsonl file."),
-    ],
-    stage: Annotated[str, typer.Option(help="shadow, canary or full.")],
+    source: Deployed,
+    stage: Annotated[str, Option(help="shadow, canary or full.")],
     min_success_rate: Annotated[
-        float | None, typer.Option(help="Success rate to exceed; default: that of the stage.")
+        float | None, Option(help="Success rate to exceed; default: that of the stage.")
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="On stop: withdraw or roll back; recorded. Needs --by.")
+        bool, Option("--apply", help="On stop: withdraw or roll back; recorded. Needs --by.")
     ] = False,
-    by: Annotated[str, typer.Option(help="Your name; recorded.")] = "",
+    by: Annotated[str, Option(help="Your name; recorded.")] = "",
     workspace: Root = None,
     tracking: Tracking = None,
     json: Json = False,
 ) -> None:
     """Judge the policy at a stage of release: advance, stop, or go on. Valid after every episode; exits with 1 on stop."""
-    from dataclasses import replace
-
-    from twinloop.datasets.reader import open_dataset
-    from twinloop.errors import UnknownName
     from twinloop.promotion.registry import ALIAS_OF
     from twinloop.promotion.release import RULES, judge_stage, load_shadow, read_outcomes
 
     if stage not in RULES:
         raise UnknownName("stage", stage, RULES)
-    rule = (
-        RULES[stage] if min_success_rate is None else replace(RULES[stage], min_success_rate=min_success_rate)
-    )
+    rule = RULES[stage]
+    if min_success_rate is not None:
+        rule = replace(rule, min_success_rate=min_success_rate)
     registry = open_registry(workspace, tracking)
     held = registry.policy(ALIAS_OF[stage])
-    good = load_shadow(source, held.id) if stage == "shadow" else read_outcomes(open_dataset(source), held.id)
-    found = judge_stage(stage, good, rule)
-    entry = None
-    if found.step == "stop" and apply:
-        entry = registry.withdraw(stage, by=by, reason=found.reason)
-    if json:
-        console.print_json(found.as_json() | {"policy": held.name, "entry": entry.number if entry else None})
+    if stage == "shadow":
+        good = load_shadow(source, held.id)
     else:
-        console.out.print(f"{held.name}, {stage}: {found.step}; {found.reason}", markup=False)
-        if entry is not None:
-            _print_entry(entry, json)
-        elif found.step == "stop":
-            console.out.print(f"next: twinloop registry release {source} --stage {stage} --apply --by NAME")
-        elif found.step == "advance":
-            following = {"shadow": "canary", "canary": "full"}[stage]
-            console.out.print(
-                f"next: twinloop promote {held.name} --stage {following} --verdict FILE --by NAME"
-            )
-    if found.step == "stop":
+        good = read_outcomes(twinloop.open_dataset(source), held.id)
+    found = judge_stage(stage, good, rule)
+    stop = found.step == "stop"
+    entry = registry.withdraw(stage, by=by, reason=found.reason) if stop and apply else None
+    value = found.as_json() | {"policy": held.name, "entry": entry.number if entry else None}
+    console.print_result(json, value, lambda: _print_release(held.name, found, entry, source))
+    if stop:
         raise typer.Exit(1)
+
+
+def _print_release(policy: str, found: StageVerdict, entry: Entry | None, source: Path) -> None:
+    from twinloop.promotion.release import NEXT
+
+    console.out.print(f"{policy}, {found.stage}: {found.step}; {found.reason}")
+    if entry is not None:
+        _print_entry(entry, json=False)
+    elif found.step == "stop":
+        console.out.print(f"next: twinloop registry release {source} --stage {found.stage} --apply --by NAME")
+    elif found.step == "advance":
+        following = NEXT[found.stage]
+        console.out.print(f"next: twinloop promote {policy} --stage {following} --verdict FILE --by NAME")
 
 
 def open_registry(
     workspace: Path | None = None, tracking: str | None = None, new: bool = False
-) -> PolicyRegistry:
+) -> twinloop.PolicyRegistry:
     """Open the registry; unless `new`, it must exist."""
     from twinloop.learning.tracking import DATABASE
     from twinloop.promotion.chain import FOLDER, RECORD
-    from twinloop.promotion.registry import PolicyRegistry
 
-    here = workspace_here()
+    here = find_workspace()
     root = workspace or (here.root if here else Path())
     if not root.is_dir():
         raise WrongUse(f"{root} is not a folder", remedy="--workspace FOLDER")
@@ -218,19 +207,15 @@ def open_registry(
     )
     if not new and not any((root / name).exists() for name in (f"{FOLDER}/{RECORD}", DATABASE)):
         raise missing
-    registry = PolicyRegistry(root, None if tracking == "off" else tracking)
+    registry = twinloop.PolicyRegistry(root, None if tracking == "off" else tracking)
     if not new and not registry.entries():
         raise missing
     return registry
 
 
 def _print_entry(entry: Entry, json: bool) -> None:
-    from dataclasses import asdict
-
-    if json:
-        console.print_json(asdict(entry))
-    else:
-        console.out.print(f"{_sentence(entry)} (entry {entry.number}, {entry.hash[:16]})", markup=False)
+    text = f"{_sentence(entry)} (entry {entry.number}, {entry.hash[:16]})"
+    console.print_result(json, asdict(entry), text)
 
 
 def _sentence(entry: Entry) -> str:
@@ -238,11 +223,8 @@ def _sentence(entry: Entry) -> str:
     if entry.action == "register":
         return f"registered {details['policy']} ({details['policy_id']}) as version {details['version']}"
     if entry.action == "promote":
-        basis = (
-            f"override: {details['override']}"
-            if details.get("override")
-            else f"verdict {details['verdict'][:12]}"
-        )
+        override = details.get("override")
+        basis = f"override: {override}" if override else f"verdict {details['verdict'][:12]}"
         stage = f"{details['stage']} {details['fraction']:.0%}" if details["fraction"] else details["stage"]
         return f"promoted version {details['version']} to {stage}, {basis}"
     if entry.action == "rollback":

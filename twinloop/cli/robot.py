@@ -9,67 +9,76 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
+from twinloop.cli.options import TRACKING, Json, RobotUrl
+from twinloop.cli.places import find_policy
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.datasets.reader import Dataset
     from twinloop.episode import Outcome
-    from twinloop.promotion.release import ShadowController
     from twinloop.robots.controllers import Controller
     from twinloop.robots.protocol import Description, Robot, TrialSupervisor
-    from twinloop.twins import Twin
 
 EXCITATION_S = 10.0
 """Default duration of an excitation run."""
 
-RobotUrl = Annotated[str, typer.Option(help="standin:NAME, unix:PATH, tcp:HOST:PORT, or a plug-in's scheme.")]
-Out = Annotated[Path, typer.Option(help="The dataset; an existing one is appended to.")]
+Out = Annotated[Path, Option(help="The dataset; an existing one is appended to.")]
 Expert = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A scripted expert acts; 'task' selects the task's own.")
+    str | None, Option(metavar="NAME", help="A scripted expert acts; 'task' selects the task's own.")
 ]
 Excitation = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="SIGNAL,...",
         help="Excite the joints for identification: chirp, multisine, prbs or waypoints; several take turns.",
     ),
 ]
 MotionFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Play back a motion, for example from `twinloop excite`.")
+    Path | None, Option(metavar="FILE", help="Play back a motion, for example from `twinloop excite`.")
 ]
 Operator = Annotated[
-    str | None, typer.Option(metavar="PSEUDONYM", help="A person demonstrates; never give a real name.")
+    str | None, Option(metavar="PSEUDONYM", help="A person demonstrates; never give a real name.")
 ]
 PolicyName = Annotated[
     Path | None,
-    typer.Option(help="A policy acts: its folder or name, or its alias in the registry, such as champion."),
+    Option(help="A policy acts: its folder or name, or its alias in the registry, such as champion."),
 ]
 ShadowName = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         metavar="POLICY",
         help="With --policy: also run this policy without acting; its proposals go to OUT.shadow.jsonl.",
     ),
 ]
-Cameras = Annotated[list[str] | None, typer.Option(help="Record this camera; repeatable.")]
-Seconds = Annotated[float | None, typer.Option(help="Time limit of an episode; default: the task's.")]
-First = Annotated[int, typer.Option(help="Number of the first episode; the scene depends on it.")]
-Instruction = Annotated[str | None, typer.Option(help="Task instruction; default: the twin's task.")]
+Cameras = Annotated[list[str] | None, Option(help="Record this camera; repeatable.")]
+Seconds = Annotated[float | None, Option(help="Time limit of an episode; default: the task's.")]
+First = Annotated[int, Option(help="Number of the first episode; the scene depends on it.")]
+Instruction = Annotated[str | None, Option(help="Task instruction; default: the twin's task.")]
 TwinName = Annotated[
-    str | None, typer.Option(metavar="NAME|FOLDER", help="The robot's twin; default: as the robot declares.")
+    str | None, Option(metavar="NAME|FOLDER", help="The robot's twin; default: as the robot declares.")
 ]
-Site = Annotated[str | None, typer.Option(help="Where the robot stands; default: as the robot declares.")]
-Consent = Annotated[str | None, typer.Option(help="Consent record of the operator.")]
-Reconnects = Annotated[int, typer.Option(help="Attempts to reconnect after the robot is lost.")]
+Site = Annotated[str | None, Option(help="Where the robot stands; default: as the robot declares.")]
+Consent = Annotated[str | None, Option(help="Consent record of the operator.")]
+Reconnects = Annotated[int, Option(help="Attempts to reconnect after the robot is lost.")]
+
+Reality = Annotated[
+    str, Option(metavar="NAME|FILE.yaml", help="A shipped reality, or your own reality file.")
+]
+Lockstep = Annotated[
+    bool, Option("--lockstep/--realtime", help="Advance time with each command, or by the clock.")
+]
+ListEffects = Annotated[
+    bool, Option("--list-effects", help="List every key of a reality file with unit and range.")
+]
 
 
 def record(
     robot: RobotUrl,
     out: Out,
-    episodes: Annotated[int, typer.Option(help="Number of episodes.")] = 10,
+    episodes: Annotated[int, Option(help="Number of episodes.")] = 10,
     expert: Expert = None,
     excite: Excitation = None,
     motion: MotionFile = None,
@@ -87,10 +96,7 @@ def record(
     json: Json = False,
 ) -> None:
     """Record episodes from a robot while an expert, an excitation signal, an operator or a policy acts."""
-    from twinloop.robots.record import RecordingSpec
-    from twinloop.robots.record import record as run
-
-    _require_one_actor(expert, excite, motion, operator, policy, shadow)
+    _require_one_actor(policy, shadow, expert, excite, motion, operator)
     signal = f"motion:{motion}" if motion is not None else excite
     with open_supervised(robot) as (opened, supervisor), console.progress_bar("recording") as progress:
         cell, instruction, time_limit_s = _load_task(opened.description, twin, motion, excite)
@@ -99,19 +105,11 @@ def record(
             controller = _make_policy_controller(policy, shadow, opened.description)
         else:
             controller = _make_controller(cell, supervisor, signal or expert, operator, time_limit_s)
-        spec = RecordingSpec(
-            episodes,
-            time_limit_s,
-            task=task or instruction,
-            cameras=tuple(camera or ()),
-            first=first,
-            site=site,
-            operator=operator,
-            consent=consent,
-            judged=signal is None,
-            reconnects=reconnects,
-        )
-        dataset = run(
+        spec = twinloop.RecordingSpec(
+            episodes, time_limit_s, task=task or instruction, cameras=tuple(camera or ()), first=first, site=site,
+            operator=operator, consent=consent, judged=signal is None, reconnects=reconnects,
+        )  # fmt: skip
+        dataset = twinloop.record(
             opened, controller, out, spec, supervisor=supervisor, on_progress=progress, log=console.log
         )
         description = opened.description
@@ -121,19 +119,13 @@ def record(
 
 
 def standin(
-    reality: Annotated[
-        str, typer.Option(metavar="NAME|FILE.yaml", help="A shipped reality, or your own reality file.")
-    ] = "",
-    twin: Annotated[str | None, typer.Option(help="The twin to build; default: the reality's.")] = None,
-    socket: Annotated[Path | None, typer.Option(help="Serve at this Unix socket.")] = None,
-    port: Annotated[int | None, typer.Option(help="Serve at this port of 127.0.0.1; 0 picks one.")] = None,
-    lockstep: Annotated[
-        bool, typer.Option("--lockstep/--realtime", help="Advance time with each command, or by the clock.")
-    ] = False,
-    list_shipped: Annotated[bool, typer.Option("--list", help="List the shipped stand-ins.")] = False,
-    list_effects: Annotated[
-        bool, typer.Option("--list-effects", help="List every key of a reality file with unit and range.")
-    ] = False,
+    reality: Reality = "",
+    twin: Annotated[str | None, Option(help="The twin to build; default: the reality's.")] = None,
+    socket: Annotated[Path | None, Option(help="Serve at this Unix socket.")] = None,
+    port: Annotated[int | None, Option(help="Serve at this port of 127.0.0.1; 0 picks one.")] = None,
+    lockstep: Lockstep = False,
+    list_shipped: Annotated[bool, Option("--list", help="List the shipped stand-ins.")] = False,
+    list_effects: ListEffects = False,
     json: Json = False,
 ) -> None:
     """Serve a stand-in for reality: the twin's cell in another physics engine, with effects the twin does not model."""
@@ -148,21 +140,14 @@ def standin(
     from twinloop.robots.standin.run import serve_reality
 
     if not reality:
-        raise WrongUse(
-            "no reality given",
-            available=list_realities(),
-            remedy="twinloop standin --reality mild --port 4750",
-        )
+        example = "twinloop standin --reality mild --port 4750"
+        raise WrongUse("no reality given", available=list_realities(), remedy=example)
     if (socket is None) == (port is None):
         raise WrongUse("no address to listen at", expected="either --socket PATH or --port NUMBER")
 
     def on_ready(url: str) -> None:
-        if json:
-            console.print_json({"robot": url, "lockstep": lockstep})
-        else:
-            console.out.print(
-                f"stand-in ready at {url} (Ctrl-C to stop); try: twinloop record --robot {url} ..."
-            )
+        text = f"stand-in ready at {url} (Ctrl-C to stop); try: twinloop record --robot {url} ..."
+        console.print_result(json, {"robot": url, "lockstep": lockstep}, text)
 
     address: str | int = str(socket) if socket is not None else int(port or 0)
     serve_reality(reality, twin=twin, address=address, lockstep=lockstep, on_ready=on_ready)
@@ -196,22 +181,15 @@ class TerminalSupervisor:
 @contextmanager
 def open_supervised(url: str) -> Iterator[tuple[Robot, TrialSupervisor]]:
     """A connected robot and its supervisor: the robot's own where it has one, else a person at the terminal."""
-    from twinloop.robots import TrialSupervisor, connected, open_robot
+    from twinloop.robots import TrialSupervisor
 
-    robot = open_robot(url)
-    with connected(robot):
+    robot = twinloop.open_robot(url)
+    with twinloop.connected(robot):
         yield robot, robot if isinstance(robot, TrialSupervisor) else TerminalSupervisor()
 
 
-def _require_one_actor(
-    expert: str | None,
-    excite: str | None,
-    motion: Path | None,
-    operator: str | None,
-    policy: Path | None,
-    shadow: Path | None,
-) -> None:
-    if sum(choice is not None for choice in (expert, excite, motion, operator, policy)) != 1:
+def _require_one_actor(policy: Path | None, shadow: Path | None, *others: object) -> None:
+    if sum(choice is not None for choice in (policy, *others)) != 1:
         raise WrongUse(
             "choose what controls the robot",
             expected="one of --expert NAME, --excite SIGNAL, --motion FILE, --operator PSEUDONYM, --policy POLICY",
@@ -222,36 +200,36 @@ def _require_one_actor(
 
 def _load_task(
     description: Description, twin: str | None, motion: Path | None, excite: str | None
-) -> tuple[Twin, str, float]:
+) -> tuple[twinloop.Twin, str, float]:
     """The robot's twin, the task instruction, and the time limit of an episode."""
-    from twinloop.experts import load_motion
     from twinloop.tasks import make_task
-    from twinloop.twins import load_twin
 
     name = twin or description.twin
     if name is None:
         raise WrongUse("the robot does not declare a twin", remedy="--twin NAME")
-    loaded = load_twin(name)
+    loaded = twinloop.load_twin(name)
     if description.twin_hash and loaded.content_hash != description.twin_hash:
         raise WrongUse(
             f"the robot's twin {name!r} differs from the one installed here", remedy="--twin FOLDER"
         )
     if motion is not None or excite is not None:
-        seconds = load_motion(motion).duration_s if motion is not None else EXCITATION_S
+        seconds = twinloop.load_motion(motion).duration_s if motion is not None else EXCITATION_S
         return loaded, "Follow the excitation signal.", seconds
     task = make_task(loaded.task, loaded)
     return loaded, task.text, task.time_limit_s
 
 
 def _make_controller(
-    twin: Twin, supervisor: TrialSupervisor, expert: str | None, operator: str | None, time_limit_s: float
+    twin: twinloop.Twin,
+    supervisor: TrialSupervisor,
+    expert: str | None,
+    operator: str | None,
+    time_limit_s: float,
 ) -> Controller:
-    from twinloop.robots.controllers import ExpertController, OperatorController
-
     if operator is not None:
-        return OperatorController(supervisor, operator)
+        return twinloop.OperatorController(supervisor, operator)
     name = twin.task if expert in (None, "task") else str(expert)
-    return ExpertController(twin, name if ":" in name else name.split(","), time_limit_s)
+    return twinloop.ExpertController(twin, name if ":" in name else name.split(","), time_limit_s)
 
 
 def _make_policy_controller(policy: Path, shadow: Path | None, description: Description) -> Controller:
@@ -266,19 +244,16 @@ def _make_policy_controller(policy: Path, shadow: Path | None, description: Desc
 
 
 def _load_policy(policy: Path) -> Any:
-    from twinloop.cli.policy import policy_path
     from twinloop.cli.registry import open_registry
-    from twinloop.cli.train import TRACKING
-    from twinloop.policies.policy import load_policy
     from twinloop.promotion.registry import NO_ALIASES
 
-    place = policy_path(policy)
+    place = find_policy(policy)
     if str(policy) in NO_ALIASES and not place.exists():
         return open_registry(tracking=os.environ.get(TRACKING)).policy(str(policy))
-    return load_policy(place)
+    return twinloop.load_policy(place)
 
 
-def _save_shadow(controller: Controller | ShadowController, out: Path) -> None:
+def _save_shadow(controller: Controller, out: Path) -> None:
     from twinloop.promotion.release import ShadowController, save_shadow
 
     assert isinstance(controller, ShadowController)
@@ -286,31 +261,29 @@ def _save_shadow(controller: Controller | ShadowController, out: Path) -> None:
 
 
 def _print_recording(
-    dataset: Dataset, description: Description, episodes: int, judged: bool, json: bool
+    dataset: twinloop.Dataset, description: Description, episodes: int, judged: bool, json: bool
 ) -> None:
     recorded = [dataset.episode(number) for number in dataset.numbers[-episodes:]]
     successes = sum(episode.success is True for episode in recorded)
     failures = sum(episode.success is False for episode in recorded)
     rows = sum(len(episode) for episode in recorded)
-    if json:
-        counts = {"episodes": episodes, "successes": successes, "failures": failures, "rows": rows}
-        console.print_json(counts | {"out": str(dataset.root), "standin": description.standin})
-        return
+    value = {"episodes": episodes, "successes": successes, "failures": failures, "rows": rows}
+    value |= {"out": dataset.root, "standin": description.standin}
     outcome = f", {successes} succeeded, {failures} failed" if judged else ""
-    console.out.print(
+    text = (
         f"recorded {console.count(episodes, 'episode')}, {console.count(rows, 'row')}{outcome} "
         f"on {'stand-in' if description.standin else 'robot'} {description.serial} -> {dataset.root}"
     )
+    console.print_result(json, value, text)
 
 
 def _print_realities(json: bool) -> None:
     from twinloop.robots.standin.reality import list_realities, load_reality
 
     descriptions = {name: load_reality(name).description for name in list_realities()}
-    if json:
-        console.print_json([{"name": name, "description": text} for name, text in descriptions.items()])
-    else:
-        console.print_table(("reality", "description"), list(descriptions.items()))
+    value = [{"name": name, "description": text} for name, text in descriptions.items()]
+    rows, columns = list(descriptions.items()), ("reality", "description")
+    console.print_result(json, value, lambda: console.print_table(columns, rows))
 
 
 def _print_effects(json: bool) -> None:

@@ -1,157 +1,127 @@
-"""`twinloop train`: learn a policy from simulated and real data, by a recipe."""
+"""`twinloop train`: train a policy on simulated and real data, by a recipe."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import fields
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Option
 
+import twinloop
 from twinloop.cli import console
-from twinloop.cli.console import Json
-from twinloop.cli.policy import describe_idle, policy_path
-from twinloop.errors import UnknownName, WorkspaceError, WrongUse
+from twinloop.cli.options import TRACKING, Json, make_config, split_names
+from twinloop.cli.places import default_out, find_policy, find_workspace, next_version
+from twinloop.cli.policy import describe_idle
+from twinloop.errors import WrongUse
 
-if TYPE_CHECKING:
-    from twinloop.learning.config import TrainConfig
-    from twinloop.policies.policy import Policy
-
-TRACKING = "TWINLOOP_TRACKING"
+SimData = Annotated[Path | None, Option(help="Simulated dataset.")]
+RealData = Annotated[Path | None, Option(help="Real dataset, or one of a stand-in.")]
+Out = Annotated[Path | None, Option(help="The policy's new folder; default: in the workspace's policies/.")]
+Recipe = Annotated[str, Option(help="sim-only, real-only, pretrain-finetune or co-train.")]
+Mix = Annotated[
+    str,
+    Option(
+        metavar="FRACTION|auto", help="co-train: fraction of simulated windows; auto: search for the best."
+    ),
+]
+MixTwin = Annotated[
+    str | None,
+    Option(
+        metavar="NAME|FOLDER",
+        help="--mix auto: evaluate fractions in this twin; default: the simulated data's.",
+    ),
+]
+Finetune = Annotated[str, Option(help="pretrain-finetune: weights to update; full, head or adapter.")]
+From = Annotated[
+    Path | None, Option("--from", help="pretrain-finetune: start from this policy instead of simulated data.")
+]
+Head = Annotated[str, Option(help="regression, transformer or flow.")]
+Cameras = Annotated[
+    str | None,
+    Option(help="The policy sees these cameras, as a,b, and no tracked object; default: no images."),
+]
+Adapt = Annotated[str, Option(help="Align features of simulated and real images: coral, ot or adversarial.")]
+Restyle = Annotated[str, Option(help="Give simulated images a real look: fourier or histogram.")]
+Photos = Annotated[
+    Path | None, Option(help="restyle: a folder of photographs instead of the real data's images.")
+]
+Seed = Annotated[int, Option(help="Random seed; the same seed and data give the same policy.")]
+Steps = Annotated[
+    int | None, Option(help="Weight updates, and a quarter as many to fine-tune; default: the config's.")
+]
+Minutes = Annotated[float | None, Option(help="Time limit of training.")]
+Settings = Annotated[
+    list[str] | None,
+    Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any other field of TrainConfig; docs/reference/commands.md lists them.",
+    ),
+]
+Tracking = Annotated[
+    str | None,
+    Option(
+        metavar="URI|off",
+        envvar=TRACKING,
+        help="MLflow; default: mlflow.db in the workspace, or next to the policy.",
+    ),
+]
+Threads = Annotated[int, Option(help="Processor threads.")]
+Device = Annotated[str, Option(help="cpu, cuda, ...; auto: a graphics card if there is one.")]
+Resume = Annotated[bool, Option("--resume", help="Continue from the last checkpoint.")]
 
 
 def train(
-    sim: Annotated[Path | None, typer.Option(help="Simulated dataset.")] = None,
-    real: Annotated[Path | None, typer.Option(help="Real dataset, or one of a stand-in.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The policy's new folder; default: in the workspace's policies/.")
-    ] = None,
-    recipe: Annotated[
-        str, typer.Option(help="sim-only, real-only, pretrain-finetune or co-train.")
-    ] = "sim-only",
-    mix: Annotated[
-        str, typer.Option(metavar="SHARE|auto", help="co-train: share of simulated windows, or find it.")
-    ] = "0.9",
-    twin: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FOLDER", help="--mix auto: try shares in this twin; default: the simulated data's."
-        ),
-    ] = None,
-    finetune: Annotated[
-        str, typer.Option(help="pretrain-finetune: weights that move; full, head or adapter.")
-    ] = "full",
-    start: Annotated[
-        Path | None,
-        typer.Option("--from", help="pretrain-finetune: a trained policy instead of the simulated half."),
-    ] = None,
-    head: Annotated[str, typer.Option(help="regression, transformer or flow.")] = "regression",
-    cameras: Annotated[
-        str | None,
-        typer.Option(help="It sees these cameras, as a,b, and no tracked object; default: no images."),
-    ] = None,
-    adapt: Annotated[
-        str, typer.Option(help="See simulated and real images alike: coral, ot or adversarial.")
-    ] = "none",
-    restyle: Annotated[
-        str, typer.Option(help="Give simulated images a real look: fourier or histogram.")
-    ] = "none",
-    photos: Annotated[
-        Path | None,
-        typer.Option(help="restyle: a folder of photographs instead of the real data's images."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed and data give the same policy.")] = 0,
-    steps: Annotated[
-        int | None,
-        typer.Option(help="Weight updates, and a quarter as many to fine-tune; default: the config's."),
-    ] = None,
-    minutes: Annotated[float | None, typer.Option(help="End after this time at the latest.")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any other field of TrainConfig; docs/reference/commands.md lists them.",
-        ),
-    ] = None,
-    tracking: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URI|off",
-            envvar=TRACKING,
-            help="MLflow; default: mlflow.db in the workspace, or beside the policy.",
-        ),
-    ] = None,
-    threads: Annotated[int, typer.Option(help="Processor threads.")] = 1,
-    device: Annotated[
-        str, typer.Option(help="Where it computes: cpu, cuda, ...; auto: a graphics card if there is one.")
-    ] = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
+    sim: SimData = None,
+    real: RealData = None,
+    out: Out = None,
+    recipe: Recipe = "sim-only",
+    mix: Mix = "0.9",
+    twin: MixTwin = None,
+    finetune: Finetune = "full",
+    start: From = None,
+    head: Head = "regression",
+    cameras: Cameras = None,
+    adapt: Adapt = "none",
+    restyle: Restyle = "none",
+    photos: Photos = None,
+    seed: Seed = 0,
+    steps: Steps = None,
+    minutes: Minutes = None,
+    settings: Settings = None,
+    tracking: Tracking = None,
+    threads: Threads = 1,
+    device: Device = "auto",
+    resume: Resume = False,
     json: Json = False,
 ) -> None:
     """Train a policy by imitation: on simulated data, on real data, first one then the other, or on both at once."""
-    from twinloop.learning.fit import Point
-    from twinloop.learning.tracking import local_tracking
-    from twinloop.learning.train import train as run
-
-    words: dict[str, Any] = {
-        "recipe": recipe, "mix": _share(mix, recipe), "finetune": finetune, "head": head, "seed": seed, "minutes": minutes,
-        "cameras": tuple(name for name in cameras.split(",") if name) if cameras else (), "adapt": adapt, "restyle": restyle,
+    values: dict[str, Any] = {
+        "recipe": recipe, "mix": _read_mix(mix, recipe), "finetune": finetune, "head": head, "seed": seed, "minutes": minutes,
+        "cameras": tuple(split_names(cameras)), "adapt": adapt, "restyle": restyle,
     }  # fmt: skip
     if steps is not None:
-        words["steps"] = steps
-        words["finetune_steps"] = max(1, steps // 4)
-    config = make_config(words, option or [])
+        values |= {"steps": steps, "finetune_steps": max(1, steps // 4)}
+    config = make_config(twinloop.TrainConfig, values, settings)
     if twin is not None and mix != "auto":
-        raise WrongUse("only --mix auto tries shares in a twin", got=f"--twin {twin}")
-    root, target = _place(out, recipe, resume)
-    uri = None if tracking == "off" else tracking or local_tracking(root)
-    with console.progress_bar("training") as progress:
-
-        def hear(point: Point, total: int) -> None:
-            progress(point.step, total)
-
-        common: dict[str, Any] = {
-            "out": target, "config": config, "workspace": root, "tracking": uri, "threads": threads, "device": device,
-            "resume": resume,
-            "hear": hear, "photos": photos,
-        }  # fmt: skip
-        if mix == "auto":
-            policy = _train_auto(sim, real, start, twin, common, quiet=json)
-        else:
-            policy = run(sim, real, start=policy_path(start) if start else None, tell=_tell, **common)
-    results = policy.training_record.results
-    if json:
-        console.print_json({"out": str(target), "id": policy.id, "recipe": recipe, **results})
-        return
-    last = results["curve"][-1]
-    console.out.print(
-        f"wrote {target}: {recipe}, {last['step']} steps in {results['seconds']:.0f} s, "
-        f"validation error {results['validation']:.4f} (scaled)",
-        markup=False,
-    )
-    for entry in policy.training_record.datasets:
-        if idle := describe_idle(entry):
-            console.out.print(f"{entry['role']} data {entry['name']}{idle}", markup=False)
-
-
-def _tell(line: str) -> None:
-    console.err.print(line, markup=False)
-
-
-def _share(mix: str, recipe: str) -> float:
-    """The share that an option names; the config's default where it is still to be found."""
-    from twinloop.learning.config import TrainConfig
-
+        raise WrongUse("only --mix auto evaluates in a twin", got=f"--twin {twin}")
+    workspace = find_workspace()
+    target = out or next_version(default_out(workspace, f"policies/{recipe}", "POLICY"), resume)
+    root = workspace.root if workspace else target.parent
+    arguments: dict[str, Any] = {
+        "out": target, "config": config, "photos": photos, "workspace": root, "tracking": _find_tracking(tracking, root),
+        "threads": threads, "device": device, "resume": resume,
+    }  # fmt: skip
     if mix == "auto":
-        if recipe != "co-train":
-            raise WrongUse("only co-training has a mix to choose", got=recipe, remedy="--recipe co-train")
-        return TrainConfig.mix
-    try:
-        return float(mix)
-    except ValueError as error:
-        raise WrongUse("the mix is a share of simulated data, or auto", got=mix) from error
+        policy = _train_auto(sim, real, start, twin, json, arguments)
+    else:
+        origin = find_policy(start) if start else None
+        with _progress() as hear:
+            policy = twinloop.train(sim, real, start=origin, hear=hear, tell=console.log, **arguments)
+    results = {"out": target, "id": policy.id, "recipe": recipe, **policy.training_record.results}
+    console.print_result(json, results, lambda: _print(policy, target))
 
 
 def _train_auto(
@@ -159,66 +129,51 @@ def _train_auto(
     real: Path | None,
     start: Path | None,
     twin: str | None,
-    common: dict[str, Any],
     quiet: bool,
-) -> Policy:
+    arguments: dict[str, Any],
+) -> twinloop.Policy:
+    """Search for the fraction of simulated data, and train with it."""
     from twinloop.learning.mix import train_auto
-    from twinloop.twins import load_twin
 
     if sim is None or real is None or start is not None:
         raise WrongUse("--mix auto co-trains", expected="--sim DATASET and --real DATASET, and no --from")
-
-    def tell(line: str) -> None:
-        if not quiet:
-            console.out.print(line, markup=False)
-
-    return train_auto(sim, real, twin=load_twin(twin) if twin else None, tell=tell, **common)
+    log = (lambda line: None) if quiet else console.out.print
+    cell = twinloop.load_twin(twin) if twin else None
+    with _progress() as hear:
+        return train_auto(sim, real, twin=cell, hear=hear, tell=log, **arguments)
 
 
-def make_config(words: dict[str, Any], options: list[str]) -> TrainConfig:
-    """The config that options describe; values are read as YAML."""
-    import yaml
-
-    from twinloop.learning.config import TrainConfig
-
-    defaults = {part.name: getattr(TrainConfig(), part.name) for part in fields(TrainConfig)}
-    for option in options:
-        name, equals, text = option.partition("=")
-        if name not in defaults:
-            raise UnknownName("training option", name, defaults)
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            equals = ""
-        if not equals:
-            raise WrongUse("cannot read this option", got=option, expected="NAME=VALUE")
-        want = defaults[name]
-        if isinstance(want, tuple) and isinstance(value, list):
-            value = tuple(value)
-        if isinstance(want, float) and isinstance(value, int | str):
-            with suppress(ValueError):  # YAML takes 1e-3 for a word
-                value = float(value)
-        if want is not None and type(value) is not type(want):
-            raise WrongUse(f"{name} cannot be this", got=text, expected=f"such as {want}")
-        words[name] = value
-    return TrainConfig(**words)
+@contextmanager
+def _progress() -> Iterator[Callable[[Any, int], None]]:
+    """A progress bar that follows the validations."""
+    with console.progress_bar("training") as bar:
+        yield lambda point, total: bar(point.step, total)
 
 
-def _place(out: Path | None, recipe: str, resume: bool) -> tuple[Path, Path]:
-    """The workspace (or where the policy lies), and the policy's folder."""
-    from twinloop.workspace import find_workspace
+def _find_tracking(tracking: str | None, root: Path) -> str | None:
+    from twinloop.learning.tracking import local_tracking
 
+    return None if tracking == "off" else tracking or local_tracking(root)
+
+
+def _read_mix(mix: str, recipe: str) -> float:
+    """The fraction of simulated data; the default where it is to be searched for."""
+    if mix == "auto":
+        if recipe != "co-train":
+            raise WrongUse("only co-training has a mix to choose", got=recipe, remedy="--recipe co-train")
+        return twinloop.TrainConfig.mix
     try:
-        root = find_workspace().root
-    except WorkspaceError as error:
-        if out is None:
-            raise WrongUse(
-                "where to? this is no workspace", remedy="--out POLICY, or run it inside a workspace"
-            ) from error
-        return out.parent, out
-    if out is not None:
-        return root, out
-    number = 1
-    while (root / "policies" / f"{recipe}-v{number}").exists():
-        number += 1
-    return root, root / "policies" / f"{recipe}-v{max(1, number - resume)}"
+        return float(mix)
+    except ValueError as error:
+        raise WrongUse("the mix is a fraction of simulated data, or auto", got=mix) from error
+
+
+def _print(policy: twinloop.Policy, target: Path) -> None:
+    record = policy.training_record
+    console.out.print(
+        f"wrote {target}: {record.recipe}, {record.results['curve'][-1]['step']} steps in {record.results['seconds']:.0f} s, "
+        f"validation error {record.results['validation']:.4f} (scaled)"
+    )
+    for entry in record.datasets:
+        if idle := describe_idle(entry):
+            console.out.print(f"{entry['role']} data {entry['name']}{idle}")

@@ -141,6 +141,10 @@ def design_excitation(
         raise WrongUse("no parameter to design for", remedy="name some; `twinloop twin show` lists them")
     if not MIN_DURATION_S <= seconds <= 600.0:
         raise WrongUse("a motion's length is out of range", got=f"{seconds:g} s", expected="2 to 600 s")
+    if generations < 1:
+        raise WrongUse("the search needs at least one generation", got=generations)
+    if noise is not None and not noise > 0.0:
+        raise WrongUse("a standard deviation must be positive", got=noise)
     cell = make_cell(twin)
     limits = limits or make_limits(cell)
     asked = len(parameters)

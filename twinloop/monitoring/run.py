@@ -76,6 +76,8 @@ class MonitorConfig:
                 got=f"a baseline of {self.baseline}",
                 expected=f"at least {FEWEST}",
             )
+        if self.parameters and self.twin is None:
+            raise WrongUse("parameters need a twin", got=self.parameters, remedy="--twin NAME|FOLDER")
 
 
 @dataclass(frozen=True, eq=False)

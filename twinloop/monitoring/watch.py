@@ -9,7 +9,7 @@ from pathlib import Path
 
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import NoDataset
-from twinloop.monitoring.alerts import deliver, save_new
+from twinloop.monitoring.alerts import deliver, require_webhook, save_new
 from twinloop.monitoring.failures import collect_failures
 from twinloop.monitoring.run import MonitorConfig, MonitorReport, monitor, resolved_episodes
 
@@ -21,6 +21,10 @@ class Outputs:
     alerts: Path
     failures: Path | None = None
     webhook: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.webhook is not None:
+            require_webhook(self.webhook)
 
 
 @dataclass(frozen=True)
