@@ -17,6 +17,12 @@ def test_importing_twinloop_loads_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
+def test_starting_a_command_loads_nothing_heavy():
+    code = f"import sys, twinloop.cli; print([m for m in {('numpy', *HEAVY)!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_every_public_name_is_there_and_documented():
     for name in dir(twinloop):
         if not name.startswith("__"):

@@ -157,9 +157,7 @@ def read_status(workspace: Workspace) -> Status:
     unknown = [summary for summary in datasets if summary.success is None and summary.episodes]
     if unknown:
         step = f"twinloop data label {unknown[0].path} --success --by NAME EPISODE ..."
-        return Status(
-            workspace.name, datasets, step, f"nobody has said which episodes of {unknown[0].name} succeeded"
-        )
+        return Status(workspace.name, datasets, step, f"outcomes in {unknown[0].name} are unknown")
     return Status(
         workspace.name, datasets, "collect more, or train", "all datasets are readable and labelled"
     )

@@ -77,7 +77,13 @@ def _print(found: twinloop.Diagnosis, page: Path) -> None:
 
 def _print_costs(found: twinloop.Diagnosis) -> None:
     rows = [
-        (c.dimension, c.points, f"{max(100 * c.alone, 0.0):.0f}", c.named, _why(found, c.dimension))
+        (
+            c.dimension,
+            c.points,
+            f"{max(100 * c.alone, 0.0):.0f}",
+            "yes" if c.named else "no",
+            _why(found, c.dimension),
+        )
         for c in found.costs
     ]
     rows.append(("unknown", found.unknown.points, "", "", "not explained by anything measured"))

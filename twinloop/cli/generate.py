@@ -35,7 +35,9 @@ Seed = Annotated[int | None, Option(help="Random seed; the same seed gives the s
 Expert = Annotated[str | None, Option(help="The expert that acts; default: the task's own.")]
 ExpertNoise = Annotated[
     float,
-    Option(help="Perturb the expert so that the data covers recovery: 0 none, 0.5 some, 2.5 centimetres."),
+    Option(
+        help="Perturb the expert so that the data covers recovery: 0: not at all, 0.5: moderately, 2.5: by centimetres."
+    ),
 ]
 ExpertSeesTruth = Annotated[
     bool,

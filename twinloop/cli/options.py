@@ -30,7 +30,8 @@ SkipUnusable = Annotated[
 PolicyName = Annotated[Path, Argument(metavar="POLICY", help="A policy's folder or name.")]
 PolicyNames = Annotated[list[Path], Argument(metavar="POLICY...", help="Folders or names of policies.")]
 LatencyMs = Annotated[
-    float | None, Option(help="Delay at which action chunks are executed; default: each policy's own.")
+    float | None,
+    Option(help="Latency that the execution of action chunks accounts for; default: each policy's own."),
 ]
 
 TwinName = Annotated[str, Option("--twin", metavar="NAME|FOLDER", help="The robot's twin.")]

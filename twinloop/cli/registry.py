@@ -45,7 +45,7 @@ Override = Annotated[
     Option(metavar="REASON", help="Promote without a favourable verdict; recorded with your name."),
 ]
 GatedLatencyMs = Annotated[
-    float | None, Option(help="Delay at which the policy was gated; default: its own.")
+    float | None, Option(help="Latency at which the policy was gated; default: its own.")
 ]
 Head = Annotated[
     str | None,
@@ -140,7 +140,7 @@ def verify(
 @app.command()
 def release(
     source: Deployed,
-    stage: Annotated[str, Option(help="shadow, canary or full.")],
+    stage: Annotated[str, Option(help="Stage of release: shadow, canary or full.")],
     min_success_rate: Annotated[
         float | None, Option(help="Success rate to exceed; default: that of the stage.")
     ] = None,

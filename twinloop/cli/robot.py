@@ -267,7 +267,7 @@ def _print_recording(
     successes = sum(episode.success is True for episode in recorded)
     failures = sum(episode.success is False for episode in recorded)
     rows = sum(len(episode) for episode in recorded)
-    value = {"episodes": episodes, "successes": successes, "failures": failures, "rows": rows}
+    value: dict[str, Any] = {"episodes": episodes, "successes": successes, "failures": failures, "rows": rows}
     value |= {"out": dataset.root, "standin": description.standin}
     outcome = f", {successes} succeeded, {failures} failed" if judged else ""
     text = (

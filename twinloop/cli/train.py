@@ -19,7 +19,7 @@ from twinloop.errors import WrongUse
 SimData = Annotated[Path | None, Option(help="Simulated dataset.")]
 RealData = Annotated[Path | None, Option(help="Real dataset, or one of a stand-in.")]
 Out = Annotated[Path | None, Option(help="The policy's new folder; default: in the workspace's policies/.")]
-Recipe = Annotated[str, Option(help="sim-only, real-only, pretrain-finetune or co-train.")]
+Recipe = Annotated[str, Option(help="Training recipe: sim-only, real-only, pretrain-finetune or co-train.")]
 Mix = Annotated[
     str,
     Option(
@@ -37,7 +37,7 @@ Finetune = Annotated[str, Option(help="pretrain-finetune: weights to update; ful
 From = Annotated[
     Path | None, Option("--from", help="pretrain-finetune: start from this policy instead of simulated data.")
 ]
-Head = Annotated[str, Option(help="regression, transformer or flow.")]
+Head = Annotated[str, Option(help="Network head: regression, transformer or flow.")]
 Cameras = Annotated[
     str | None,
     Option(help="The policy sees these cameras, as a,b, and no tracked object; default: no images."),
@@ -69,7 +69,9 @@ Tracking = Annotated[
     ),
 ]
 Threads = Annotated[int, Option(help="Processor threads.")]
-Device = Annotated[str, Option(help="cpu, cuda, ...; auto: a graphics card if there is one.")]
+Device = Annotated[
+    str, Option(help="Where to compute: cpu, cuda ...; auto: a graphics card if there is one.")
+]
 Resume = Annotated[bool, Option("--resume", help="Continue from the last checkpoint.")]
 
 
