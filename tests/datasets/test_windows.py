@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
 
 from tests.datasets.examples import STATE_ONLY, WITH_CAMERA, toy_episode
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
-from twinloop.datasets.torch_windows import TorchWindows, WeightedSources
 from twinloop.datasets.windows import Windows
 from twinloop.datasets.writer import append_to, make_dataset
 from twinloop.errors import UnknownName, WrongUse
@@ -113,36 +111,6 @@ def test_transitions_pair_each_row_with_the_next_and_agree_with_sql(tmp_path):
     np.testing.assert_array_equal(np.array(table.column("n").to_pylist(), np.float32), following)
 
 
-def test_a_loader_draws_sources_by_weight_and_repeats_with_the_seed(tmp_path):
-    _, sim = write(tmp_path / "sim", [50] * 6)
-    _, real = write(tmp_path / "real", [20], first_seed=90)
-    windows = TorchWindows([Windows(sim, OFFSETS), Windows(real, OFFSETS)])
-    assert len(windows) == 320
-
-    def sources(seed):
-        sampler = WeightedSources(windows, [0.25, 0.75], count=4000, seed=seed)
-        loader = torch.utils.data.DataLoader(windows, batch_size=100, sampler=sampler)
-        return torch.cat([batch["source"] for batch in loader])
-
-    share = sources(1).double().mean().item()
-    assert abs(share - 0.75) < 0.03
-    assert torch.equal(sources(1), sources(1))
-    assert not torch.equal(sources(1), sources(2))
-
-
-def test_a_loader_with_workers_gives_the_same_batches(tmp_path):
-    _, dataset = write(tmp_path / "d", [9, 6], WITH_CAMERA)
-    windows = TorchWindows([Windows(dataset, OFFSETS | {"observation.images.front": [0]})])
-    alone, helped = (list(torch.utils.data.DataLoader(windows, batch_size=4, num_workers=n)) for n in (0, 2))
-    assert len(alone) == len(helped) == 4
-    for a, b in zip(alone, helped, strict=True):
-        assert a.keys() == b.keys()
-        assert all(torch.equal(a[name], b[name]) for name in a)
-    images = alone[0]["observation.images.front"]
-    assert images.shape == (4, 1, 3, 48, 64)
-    assert 0 <= images.min() <= images.max() <= 1
-
-
 def test_wrong_windows_are_refused_by_name(tmp_path):
     _, dataset = write(tmp_path / "d", [5])
     with pytest.raises(UnknownName, match=r"did you mean 'observation\.state'"):
@@ -152,7 +120,3 @@ def test_wrong_windows_are_refused_by_name(tmp_path):
     windows = Windows(dataset, OFFSETS)
     with pytest.raises(WrongUse, match="outside the dataset"):
         windows[5]
-    with pytest.raises(WrongUse, match="same windows"):
-        TorchWindows([windows, Windows(dataset, {"action": [0]})])
-    with pytest.raises(WrongUse, match="one non-negative number per source"):
-        WeightedSources(TorchWindows([windows]), [0.5, 0.5], 10)

@@ -14,6 +14,12 @@ JOINTS = ("shoulder", "elbow", "wrist")
 START_NS = 1_760_000_000_000_000_000
 
 
+def load_reports(dataset):
+    """The report of each `ingest` in a dataset, by the id of the dataset it wrote."""
+    paths = (dataset.root / "meta/twinloop/ingest").glob("*/report.json")
+    return {path.parent.name: json.loads(path.read_text()) for path in paths}
+
+
 def motion(rows=60, seed=0):
     """(time from the start in s, positions, commands): smooth, seeded."""
     rng = np.random.default_rng(seed)

@@ -20,7 +20,6 @@ from twinloop.logs.guess import (
 from twinloop.logs.ingest import ingest
 from twinloop.logs.joints import Joints, load_joints
 from twinloop.logs.log_map import load_map, parse_map
-from twinloop.logs.originals import load_reports
 from twinloop.logs.propose import propose_map
 from twinloop.logs.units import LOG_UNITS, conversion, stored_unit
 from twinloop.twins.load import load_twin
@@ -163,7 +162,7 @@ def test_a_proposed_map_is_complete_marks_every_guess_and_ingests_the_log(tmp_pa
     assert (kept / "map.yaml").read_text() == text
     accepted = done.dataset.episode(0).provenance.software["accepted_guesses"]
     assert "(source) is an unreviewed guess" in accepted
-    assert load_reports(done.dataset)[done.dataset.id]["accepted_guesses"]
+    assert examples.load_reports(done.dataset)[done.dataset.id]["accepted_guesses"]
 
 
 def test_a_twin_names_the_joints_and_their_order(tmp_path):

@@ -16,7 +16,7 @@ from twinloop.errors import DatasetError, DiskError
 from twinloop.logs import ingest as module
 from twinloop.logs.ingest import ingest
 from twinloop.logs.log_map import parse_map
-from twinloop.logs.originals import load_originals, load_reports
+from twinloop.logs.originals import load_originals
 
 ROOT = Path(__file__).parents[2]
 MAP = """
@@ -128,8 +128,8 @@ def test_a_killed_ingest_resumes_without_repeats_or_gaps(tmp_path, logs, where, 
     dataset = last.dataset if last else open_dataset(tmp_path / "out")
     assert contents(dataset) == contents(whole.dataset)
     assert verify(dataset.root).ok
-    report = load_reports(dataset)[dataset.id]
-    expected = load_reports(whole.dataset)[whole.dataset.id]
+    report = examples.load_reports(dataset)[dataset.id]
+    expected = examples.load_reports(whole.dataset)[whole.dataset.id]
     assert [(s["name"], s["samples"], s["episodes"]) for s in report["streams"]] == [
         (s["name"], s["samples"], s["episodes"]) for s in expected["streams"]
     ]

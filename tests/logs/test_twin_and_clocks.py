@@ -13,7 +13,7 @@ from twinloop.datasets.verify import verify
 from twinloop.errors import MapError
 from twinloop.logs.ingest import ingest
 from twinloop.logs.log_map import parse_map
-from twinloop.logs.originals import load_originals, load_reports
+from twinloop.logs.originals import load_originals
 from twinloop.quality.check import check_episode
 from twinloop.twins.load import load_twin
 
@@ -198,7 +198,7 @@ def test_originals_and_reports_travel_through_merge_split_and_withdrawal(tmp_pat
     first, second = ingested(tmp_path, "a", range(4)), ingested(tmp_path, "b", range(4, 7))
     merged = merge([first.root, second.root], tmp_path / "merged").dataset
     assert originals_by_log(merged) == originals_by_log(first) | originals_by_log(second)
-    assert set(load_reports(merged)) == {first.id, second.id}
+    assert set(examples.load_reports(merged)) == {first.id, second.id}
     parts = split(merged.root, tmp_path / "parts", {"train": 0.7, "test": 0.3})
     together: dict = {}
     for part in parts.values():

@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from twinloop.datasets.columns import from_arrow
 from twinloop.datasets.commit import disk_errors, read_errors, wait_for_lock
 from twinloop.datasets.images import crop, crop_size, downsample
 from twinloop.datasets.reader import Dataset
-from twinloop.episode import Array, Signal
+from twinloop.episode import Array
 from twinloop.errors import DamagedDataset
 
 FOLDER = ".cache/twinloop"
@@ -33,10 +32,7 @@ PARTIAL = ".partial"
 def cached_rows(dataset: Dataset) -> Mapping[str, Array]:
     """Return every signal of the dataset as a read-only memory-mapped array (rows, *shape)."""
     folder = _folder(dataset)
-    if not folder.exists():
-        with _build_lock(folder.parent):
-            if not folder.exists():
-                _build(dataset, folder)
+    _build(folder, lambda temporary: _copy_rows(dataset, temporary))
     return {s.name: np.load(folder / f"{s.name}.npy", mmap_mode="r") for s in dataset.schema.signals}
 
 
@@ -54,13 +50,8 @@ def cached_frames(
     Returns:
         (rows, height, width, 3) uint8, or (rows, side, side, 3).
     """
-    spec = dataset.schema.camera(camera)
-    size = (side, side) if side else (spec.height, spec.width)
     path = _frames_path(dataset, camera, side, shape)
-    if not path.exists():
-        with _build_lock(path.parent):
-            if not path.exists():
-                _decode(dataset, camera, path, size, side, shape)
+    _build(path, lambda temporary: _decode(dataset, camera, temporary, side, shape))
     return np.asarray(np.load(path, mmap_mode="r"))
 
 
@@ -76,37 +67,38 @@ def _frames_path(dataset: Dataset, camera: str, side: int | None, shape: tuple[i
     full = (spec.height, spec.width)
     cropped = crop_size(full, shape) if shape else full
     size = (f"-{side}" if side else "") + ("" if cropped == full else f"-of-{cropped[0]}x{cropped[1]}")
-    return _folder(dataset).with_name(f"{_version(dataset)}-{camera}{size}.npy")
+    folder = _folder(dataset)
+    return folder.with_name(f"{folder.name}-{camera}{size}.npy")
+
+
+def _build(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a cached file or folder that does not exist; one process writes, the others wait."""
+    if path.exists():
+        return
+    with wait_for_lock(path.parent / LOCK), disk_errors(path.parent):
+        if path.exists():
+            return
+        _delete(path.parent.glob(f"*{PARTIAL}"))
+        temporary = path.with_name(f"{path.name}{PARTIAL}")
+        try:
+            write(temporary)
+            temporary.rename(path)
+        finally:
+            _delete([temporary])
 
 
 def _decode(
-    dataset: Dataset,
-    camera: str,
-    path: Path,
-    size: tuple[int, int],
-    side: int | None,
-    shape: tuple[int, int] | None,
+    dataset: Dataset, camera: str, path: Path, side: int | None, shape: tuple[int, int] | None
 ) -> None:
-    temporary = path.with_name(f"{path.name}{PARTIAL}")
-    array = _allocate(temporary, np.dtype(np.uint8), (dataset.num_frames, *size, 3))
+    spec = dataset.schema.camera(camera)
+    size = (side, side) if side else (spec.height, spec.width)
+    array = _allocate(path, np.dtype(np.uint8), (dataset.num_frames, *size, 3))
     row = 0
     for number in dataset.numbers:
         for frame in dataset.episode(number).frames[camera]:
             array[row] = downsample(crop(frame, shape) if shape else frame, side) if side else frame
             row += 1
     array.flush()
-    temporary.replace(path)
-
-
-@contextmanager
-def _build_lock(folder: Path) -> Iterator[None]:
-    """Wait for the right to build in `folder`; deletes unfinished files before and after."""
-    with wait_for_lock(folder / LOCK), disk_errors(folder):
-        _delete(folder.glob(f"*{PARTIAL}"))
-        try:
-            yield
-        finally:
-            _delete(folder.glob(f"*{PARTIAL}"))
 
 
 def _allocate(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
@@ -130,13 +122,13 @@ def drop_cache(dataset: Dataset) -> None:
     shutil.rmtree(_folder(dataset).parent, ignore_errors=True)
 
 
-def _build(dataset: Dataset, folder: Path) -> None:
+def _copy_rows(dataset: Dataset, folder: Path) -> None:
     """Write all rows of the current version and delete earlier versions."""
-    _delete(old for old in folder.parent.iterdir() if not old.name.startswith((folder.name, LOCK)))
-    temporary = folder.with_name(f"{folder.name}{PARTIAL}")
-    temporary.mkdir()
+    keep = (folder.name.removesuffix(PARTIAL), LOCK)
+    _delete(old for old in folder.parent.iterdir() if not old.name.startswith(keep))
+    folder.mkdir()
     arrays = {
-        s.name: _allocate(temporary / f"{s.name}.npy", np.dtype(s.dtype), (dataset.num_frames, *s.shape))
+        s.name: _allocate(folder / f"{s.name}.npy", np.dtype(s.dtype), (dataset.num_frames, *s.shape))
         for s in dataset.schema.signals
     }
     row = 0
@@ -151,16 +143,12 @@ def _build(dataset: Dataset, folder: Path) -> None:
         )
     for array in arrays.values():
         array.flush()
-    arrays.clear()
-    temporary.rename(folder)
 
 
 def _read_blocks(dataset: Dataset) -> Iterator[dict[str, Array]]:
     """Yield the dataset's rows in order: by row group if the files are in order, otherwise by episode."""
-    signals: tuple[Signal, ...] = dataset.schema.signals
-    index = dataset.index
-    in_order = bool(np.all(np.diff(index.file_of) >= 0)) and dataset.manifest is not None
-    if not in_order:
+    signals, index = dataset.schema.signals, dataset.index
+    if dataset.manifest is None or np.any(np.diff(index.file_of) < 0):
         for number in dataset.numbers:
             yield dict(dataset.episode(number).signals)
         return

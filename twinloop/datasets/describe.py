@@ -48,9 +48,11 @@ def describe(source: str | Path) -> Description:
     dataset = open_dataset(source)
     counts = query(
         [dataset],
-        "select source, count(*) episodes, sum(length)::bigint frames, count(*) filter (success) successes, "
-        "count(*) filter (not success) failures, sum(duration_s) total_s from episodes group by source order by source",
-    ).to_pylist()
+        "select source, count(*) episodes, sum(length)::bigint frames, "
+        f"coalesce(nullif(sum(duration_s), 0), sum(length)::double / {dataset.schema.rate_hz!r}) / 3600 as hours, "
+        "count(*) filter (success) successes, count(*) filter (not success) failures "
+        "from episodes group by source order by source",
+    )
     return Description(
         path=str(source),
         id=dataset.id,
@@ -61,17 +63,7 @@ def describe(source: str | Path) -> Description:
         rate_hz=dataset.schema.rate_hz,
         episodes=len(dataset),
         frames=dataset.num_frames,
-        by_source=tuple(
-            SourceCount(
-                row["source"],
-                row["episodes"],
-                row["frames"],
-                (row["total_s"] or row["frames"] / dataset.schema.rate_hz) / 3600,
-                row["successes"],
-                row["failures"],
-            )
-            for row in counts
-        ),
+        by_source=tuple(SourceCount(**row) for row in counts.to_pylist()),
         tasks=dataset.index.tasks,
         signals=tuple(asdict(signal) for signal in dataset.schema.signals),
         cameras=tuple(asdict(camera) for camera in dataset.schema.cameras),

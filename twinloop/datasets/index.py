@@ -74,7 +74,7 @@ def load_index(
             raise DamagedDataset(
                 f"{root} has no meta/episodes", expected=f"{info['total_episodes']} episodes"
             )
-        return _empty_index(schema)
+        return empty_index(schema)
     columns: dict[str, pa.DataType] = dict.fromkeys(_LOCATION, pa.int64()) | {"tasks": pa.list_(pa.string())}
     for camera in schema.cameras:
         columns[f"videos/{camera.key}/chunk_index"] = pa.int64()
@@ -93,7 +93,7 @@ def _make_index(table: pa.Table, info: Mapping[str, Any], schema: Schema) -> Epi
     if skipped:
         table = table.filter(pa.array(numbers("length") > 0))
     if not len(table):
-        return _empty_index(schema, skipped)
+        return empty_index(schema, skipped)
     if np.any(np.diff(numbers("episode_index")) < 0):
         table = table.take(pa.array(np.argsort(numbers("episode_index"), kind="stable")))
     template = str(info.get("data_path") or layout.DATA_PATH)
@@ -198,7 +198,8 @@ def _distinct(texts: list[str]) -> tuple[tuple[str, ...], Array]:
     return tuple(number), np.array([number[text] for text in texts], np.int64)
 
 
-def _empty_index(schema: Schema, skipped: Mapping[int, str] | None = None) -> EpisodeIndex:
+def empty_index(schema: Schema, skipped: Mapping[int, str] | None = None) -> EpisodeIndex:
+    """Return an index without episodes."""
     none = np.zeros(0, np.int64)
     video = {camera.name: VideoIndex((), none, none) for camera in schema.cameras}
     return EpisodeIndex(none, none, (), none, (), none, none, video, skipped or {})

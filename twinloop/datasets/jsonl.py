@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,8 +15,8 @@ from twinloop.errors import DamagedDataset
 T = TypeVar("T")
 
 
-def append_jsonl(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Append one JSON object per line, durable on return. The caller holds the lock the file needs, if any."""
+def append_jsonl(path: Path, lines: Sequence[Any]) -> None:
+    """Append dictionaries or dataclasses, one JSON object per line, durable on return. The caller holds the lock the file needs, if any."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         _truncate_unfinished_line(file.fileno())
@@ -25,9 +26,9 @@ def append_jsonl(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     sync(path.parent)
 
 
-def format_jsonl(lines: Sequence[Mapping[str, Any]]) -> bytes:
-    """Format one JSON object per line."""
-    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+def format_jsonl(lines: Sequence[Any]) -> bytes:
+    """Format dictionaries or dataclasses, one JSON object per line."""
+    return "".join(json.dumps(line, default=asdict) + "\n" for line in lines).encode()
 
 
 def read_jsonl(path: Path, make: Callable[..., T], what: str) -> list[T]:

@@ -7,12 +7,12 @@ One line per decision: `{"episode_id", "field", "value", "by", "at"}`. The last 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from twinloop.datasets.commit import disk_errors, writer_lock
-from twinloop.datasets.jsonl import append_jsonl, format_jsonl, read_jsonl
+from twinloop.datasets.jsonl import append_jsonl, read_jsonl
 from twinloop.datasets.layout import LABELS
 from twinloop.episode import Outcome
 from twinloop.errors import WrongUse
@@ -44,13 +44,8 @@ def add_labels(root: Path, episode_ids: Sequence[str], values: Mapping[str, Valu
         for field, value in values.items()
     ]
     with writer_lock(root), disk_errors(root):
-        append_jsonl(root / LABELS, [asdict(label) for label in labels])
+        append_jsonl(root / LABELS, labels)
     return labels
-
-
-def format_labels(labels: Sequence[Label]) -> bytes:
-    """Format labels as JSON Lines."""
-    return format_jsonl([asdict(label) for label in labels])
 
 
 def load_labels(root: Path) -> list[Label]:

@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +19,15 @@ from twinloop.datasets import layout
 from twinloop.datasets.columns import load_episode_stats
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.ingests import copy_ingests
-from twinloop.datasets.labels import format_labels, load_labels
+from twinloop.datasets.jsonl import format_jsonl
+from twinloop.datasets.labels import load_labels
 from twinloop.datasets.manifest import FileEntry
-from twinloop.datasets.overrides import format_overrides, load_overrides
+from twinloop.datasets.overrides import load_overrides
 from twinloop.datasets.partial_folder import partial_folder
 from twinloop.datasets.pending_commit import StoredFrames
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.datasets.stats import FrameSampler, Stats
-from twinloop.datasets.video import count_frames, join_videos
+from twinloop.datasets.stats import sample_frame_stats
+from twinloop.datasets.video import join_videos, video_extent
 from twinloop.datasets.writer import DatasetWriter, make_dataset
 from twinloop.episode import Camera, Episode, make_episode
 from twinloop.errors import DamagedDataset, DatasetError, InvalidEpisode, WrongUse
@@ -138,12 +139,13 @@ def _copy_records(sources: Sequence[Path], root: Path, episode_ids: Mapping[str,
     """Copy labels, overrides, generation runs, twins and ingest records of the copied episodes."""
     labels = [label for source in sources for label in load_labels(source) if label.episode_id in episode_ids]
     if labels:
-        write_atomically(root / layout.LABELS, format_labels(labels))
-    overrides = [
-        override.restricted_to(episode_ids) for source in sources for override in load_overrides(source)
-    ]
-    if overrides := [override for override in overrides if override.episode_ids]:
-        write_atomically(root / layout.OVERRIDES, format_overrides(overrides))
+        write_atomically(root / layout.LABELS, format_jsonl(labels))
+    overrides = []
+    for override in (override for source in sources for override in load_overrides(source)):
+        if kept := [episode for episode in override.episode_ids if episode in episode_ids]:
+            overrides.append(replace(override, episode_ids=kept))
+    if overrides:
+        write_atomically(root / layout.OVERRIDES, format_jsonl(overrides))
     for source in sources:
         for folder in (layout.GENERATIONS, layout.TWINS):
             for entry in sorted((source / folder).glob("*")):
@@ -163,8 +165,7 @@ class _Copier:
         self._dataset = dataset
         self._writer = writer
         self._selected = np.isin(dataset.index.numbers, np.asarray(selection.numbers))
-        self._videos: dict[tuple[str, int], tuple[int, dict[int, int]]] = {}
-        self._broken: dict[tuple[str, int], DamagedDataset] = {}
+        self._videos: dict[tuple[str, int], tuple[int, dict[int, int]] | DamagedDataset] = {}
         self._frame_stats = load_episode_stats(
             [dataset.root / name for name in dataset.episode_tables],
             {camera.key: (3, 1, 1) for camera in dataset.schema.cameras},
@@ -185,22 +186,21 @@ class _Copier:
             if recorded := self._frame_stats.get(camera.key):
                 stats = {name: values[place] for name, values in recorded.items()}
             else:
-                stats = _sample_stats(episode, camera)
+                stats = sample_frame_stats(episode.frames[camera.name])
             frames[camera.key] = StoredFrames(video_number, first[place], stats)
         self._writer.add_copied_episode(episode, frames, self._origins[place])
 
     def _copy_video(self, camera: Camera, file: int) -> tuple[int, dict[int, int]]:
         """Return the number of the copied file, and the first frame in it of each selected episode."""
         key = (camera.name, file)
-        if key in self._broken:
-            raise self._broken[key]
         if key not in self._videos:
             try:
                 self._videos[key] = self._link_or_cut_video(camera, file)
             except DamagedDataset as error:
-                self._broken[key] = error
-                raise
-        return self._videos[key]
+                self._videos[key] = error
+        if isinstance(found := self._videos[key], DamagedDataset):
+            raise found
+        return found
 
     def _link_or_cut_video(self, camera: Camera, file: int) -> tuple[int, dict[int, int]]:
         """Link a video whose frames are all selected; otherwise copy the selected frames."""
@@ -208,20 +208,18 @@ class _Copier:
         places = np.flatnonzero((video.file_of == file) & self._selected)
         places = places[np.argsort(video.first_frame[places], kind="stable")]
         lengths, firsts = index.length[places], video.first_frame[places]
-        name = video.files[file]
-        path = self._dataset.root / name
-        if int(lengths.sum()) == count_frames(path):
-            number = self._writer.add_video_file(
-                camera, lambda target: link_file(self._dataset, name, target)
-            )
-            return number, dict(zip(places.tolist(), firsts.tolist(), strict=True))
-        clips = [
-            (path, first, length) for first, length in zip(firsts.tolist(), lengths.tolist(), strict=True)
-        ]
-        number = self._writer.add_video_file(
-            camera, lambda target: join_videos(clips, target, self._dataset.schema.rate_hz)
-        )
-        starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        path, rate_hz = self._dataset.root / video.files[file], self._dataset.schema.rate_hz
+        whole = int(lengths.sum()) == video_extent(path, rate_hz).packets
+
+        def write(target: Path) -> FileEntry | None:
+            if whole:
+                return link_file(self._dataset, video.files[file], target)
+            clips = [(path, int(first), int(length)) for first, length in zip(firsts, lengths, strict=True)]
+            join_videos(clips, target, rate_hz)
+            return None
+
+        number = self._writer.add_video_file(camera, write)
+        starts = firsts if whole else np.cumsum(lengths) - lengths
         return number, dict(zip(places.tolist(), starts.tolist(), strict=True))
 
 
@@ -247,13 +245,3 @@ def _read_valid_episode(dataset: Dataset, number: int, copied: Mapping[str, str]
 
 def _version(dataset: Dataset) -> str:
     return dataset.manifest.fingerprint if dataset.manifest else "unknown"
-
-
-def _sample_stats(episode: Episode, camera: Camera) -> Stats:
-    """Compute image statistics of a foreign episode from a few of its frames."""
-    frames = episode.frames[camera.name]
-    rows = np.unique(np.linspace(0, len(episode) - 1, 8).round().astype(int))
-    sampler = FrameSampler(len(rows), camera.height, camera.width)
-    for row in rows:
-        sampler.add(frames[int(row)])
-    return sampler.stats()

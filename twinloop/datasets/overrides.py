@@ -5,13 +5,13 @@ An override lists the episodes it covers, so episodes recorded later with the sa
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from twinloop.datasets.commit import disk_errors, writer_lock
-from twinloop.datasets.jsonl import append_jsonl, format_jsonl, read_jsonl
+from twinloop.datasets.jsonl import append_jsonl, read_jsonl
 from twinloop.datasets.layout import OVERRIDES
 from twinloop.errors import WrongUse
 
@@ -26,10 +26,6 @@ class Override:
     reason: str
     at: str
 
-    def restricted_to(self, episode_ids: Container[str]) -> Override:
-        """Return the same decision for those of its episodes that are in `episode_ids`."""
-        return replace(self, episode_ids=[e for e in self.episode_ids if e in episode_ids])
-
 
 def add_override(root: Path, code: str, episode_ids: Sequence[str], by: str, reason: str) -> Override:
     """Append an override to the dataset at `root`; durable on return."""
@@ -40,15 +36,10 @@ def add_override(root: Path, code: str, episode_ids: Sequence[str], by: str, rea
     at = datetime.now(UTC).isoformat(timespec="seconds")
     override = Override(code, list(episode_ids), by.strip(), reason.strip(), at)
     with writer_lock(root), disk_errors(root):
-        append_jsonl(root / OVERRIDES, [asdict(override)])
+        append_jsonl(root / OVERRIDES, [override])
     return override
 
 
 def load_overrides(root: Path) -> list[Override]:
     """Load every override of a dataset, oldest first."""
     return read_jsonl(root / OVERRIDES, Override, "an override")
-
-
-def format_overrides(overrides: Sequence[Override]) -> bytes:
-    """Format overrides as JSON Lines."""
-    return format_jsonl([asdict(override) for override in overrides])

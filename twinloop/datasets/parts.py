@@ -6,6 +6,7 @@ Episodes are numbered by their place in the larger dataset, which becomes their 
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,10 @@ import pyarrow.parquet as pq
 
 from twinloop.datasets import columns, layout
 from twinloop.datasets.commit import read_errors
-from twinloop.datasets.manifest import FileEntry
 from twinloop.datasets.merge import link_file
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.stats import QUANTILES
-from twinloop.datasets.writer import DatasetWriter, PartPlace, PartTables
+from twinloop.datasets.writer import DatasetWriter
 from twinloop.episode import Array, Camera
 from twinloop.errors import DamagedDataset
 
@@ -33,32 +33,32 @@ def append_part(writer: DatasetWriter, part: str | Path) -> int:
     dataset = open_dataset(part)
     if dataset.manifest is None:
         raise DamagedDataset(f"{part} is not a part of a dataset", expected="a dataset written by Twinloop")
-    videos = {camera.key: _link_videos(writer, dataset, camera) for camera in dataset.schema.cameras}
-    return writer.add_part(lambda place: _tables(dataset, place, videos))
+    writer.finish_commit()
+    index = dataset.index
+    tasks = [*writer.tasks, *(text for text in index.tasks if text not in writer.tasks)]
+    number_of = np.array([tasks.index(text) for text in index.tasks], np.int64)
+    entries = _entries(dataset, writer, number_of)
+    rows = _rows(dataset, writer, np.repeat(number_of[index.task_of], index.length))
+    writer.add_tables(rows, entries, _provenance_rows(dataset, writer), tasks)
+    return len(entries)
 
 
 def _link_videos(writer: DatasetWriter, part: Dataset, camera: Camera) -> list[int]:
     """Link the part's video files into the dataset and return their new numbers."""
-    numbers = []
-    for name in part.index.video[camera.name].files:
-
-        def link(target: Path, name: str = name) -> FileEntry | None:
-            return link_file(part, name, target)
-
-        numbers.append(writer.add_video_file(camera, link))
-    return numbers
+    names = part.index.video[camera.name].files
+    return [writer.add_video_file(camera, partial(link_file, part, name)) for name in names]
 
 
-def _tables(part: Dataset, place: PartPlace, videos: dict[str, list[int]]) -> PartTables:
+def _entries(part: Dataset, writer: DatasetWriter, number_of: Array) -> list[columns.EpisodeEntry]:
+    """Return the entries of the part's episodes, with statistics and indices of their new place."""
     index = part.index
-    tasks = [*place.tasks, *(text for text in index.tasks if text not in place.tasks)]
-    number_of = np.array([tasks.index(text) for text in index.tasks], np.int64)
-    first_rows = place.row + index.starts[:-1]
+    first_rows = writer.frames + index.starts
+    videos = {camera.name: _link_videos(writer, part, camera) for camera in part.schema.cameras}
     paths = [part.root / name for name in part.episode_tables]
     stats = columns.load_episode_stats(paths, columns.feature_shapes(part.schema))
     shifts = {
-        "episode_index": np.full(len(index), place.episode),
-        "index": np.full(len(index), place.row),
+        "episode_index": np.full(len(index), writer.episodes),
+        "index": np.full(len(index), writer.frames),
         "task_index": number_of[index.task_of] - _task_numbers(part)[index.task_of],
     }
     for feature, shift in shifts.items():
@@ -69,10 +69,10 @@ def _tables(part: Dataset, place: PartPlace, videos: dict[str, list[int]]) -> Pa
         frames = {}
         for camera in part.schema.cameras:
             video = index.video[camera.name]
-            frames[camera.key] = (videos[camera.key][int(video.file_of[i])], int(video.first_frame[i]))
+            frames[camera.key] = (videos[camera.name][int(video.file_of[i])], int(video.first_frame[i]))
         entries.append(
             columns.EpisodeEntry(
-                place.episode + i,
+                writer.episodes + i,
                 index.tasks[int(index.task_of[i])],
                 int(index.length[i]),
                 int(first_rows[i]),
@@ -80,19 +80,18 @@ def _tables(part: Dataset, place: PartPlace, videos: dict[str, list[int]]) -> Pa
                 {feature: {name: values[i] for name, values in s.items()} for feature, s in stats.items()},
             )
         )
-    rows = _rows(part, place, np.repeat(number_of[index.task_of], index.length))
-    return PartTables(rows, entries, _provenance_rows(part, place), tasks)
+    return entries
 
 
-def _rows(part: Dataset, place: PartPlace, task_index: Array) -> pa.Table:
+def _rows(part: Dataset, writer: DatasetWriter, task_index: Array) -> pa.Table:
     """Return every row of the part, in order, with the index columns of its new place."""
     with read_errors(part.root):
         table = pa.concat_tables([pq.read_table(part.root / name) for name in part.index.files])
     if len(table) != part.num_frames:
         raise DamagedDataset(f"{part.root} is too short", got=f"{len(table)} rows", expected=part.num_frames)
     changed = {
-        "episode_index": pc.add(table.column("episode_index"), place.episode),
-        "index": pc.add(table.column("index"), place.row),
+        "episode_index": pc.add(table.column("episode_index"), writer.episodes),
+        "index": pc.add(table.column("index"), writer.frames),
         "task_index": pa.chunked_array([pa.array(task_index)]),
     }
     for name, values in changed.items():
@@ -101,13 +100,13 @@ def _rows(part: Dataset, place: PartPlace, task_index: Array) -> pa.Table:
     return table.select(schema.names).cast(schema)
 
 
-def _provenance_rows(part: Dataset, place: PartPlace) -> list[dict[str, Any]]:
+def _provenance_rows(part: Dataset, writer: DatasetWriter) -> list[dict[str, Any]]:
     table = part.provenance_table()
     assert table is not None
     rows: list[dict[str, Any]] = table.to_pylist()
     for row in rows:
-        number = place.episode + row["episode_index"]
-        row |= {"episode_index": number, "origin_dataset": place.dataset_id, "origin_index": number}
+        number = writer.episodes + row["episode_index"]
+        row |= {"episode_index": number, "origin_dataset": writer.dataset_id, "origin_index": number}
     return rows
 
 

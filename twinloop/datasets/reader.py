@@ -179,7 +179,10 @@ class Dataset:
     @cached_property
     def _provenance_table(self) -> pa.Table:
         assert self.manifest is not None
-        tables = [self._read_provenance(path) for path in self.provenance_files()]
+        tables = []
+        for path in self.provenance_files():
+            with read_errors(path, remedy="run `twinloop data verify --repair`"):
+                tables.append(sidecar.read_table(path))
         table = pa.concat_tables(tables).combine_chunks() if tables else sidecar.make_table([])
         if not np.array_equal(table.column("episode_index").to_numpy(), self.index.numbers):
             raise DamagedDataset(
@@ -189,10 +192,6 @@ class Dataset:
                 remedy="run `twinloop data verify --repair`",
             )
         return table
-
-    def _read_provenance(self, path: Path) -> pa.Table:
-        with read_errors(path, remedy="run `twinloop data verify --repair`"):
-            return sidecar.read_table(path)
 
     def _place(self, number: int) -> int:
         place = int(np.searchsorted(self.index.numbers, number))

@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,8 @@ from twinloop.datasets.commit import (
     writer_lock,
 )
 from twinloop.datasets.index import EpisodeIndex, load_index
-from twinloop.datasets.labels import Label, format_labels
+from twinloop.datasets.jsonl import format_jsonl
+from twinloop.datasets.labels import Label
 from twinloop.datasets.manifest import Manifest, file_entry, load_manifest, make_step, new_manifest
 from twinloop.datasets.merge import EpisodeSelection, copy_episodes
 from twinloop.datasets.reader import Dataset
@@ -142,7 +144,7 @@ def _repair_labels(root: Path) -> list[str]:
     if not bad:
         return []
     aside = _set_aside(root, layout.LABELS)
-    write_atomically(path, format_labels(good))
+    write_atomically(path, format_jsonl(good))
     return [f"dropped {bad} unreadable labels; the old file is {aside.relative_to(root)}"]
 
 
@@ -158,22 +160,25 @@ def _rebuild_tables(root: Path) -> list[str]:
             raise DamagedDataset(f"{root / layout.INFO} has been changed", remedy="restore it from a copy")
         info, rebuilt = dict(note["info"]), True
     schema, _ = layout.schema_from_info(info)
-    tables = _tables(files, broken)
+    intact = {name: entry for name, entry in files.items() if name not in broken}
+    tables = {name: entry for name, entry in intact.items() if name.startswith("meta/episodes/")}
     try:
         index = load_index(root, info, schema, replace(manifest or new_manifest(""), files=tables))
     except DamagedDataset:
         return []
     fresh: dict[str, bytes | pa.Table] = {}
-    tasks = _tasks(root, index, layout.TASKS in broken or layout.TASKS not in files)
+    tasks = _tasks(root, index, layout.TASKS in intact)
     if tasks is not None:
         fresh[layout.TASKS] = columns.tasks_table(tasks)
-    if layout.STATS in broken or layout.STATS not in files:
+    if layout.STATS not in intact:
         fresh[layout.STATS] = json.dumps(to_json(_stats(root, schema, tables))).encode()
     totals = {"total_episodes": len(index), "total_frames": int(index.length.sum())}
     tables_damaged = any(name.startswith("meta/episodes/") for name in broken)
     if rebuilt or (not tables_damaged and any(info.get(key) != value for key, value in totals.items())):
         info |= totals | {"splits": {"train": f"0:{len(index)}"}}
-        info["total_tasks"] = len(tasks) if tasks is not None else _count_tasks(root)
+        info["total_tasks"] = (
+            len(tasks) if tasks is not None else pq.read_metadata(root / layout.TASKS).num_rows
+        )
         fresh[layout.INFO] = json.dumps(info, indent=4).encode()
     wrong_totals = manifest is not None and (manifest.episodes, manifest.frames) != tuple(totals.values())
     if not fresh and manifest is not None and (tables_damaged or not wrong_totals):
@@ -256,14 +261,6 @@ def _unchanged(root: Path, name: str, manifest: Manifest | None) -> bool:
     return file_entry(root / name) == manifest.files[name]
 
 
-def _tables(files: Mapping[str, Any], broken: set[str]) -> dict[str, Any]:
-    return {
-        name: entry
-        for name, entry in files.items()
-        if name.startswith("meta/episodes/") and name not in broken
-    }
-
-
 def _next_numbers(files: Mapping[str, Any], manifest: Manifest) -> tuple[int, int]:
     """Return file numbers that were never used, so that no file is overwritten."""
     numbers = {"data": manifest.next_data, "videos": manifest.next_video}
@@ -275,24 +272,17 @@ def _next_numbers(files: Mapping[str, Any], manifest: Manifest) -> tuple[int, in
     return numbers["data"], numbers["videos"]
 
 
-def _count_tasks(root: Path) -> int:
-    return int(pq.read_metadata(root / layout.TASKS).num_rows)
-
-
-def _tasks(root: Path, index: EpisodeIndex, broken: bool) -> list[str] | None:
+def _tasks(root: Path, index: EpisodeIndex, intact: bool) -> list[str] | None:
     """Rebuild the task texts, if necessary, from the index in rows and the text in episode tables."""
-    if not broken:
-        try:
+    if intact:
+        with suppress(OSError, ValueError, KeyError, pa.ArrowException):
             columns.task_texts(pq.read_table(root / layout.TASKS, partitioning=None))
             return None
-        except (OSError, ValueError, KeyError, pa.ArrowException):
-            pass
     texts: dict[int, str] = {}
     for file, name in enumerate(index.files):
         try:
-            numbers = pq.read_table(root / name, columns=["task_index"], partitioning=None)[
-                "task_index"
-            ].to_numpy()
+            table = pq.read_table(root / name, columns=["task_index"], partitioning=None)
+            numbers = table["task_index"].to_numpy()
         except (OSError, KeyError, pa.ArrowException):
             continue
         for place in np.flatnonzero(index.file_of == file):

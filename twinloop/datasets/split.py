@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,19 +44,13 @@ def split(
         WrongUse: The fractions do not add up to 1, or a column does not exist.
         DatasetError: A part would be empty, or `out` exists.
     """
-    if (
-        not fractions
-        or any(fraction <= 0 for fraction in fractions.values())
-        or abs(sum(fractions.values()) - 1) > 1e-6
-    ):
+    if min(fractions.values(), default=0) <= 0 or abs(sum(fractions.values()) - 1) > 1e-6:
         raise WrongUse("the fractions of a split must be positive and add up to 1", got=dict(fractions))
     dataset = open_dataset(source)
     rows = episode_rows(dataset)
     if rows and (unknown := [name for name in stratify if name not in rows[0]]):
         raise WrongUse(f"cannot stratify by {unknown[0]!r}", available=sorted(rows[0]))
-    # Episodes of a foreign dataset have no recorded id and no parents.
-    ids = [row["episode_id"] or str(row["episode_index"]) for row in rows]
-    families = _find_families([(i, row["parents"] or []) for i, row in zip(ids, rows, strict=True)])
+    families = _find_families(rows)
     strata: dict[tuple[object, ...], list[list[int]]] = {}
     for members in families:
         strata.setdefault(tuple(rows[members[0]][name] for name in stratify), []).append(members)
@@ -86,9 +81,11 @@ def _offset_progress(progress: Progress | None, done: int, total: int) -> Progre
     return (lambda count, _: progress(done + count, total)) if progress else None
 
 
-def _find_families(rows: Sequence[tuple[str, Sequence[str]]]) -> list[list[int]]:
-    """Group rows (id, parent ids) that share an ancestor, whether or not the dataset contains it."""
+def _find_families(rows: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    """Group episodes that share an ancestor, whether or not the dataset contains it."""
     root: dict[str, str] = {}
+    # Episodes of a foreign dataset have no recorded id and no parents.
+    ids = [row["episode_id"] or str(row["episode_index"]) for row in rows]
 
     def find(name: str) -> str:
         root.setdefault(name, name)
@@ -97,11 +94,11 @@ def _find_families(rows: Sequence[tuple[str, Sequence[str]]]) -> list[list[int]]
             name = root[name]
         return name
 
-    for episode_id, parents in rows:
-        for parent in parents:
+    for episode_id, row in zip(ids, rows, strict=True):
+        for parent in row["parents"] or ():
             root[find(parent)] = find(episode_id)
     families: dict[str, list[int]] = {}
-    for position, (episode_id, _) in enumerate(rows):
+    for position, episode_id in enumerate(ids):
         families.setdefault(find(episode_id), []).append(position)
     return list(families.values())
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from twinloop.episode import Array
+from twinloop.episode import Array, Frames
 
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 NAMES = ("min", "max", "mean", "std", *QUANTILES)
@@ -105,6 +105,15 @@ class FrameSampler:
         ]
         stats = {name: line.reshape(3, 1, 1) for name, line in zip(NAMES, table, strict=True)}
         return stats | {"count": np.array([self._sampled], np.int64)}
+
+
+def sample_frame_stats(frames: Frames) -> Stats:
+    """Compute image statistics from eight of an episode's frames."""
+    rows = np.unique(np.linspace(0, len(frames) - 1, 8).round().astype(int))
+    sampler = FrameSampler(len(rows), *frames.shape[1:3])
+    for row in rows:
+        sampler.add(frames[int(row)])
+    return sampler.stats()
 
 
 def aggregate(parts: Sequence[Stats]) -> Stats:

@@ -7,7 +7,7 @@ instead.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from twinloop.datasets import layout
 from twinloop.datasets.commit import JOURNAL, STAGING, has_active_writer
-from twinloop.datasets.index import EpisodeIndex, VideoIndex, load_index
+from twinloop.datasets.index import EpisodeIndex, VideoIndex, empty_index, load_index
 from twinloop.datasets.manifest import FileEntry, Manifest, file_entry, load_manifest
 from twinloop.datasets.verification import REPAIR, Ledger, Progress, Verification, numbers_in, strip_root
 from twinloop.datasets.verify_episodes import check_labels, check_provenance, check_videos
@@ -169,31 +169,25 @@ class _Check(Ledger):
         self, info: Mapping[str, Any], schema: Schema, listed: Mapping[str, FileEntry]
     ) -> tuple[EpisodeIndex, dict[str, str]]:
         """Return the index of all readable episode tables, and why the others cannot be read."""
+        if self.version != layout.CODEBASE_VERSION:
+            try:
+                return load_index(self.root, info, schema, None), {}
+            except DamagedDataset as error:
+                return empty_index(schema), {"meta/episodes.jsonl": strip_root(error, self.root)}
         manifest = self.manifest or Manifest("placeholder")
         usable = {name: entry for name, entry in listed.items() if name not in self.broken}
         unreadable: dict[str, str] = {}
-        if self.version != layout.CODEBASE_VERSION:
+        for name in [name for name in usable if name.startswith("meta/episodes/")]:
             try:
-                return load_index(self.root, info, schema, None), unreadable
+                load_index(self.root, info, schema, replace(manifest, files={name: usable[name]}))
             except DamagedDataset as error:
-                unreadable["meta/episodes.jsonl"] = strip_root(error, self.root)
-                return load_index(
-                    self.root, {"codebase_version": "v3.0"}, schema, Manifest("none")
-                ), unreadable
-        try:
-            return load_index(self.root, info, schema, replace(manifest, files=usable)), unreadable
-        except DamagedDataset:
-            for name in [name for name in usable if name.startswith("meta/episodes/")]:
-                try:
-                    load_index(self.root, info, schema, replace(manifest, files={name: usable[name]}))
-                except DamagedDataset as error:
-                    unreadable[name] = strip_root(error, self.root)
-                    del usable[name]
+                unreadable[name] = strip_root(error, self.root)
+                del usable[name]
         try:
             return load_index(self.root, info, schema, replace(manifest, files=usable)), unreadable
         except DamagedDataset as error:
             self.error(layout.INFO, strip_root(error, self.root))
-            return load_index(self.root, info, schema, replace(manifest, files={})), unreadable
+            return empty_index(schema), unreadable
 
     def _report_broken(self, index: EpisodeIndex | None, unreadable: Mapping[str, str]) -> None:
         self.broken |= unreadable
@@ -253,19 +247,19 @@ class _Check(Ledger):
 
     def _check_strays(self, index: EpisodeIndex | None) -> None:
         """Report files that LeRobot would read although they do not belong to the dataset."""
-        if self.version != layout.CODEBASE_VERSION or self.busy:
+        if self.version != layout.CODEBASE_VERSION or self.busy or (self.root / JOURNAL).exists():
             return
-        known = set(self.manifest.files) if self.manifest else set(index.files if index else ())
-        waiting = (self.root / JOURNAL).exists()
-        for path in sorted(
-            [*self.root.glob("data/*/*.parquet"), *self.root.glob("meta/episodes/*/*.parquet")]
-        ):
-            name = str(path.relative_to(self.root))
-            if name in known or waiting or (self.manifest is None and name.startswith("meta/episodes/")):
-                continue
-            if index is None and self.manifest is None:
-                continue
-            self.error(name, STRAY, remedy=REPAIR if self.ours else "move it out of the dataset")
+        paths = list(self.root.glob("data/*/*.parquet"))
+        if self.manifest is not None:
+            known: Collection[str] = self.manifest.files
+            paths += self.root.glob("meta/episodes/*/*.parquet")
+        elif index is not None:
+            known = index.files
+        else:
+            return
+        for name in sorted(str(path.relative_to(self.root)) for path in paths):
+            if name not in known:
+                self.error(name, STRAY, remedy=REPAIR if self.ours else "move it out of the dataset")
 
 
 def written_by_twinloop(root: Path) -> bool:

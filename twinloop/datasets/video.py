@@ -275,17 +275,6 @@ def _opened(path: Path) -> Iterator[_OpenVideo]:
                 _idle.popitem(last=False)
 
 
-def count_frames(path: Path) -> int:
-    """Count the frames in a file from its packets, without decoding."""
-    import av
-
-    try:
-        with av.open(str(path)) as container:
-            return sum(1 for packet in container.demux(container.streams.video[0]) if packet.size)
-    except _unreadable() as error:
-        raise DamagedDataset(f"{path} cannot be read as video ({error})") from error
-
-
 @dataclass(frozen=True)
 class VideoExtent:
     """Size of a video: `length` is the number of rows it spans, `packets` the number of frames it contains."""

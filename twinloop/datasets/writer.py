@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -123,26 +122,6 @@ def _is_free(root: Path) -> bool:
     return all((root / STAGING) in path.parents or path.suffix == ".tmp" for path in files)
 
 
-@dataclass(frozen=True)
-class PartPlace:
-    """Where the first episode of a part goes: dataset, episode number, row, and the tasks known so far."""
-
-    dataset_id: str
-    episode: int
-    row: int
-    tasks: list[str]
-
-
-@dataclass(frozen=True)
-class PartTables:
-    """Episodes ready to be appended: rows, entries and provenance rows, numbered for their place."""
-
-    rows: pa.Table
-    entries: list[columns.EpisodeEntry]
-    provenance: list[dict[str, Any]]
-    tasks: list[str]
-
-
 class DatasetWriter:
     """Adds episodes to one dataset; use it as a context manager.
 
@@ -163,7 +142,7 @@ class DatasetWriter:
         self._commit_every_s = commit_every_s
         self._closed = False
         self._pending: PendingCommit | None = None
-        self._tasks: list[str] = []
+        self.tasks: list[str] = []
         self._stats: dict[str, Stats] = {}
         self._resources = ExitStack()
         self._resources.enter_context(writer_lock(root))
@@ -194,6 +173,11 @@ class DatasetWriter:
         return self._manifest.episodes + (self._pending.episodes if self._pending else 0)
 
     @property
+    def frames(self) -> int:
+        """Number of rows of these episodes."""
+        return self._manifest.frames + (self._pending.rows if self._pending else 0)
+
+    @property
     def dataset_id(self) -> str:
         """The dataset's id, which never changes."""
         return self._manifest.dataset_id
@@ -217,17 +201,16 @@ class DatasetWriter:
         """
         return self._add_rows(self._pending_for(episode), episode, frames, origin)
 
-    def add_part(self, make: Callable[[PartPlace], PartTables]) -> int:
-        """Add all episodes of a part; `make` numbers its tables for their place in this dataset.
-
-        Returns the number of episodes added. They are not committed before `commit` is called.
-        """
-        pending = self._open_pending()
-        place = PartPlace(self.dataset_id, self.episodes, self._manifest.frames + pending.rows, self._tasks)
-        tables = make(place)
-        self._tasks = tables.tasks
-        pending.add_tables(tables.rows, tables.entries, tables.provenance)
-        return len(tables.entries)
+    def add_tables(
+        self,
+        rows: pa.Table,
+        entries: list[columns.EpisodeEntry],
+        provenance: list[dict[str, Any]],
+        tasks: list[str],
+    ) -> None:
+        """Add episodes as tables, numbered for this dataset; they are committed when `commit` is called."""
+        self._open_pending().add_tables(rows, entries, provenance)
+        self.tasks = tasks
 
     def discard(self) -> None:
         """Delete what is not committed and release the writer lock."""
@@ -259,15 +242,16 @@ class DatasetWriter:
         if self._pending is None:
             # Ctrl-C between creating the pending commit and storing it would leave its files behind.
             with disk_errors(self.root), defer_interrupt():
-                self._finish_commit()
+                self.finish_commit()
                 self._pending = PendingCommit(self.root, self.schema, self._manifest, self._video)
         return self._pending
 
-    def _finish_commit(self) -> None:
+    def finish_commit(self) -> None:
         """Finish our own commit if it failed after its commit point, before staging anything else."""
-        if (self.root / JOURNAL).exists():
-            finish_journal(self.root)
-            self._manifest = self._load_state()
+        with disk_errors(self.root):
+            if (self.root / JOURNAL).exists():
+                finish_journal(self.root)
+                self._manifest = self._load_state()
 
     def _drop_pending(self, error: TwinloopError) -> DiskError:
         """Discard the pending commit, which can no longer be trusted; returns an error that states the loss."""
@@ -288,13 +272,12 @@ class DatasetWriter:
         origin: tuple[str, int],
     ) -> int:
         index = self.episodes
-        if episode.task not in self._tasks:
-            self._tasks.append(episode.task)
-        task_index = self._tasks.index(episode.task)
-        first_row = self._manifest.frames + pending.rows
+        if episode.task not in self.tasks:
+            self.tasks.append(episode.task)
+        task_index = self.tasks.index(episode.task)
         try:
             with defer_interrupt(), disk_errors(self.root):
-                pending.add(episode, index, first_row, task_index, frames, origin)
+                pending.add(episode, index, self.frames, task_index, frames, origin)
         except DiskError as error:
             raise self._drop_pending(error) from error
         if pending.is_full() or time.monotonic() - pending.started > self._commit_every_s:
@@ -306,8 +289,7 @@ class DatasetWriter:
         with defer_interrupt():
             pending = self._pending
             if pending is None:
-                with disk_errors(self.root):
-                    self._finish_commit()
+                self.finish_commit()
             elif not pending.episodes:
                 self._pending = None
                 pending.discard()
@@ -354,7 +336,7 @@ class DatasetWriter:
         if manifest is None:
             raise DatasetError(f"{self.root} has no manifest")
         try:
-            self._tasks = columns.task_texts(pq.read_table(self.root / layout.TASKS))
+            self.tasks = columns.task_texts(pq.read_table(self.root / layout.TASKS))
             self._stats = from_json(json.loads((self.root / layout.STATS).read_text()))
             if broken := [name for name, part in self._stats.items() if not set(part) >= {*NAMES, "count"}]:
                 raise ValueError(f"{layout.STATS} lacks statistics of {broken[0]}")
@@ -381,17 +363,14 @@ class DatasetWriter:
         stats = dict(self._stats)
         for feature, part in pending.stats.items() if pending else ():
             stats[feature] = aggregate([stats[feature], part]) if feature in stats else part
-        totals = {
-            "episodes": self._manifest.episodes + (pending.episodes if pending else 0),
-            "frames": self._manifest.frames + (pending.rows if pending else 0),
-        }
-        info = self._info(tasks=len(self._tasks), **totals)
+        totals = {"episodes": self.episodes, "frames": self.frames}
+        info = self._info(tasks=len(self.tasks), **totals)
 
         def stage(relative: str) -> Path:
             files[relative] = moves.stage(relative)
             return files[relative]
 
-        pq.write_table(columns.tasks_table(self._tasks), stage(layout.TASKS))
+        pq.write_table(columns.tasks_table(self.tasks), stage(layout.TASKS))
         stage(layout.STATS).write_text(json.dumps(to_json(stats)))
         stage(layout.INFO).write_text(json.dumps(info, indent=4))
         entries = pending.file_entries if pending else {}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
 
+from twinloop.datasets.video import VideoFrames
 from twinloop.episode import Array, Camera, Episode, Event, Provenance, Schema, Signal, make_episode
 from twinloop.errors import LogError, MapError, WrongUse
-from twinloop.logs.cameras import PlannedFrames, open_video_file, plan_frames
+from twinloop.logs.cameras import PlannedFrames, open_video_file
 from twinloop.logs.clocks import (
     Stream,
     drop_out_of_order,
@@ -24,10 +25,10 @@ from twinloop.logs.clocks import (
 )
 from twinloop.logs.converter import Converter, constant_value, rotate_vectors
 from twinloop.logs.device_clocks import device_clocks
-from twinloop.logs.log_map import CameraMap, Clock, LogMap, SignalMap
-from twinloop.logs.raw_episode import Raw, RawEpisode
-from twinloop.logs.reader import Channel, VideoSpan
-from twinloop.logs.sources import Log
+from twinloop.logs.group_channels import GroupChannels
+from twinloop.logs.log_map import CameraMap, Clock, SignalMap
+from twinloop.logs.raw_episode import RawEpisode
+from twinloop.logs.reader import Block
 from twinloop.logs.stream_report import StreamReport
 from twinloop.logs.units import stored_unit
 from twinloop.twins.twin import Twin
@@ -57,26 +58,16 @@ class _Loaded:
 class Assembler:
     """Assembles the episodes of one log (and group)."""
 
-    def __init__(
-        self,
-        log_map: LogMap,
-        full_names: Mapping[str, str],
-        channels: Mapping[str, Channel],
-        constants: Mapping[str, Array],
-        log: Log,
-        twin: Twin | None = None,
-        accepted: Sequence[str] = (),
-    ) -> None:
-        self._map = log_map
+    def __init__(self, selected: GroupChannels, twin: Twin | None, accepted: Sequence[str]) -> None:
+        self._map = selected.map
+        self._log = selected.log
+        self._channels = {name: selected.channels[full] for name, full in selected.full_names.items()}
+        self._constants = selected.constants()
         self._twin = twin
         self._accepted = accepted
-        self._full_names = full_names
-        self._channels = channels
-        self._constants = constants
-        self._log = log
         self._converters = {
-            name: Converter(name, signal, tuple(channels[full_names[source]] for source in signal.source))
-            for name, signal in log_map.signals.items()
+            name: Converter(name, signal, tuple(self._channels[source] for source in signal.source))
+            for name, signal in self._map.signals.items()
         }
 
     def __call__(self, raw: RawEpisode, schema: Schema | None) -> Assembled:
@@ -88,8 +79,7 @@ class Assembler:
         signals: dict[str, Array] = {}
         streams, originals = [], {}
         for name, signal in self._map.signals.items():
-            values, method = self._align(raw, name, signal, loaded[name].stream, rows_s)
-            signals[name] = values
+            signals[name], method = self._align(raw, name, signal, loaded[name].stream, rows_s)
             streams.append(self._report(name, signal, loaded[name], rows_s, method))
             if self._map.originals == "all" or (self._map.originals == "resampled" and method != "exact"):
                 originals[name] = loaded[name].stream
@@ -101,7 +91,7 @@ class Assembler:
             signals[name] = np.repeat(value[None], len(rows_s), axis=0)
         signals |= device_clocks(self._map, lambda name: self._raw(raw, name), rows_s)
         frames = {
-            name: plan_frames(image, self._camera_rows(raw, name, image, rows_s))
+            name: replace(image, index=self._camera_rows(raw, name, image, rows_s))
             for name, image in images.items()
         }
         schema = schema or self._schema(signals, frames)
@@ -129,11 +119,11 @@ class Assembler:
         stream, lost = drop_out_of_order(Stream(time_s, values), clock, f"{raw.name}: {name}")
         return _Loaded(stream, lost, missing)
 
-    def _raw(self, raw: RawEpisode, source: str) -> Raw:
-        found = raw.channels.get(self._full_names[source])
-        if found is None:
-            raise LogError(f"{raw.name}: channel {self._full_names[source]!r} has no samples in this episode")
-        return found
+    def _raw(self, raw: RawEpisode, source: str) -> Block:
+        name = self._channels[source].name
+        if name not in raw.channels:
+            raise LogError(f"{raw.name}: channel {name!r} has no samples in this episode")
+        return raw.channels[name]
 
     def _times(self, raw: RawEpisode, name: str, clock: Clock, count: int, own: Array | None) -> Array:
         if clock.rate_hz is not None:
@@ -159,18 +149,18 @@ class Assembler:
         if camera.file is not None:
             return open_video_file(self._log.path, camera.file, self._map.rate_hz)
         assert camera.source is not None
-        full = self._full_names[camera.source]
-        if full not in raw.images:
+        channel = self._channels[camera.source]
+        found = raw.images.get(channel.name)
+        if found is None:
             raise LogError(f"{raw.name}: camera {name!r} has no images in this episode")
-        channel = self._channels[full]
-        found = raw.images[full]
-        if isinstance(found, VideoSpan):
-            return PlannedFrames.from_span(found)
+        if isinstance(found, VideoFrames):
+            return PlannedFrames.from_video(found)
         clock = self._map.clock_of(camera.clock)
         if not len(found):
             raise LogError(f"{raw.name}: camera {name!r} has no keyframe in this episode")
         if clock.channel is None and clock.rate_hz is None:
-            times = self._times(raw, f"camera {name}", clock, len(found), _valid_times(found.time_s))
+            stamped = None if np.isnan(found.time_s).any() else found.time_s
+            times = self._times(raw, f"camera {name}", clock, len(found), stamped)
         else:
             count = found.undecodable + len(found)
             times = self._times(raw, f"camera {name}", clock, count, None)[found.undecodable :]
@@ -247,10 +237,10 @@ class Assembler:
     def _camera_rows(self, raw: RawEpisode, name: str, image: PlannedFrames, rows_s: Array) -> Array:
         """Choose the image of each row."""
         if image.time_s is None:
-            if image.available != len(rows_s):
+            if len(image.source) != len(rows_s):
                 raise LogError(
                     f"{raw.name}: the video of camera {name!r} and the episode have different lengths",
-                    got=f"{image.available} frames",
+                    got=f"{len(image.source)} frames",
                     expected=f"{len(rows_s)} rows",
                 )
             return np.arange(len(rows_s))
@@ -259,9 +249,7 @@ class Assembler:
         return np.clip(np.searchsorted(image.time_s, rows_s, side="right") - 1, 0, None)
 
     def _schema(self, signals: Mapping[str, Array], frames: Mapping[str, PlannedFrames]) -> Schema:
-        declared: list[Signal] = [
-            self._converters[name].describe(signals[name]) for name in self._map.signals
-        ]
+        declared = [self._converters[name].describe(signals[name]) for name in self._map.signals]
         for name, constant in self._map.constants.items():
             units = constant.to or tuple(stored_unit(unit) for unit in constant.unit)
             declared.append(Signal(name, signals[name].shape[1:], tuple(units), "float64"))
@@ -317,10 +305,8 @@ class Assembler:
                 recorded_at = datetime.fromtimestamp(start_s, UTC)
             except (ValueError, OverflowError, OSError) as error:
                 raise LogError("the log's clock does not give a date", got=f"{start_s:g} s") from error
-        elif recorded.recorded_at is not None:
-            recorded_at = recorded.recorded_at.replace(tzinfo=recorded.recorded_at.tzinfo or UTC).astimezone(
-                UTC
-            )
+        elif (at := recorded.recorded_at) is not None:
+            recorded_at = at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
         accepted = {"accepted_guesses": "; ".join(self._accepted)[:500]} if self._accepted else {}
         return Provenance(
             source=recorded.source,
@@ -348,21 +334,12 @@ class Assembler:
             method=method,
             conversion=self._converters[name].summary,
             episodes=1,
-            samples=how.samples,
-            rate_hz=how.rate_hz,
-            jitter_s=how.jitter_s,
-            gaps=how.gaps,
-            longest_gap_s=how.longest_gap_s,
             offset_s=float(time_s[0] - rows_s[0]),
             out_of_order=loaded.out_of_order,
             missing=loaded.missing,
             unused=how.samples - inside,
+            **asdict(how),
         )
-
-
-def _valid_times(time_s: Array) -> Array | None:
-    """Return the time stamps, if the log has any."""
-    return None if np.isnan(time_s).any() else time_s
 
 
 def _handle_missing(values: Array, time_s: Array, signal: SignalMap, what: str) -> tuple[Array, Array, int]:

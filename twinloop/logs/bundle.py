@@ -12,47 +12,17 @@ from dataclasses import dataclass
 from twinloop.errors import UnknownName
 from twinloop.logs.guess import Guess, guess_role
 from twinloop.logs.joints import Joints, normalize_name
-from twinloop.logs.units import LOG_UNITS, known_unit
+from twinloop.logs.units import known_unit
 
-_SUFFIXES = {
-    "deg": "deg",
-    "degrees": "deg",
-    "rad": "rad",
-    "radians": "rad",
-    "mrad": "mrad",
-    "mm": "mm",
-    "cm": "cm",
-    "m": "m",
-    "s": "s",
-    "sec": "s",
-    "ms": "ms",
-    "us": "us",
-    "ns": "ns",
-    "rad_s": "rad/s",
-    "rads": "rad/s",
-    "radps": "rad/s",
-    "deg_s": "deg/s",
-    "degps": "deg/s",
-    "dps": "deg/s",
-    "rpm": "rpm",
-    "m_s": "m/s",
-    "mps": "m/s",
-    "mm_s": "mm/s",
-    "nm": "N·m",
-    "mnm": "mN·m",
-    "newton": "N",
-    "volts": "V",
-    "amps": "A",
-    "ma": "mA",
-    "kg": "kg",
-    "hz": "Hz",
-    "percent": "%",
-    "pct": "%",
-}
+_SUFFIXES = dict(
+    pair.split("=")
+    for pair in (
+        "deg=deg degrees=deg rad=rad radians=rad mrad=mrad mm=mm cm=cm m=m s=s sec=s ms=ms us=us ns=ns "
+        "rad_s=rad/s rads=rad/s radps=rad/s deg_s=deg/s degps=deg/s dps=deg/s rpm=rpm m_s=m/s mps=m/s mm_s=mm/s "
+        "nm=N·m mnm=mN·m newton=N volts=V amps=A ma=mA kg=kg hz=Hz percent=% pct=%"
+    ).split()
+)
 """Unit suffixes after an underscore; longer ones are tried first."""
-
-_SPATIAL = ("x", "y", "z")
-_ROTATION = frozenset("wxyz")
 
 
 @dataclass(frozen=True)
@@ -76,9 +46,7 @@ def split_unit(name: str) -> tuple[str, str | None]:
             return name, None
     for suffix in sorted(_SUFFIXES, key=len, reverse=True):
         if name.lower().endswith(f"_{suffix}") and len(name) > len(suffix) + 1:
-            unit = _SUFFIXES[suffix]
-            assert unit in LOG_UNITS
-            return name[: -len(suffix) - 1], unit
+            return name[: -len(suffix) - 1], _SUFFIXES[suffix]
     return name, None
 
 
@@ -137,10 +105,10 @@ def _by_letters(names: Sequence[str], _: Joints | None) -> list[Bundle]:
     for (stem, unit), members in groups.items():
         letters = set(members)
         label = stem.strip("._-/ ")
-        if letters == _ROTATION:
+        if letters == set("wxyz"):
             label = label if guess_role(label) == "quaternion" else f"{label}_quat".strip("_")
             why = Guess("", 0.95, "w, x, y and z of one rotation")
-        elif letters == set(_SPATIAL):
+        elif letters == set("xyz"):
             label = label if guess_role(label) else f"{label}_xyz".strip("_")
             why = Guess("", 0.9, "x, y and z of one vector")
         else:

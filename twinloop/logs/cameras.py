@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
-from twinloop.datasets.manifest import FileEntry
 from twinloop.datasets.pending_commit import StoredFrames
-from twinloop.datasets.stats import FrameSampler, Stats
-from twinloop.datasets.video import (
-    VideoEncoder,
-    VideoFrames,
-    VideoSettings,
-    decode,
-    join_videos,
-    video_extent,
-)
+from twinloop.datasets.stats import Stats, sample_frame_stats
+from twinloop.datasets.video import VideoEncoder, VideoFrames, VideoSettings, join_videos, video_extent
 from twinloop.datasets.writer import DatasetWriter
 from twinloop.episode import Array, Camera, Episode
 from twinloop.errors import DamagedDataset, DamagedLog, DatasetError, LogError, first_line
-from twinloop.logs.reader import Channel, VideoSpan, log_errors, refuse_escape, refuse_large_piece
+from twinloop.logs.reader import Channel, log_errors, refuse_escape, refuse_large_piece
 from twinloop.logs.spool import Spooled
 
 STREAMS = {"h264": "h264", "h265": "hevc"}
@@ -34,8 +26,14 @@ STREAMS = {"h264": "h264", "h265": "hevc"}
 SINGLE = {"jpeg": "mjpeg", "png": "png"}
 """Codecs of single images, and FFmpeg's name for them."""
 
-RAW = {"rgb8": "rgb24", "bgr8": "bgr24", "mono8": "gray", "rgba8": "rgba", "bgra8": "bgra"}
-"""Raw image formats, and PyAV's names for them."""
+RAW = {
+    "rgb8": (3, [0, 1, 2]),
+    "bgr8": (3, [2, 1, 0]),
+    "mono8": (1, [0, 0, 0]),
+    "rgba8": (4, [0, 1, 2]),
+    "bgra8": (4, [2, 1, 0]),
+}
+"""Raw image formats: bytes per pixel, and which of them are red, green and blue."""
 
 _TIME_BASE = Fraction(1, 90_000)
 
@@ -44,23 +42,23 @@ _TIME_BASE = Fraction(1, 90_000)
 class PlannedFrames:
     """The frames of one camera for the rows of one episode: `index[row]` is the image of that row."""
 
-    source: Spooled | VideoSpan
+    source: Spooled | VideoFrames
     encoding: str
     height: int
     width: int
     time_s: Array | None
-    index: Array
+    index: Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
-    def from_span(cls, span: VideoSpan) -> PlannedFrames:
+    def from_video(cls, video: VideoFrames) -> PlannedFrames:
         """Return frames of a video file, one per row."""
-        return cls(span, "video", span.height, span.width, None, np.zeros(0, np.int64))
+        return cls(video, "video", video.height, video.width, None)
 
     @classmethod
     def from_spool(cls, spooled: Spooled, time_s: Array, channel: Channel) -> PlannedFrames:
         """Return images of a log; the first one is decoded to get the size."""
         height, width = channel.shape[:2]
-        planned = cls(spooled, channel.dtype, height, width, time_s, np.zeros(0, np.int64))
+        planned = cls(spooled, channel.dtype, height, width, time_s)
         if channel.dtype not in RAW and channel.dtype not in SINGLE and channel.dtype not in STREAMS:
             if channel.dtype != "uint8":
                 raise LogError(f"images of type {channel.dtype!r} cannot be read")
@@ -75,22 +73,12 @@ class PlannedFrames:
     @property
     def undecodable(self) -> int:
         """Images at the start that cannot be decoded."""
-        return 0 if isinstance(self.source, VideoSpan) else self.source.undecodable
-
-    @property
-    def available(self) -> int:
-        """Number of images, used or not."""
-        return self.source.count if isinstance(self.source, VideoSpan) else len(self.source)
+        return self.source.undecodable if isinstance(self.source, Spooled) else 0
 
     @property
     def shape(self) -> tuple[int, ...]:
         """(T, height, width, 3)."""
         return (len(self.index), self.height, self.width, 3)
-
-    @property
-    def dtype(self) -> np.dtype[np.uint8]:
-        """Always uint8."""
-        return np.dtype(np.uint8)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -122,9 +110,8 @@ class PlannedFrames:
 
     def images(self) -> Iterator[Array]:
         """Yield every image of the source, decoded, in order."""
-        if isinstance(self.source, VideoSpan):
-            span = self.source
-            yield from decode(span.path, span.first, span.count, span.rate_hz)
+        if isinstance(self.source, VideoFrames):
+            yield from self.source
             return
         with log_errors(self.source.path, self.encoding, *_ffmpeg_errors()):
             if self.encoding in STREAMS:
@@ -132,25 +119,10 @@ class PlannedFrames:
             elif self.encoding in SINGLE:
                 yield from _decode_singles(self.source, SINGLE[self.encoding])
             else:
-                yield from self._decode_raw()
-
-    def _decode_raw(self) -> Iterator[Array]:
-        assert isinstance(self.source, Spooled)
-        layout = RAW[self.encoding]
-        depth = {"gray": 1, "rgba": 4, "bgra": 4}.get(layout, 3)
-        for packet in self.source.packets():
-            image = np.frombuffer(packet, np.uint8).reshape(self.height, -1, depth)[:, : self.width]
-            if layout == "gray":
-                yield np.repeat(image, 3, axis=2)
-            else:
-                yield np.ascontiguousarray(
-                    image[:, :, 2::-1] if layout.startswith("bgr") else image[:, :, :3]
-                )
-
-
-def plan_frames(frames: PlannedFrames, index: Array) -> PlannedFrames:
-    """Return the same images with `index`, the image of each row."""
-    return replace(frames, index=np.asarray(index, np.int64))
+                depth, colours = RAW[self.encoding]
+                for packet in self.source.packets():
+                    image = np.frombuffer(packet, np.uint8).reshape(self.height, -1, depth)
+                    yield np.ascontiguousarray(image[:, : self.width, colours])
 
 
 def open_video_file(log: Path, template: str, rate_hz: float) -> PlannedFrames:
@@ -166,43 +138,42 @@ def open_video_file(log: Path, template: str, rate_hz: float) -> PlannedFrames:
         extent = video_extent(path, rate_hz)
     except DamagedDataset as error:
         raise DamagedLog(error.what) from error
-    return PlannedFrames.from_span(VideoSpan(path, 0, extent.length, rate_hz, extent.height, extent.width))
+    video = VideoFrames(path, 0, extent.length, extent.height, extent.width, rate_hz)
+    return PlannedFrames.from_video(video)
 
 
 def video_settings(planned: Mapping[str, PlannedFrames]) -> VideoSettings:
     """Return the video settings of the dataset: the codec that is copied, if any."""
+    import av
+
     for frames in planned.values():
-        if isinstance(frames.source, VideoSpan):
-            with log_errors(frames.source.path, "video", *_ffmpeg_errors()):
-                return VideoSettings(codec=_codec(frames.source.path))
+        if isinstance(frames.source, VideoFrames):
+            path = frames.source.path
+            with log_errors(path, "video", *_ffmpeg_errors()), av.open(str(path)) as container:
+                codec = container.streams.video[0].codec_context.codec
+                return VideoSettings(codec=str(codec.canonical_name))
         if frames.encoding in STREAMS:
             return VideoSettings(codec=STREAMS[frames.encoding])
     return VideoSettings()
 
 
-def _codec(path: Path) -> str:
-    import av
-
-    with av.open(str(path)) as container:
-        return str(container.streams.video[0].codec_context.codec.canonical_name)
-
-
 def store_frames(
     writer: DatasetWriter, episode: Episode, planned: Mapping[str, PlannedFrames], methods: dict[str, str]
-) -> int:
-    """Write the episode with its frames and return its index; `methods` collects how each camera was stored."""
+) -> None:
+    """Write the episode with its frames; `methods` collects how each camera was stored."""
     reasons = {name: _reencoding_reason(frames, writer.schema.rate_hz) for name, frames in planned.items()}
     try:
         if all(frames.encoding in SINGLE or frames.encoding in RAW for frames in planned.values()):
             for name, reason in reasons.items():
                 _add_method(methods, name, f"re-encoded: {reason}")
-            return writer.add(episode)
+            writer.add(episode)
+            return
         stored = {}
         for camera in writer.schema.cameras:
             frames = planned[camera.name]
             stored[camera.key], method = _store(writer, camera, frames, reasons[camera.name])
             _add_method(methods, camera.name, method)
-        return writer.add_copied_episode(episode, stored, (writer.dataset_id, writer.episodes))
+        writer.add_copied_episode(episode, stored, (writer.dataset_id, writer.episodes))
     finally:
         discard_frames(planned)
 
@@ -211,22 +182,19 @@ def discard_frames(planned: Mapping[str, PlannedFrames]) -> None:
     """Delete the spooled images."""
     for frames in planned.values():
         if isinstance(frames.source, Spooled):
-            frames.source.discard()
+            frames.source.path.unlink(missing_ok=True)
 
 
 def _add_method(methods: dict[str, str], name: str, method: str) -> None:
-    known = methods.get(name)
-    if known is None:
-        methods[name] = method
-    elif method not in known.split(" | "):
-        methods[name] = f"{known} | {method}"
+    known = methods[name].split(" | ") if name in methods else []
+    methods[name] = " | ".join(dict.fromkeys([*known, method]))
 
 
 def _reencoding_reason(frames: PlannedFrames, rate_hz: float) -> str | None:
     """Return why the images must be re-encoded; None if they can be copied."""
     if not frames.is_consecutive:
         return "rows and images are not one to one"
-    if isinstance(frames.source, VideoSpan):
+    if isinstance(frames.source, VideoFrames):
         return None if frames.source.rate_hz == rate_hz else "the video has another rate than the rows"
     if frames.encoding not in STREAMS:
         return f"{frames.encoding} images are not a video"
@@ -237,45 +205,41 @@ def _store(
     writer: DatasetWriter, camera: Camera, frames: PlannedFrames, reason: str | None
 ) -> tuple[StoredFrames, str]:
     rate_hz = writer.schema.rate_hz
-    paths: list[Path] = []
-    method = "copied without re-encoding"
+    written: list[tuple[Stats, str]] = []
 
-    def write(target: Path) -> FileEntry | None:
-        nonlocal method
-        paths.append(target)
-        why = reason
-        if why is None:
-            why = _copy_packets(frames, target, rate_hz)
-        if why is not None:
-            method = f"re-encoded: {why}"
+    def write(target: Path) -> None:
+        why = reason or _copy_packets(frames, target, rate_hz)
+        if why:
             _encode(frames, target, camera, rate_hz)
-        return None
+        # Reading a few frames also checks that the file can be decoded.
+        stored = VideoFrames(target, 0, len(frames), camera.height, camera.width, rate_hz)
+        method = f"re-encoded: {why}" if why else "copied without re-encoding"
+        written.append((sample_frame_stats(stored), method))
 
     number = writer.add_video_file(camera, write)
-    stats = _sample_stats(paths[0], len(frames), camera, rate_hz)
+    stats, method = written[0]
     return StoredFrames(number, 0, stats), method
 
 
 def _copy_packets(frames: PlannedFrames, target: Path, rate_hz: float) -> str | None:
     """Copy the packets to a video file; if that is impossible, returns the reason and leaves no file."""
-    first, count = int(frames.index[0]), len(frames)
-    if isinstance(frames.source, VideoSpan):
-        span = frames.source
-        extent = video_extent(span.path, rate_hz)
-        if span.first == 0 and first == 0 and extent.length == count:
-            shutil.copyfile(span.path, target)
-            return None
-        try:
-            join_videos([(span.path, span.first + first, count)], target, rate_hz)
-        except _ffmpeg_errors() as error:
-            target.unlink(missing_ok=True)
-            return first_line(error).rstrip(".")
-        return None
+    first, count, source = int(frames.index[0]), len(frames), frames.source
+    whole = isinstance(source, VideoFrames) and video_extent(source.path, rate_hz).length == count
+    reason = None
     try:
-        return _remux(frames.source, STREAMS[frames.encoding], first, count, target, rate_hz)
+        if isinstance(source, Spooled):
+            reason = _remux(source, STREAMS[frames.encoding], first, count, target, rate_hz)
+        elif whole and source.first == first == 0:
+            shutil.copyfile(source.path, target)
+        else:
+            join_videos([(source.path, source.first + first, count)], target, rate_hz)
     except _ffmpeg_errors() as error:
+        reason = first_line(error).rstrip(".")
+        if isinstance(source, Spooled):
+            reason = f"the stream cannot be copied ({first_line(error)})"
+    if reason is not None:
         target.unlink(missing_ok=True)
-        return f"the stream cannot be copied ({first_line(error)})"
+    return reason
 
 
 def _remux(spooled: Spooled, codec: str, first: int, count: int, target: Path, rate_hz: float) -> str | None:
@@ -296,7 +260,7 @@ def _remux(spooled: Spooled, codec: str, first: int, count: int, target: Path, r
                     taken += number - first - count + 1
                     break
                 if taken == 0 and not packet.is_keyframe:
-                    return _fail(target, f"the first image ({first}) is not a keyframe")
+                    return f"the first image ({first}) is not a keyframe"
                 packet.stream = stream
                 packet.time_base = _TIME_BASE
                 packet.pts = packet.dts = round(taken / rate_hz / _TIME_BASE)
@@ -304,13 +268,8 @@ def _remux(spooled: Spooled, codec: str, first: int, count: int, target: Path, r
                 out.mux(packet)
                 taken += 1
     if taken < count or (taken > count and first + count == len(spooled)):
-        return _fail(target, "messages and images are not one to one")
+        return "messages and images are not one to one"
     return None
-
-
-def _fail(target: Path, reason: str) -> str:
-    target.unlink(missing_ok=True)
-    return reason
 
 
 def _encode(frames: PlannedFrames, target: Path, camera: Camera, rate_hz: float) -> None:
@@ -326,16 +285,6 @@ def _encode(frames: PlannedFrames, target: Path, camera: Camera, rate_hz: float)
             got=encoder.frames,
             expected=len(frames),
         )
-
-
-def _sample_stats(path: Path, count: int, camera: Camera, rate_hz: float) -> Stats:
-    """Compute image statistics from a few frames, which also checks that the file can be decoded."""
-    stored = VideoFrames(path, 0, count, camera.height, camera.width, rate_hz)
-    rows = np.unique(np.linspace(0, count - 1, 8).round().astype(int))
-    sampler = FrameSampler(len(rows), camera.height, camera.width)
-    for row in rows:
-        sampler.add(stored[int(row)])
-    return sampler.stats()
 
 
 def _decode_stream(spooled: Spooled, codec: str) -> Iterator[Array]:

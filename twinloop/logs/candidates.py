@@ -11,8 +11,7 @@ from twinloop.episode import Array
 from twinloop.logs.bundle import Bundle, find_bundles, split_unit
 from twinloop.logs.guess import Guess, guess_role, match_joints
 from twinloop.logs.joints import Joints
-from twinloop.logs.log_layout import Sample
-from twinloop.logs.reader import Channel
+from twinloop.logs.reader import Block, Channel
 from twinloop.logs.units import LOG_UNITS, family_of
 
 MAX_ROW_SIZE = 512
@@ -44,7 +43,7 @@ class Candidate:
 
 
 def find_candidates(
-    samples: Mapping[str, Sample], channels: Mapping[str, Channel], start: str, joints: Joints | None
+    samples: Mapping[str, Block], channels: Mapping[str, Channel], start: str, joints: Joints | None
 ) -> list[Candidate]:
     """Find candidates among the numeric channels, in the log's order; clocks are not bundled."""
     usable = {

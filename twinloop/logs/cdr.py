@@ -17,22 +17,14 @@ from twinloop.errors import DamagedLog
 MAX_DEFINITION_CHARACTERS = 1 << 18
 MAX_DEPTH = 32
 
-_NUMBERS = {
-    "bool": "?",
-    "byte": "B",
-    "char": "B",
-    "octet": "B",
-    "int8": "b",
-    "uint8": "B",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "uint64": "Q",
-    "float32": "f",
-    "float64": "d",
-}
+_NUMBERS = dict(
+    pair.split("=")
+    for pair in (
+        "bool=? byte=B char=B octet=B int8=b uint8=B int16=h uint16=H int32=i uint32=I int64=q uint64=Q "
+        "float32=f float64=d"
+    ).split()
+)
+"""Codes of `struct` and NumPy for ROS's numbers."""
 
 _BASE, _NAME, _ARRAY, _SEQUENCE = 1, 2, 3, 4
 """Field tags of `rosbags`: a number or text, another message, a fixed array, a sequence."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from twinloop.datasets.commit import disk_errors, write_atomically
 from twinloop.datasets.layout import INGESTS
@@ -23,18 +25,21 @@ Signature = tuple[str, int]
 """The name and size in bytes of a log."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Checkpoint:
-    """Progress of an ingest: completed logs, episodes and parts of originals so far, reports and notes."""
+    """Progress of an ingest: completed logs, episodes and parts of originals so far, reports and notes.
+
+    `cameras` maps each camera to how its frames were stored, `skipped` each skipped episode or file to a reason.
+    """
 
     plan: str
-    logs: tuple[Signature, ...] = ()
+    logs: list[Signature] = field(default_factory=list)
     episodes: int = 0
     parts: int = 0
-    streams: tuple[StreamReport, ...] = ()
-    cameras: Mapping[str, str] = field(default_factory=dict)
-    skipped: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    streams: list[StreamReport] = field(default_factory=list)
+    cameras: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 def hash_plan(map_text: str, twin_hash: str | None, skip_unusable: bool) -> str:
@@ -46,29 +51,19 @@ def hash_plan(map_text: str, twin_hash: str | None, skip_unusable: bool) -> str:
 def save_checkpoint(root: Path, checkpoint: Checkpoint) -> None:
     """Write the checkpoint atomically."""
     with disk_errors(root):
-        (root / STATE).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(root / STATE, json.dumps(asdict(checkpoint)).encode())
 
 
 def load_checkpoint(root: Path, plan: str, logs: Sequence[Signature]) -> Checkpoint | None:
     """Load the last checkpoint; None if there is none, an error if it belongs to other logs or another map."""
     try:
-        content = json.loads((root / STATE).read_text())
-        content["logs"] = tuple((str(name), int(size)) for name, size in content["logs"])
-        content["streams"] = tuple(StreamReport(**stream) for stream in content["streams"])
-        content["notes"] = tuple(content["notes"])
-        checkpoint = Checkpoint(**content)
-    except (OSError, ValueError, TypeError, KeyError):
+        checkpoint = TypeAdapter(Checkpoint).validate_json((root / STATE).read_bytes())
+    except (OSError, ValueError):
         return None  # written atomically, so an unreadable file is not ours: start over
     if checkpoint.plan != plan:
         what = "the interrupted ingest had a different map, twin or options"
-    elif tuple(logs[: len(checkpoint.logs)]) != checkpoint.logs:
+    elif list(logs[: len(checkpoint.logs)]) != checkpoint.logs:
         what = "logs read before the interruption have changed"
     else:
         return checkpoint
     raise DatasetError(what, remedy="run it without --resume, which starts over")
-
-
-def drop_checkpoint(root: Path) -> None:
-    """Delete the checkpoint of a completed ingest."""
-    (root / STATE).unlink(missing_ok=True)

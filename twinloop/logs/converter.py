@@ -131,9 +131,9 @@ class Converter:
         return tuple(names) if len(names) == size and len(set(names)) == size else ()
 
 
-def rotate_vectors(vectors: Array, quaternions: Array, inverse: bool = False) -> Array:
+def rotate_vectors(vectors: Array, quaternions: Array) -> Array:
     """Rotate vectors (n, 3) by quaternions (n, 4), w first."""
-    w, axis = quaternions[:, :1], quaternions[:, 1:] * (-1 if inverse else 1)
+    w, axis = quaternions[:, :1], quaternions[:, 1:]
     cross = np.cross(axis, vectors) * 2
     return np.asarray(vectors + w * cross + np.cross(axis, cross))
 

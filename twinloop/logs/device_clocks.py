@@ -14,12 +14,12 @@ from twinloop.episode import Array
 from twinloop.errors import LogError
 from twinloop.logs.clocks import to_seconds
 from twinloop.logs.log_map import Clock, LogMap
-from twinloop.logs.raw_episode import Raw
+from twinloop.logs.reader import Block
 
 PREFIX = "clock."
 
 
-def device_clocks(log_map: LogMap, raw: Callable[[str], Raw], rows_s: Array) -> dict[str, Array]:
+def device_clocks(log_map: LogMap, raw: Callable[[str], Block], rows_s: Array) -> dict[str, Array]:
     """Return signals `clock.NAME`, (T, 1) in s since the first row; `raw` returns a channel's samples.
 
     There is one for each clock in the map (`clocks`), and one for every stream with another clock channel than the
@@ -45,7 +45,9 @@ def _row_clock(log_map: LogMap) -> Clock:
     return log_map.clock_of(signal.clock if signal else camera.clock if camera else None)
 
 
-def _read_clock(name: str, clock: Clock, row_clock: Clock, raw: Callable[[str], Raw], rows_s: Array) -> Array:
+def _read_clock(
+    name: str, clock: Clock, row_clock: Clock, raw: Callable[[str], Block], rows_s: Array
+) -> Array:
     """Return the reading of one clock at each row."""
     channel = raw(str(clock.channel))
     stamps = to_seconds(channel.values, clock)

@@ -54,6 +54,11 @@ class Guess:
         return f"# confidence {self.confidence:.2f}: {self.reason}{check}"
 
 
+def map_line(key: str, value: str = "", guess: Guess | None = None) -> str:
+    """Return a line of a proposed map, with its guess as a comment."""
+    return f"{key}: {value}".rstrip() + (f"   {guess.comment}" if guess else "")
+
+
 def guess_role(name: str) -> str | None:
     """Guess the kind of quantity from a channel's name; the last meaningful word decides."""
     last = re.split(r"[/.]", name.lower())[-1]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from twinloop.datasets.disk_space import check_disk_space
@@ -22,16 +23,16 @@ from twinloop.errors import InvalidEpisode, LogError
 from twinloop.logs.assembler import Assembled, Assembler
 from twinloop.logs.cameras import discard_frames, store_frames, video_settings
 from twinloop.logs.checkpoint import (
+    STATE,
     Checkpoint,
     Signature,
-    drop_checkpoint,
     hash_plan,
     load_checkpoint,
     save_checkpoint,
 )
 from twinloop.logs.group_channels import GroupChannels, find_groups
-from twinloop.logs.log_map import LogMap
-from twinloop.logs.originals import Originals, format_map, make_report, save_ingest_record
+from twinloop.logs.log_map import LogMap, format_map
+from twinloop.logs.originals import Originals, save_ingest_record
 from twinloop.logs.raw_episode import RawEpisode
 from twinloop.logs.review import find_unreviewed, require_reviewed
 from twinloop.logs.sources import Log, find_logs
@@ -108,28 +109,25 @@ def ingest(
     signatures = [(log.name, _size(log.path)) for log in search.logs]
     target = Path(out)
     _check_disk_space(target, search.logs, signatures)
-    plan = hash_plan(map_text or format_map(log_map), twin.content_hash if twin else None, skip_unusable)
+    map_text = map_text or format_map(log_map)
+    plan = hash_plan(map_text, twin.content_hash if twin else None, skip_unusable)
     with partial_folder(target, resumable=True, resume=resume) as root, _spool(root) as spool:
         start = load_checkpoint(root, plan, signatures) if resume else None
         if start is None:
             shutil.rmtree(root, ignore_errors=True)
             start = Checkpoint(plan, skipped=dict(search.ignored))
-        run = _Run(root, spool, log_map, twin, skip_unusable, tuple(accepted), start)
+        run = _Run(root, spool, log_map, twin, skip_unusable, accepted, start)
         try:
             run.ingest_logs(search.logs, signatures, progress)
         finally:
             run.close()
-        if run.episodes == 0:
-            raise LogError(
-                f"no episode found in {source}",
-                got="; ".join(f"{name}: {why}" for name, why in list(run.skipped.items())[:3]) or None,
-            )
-        streams = summarize(run.reports)
-        drop_checkpoint(root)
-        report = make_report(streams, run.cameras, run.skipped, run.notes, accepted)
-        save_ingest_record(root, run.dataset_id, log_map, map_text, report)
+        if not run.state.episodes:
+            skipped = [f"{name}: {why}" for name, why in run.state.skipped.items()]
+            raise LogError(f"no episode found in {source}", got="; ".join(skipped[:3]) or None)
+        streams = run.save_record(map_text)
+    state = run.state
     return IngestResult(
-        open_dataset(target), streams, run.cameras, run.skipped, tuple(run.notes), run.resumed
+        open_dataset(target), streams, state.cameras, state.skipped, tuple(state.notes), run.resumed
     )
 
 
@@ -143,15 +141,12 @@ class _Run:
         log_map: LogMap,
         twin: Twin | None,
         skip_unusable: bool,
-        accepted: tuple[str, ...],
+        accepted: Sequence[str],
         start: Checkpoint,
     ) -> None:
-        self.skipped = dict(start.skipped)
-        self.reports = list(start.streams)
-        self.cameras = dict(start.cameras)
-        self.notes = list(start.notes)
-        self.episodes = start.episodes
+        self.state = deepcopy(start)
         self.dataset_id = ""
+        self._start = start
         self._root = root
         self._spool = spool
         self._map = log_map
@@ -159,19 +154,12 @@ class _Run:
         self._joints = TwinCheck(twin) if twin is not None else None
         self._skip_unusable = skip_unusable
         self._accepted = accepted
-        self._start = start
-        self._parts = start.parts
         self._writer: DatasetWriter | None = None
         self._originals: Originals | None = None
-        self._committed = self._count_committed()
-        self.resumed = self._committed
-
-    def _count_committed(self) -> int:
-        """Return the number of episodes that an interrupted run has already committed."""
-        if not (self._root / MANIFEST).exists():
-            return 0
-        with append_to(self._root) as writer:
-            return writer.committed
+        self.resumed = 0
+        if (root / MANIFEST).exists():
+            with append_to(root) as writer:
+                self.resumed = writer.committed
 
     def ingest_logs(
         self, logs: Sequence[Log], signatures: Sequence[Signature], progress: Progress | None
@@ -193,19 +181,11 @@ class _Run:
     def _ingest_log(self, log: Log) -> None:
         channels = {channel.name: channel for channel in log.reader.channels(log.path)}
         groups, skipped = find_groups(self._map, log, channels)
-        self.skipped |= skipped
+        self.state.skipped |= skipped
         for group in groups:
             selected = GroupChannels(self._map, group, log, channels)
-            assembler = Assembler(
-                self._map,
-                selected.full_names,
-                channels,
-                selected.constants(log),
-                log,
-                self._twin,
-                self._accepted,
-            )
-            for raw in selected.episodes(log, self._spool):
+            assembler = Assembler(selected, self._twin, self._accepted)
+            for raw in selected.episodes(self._spool):
                 self._add(assembler, raw)
 
     def _add(self, assembler: Assembler, raw: RawEpisode) -> None:
@@ -216,29 +196,29 @@ class _Run:
         except (LogError, InvalidEpisode) as error:
             if not self._skip_unusable:
                 raise
-            self.skipped[raw.name] = error.what
+            self.state.skipped[raw.name] = error.what
             return
         if len(assembled.episode) < self._map.episodes.shortest_rows:
-            self.skipped[raw.name] = f"only {len(assembled.episode)} rows"
+            self.state.skipped[raw.name] = f"only {len(assembled.episode)} rows"
             return
         self._note(raw, assembled)
         writer, originals = self._open(assembled)
-        if self.episodes < self._committed:
+        if self.state.episodes < self.resumed:
             discard_frames(assembled.frames)  # committed after the last checkpoint, before the interruption
         else:
-            store_frames(writer, assembled.episode, assembled.frames, self.cameras)
+            store_frames(writer, assembled.episode, assembled.frames, self.state.cameras)
         originals.add(assembled.episode.id, assembled.originals)
-        self.reports += assembled.streams
-        if len(self.reports) > 4096:
-            self.reports = list(summarize(self.reports))
-        self.episodes += 1
+        self.state.streams += assembled.streams
+        if len(self.state.streams) > 4096:
+            self.state.streams = list(summarize(self.state.streams))
+        self.state.episodes += 1
 
     def _note(self, raw: RawEpisode, assembled: Assembled) -> None:
         if raw.forced:
-            self.notes.append(f"{raw.name} was cut from a longer recording to bound memory")
+            self.state.notes.append(f"{raw.name} was cut from a longer recording to bound memory")
         for name, frames in assembled.frames.items():
             if frames.undecodable:
-                self.notes.append(
+                self.state.notes.append(
                     f"{raw.name}: {frames.undecodable} images of camera {name} before its first keyframe were skipped"
                 )
 
@@ -260,7 +240,7 @@ class _Run:
                     video=video,
                 )
             self.dataset_id = self._writer.dataset_id
-            self._originals = Originals(self._root, self.dataset_id, self._parts)
+            self._originals = Originals(self._root, self.dataset_id, self.state.parts)
             self._originals.delete_later_parts()
             save_checkpoint(self._root, self._start)
         return self._writer, self._originals
@@ -270,30 +250,32 @@ class _Run:
         if self._writer is None or self._originals is None:
             return
         self._originals.finish_part()
-        self._parts += 1
         self._writer.commit()
-        self.reports = list(summarize(self.reports))
-        save_checkpoint(
-            self._root,
-            Checkpoint(
-                self._start.plan,
-                tuple(logs),
-                self.episodes,
-                self._parts,
-                tuple(self.reports),
-                self.cameras,
-                self.skipped,
-                tuple(self.notes),
-            ),
-        )
+        self.state.logs, self.state.parts = list(logs), self.state.parts + 1
+        self.state.streams = list(summarize(self.state.streams))
+        save_checkpoint(self._root, self.state)
+
+    def save_record(self, map_text: str) -> tuple[StreamReport, ...]:
+        """Save the map and the report with the dataset instead of the checkpoint; returns the streams' reports."""
+        streams = summarize(self.state.streams)
+        report = {
+            "streams": [asdict(stream) for stream in streams],
+            "cameras": self.state.cameras,
+            "skipped": self.state.skipped,
+            "notes": self.state.notes,
+            "accepted_guesses": self._accepted,
+        }
+        (self._root / STATE).unlink(missing_ok=True)
+        save_ingest_record(self._root, self.dataset_id, map_text, report)
+        return streams
 
     def close(self) -> None:
         """Finish the files, also if all episodes had already been written."""
-        if self._writer is None and self._committed:
+        if self._writer is None and self.resumed:
             self._writer = append_to(self._root)
             self.dataset_id = self._writer.dataset_id
         if self._joints is not None:
-            self.notes += self._joints.notes
+            self.state.notes += self._joints.notes
         if self._originals is not None:
             self._originals.finish_part()
         if self._writer is not None:

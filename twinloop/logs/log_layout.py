@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twinloop.episode import Array
-from twinloop.logs.guess import Guess
+from twinloop.logs.guess import Guess, map_line
+from twinloop.logs.raw_episode import join_blocks
 from twinloop.logs.reader import Block, Channel
 from twinloop.logs.sources import Log
 
@@ -19,18 +19,10 @@ SAMPLE_ROWS = 20_000
 
 
 @dataclass(frozen=True)
-class Sample:
-    """The first rows of a channel: `values` (n, *shape), and the log's own time stamps, if any."""
-
-    values: Array
-    time_s: Array | None
-
-
-@dataclass(frozen=True)
 class Layout:
-    """How a log marks episodes: lines for the map, prefix of channel names, names after it, one example group."""
+    """How a log marks episodes: line for the map, prefix of channel names, names after it, one example group."""
 
-    lines: list[str]
+    line: str
     prefix: str
     names: list[str]
     group: str = ""
@@ -45,7 +37,7 @@ def find_layout(log: Log, channels: Mapping[str, Channel]) -> Layout:
     """Guess from names and lengths of channels how a log marks episodes."""
     names = [name for name, channel in channels.items() if not channel.constant]
     if log.format == "lerobot":
-        return Layout(["episodes: {by: parts}   # as the dataset declares"], "", names)
+        return Layout("episodes: {by: parts}   # as the dataset declares", "", names)
     best: tuple[int, int, int, list[str]] | None = None
     for depth in (1, 2, 3):
         sets: dict[str, list[str]] = {}
@@ -63,72 +55,57 @@ def find_layout(log: Log, channels: Mapping[str, Channel]) -> Layout:
         groups = list(dict.fromkeys("/".join(name.split("/")[:depth]) for name in names))
         group = next(g for g in groups if all(f"{g}/{suffix}" in channels for suffix in suffixes))
         guess = Guess("", 0.9, f"{len(groups)} groups of channels with the same names")
-        pattern = "/".join(["*"] * depth)
-        line = f'episodes: {{by: groups, groups: "{pattern}"}}   {guess.comment}'
-        return Layout([line], "{group}/", suffixes, group)
+        line = _episodes(f'by: groups, groups: "{"/".join(["*"] * depth)}"', guess)
+        return Layout(line, "{group}/", suffixes, group)
     shapes = Counter(channels[name].shape for name in names if (channels[name].count or 0) > 1)
     shape, tables = shapes.most_common(1)[0] if shapes else ((1,), 0)
     if log.format in ("npz", "hdf5") and tables > 1 and shape[0] > 4:
         same = [name for name in names if channels[name].shape == shape]
         guess = Guess("", 0.8, f"{tables} tables of {shape[0]} columns, each taken for one episode")
         listed = ", ".join(f'"{name}"' for name in same)
-        return Layout(
-            [f"episodes: {{by: groups, groups: [{listed}]}}   {guess.comment}"], "{group}", [""], same[0]
-        )
-    offsets = _offsets(log, channels)
-    if offsets is not None:
-        name, guess = offsets
-        rest = [
-            n for n in names if n != name and channels[n].count == max(channels[m].count or 0 for m in names)
-        ]
-        return Layout([f"episodes: {{by: offsets, channel: {name}}}   {guess.comment}"], "", rest)
+        return Layout(_episodes(f"by: groups, groups: [{listed}]", guess), "{group}", [""], same[0])
+    longest = max((channels[name].count or 0 for name in names), default=0)
+    if (offsets := _find_offsets(log, channels)) is not None:
+        guess = Guess("", 0.95, f"it rises from 0 to {longest}, the number of rows of the others")
+        rest = [name for name in names if name != offsets and channels[name].count == longest]
+        return Layout(_episodes(f"by: offsets, channel: {offsets}", guess), "", rest)
     for name in names:
         if re.fullmatch(r"episode(_?(index|id|number))?|trial|demo|run", name.lower()):
             guess = Guess("", 0.8, "a channel of this name usually numbers episodes")
             rest = [n for n in names if n != name]
-            return Layout([f"episodes: {{by: boundary, channel: {name}}}   {guess.comment}"], "", rest)
-    guess = Guess("", 0.7, "the log does not mark episodes")
-    return Layout([f"episodes: {{by: file}}   {guess.comment}"], "", names)
+            return Layout(_episodes(f"by: boundary, channel: {name}", guess), "", rest)
+    return Layout(_episodes("by: file", Guess("", 0.7, "the log does not mark episodes")), "", names)
 
 
-def _offsets(log: Log, channels: Mapping[str, Channel]) -> tuple[str, Guess] | None:
-    counts = [channel.count or 0 for channel in channels.values()]
+def _episodes(rule: str, guess: Guess) -> str:
+    return map_line("episodes", f"{{{rule}}}", guess)
+
+
+def _find_offsets(log: Log, channels: Mapping[str, Channel]) -> str | None:
+    """Find a channel of first rows: whole numbers that rise from 0 to the number of rows of the others."""
+    longest = max((channel.count or 0 for channel in channels.values()), default=0)
     for name, channel in channels.items():
-        if (
-            channel.shape != (1,)
-            or np.dtype(_plain(channel.dtype)).kind not in "iu"
-            or (channel.count or 0) < 2
-        ):
+        whole = re.fullmatch(r"u?int\d+", channel.dtype)
+        if channel.shape != (1,) or not whole or (channel.count or 0) < 2:
             continue
         values = load_samples(log, [name], limit=1 << 30)[name].values[:, 0]
-        if values[0] == 0 and values[-1] == max(counts) and np.all(np.diff(values.astype(np.int64)) > 0):
-            return name, Guess(
-                "", 0.95, f"it rises from 0 to {int(values[-1])}, the number of rows of the others"
-            )
+        if values[0] == 0 and values[-1] == longest and np.all(np.diff(values.astype(np.int64)) > 0):
+            return name
     return None
 
 
-def _plain(dtype: str) -> str:
-    try:
-        return np.dtype(dtype).name
-    except TypeError:
-        return "U1"
-
-
-def load_samples(log: Log, names: Sequence[str], limit: int = SAMPLE_ROWS) -> dict[str, Sample]:
+def load_samples(log: Log, names: Sequence[str], limit: int = SAMPLE_ROWS) -> dict[str, Block]:
     """Load the first rows of some channels."""
     parts: dict[str, list[Block]] = {name: [] for name in names}
-    for seen, span in enumerate(log.reader.read(log.path, list(names))):
+    for span in log.reader.read(log.path, list(names)):
         for name, piece in span.pieces.items():
             if isinstance(piece, Block):
                 parts[name].append(piece)
-        most = max((sum(len(b.values) for b in blocks) for blocks in parts.values()), default=0)
-        if most >= limit or (span.part and seen >= 0):
+        most = max((sum(map(len, blocks)) for blocks in parts.values()), default=0)
+        if most >= limit or span.part:
             break
-    samples = {}
-    for name, blocks in parts.items():
-        if blocks and len({block.values.shape[1:] for block in blocks}) == 1:
-            values = np.concatenate([block.values for block in blocks])[:limit]
-            times = [block.time_s for block in blocks if block.time_s is not None]
-            samples[name] = Sample(values, np.concatenate(times)[:limit] if times else None)
-    return samples
+    return {
+        name: join_blocks(name, blocks)[:limit]
+        for name, blocks in parts.items()
+        if blocks and len({block.values.shape[1:] for block in blocks}) == 1
+    }

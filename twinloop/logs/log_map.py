@@ -278,6 +278,12 @@ def parse_map(text: str, name: str = "map") -> LogMap:
         raise _describe_error(error, name) from error
 
 
+def format_map(log_map: LogMap) -> str:
+    """Format a map as YAML."""
+    content = log_map.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
 def _describe_error(error: ValidationError, name: str) -> MapError:
     # A misspelt key is also missing under its right name; report the misspelling.
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")

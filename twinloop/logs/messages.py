@@ -41,35 +41,24 @@ def describe_topic(topic: Topic) -> list[Channel]:
     found = []
     image = image_type(topic.example)
     for path, value in flatten(topic.example).items():
+        elements: tuple[str, ...] = ()
         if path == "data" and image is not None:
             dtype, shape = image
-            found.append(
-                Channel(f"{topic.name}.data", shape, dtype, topic.messages, start_s=start_s, end_s=end_s)
-            )
+        elif isinstance(value, bytes | bytearray | memoryview):
             continue
-        if isinstance(value, bytes | bytearray | memoryview):
-            continue
-        array = np.asarray(value)
-        if array.dtype.kind not in "biufU":
-            continue
-        size = int(array.size)
-        if size == 0 or array.ndim > 1:
-            continue
-        found.append(
-            Channel(
-                f"{topic.name}.{path}",
-                (size,),
-                "text" if array.dtype.kind == "U" else array.dtype.name,
-                topic.messages,
-                elements=element_names(topic.example, path, size) if array.ndim else (),
-                start_s=start_s,
-                end_s=end_s,
-            )
-        )
+        else:
+            array = np.asarray(value)
+            if array.dtype.kind not in "biufU" or array.size == 0 or array.ndim > 1:
+                continue
+            dtype, shape = "text" if array.dtype.kind == "U" else array.dtype.name, (array.size,)
+            if array.ndim:
+                elements = element_names(topic.example, path, array.size)
+        name = f"{topic.name}.{path}"
+        found.append(Channel(name, shape, dtype, topic.messages, None, elements, start_s, end_s))
     return found
 
 
-def image_type(message: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]] | None:
+def image_type(message: Mapping[str, Any]) -> tuple[str, tuple[int, ...]] | None:
     """Return encoding and size of the image in a Foxglove or ROS image message; None for other messages."""
     if "data" not in message:
         return None
@@ -169,18 +158,14 @@ def _span(series: Mapping[str, list[_Series]]) -> Span:
         for channel in many:
             if not channel.values:
                 continue
-            time_s = _seconds(channel.times_ns)
+            whole, rest = np.divmod(np.asarray(channel.times_ns, dtype=np.int64), 10**9)
+            time_s = np.asarray(whole + rest * 1e-9)
             if channel.image is not None:
                 pieces[channel.name] = Images([bytes(value) for value in channel.values], time_s)
             else:
                 pieces[channel.name] = Block(_stack(channel), time_s)
             channel.values, channel.times_ns = [], []
     return Span(pieces)
-
-
-def _seconds(times_ns: Sequence[int]) -> Array:
-    whole, rest = np.divmod(np.asarray(times_ns, dtype=np.int64), 10**9)
-    return np.asarray(whole + rest * 1e-9)
 
 
 def _stack(channel: _Series) -> Array:

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from twinloop.datasets.layout import INGESTS
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import DTYPES, Signal
 from twinloop.logs.clocks import Stream
-from twinloop.logs.log_map import LogMap
-from twinloop.logs.stream_report import StreamReport
 
 
 class Originals:
@@ -66,33 +63,14 @@ class Originals:
                 path.unlink()
 
 
-def save_ingest_record(
-    root: Path, dataset_id: str, log_map: LogMap, map_text: str, report: Mapping[str, Any]
-) -> None:
+def save_ingest_record(root: Path, dataset_id: str, map_text: str, report: Mapping[str, Any]) -> None:
     """Save the map and the report with the dataset and list them in the manifest."""
     folder = root / INGESTS / dataset_id
     with disk_errors(root):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "map.yaml").write_text(map_text or format_map(log_map))
+        (folder / "map.yaml").write_text(map_text)
         (folder / "report.json").write_text(json.dumps(report, indent=1))
     list_ingests_in_manifest(root)
-
-
-def make_report(
-    streams: Sequence[StreamReport],
-    cameras: Mapping[str, str],
-    skipped: Mapping[str, str],
-    notes: Sequence[str],
-    accepted: Sequence[str],
-) -> dict[str, Any]:
-    """Return the report to save; `accepted` are the unreviewed guesses that were accepted."""
-    return {
-        "streams": [asdict(stream) for stream in streams],
-        "cameras": dict(cameras),
-        "skipped": dict(skipped),
-        "notes": list(notes),
-        "accepted_guesses": list(accepted),
-    }
 
 
 def load_originals(dataset: Dataset, episode: int) -> dict[str, Stream]:
@@ -123,23 +101,6 @@ def load_originals(dataset: Dataset, episode: int) -> dict[str, Stream]:
     return streams
 
 
-def load_reports(dataset: Dataset) -> dict[str, dict[str, Any]]:
-    """Load the report of each `ingest`, by the id of the dataset it wrote."""
-    reports = {}
-    for path in sorted((dataset.root / INGESTS).glob("*/report.json")):
-        with read_errors(path):
-            reports[path.parent.name] = dict(json.loads(path.read_text()))
-    return reports
-
-
 def _stored_type(table: pa.Table, shape: tuple[int, ...]) -> str:
     kind = table.schema.field("value").type
     return next((dtype for dtype in sorted(DTYPES) if column_type(shape, dtype) == kind), "float64")
-
-
-def format_map(log_map: LogMap) -> str:
-    """Format a map as YAML."""
-    import yaml
-
-    content = log_map.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

@@ -26,6 +26,7 @@ from twinloop.logs.guess import (
     guess_quaternion,
     guess_rate_unit,
     is_quaternion,
+    map_line,
 )
 from twinloop.logs.joints import Joints
 from twinloop.logs.kinematics import (
@@ -43,17 +44,6 @@ from twinloop.logs.units import stored_unit
 
 _UNITS = {"torque": "N·m", "force": "N", "current": "A", "voltage": "V", "temperature": "°C"}
 _CARTESIAN = r"xyz|translation|cartesian|tcp|end_?effector|\bee\b|^ee_"
-
-
-@dataclass(frozen=True)
-class _Line:
-    key: str
-    value: str
-    guess: Guess | None = None
-
-    def text(self, indent: int) -> str:
-        comment = f"   {self.guess.comment}" if self.guess else ""
-        return f"{' ' * indent}{self.key}: {self.value}{comment}"
 
 
 @dataclass(frozen=True)
@@ -94,7 +84,7 @@ def propose_map(source: str | Path, joints: Joints | None = None) -> str:
         "provenance:",
         "  source: real   # confidence 0.50: logs usually are; otherwise sim; CHECK",
         "  # actor: operator | policy | expert | excitation; operator: PSEUDONYM; robot_serial; site; consent; licence",
-        *layout.lines,
+        layout.line,
         *proposal.clock.lines,
         *proposal.signals(),
         *proposal.cameras(),
@@ -126,7 +116,7 @@ class _Proposal:
             if np.all(forward >= 0) and np.any(forward > 0) and steady:
                 return self._clock_of(candidate, named)
         guess = Guess("", 0.1, "no channel looks like time stamps; 1 Hz is a placeholder")
-        return _ClockGuess(None, None, None, [f"clock: {{rate_hz: 1}}   {guess.comment}"])
+        return _ClockGuess(None, None, None, [map_line("clock", "{rate_hz: 1}", guess)])
 
     def _clock_of(self, candidate: Candidate, named: bool) -> _ClockGuess:
         name, values = candidate.name, candidate.values
@@ -135,12 +125,9 @@ class _Proposal:
         why = Guess("", 0.95, "its name, and it increases steadily")
         if not named:
             why = Guess("", 0.7, "its first column increases steadily")
-        text = f'clock: {{channel: "{self._prefix}{name}"'
-        text += f", column: {column}" if column is not None else ""
-        lines = [
-            f"{text}, unit: {unit.value}}}   {why.comment}",
-            f"# unit of the clock: {unit.comment[2:]}",
-        ]
+        selected = f", column: {column}" if column is not None else ""
+        text = f'{{channel: "{self._prefix}{name}"{selected}, unit: {unit.value}}}'
+        lines = [map_line("clock", text, why), f"# unit of the clock: {unit.comment[2:]}"]
         clock = Clock(channel=name, column=column, unit=unit.value)  # type: ignore[arg-type]
         return _ClockGuess(name, column, to_seconds(values, clock), lines)
 
@@ -148,12 +135,12 @@ class _Proposal:
         """Return the line with the nominal rate, from the clock."""
         time_s = self.clock.time_s
         if time_s is None or len(time_s) < 2:
-            return f"rate_hz: 1   {Guess('', 0.1, 'the log does not give its rate').comment}"
+            return map_line("rate_hz", "1", Guess("", 0.1, "the log does not give its rate"))
         clock = measure_regularity(time_s)
         guess = Guess(
             "", 0.9, f"median period of {clock.samples} samples, jitter {clock.jitter_s * 1e3:.2g} ms"
         )
-        return f"rate_hz: {float(f'{clock.rate_hz:.5g}')}   {guess.comment}"
+        return map_line("rate_hz", str(float(f"{clock.rate_hz:.5g}")), guess)
 
     def signals(self) -> list[str]:
         """Return the block of signals: state, commands, the rest."""
@@ -175,9 +162,8 @@ class _Proposal:
             if (channel.has_images or image) and name.startswith(self._start):
                 camera = re.sub(r"\W+", "_", name.removeprefix("observation.images.").strip("/")).strip("_")
                 guess = Guess("", 0.95, f"it holds images ({channel.dtype})")
-                lines.append(
-                    f'  {camera}: {{from: "{self._prefix}{name.removeprefix(self._start)}"}}   {guess.comment}'
-                )
+                source = f"{self._prefix}{name.removeprefix(self._start)}"
+                lines.append("  " + map_line(camera, f'{{from: "{source}"}}', guess))
         return ["cameras:", *lines] if lines else []
 
     def _rank(self, candidate: Candidate) -> tuple[int, bool]:
@@ -211,15 +197,9 @@ class _Proposal:
         """The tool motion of the twin for the log's joint positions."""
         for candidate in self._candidates:
             if candidate.role == "position" and candidate.joints is not None:
-                unit = self._position_unit(candidate).value.strip("[").split(",")[0]
+                unit = self._unit(candidate).value.strip("[").split(",")[0]
                 return tool_motion(candidate.values, unit, candidate.joints)
         return None
-
-    @cached_property
-    def _point(self) -> Candidate | None:
-        """A measured 3D point, possibly the tool's."""
-        points = [c for c in self._candidates if c.values.shape[1] == 3 and self._is_point(c)]
-        return points[0] if points else None
 
     def _is_point(self, candidate: Candidate) -> bool:
         return candidate.role == "position" and (
@@ -229,43 +209,41 @@ class _Proposal:
     def _signal(self, candidate: Candidate, taken: set[str]) -> list[str]:
         clock = self.clock
         signal, why = self._signal_name(candidate, taken)
-        lines = [_Line(signal, "", candidate.bundled or why)]
         sources = [f'"{self._prefix}{source}"' for source in candidate.sources]
-        lines.append(_Line("from", sources[0] if len(sources) == 1 else f"[{', '.join(sources)}]"))
+        lines = [map_line("from", sources[0] if len(sources) == 1 else f"[{', '.join(sources)}]")]
         if candidate.columns is not None:
-            lines.append(_Line("columns", str(list(candidate.columns)), candidate.matched))
+            lines.append(map_line("columns", str(list(candidate.columns)), candidate.matched))
         elif candidate.name == clock.channel and clock.column is not None:
             rest = list(range(1, candidate.values.shape[1]))
             guess = Guess("", 0.4, "all but the clock; split them into signals")
-            lines.append(_Line("columns", str(rest), guess))
+            lines.append(map_line("columns", str(rest), guess))
             candidate = replace(candidate, values=candidate.values[:, 1:])
         if is_quaternion(candidate.values):
             lines += self._quaternion_lines(candidate)
             method = "slerp"
         else:
             if candidate.bundled or candidate.columns is not None:
-                lines.append(_Line("elements", json.dumps(list(candidate.elements))))
+                lines.append(map_line("elements", json.dumps(list(candidate.elements))))
             unit = self._unit(candidate)
             quoted = unit.value if unit.value.startswith("[") else f'"{unit.value}"'
-            lines.append(_Line("unit", quoted, unit))
+            lines.append(map_line("unit", quoted, unit))
             held = candidate.name in self._commands or candidate.values.dtype.kind != "f"
             method = "previous" if held else "linear"
         if candidate.time_s is not None:
-            lines.append(
-                _Line("method", method, Guess("", 0.8, "used only if it is not sampled at the row times"))
-            )
-        return [lines[0].text(2).replace(":    #", ":   #"), *(line.text(4) for line in lines[1:])]
+            guess = Guess("", 0.8, "used only if it is not sampled at the row times")
+            lines.append(map_line("method", method, guess))
+        return ["  " + map_line(signal, "", candidate.bundled or why), *(f"    {line}" for line in lines)]
 
-    def _quaternion_lines(self, candidate: Candidate) -> list[_Line]:
+    def _quaternion_lines(self, candidate: Candidate) -> list[str]:
         omega = self._partner("angular velocity", 3)
         order, frame = guess_quaternion(
             candidate.name, candidate.elements, candidate.values, omega, self.clock.time_s
         )
         if order.confidence < 0.9 and self._tool is not None and self._same_rows(candidate):
             order = guess_order_by_tool(candidate.values, self._tool) or order
-        lines = [_Line("unit", '"1"'), _Line("quaternion", order.value, order)]
+        lines = [map_line("unit", '"1"'), map_line("quaternion", order.value, order)]
         if omega is not None:
-            lines.append(_Line("# frame of the angular velocity", frame.value, frame))
+            lines.append(map_line("# frame of the angular velocity", frame.value, frame))
         return lines
 
     def _same_rows(self, candidate: Candidate) -> bool:
@@ -317,19 +295,12 @@ class _Proposal:
         return Guess("unknown", 0.3, "neither its name nor its values suggest one")
 
     def _velocity_unit(self, candidate: Candidate) -> Guess:
-        time_s = self.clock.time_s
-        position = next(
-            (
-                c
-                for c in self._candidates
-                if c.role == "position" and c.values.shape == candidate.values.shape
-            ),
-            None,
-        )
-        timed = time_s if time_s is not None and len(time_s) == len(candidate.values) else None
-        if position is None:
-            return guess_rate_unit(candidate.values, None, timed, "rad")
-        return guess_rate_unit(candidate.values, position.values, timed, self._unit(position).value)
+        values, time_s = candidate.values, self.clock.time_s
+        timed = time_s if time_s is not None and len(time_s) == len(values) else None
+        for other in self._candidates:
+            if other.role == "position" and other.values.shape == values.shape:
+                return guess_rate_unit(values, other.values, timed, self._unit(other).value)
+        return guess_rate_unit(values, None, timed, "rad")
 
     def _command_unit(self, candidate: Candidate) -> Guess:
         """Guess that a command has the unit of the measurement it resembles."""
@@ -344,8 +315,6 @@ class _Proposal:
         return Guess("unknown", 0.3, "no measurement of the same shape resembles it")
 
     def _position_unit(self, candidate: Candidate) -> Guess:
-        if candidate.unit is not None:
-            return guess_named_unit(candidate.values, candidate.unit.value)
         values = candidate.values
         if values.shape[1] == 3 and candidate.joints is None and self._is_point(candidate):
             if self._tool is not None and self._same_rows(candidate):
@@ -362,7 +331,8 @@ class _Proposal:
 
     def _check_by_tool(self, candidate: Candidate, joints: Joints, unit: Guess) -> Guess:
         """If ranges leave a doubt, choose the unit for which the twin's tool moves like the log's."""
-        point = self._point
+        points = [c for c in self._candidates if c.values.shape[1] == 3 and self._is_point(c)]
+        point = points[0] if points else None
         if unit.confidence >= 0.9 or point is None or len(point.values) != len(candidate.values):
             return unit
         found = guess_angle_by_tool(candidate.values, point.values, joints)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from twinloop.datasets.video import VideoFrames
 from twinloop.episode import Array
 from twinloop.errors import LogError
 from twinloop.logs.clocks import to_seconds
 from twinloop.logs.log_map import Clock, EpisodeMap
-from twinloop.logs.reader import Block, Images, Piece, Span, VideoSpan
+from twinloop.logs.reader import Block, Images, Piece, Span
 from twinloop.logs.spool import Spool, Spooled
 
 EPISODE_BYTES = 256 << 20
@@ -20,61 +21,13 @@ EPISODE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
-class Raw:
-    """Samples of one channel in one episode, unconverted."""
-
-    values: Array
-    time_s: Array | None
-
-
-@dataclass(frozen=True)
 class RawEpisode:
     """One episode before conversion; `forced` marks a cut made only to bound memory."""
 
     name: str
-    channels: Mapping[str, Raw]
-    images: Mapping[str, Spooled | VideoSpan]
+    channels: Mapping[str, Block]
+    images: Mapping[str, Spooled | VideoFrames]
     forced: bool = False
-
-
-@dataclass
-class _Collector:
-    """Collects the pieces of the current episode."""
-
-    folder: Path
-    cameras: Mapping[str, str] = field(default_factory=dict)
-    blocks: dict[str, list[Block]] = field(default_factory=dict)
-    spools: dict[str, Spool] = field(default_factory=dict)
-    videos: dict[str, VideoSpan] = field(default_factory=dict)
-    bytes: int = 0
-    taken: int = 0
-
-    def add(self, pieces: Mapping[str, Piece]) -> None:
-        for name, piece in pieces.items():
-            if name in self.cameras and isinstance(piece, Block):
-                piece = _as_images(name, piece)
-            if isinstance(piece, Block):
-                self.blocks.setdefault(name, []).append(piece)
-                self.bytes += piece.values.nbytes
-            elif isinstance(piece, Images):
-                if name not in self.spools:
-                    path = self.folder / f"{self.taken}-{len(self.spools)}.images"
-                    self.spools[name] = Spool(path, self.cameras.get(name, ""))
-                self.spools[name].add(piece)
-            else:
-                self.videos[name] = piece
-
-    def take(self, name: str, *, forced: bool = False) -> RawEpisode:
-        channels = {channel: _join(channel, blocks) for channel, blocks in self.blocks.items()}
-        images: dict[str, Spooled | VideoSpan] = {n: spool.close() for n, spool in self.spools.items()}
-        images |= self.videos
-        self.blocks, self.spools, self.videos, self.bytes = {}, {}, {}, 0
-        self.taken += 1
-        return RawEpisode(name, channels, images, forced)
-
-    @property
-    def empty(self) -> bool:
-        return not (self.blocks or self.spools or self.videos)
 
 
 def _as_images(name: str, block: Block) -> Images:
@@ -88,12 +41,13 @@ def _as_images(name: str, block: Block) -> Images:
     return Images([image.tobytes() for image in block.values], times)
 
 
-def _join(channel: str, blocks: list[Block]) -> Raw:
+def join_blocks(channel: str, blocks: Sequence[Block]) -> Block:
+    """Join blocks of one channel, which must have the same shape."""
     if len({block.values.shape[1:] for block in blocks}) > 1:
         shapes = sorted({str(block.values.shape[1:]) for block in blocks})
         raise LogError(f"channel {channel!r} changes its shape within an episode", got=" and ".join(shapes))
     times = [block.time_s for block in blocks if block.time_s is not None]
-    return Raw(np.concatenate([block.values for block in blocks]), np.concatenate(times) if times else None)
+    return Block(np.concatenate([block.values for block in blocks]), np.concatenate(times) if times else None)
 
 
 @dataclass(frozen=True)
@@ -104,10 +58,10 @@ class Boundaries:
     """
 
     episodes: EpisodeMap
-    channel: str | None
+    channel: str
     clock: Clock
-    first_rows: Array | None = None
-    cameras: Mapping[str, str] = field(default_factory=dict)
+    first_rows: Array | None
+    cameras: Mapping[str, str]
 
 
 def cut_episodes(
@@ -117,78 +71,95 @@ def cut_episodes(
     cutter = _Cutter(boundaries, name, folder)
     for span in spans:
         yield from cutter.feed(span)
-    yield from cutter.finish()
+    yield from cutter.emit()
 
 
 class _Cutter:
+    """Collects the pieces of the current episode."""
+
     def __init__(self, boundaries: Boundaries, name: str, folder: Path) -> None:
         self._boundaries = boundaries
         self._name = name
-        self._collected = _Collector(folder, boundaries.cameras)
+        self._folder = folder
+        self._blocks: dict[str, list[Block]] = {}
+        self._spools: dict[str, Spool] = {}
+        self._videos: dict[str, VideoFrames] = {}
         self._rows: dict[str, int] = {}
         self._part: str | None = None
         self._last: float | str | None = None
         self._start: float | None = None
+        self._taken = 0
         self._number = 0
         self._value: float | str | None = None
 
     def feed(self, span: Span) -> Iterator[RawEpisode]:
         if self._boundaries.episodes.by == "parts" and self._part is not None and span.part != self._part:
-            yield from self._emit()
+            yield from self.emit()
         self._part = span.part
         rest: Mapping[str, Piece] = span.pieces
         for key, value in self._cuts(span):
             before, rest = self._split(rest, key)
-            self._collected.add(before)
-            yield from self._emit()
+            self._collect(before)
+            yield from self.emit()
             self._value = value
-        self._collected.add(rest)
+        self._collect(rest)
         for name, piece in span.pieces.items():
             if isinstance(piece, Block):
-                self._rows[name] = self._rows.get(name, 0) + len(piece.values)
-        if self._collected.bytes > EPISODE_BYTES and self._boundaries.episodes.by != "parts":
-            yield from self._emit(forced=True)
+                self._rows[name] = self._rows.get(name, 0) + len(piece)
+        held = sum(block.values.nbytes for blocks in self._blocks.values() for block in blocks)
+        if held > EPISODE_BYTES and self._boundaries.episodes.by != "parts":
+            yield from self.emit(forced=True)
 
-    def finish(self) -> Iterator[RawEpisode]:
-        yield from self._emit()
+    def _collect(self, pieces: Mapping[str, Piece]) -> None:
+        cameras = self._boundaries.cameras
+        for name, piece in pieces.items():
+            if name in cameras and isinstance(piece, Block):
+                piece = _as_images(name, piece)
+            if isinstance(piece, Block):
+                self._blocks.setdefault(name, []).append(piece)
+            elif isinstance(piece, Images):
+                if name not in self._spools:
+                    path = self._folder / f"{self._taken}-{len(self._spools)}.images"
+                    self._spools[name] = Spool(path, cameras.get(name, ""))
+                self._spools[name].add(piece)
+            else:
+                self._videos[name] = piece
 
-    def _emit(self, *, forced: bool = False) -> Iterator[RawEpisode]:
-        if self._collected.empty:
+    def emit(self, *, forced: bool = False) -> Iterator[RawEpisode]:
+        if not (self._blocks or self._spools or self._videos):
             return
-        if self._value is not None and self._value in self._boundaries.episodes.leave_out:
-            self._collected.take("skipped")
+        channels = {channel: join_blocks(channel, blocks) for channel, blocks in self._blocks.items()}
+        images = {name: spool.close() for name, spool in self._spools.items()} | self._videos
+        self._blocks, self._spools, self._videos = {}, {}, {}
+        self._taken += 1
+        rule = self._boundaries.episodes
+        if self._value is not None and self._value in rule.leave_out:
             return
         label = f"#{self._number}"
-        if self._boundaries.episodes.by == "parts":
+        if rule.by == "parts":
             label = f"#{self._part}"
-        elif self._boundaries.episodes.by in ("file", "groups") and not (forced or self._number):
+        elif rule.by in ("file", "groups") and not (forced or self._number):
             label = ""
         self._number += 1
-        yield self._collected.take(self._name + label, forced=forced)
+        yield RawEpisode(self._name + label, channels, images, forced)
 
     def _split(self, pieces: Mapping[str, Piece], key: float) -> tuple[dict[str, Piece], dict[str, Piece]]:
         """Split pieces at the key: a log time, or a row number if the log has no time stamps."""
         before: dict[str, Piece] = {}
         after: dict[str, Piece] = {}
         for name, piece in pieces.items():
-            if isinstance(piece, VideoSpan):
+            if isinstance(piece, VideoFrames):
                 raise LogError(
                     "a whole video file cannot be cut into episodes", remedy="episodes: {by: file}"
                 )
-            if isinstance(piece, Images):
+            if piece.time_s is not None:
                 place = int(np.searchsorted(piece.time_s, key))
-                before[name] = Images(piece.packets[:place], piece.time_s[:place])
-                after[name] = Images(piece.packets[place:], piece.time_s[place:])
-            elif piece.time_s is not None:
-                place = int(np.searchsorted(piece.time_s, key))
-                before[name] = Block(piece.values[:place], piece.time_s[:place])
-                after[name] = Block(piece.values[place:], piece.time_s[place:])
             else:
                 place = int(key) - self._rows.get(name, 0) - self._cut_rows.get(name, 0)
-                place = min(max(place, 0), len(piece.values))
-                before[name], after[name] = Block(piece.values[:place]), Block(piece.values[place:])
+                place = min(max(place, 0), len(piece))
                 self._cut_rows[name] = self._cut_rows.get(name, 0) + place
-        return {n: p for n, p in before.items() if _length(p)}, {n: p for n, p in after.items() if _length(p)}
+            before[name], after[name] = piece[:place], piece[place:]
+        return {n: p for n, p in before.items() if len(p)}, {n: p for n, p in after.items() if len(p)}
 
     def _cuts(self, span: Span) -> Iterator[tuple[float, float | str | None]]:
         """Yield the cuts in this span: (key, value of the boundary channel from there on)."""
@@ -196,22 +167,17 @@ class _Cutter:
         episodes, channel = self._boundaries.episodes, self._boundaries.channel
         if episodes.by in ("file", "parts", "groups") and episodes.longest_s is None:
             return
-        piece = span.pieces.get(channel or "")
-        if not isinstance(piece, Block) or not len(piece.values):
+        piece = span.pieces.get(channel)
+        if not isinstance(piece, Block) or not len(piece):
             return
-        first = self._rows.get(channel or "", 0)
-        keys = piece.time_s if piece.time_s is not None else first + np.arange(len(piece.values))
-        if episodes.by == "offsets":
-            assert self._boundaries.first_rows is not None
-            inside = self._boundaries.first_rows[
-                (self._boundaries.first_rows > first)
-                & (self._boundaries.first_rows < first + len(piece.values))
-            ]
-            if first and first in self._boundaries.first_rows:
-                yield float(first), None
+        first = self._rows.get(channel, 0)
+        keys = piece.time_s if piece.time_s is not None else first + np.arange(len(piece))
+        rows = self._boundaries.first_rows
+        if rows is not None:
+            inside = rows[(rows >= max(first, 1)) & (rows < first + len(piece))]
             yield from ((float(row), None) for row in inside)
         elif episodes.by == "boundary":
-            yield from self._changes(piece.values.reshape(len(piece.values), -1)[:, 0], keys)
+            yield from self._changes(piece.values.reshape(len(piece), -1)[:, 0], keys)
         else:
             yield from self._pauses(piece, keys)
 
@@ -241,9 +207,3 @@ class _Cutter:
                 yield float(keys[place]), None
                 self._start = float(times[place])
         self._last = float(times[-1])
-
-
-def _length(piece: Piece) -> int:
-    if isinstance(piece, Block):
-        return len(piece.values)
-    return len(piece.packets) if isinstance(piece, Images) else piece.count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from twinloop.errors import DamagedLog, UnknownName
-from twinloop.logs.reader import READERS, SPAN_BYTES, Block, Channel, Span, log_errors
+from twinloop.errors import DamagedLog
+from twinloop.logs.reader import (
+    READERS,
+    SPAN_BYTES,
+    Block,
+    Channel,
+    Span,
+    log_errors,
+    read_head,
+    refuse_unknown,
+)
 
 KIND = "CSV"
 _DELIMITERS = ",;\t "
@@ -33,20 +43,14 @@ class CsvReader:
 
     def sniff(self, path: Path) -> float:
         """The extension, or a first line of numbers."""
-        if not path.is_file():
-            return 0.0
-        with path.open("rb") as file:
-            start = file.read(4096)
+        start = read_head(path, 4096)
         if not start or b"\0" in start:
             return 0.0
         if path.suffix.lower() in (".csv", ".tsv"):
             return 0.9
         if path.suffix.lower() not in (".txt", ".dat", ""):
             return 0.0
-        lines = (
-            start.decode(errors="replace").replace(";", " ").replace("\t", " ").replace(",", " ").splitlines()
-        )
-        rows = [line.split() for line in lines[1:4]]
+        rows = [re.findall(r"[^,;\s]+", line) for line in start.decode(errors="replace").splitlines()[1:4]]
         return 0.3 if rows and all(row and all(_is_number(field) for field in row) for row in rows) else 0.0
 
     def channels(self, path: Path) -> list[Channel]:
@@ -65,9 +69,7 @@ class CsvReader:
         """Blocks of rows of the wanted columns."""
         with log_errors(path, KIND):
             head = _head(path)
-            for name in wanted:
-                if name not in head.names:
-                    raise UnknownName(f"column in {path.name}", name, head.names)
+            refuse_unknown(f"column in {path.name}", wanted, head.names)
             for block in _blocks(path, head, tuple(dict.fromkeys(wanted))):
                 yield Span({name: Block(values[:, None]) for name, values in block.items()})
 
@@ -76,12 +78,10 @@ READERS.register("csv")(CsvReader())
 
 
 def _head(path: Path) -> _Head:
-    with path.open("rb") as file:
-        start = file.read(_HEAD_BYTES)
+    start = read_head(path, _HEAD_BYTES)
     if not start.strip():
         raise DamagedLog(f"{path.name} is empty")
-    text = start.decode("utf-8-sig")
-    lines = text.splitlines()
+    lines = start.decode("utf-8-sig").splitlines()
     skip = 0
     while skip + 1 < len(lines) and lines[skip].startswith("#") and lines[skip + 1].startswith("#"):
         skip += 1

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from twinloop.episode import Array
 from twinloop.errors import DamagedLog, UnknownName
 from twinloop.logs.reader import (
     READERS,
@@ -16,11 +17,13 @@ from twinloop.logs.reader import (
     Channel,
     Span,
     as_rows,
+    bytes_of,
+    describe_array,
     is_numeric,
     log_errors,
+    read_head,
     refuse_bomb,
     refuse_large_piece,
-    row_shape,
     rows_per_span,
 )
 
@@ -29,18 +32,13 @@ KIND = "HDF5"
 MAX_OBJECTS = 200_000
 MAX_DEPTH = 32
 
-_UNIT_ATTRIBUTES = ("unit", "units")
-
 
 class Hdf5Reader:
     """Reads any layout, for example robomimic's data/demo_<n>/actions, obs/..."""
 
     def sniff(self, path: Path) -> float:
         """Check the file signature."""
-        if not path.is_file():
-            return 0.0
-        with path.open("rb") as file:
-            return 1.0 if file.read(8) == b"\x89HDF\r\n\x1a\n" else 0.0
+        return 1.0 if read_head(path, 8) == b"\x89HDF\r\n\x1a\n" else 0.0
 
     def channels(self, path: Path) -> list[Channel]:
         """List every array of numbers or text; demo_2 comes before demo_10."""
@@ -49,7 +47,10 @@ class Hdf5Reader:
 
             with h5py.File(path, "r") as file:
                 arrays = _arrays(path, file)
-                return [_channel(name, arrays[name]) for name in sorted(arrays, key=_natural)]
+                return [
+                    describe_array(name, arrays[name].shape, arrays[name].dtype, _unit(arrays[name]))
+                    for name in sorted(arrays, key=_natural)
+                ]
 
     def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
         """Yield the same rows of all wanted arrays; shorter ones end earlier."""
@@ -59,19 +60,21 @@ class Hdf5Reader:
             with h5py.File(path, "r") as file:
                 arrays = {}
                 for name in dict.fromkeys(wanted):
-                    found = _one(path, file, name)
-                    if found is None:
+                    arrays[name] = _one(path, file, name)
+                    if arrays[name] is None:
                         raise UnknownName(f"array in {path.name}", name, _arrays(path, file))
-                    arrays[name] = found
-                rows = rows_per_span(max((_row_bytes(array) for array in arrays.values()), default=1))
-                longest = max((_rows(array) for array in arrays.values()), default=0)
-                for first in range(0, longest, rows):
-                    pieces = {
-                        name: Block(_values(array, first, rows))
-                        for name, array in arrays.items()
-                        if first < _rows(array)
-                    }
-                    yield Span(pieces)
+                rows = rows_per_span(
+                    max((bytes_of(a.shape[1:], a.dtype) for a in arrays.values()), default=1)
+                )
+                lengths = {name: array.shape[0] if array.shape else 1 for name, array in arrays.items()}
+                for first in range(0, max(lengths.values(), default=0), rows):
+                    yield Span(
+                        {
+                            name: Block(_values(array, slice(first, first + rows)))
+                            for name, array in arrays.items()
+                            if first < lengths[name]
+                        }
+                    )
 
 
 READERS.register("hdf5")(Hdf5Reader())
@@ -118,18 +121,14 @@ def _linked(path: Path, group: Any, key: str, name: str) -> Any:
 
 
 def _one(path: Path, file: Any, name: str) -> Any:
-    group = file
-    *above, last = name.split("/")
-    for depth, key in enumerate(above):
-        if key not in group:
+    """Return one array; None if there is none of this name."""
+    item, place = file, ""
+    for key in name.split("/"):
+        if not hasattr(item, "keys") or key not in item:
             return None
-        group = _linked(path, group, key, "/".join(above[: depth + 1]))
-        if not hasattr(group, "keys"):
-            return None
-    if last not in group:
-        return None
-    item = _linked(path, group, last, name)
-    return item if item is not None and hasattr(item, "shape") and _checked(path, name, item) else None
+        place = f"{place}/{key}" if place else key
+        item = _linked(path, item, key, place)
+    return item if hasattr(item, "shape") and _checked(path, name, item) else None
 
 
 def _checked(path: Path, name: str, array: Any) -> bool:
@@ -140,13 +139,11 @@ def _checked(path: Path, name: str, array: Any) -> bool:
         raise DamagedLog(f"{path.name}: {name} keeps its numbers in another file, which is not followed")
     if not is_numeric(array.dtype) and array.dtype.kind not in "SU" and not _is_text(array):
         return False
-    size = int(np.prod([float(s) for s in array.shape])) * array.dtype.itemsize
     if array.dtype.kind != "O":
-        refuse_bomb(path, name, size, int(array.id.get_storage_size()))
-        refuse_large_piece(path, f"a row of {name}", _row_bytes(array))
+        refuse_bomb(path, name, bytes_of(array.shape, array.dtype), int(array.id.get_storage_size()))
+        refuse_large_piece(path, f"a row of {name}", bytes_of(array.shape[1:], array.dtype))
     if array.chunks is not None:
-        chunk = int(np.prod([float(s) for s in array.chunks])) * array.dtype.itemsize
-        refuse_large_piece(path, f"a chunk of {name}", chunk)
+        refuse_large_piece(path, f"a chunk of {name}", bytes_of(array.chunks, array.dtype))
     return True
 
 
@@ -156,44 +153,18 @@ def _is_text(array: Any) -> bool:
     return h5py.check_string_dtype(array.dtype) is not None and int(np.prod(array.shape)) <= 10_000
 
 
-def _channel(name: str, array: Any) -> Channel:
-    text = not is_numeric(array.dtype)
-    unit = next((_attribute(array, key) for key in _UNIT_ATTRIBUTES if key in array.attrs), None)
-    return Channel(
-        name,
-        row_shape(array.shape),
-        "text" if text else array.dtype.name,
-        _rows(array),
-        unit,
-        constant=array.shape == (),
-    )
+def _unit(array: Any) -> str | None:
+    for key in ("unit", "units"):
+        if key in array.attrs:
+            value = np.asarray(array.attrs[key]).reshape(-1)
+            if not len(value):
+                return None
+            return value[0].decode(errors="replace") if isinstance(value[0], bytes) else str(value[0])
+    return None
 
 
-def _attribute(array: Any, key: str) -> str | None:
-    value = np.asarray(array.attrs[key]).reshape(-1)
-    if not len(value):
-        return None
-    return value[0].decode(errors="replace") if isinstance(value[0], bytes) else str(value[0])
-
-
-def _rows(array: Any) -> int:
-    return int(array.shape[0]) if array.shape else 1
-
-
-def _row_bytes(array: Any) -> int:
-    size = int(array.dtype.itemsize)
-    for axis in array.shape[1:]:
-        size *= int(axis)
-    return size
-
-
-def _values(array: Any, first: int, rows: int) -> Any:
-    if not is_numeric(array.dtype):
-        part = (
-            array.asstr(errors="replace")[()]
-            if not array.shape
-            else array.asstr(errors="replace")[first : first + rows]
-        )
-        return as_rows(np.asarray(part, dtype=np.str_).reshape(-1))
-    part = np.asarray(array[()])[None] if not array.shape else np.asarray(array[first : first + rows])
-    return as_rows(part.astype(part.dtype.newbyteorder("="), copy=False))
+def _values(array: Any, rows: slice) -> Array:
+    where = rows if array.shape else ()
+    if is_numeric(array.dtype):
+        return as_rows(np.atleast_1d(array[where]))
+    return as_rows(np.asarray(array.asstr(errors="replace")[where], dtype=np.str_).reshape(-1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,19 @@ from typing import Any
 import numpy as np
 
 from twinloop.episode import Array
-from twinloop.errors import DamagedLog, UnknownName
+from twinloop.errors import DamagedLog
 from twinloop.logs.flatten import element_names, flatten
-from twinloop.logs.reader import READERS, Block, Channel, Span, as_rows, log_errors, row_shape
+from twinloop.logs.reader import (
+    READERS,
+    Block,
+    Channel,
+    Span,
+    as_rows,
+    describe_array,
+    log_errors,
+    read_head,
+    refuse_unknown,
+)
 
 KIND = "JSON"
 
@@ -29,11 +40,7 @@ class JsonReader:
 
     def sniff(self, path: Path) -> float:
         """Check the first character and the extension."""
-        if not path.is_file():
-            return 0.0
-        with path.open("rb") as file:
-            start = file.read(256).lstrip()
-        if not start.startswith((b"{", b"[")):
+        if not read_head(path, 256).lstrip().startswith((b"{", b"[")):
             return 0.0
         return 0.9 if path.suffix.lower() in (".json", ".jsonl", ".ndjson") else 0.3
 
@@ -43,51 +50,32 @@ class JsonReader:
             if _is_lines(path):
                 records = list(islice(_lines(path), 64))
                 columns = _columns(path, records, "")
-                return [_channel(name, values, records, None) for name, values in columns.items()]
-            found = []
-            for name, values in _document(path).items():
-                constant = values.ndim == 0
-                found.append(
-                    _channel(name, as_rows(values.reshape(1) if constant else values), None, constant)
-                )
-            return found
+                return [_describe_lines(name, values, records[0]) for name, values in columns.items()]
+            return [describe_array(name, v.shape, v.dtype) for name, v in _document(path).items()]
 
     def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
         """Yield a document at once, lines in blocks."""
         with log_errors(path, KIND):
             if not _is_lines(path):
                 document = _document(path)
-                for name in wanted:
-                    if name not in document:
-                        raise UnknownName(f"channel in {path.name}", name, document)
+                refuse_unknown(f"channel in {path.name}", wanted, document)
                 yield Span({name: Block(as_rows(np.atleast_1d(document[name]))) for name in wanted})
                 return
             records = _lines(path)
             while block := list(islice(records, _RECORDS_PER_SPAN)):
                 columns = _columns(path, block, "")
-                for name in wanted:
-                    if name not in columns:
-                        raise UnknownName(f"channel in {path.name}", name, columns)
+                refuse_unknown(f"channel in {path.name}", wanted, columns)
                 yield Span({name: Block(as_rows(columns[name])) for name in wanted})
 
 
 READERS.register("json")(JsonReader())
 
 
-def _channel(
-    name: str, values: Array, records: Sequence[Mapping[str, Any]] | None, constant: bool | None
-) -> Channel:
-    text = values.dtype.kind == "U"
-    rows = as_rows(values)
-    elements = element_names(records[0], name, rows.shape[1]) if records and rows.shape[1:] != (1,) else ()
-    return Channel(
-        name,
-        row_shape(rows.shape),
-        "text" if text else rows.dtype.name,
-        None if constant is None else len(rows),
-        elements=elements,
-        constant=bool(constant),
-    )
+def _describe_lines(name: str, values: Array, example: Mapping[str, Any]) -> Channel:
+    """Return a channel of a file of lines, which are not counted."""
+    channel = describe_array(name, values.shape, values.dtype)
+    elements = element_names(example, name, channel.shape[0]) if channel.shape != (1,) else ()
+    return replace(channel, count=None, elements=elements)
 
 
 def _is_lines(path: Path) -> bool:

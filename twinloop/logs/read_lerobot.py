@@ -8,8 +8,7 @@ from pathlib import Path
 from twinloop.datasets.layout import INFO
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.video import VideoFrames
-from twinloop.errors import UnknownName
-from twinloop.logs.reader import READERS, Block, Channel, Piece, Span, VideoSpan, log_errors
+from twinloop.logs.reader import READERS, Block, Channel, Piece, Span, log_errors, refuse_unknown
 
 KIND = "a LeRobot dataset"
 
@@ -25,19 +24,12 @@ class LeRobotReader:
         """List signals and cameras of the dataset."""
         with log_errors(path, KIND):
             dataset = open_dataset(path)
-            rows = dataset.num_frames
-            found = [
-                Channel(
-                    s.name,
-                    s.shape,
-                    s.dtype,
-                    rows,
-                    None if set(s.units) == {"unknown"} else s.units[0],
-                    s.elements,
-                )
-                for s in dataset.schema.signals
-            ]
-            found += [Channel(c.key, (c.height, c.width, 3), "video", rows) for c in dataset.schema.cameras]
+            rows, found = dataset.num_frames, []
+            for signal in dataset.schema.signals:
+                unit = None if set(signal.units) == {"unknown"} else signal.units[0]
+                found.append(Channel(signal.name, signal.shape, signal.dtype, rows, unit, signal.elements))
+            for camera in dataset.schema.cameras:
+                found.append(Channel(camera.key, (camera.height, camera.width, 3), "video", rows))
             return found
 
     def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
@@ -46,26 +38,17 @@ class LeRobotReader:
             dataset = open_dataset(path)
             signals = {signal.name for signal in dataset.schema.signals}
             cameras = {camera.key: camera.name for camera in dataset.schema.cameras}
-            for name in wanted:
-                if name not in signals and name not in cameras:
-                    raise UnknownName(f"feature of {path.name}", name, [*signals, *cameras])
+            refuse_unknown(f"feature of {path.name}", wanted, [*signals, *cameras])
             for number in dataset.numbers:
                 episode = dataset.episode(number)
-                pieces: dict[str, Piece] = {
-                    name: Block(episode.signals[name], episode.time_s) for name in wanted if name in signals
-                }
+                pieces: dict[str, Piece] = {}
                 for name in wanted:
-                    if name in cameras:
+                    if name in signals:
+                        pieces[name] = Block(episode.signals[name], episode.time_s)
+                    else:
                         frames = episode.frames[cameras[name]]
                         assert isinstance(frames, VideoFrames)
-                        pieces[name] = VideoSpan(
-                            frames.path,
-                            frames.first,
-                            frames.count,
-                            frames.rate_hz,
-                            frames.height,
-                            frames.width,
-                        )
+                        pieces[name] = frames
                 yield Span(pieces, str(number))
 
 

@@ -17,7 +17,15 @@ from twinloop.errors import DamagedLog
 from twinloop.logs.cdr import Definitions
 from twinloop.logs.messages import Decoder, Message, Topic, describe_topic, gather, is_wanted
 from twinloop.logs.protobuf import protobuf_decoder
-from twinloop.logs.reader import MAX_PIECE_BYTES, READERS, Channel, Span, log_errors, refuse_large_piece
+from twinloop.logs.reader import (
+    MAX_PIECE_BYTES,
+    READERS,
+    Channel,
+    Span,
+    log_errors,
+    read_head,
+    refuse_large_piece,
+)
 
 KIND = "MCAP"
 MAGIC = b"\x89MCAP0\r\n"
@@ -37,10 +45,7 @@ class McapReader:
 
     def sniff(self, path: Path) -> float:
         """Check the magic bytes."""
-        if not path.is_file():
-            return 0.0
-        with path.open("rb") as file:
-            return 1.0 if file.read(len(MAGIC)) == MAGIC else 0.0
+        return 1.0 if read_head(path, len(MAGIC)) == MAGIC else 0.0
 
     def channels(self, path: Path) -> list[Channel]:
         """List every field of every topic, from its first message."""

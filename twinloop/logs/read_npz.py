@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO
 
@@ -13,19 +14,22 @@ import numpy as np
 from numpy.lib import format as npy
 
 from twinloop.episode import Array
-from twinloop.errors import DamagedLog, UnknownName
+from twinloop.errors import DamagedLog
 from twinloop.logs.reader import (
     READERS,
     Block,
     Channel,
     Span,
     as_rows,
+    bytes_of,
+    describe_array,
     is_numeric,
     log_errors,
+    read_head,
     refuse_bomb,
     refuse_escape,
     refuse_large_piece,
-    row_shape,
+    refuse_unknown,
     rows_per_span,
 )
 
@@ -42,15 +46,8 @@ class _Header:
     column_major: bool
 
     @property
-    def rows(self) -> int:
-        return self.shape[0] if self.shape else 1
-
-    @property
     def row_bytes(self) -> int:
-        size = int(self.dtype.itemsize)
-        for axis in self.shape[1:]:
-            size *= axis
-        return size
+        return bytes_of(self.shape[1:], self.dtype)
 
 
 class NpzReader:
@@ -58,11 +55,8 @@ class NpzReader:
 
     def sniff(self, path: Path) -> float:
         """Check for a zip file; the extension distinguishes NPZ from other zips."""
-        if not path.is_file():
+        if read_head(path, 4) not in (b"PK\x03\x04", b"PK\x05\x06"):
             return 0.0
-        with path.open("rb") as file:
-            if file.read(4) not in (b"PK\x03\x04", b"PK\x05\x06"):
-                return 0.0
         return 1.0 if path.suffix.lower() == ".npz" else 0.3
 
     def channels(self, path: Path) -> list[Channel]:
@@ -72,40 +66,23 @@ class NpzReader:
             for name, info in _members(path, archive).items():
                 with archive.open(info) as file:
                     header = _header(path, name, file, info)
-                text = header.dtype.kind in "US"
-                found.append(
-                    Channel(
-                        name,
-                        row_shape(header.shape),
-                        "text" if text else header.dtype.name,
-                        header.rows,
-                        constant=not header.shape,
-                    )
-                )
+                found.append(describe_array(name, header.shape, header.dtype))
         return found
 
     def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
         """Yield the same rows of all wanted arrays; shorter ones end earlier."""
         with log_errors(path, KIND), zipfile.ZipFile(path) as archive, ExitStack() as open_files:
             members = _members(path, archive)
+            refuse_unknown(f"array in {path.name}", wanted, members)
             opened: dict[str, tuple[IO[bytes], _Header]] = {}
             for name in dict.fromkeys(wanted):
-                if name not in members:
-                    raise UnknownName(f"array in {path.name}", name, members)
                 file = open_files.enter_context(archive.open(members[name]))
                 opened[name] = (file, _header(path, name, file, members[name]))
             rows = rows_per_span(max((header.row_bytes for _, header in opened.values()), default=1))
-            whole = {name: _rows(path, name, *pair, rows) for name, pair in opened.items()}
-            while whole:
-                pieces = {}
-                for name in list(whole):
-                    block = next(whole[name], None)
-                    if block is None:
-                        del whole[name]
-                    else:
-                        pieces[name] = Block(block)
-                if pieces:
-                    yield Span(pieces)
+            blocks = [_rows(path, name, *pair, rows) for name, pair in opened.items()]
+            for values in zip_longest(*blocks):
+                pieces = zip(opened, values, strict=True)
+                yield Span({name: Block(block) for name, block in pieces if block is not None})
 
 
 READERS.register("npz")(NpzReader())
@@ -137,7 +114,7 @@ def _header(path: Path, name: str, file: IO[bytes], info: zipfile.ZipInfo) -> _H
     if not is_numeric(dtype) and dtype.kind not in "US":
         raise DamagedLog(f"{path.name}: array {name!r} does not hold numbers or text", got=dtype)
     header = _Header(tuple(int(size) for size in shape), dtype, bool(column_major))
-    if any(size < 0 for size in header.shape) or header.rows * header.row_bytes > info.file_size:
+    if any(size < 0 for size in header.shape) or bytes_of(header.shape, dtype) > info.file_size:
         raise DamagedLog(
             f"{path.name}: array {name!r} claims more numbers than the file holds",
             got=f"{header.shape} of {dtype}",
@@ -148,18 +125,20 @@ def _header(path: Path, name: str, file: IO[bytes], info: zipfile.ZipInfo) -> _H
 
 
 def _rows(path: Path, name: str, file: IO[bytes], header: _Header, rows: int) -> Iterator[Array]:
-    left = header.rows
-    if header.column_major and len(header.shape) > 1:
-        refuse_large_piece(path, f"the column-major array {name!r}", left * header.row_bytes)
-        flat = np.frombuffer(_exactly(path, name, file, left * header.row_bytes), header.dtype)
+    """Yield blocks of rows; a column-major array is read as a whole."""
+    total, *row = header.shape or (1,)
+    whole = None
+    if header.column_major and row:
+        refuse_large_piece(path, f"the column-major array {name!r}", total * header.row_bytes)
+        flat = np.frombuffer(_exactly(path, name, file, total * header.row_bytes), header.dtype)
         whole = flat.reshape(header.shape, order="F")
-        yield from (as_rows(_native(whole[first : first + rows])) for first in range(0, left, rows))
-        return
-    while left > 0:
-        count = min(rows, left)
-        block = np.frombuffer(_exactly(path, name, file, count * header.row_bytes), header.dtype)
-        yield as_rows(_native(block.reshape(count, *header.shape[1:])))
-        left -= count
+    for first in range(0, total, rows):
+        count = min(rows, total - first)
+        if whole is not None:
+            yield np.ascontiguousarray(as_rows(whole[first : first + count]))
+        else:
+            block = np.frombuffer(_exactly(path, name, file, count * header.row_bytes), header.dtype)
+            yield as_rows(block.reshape(count, *row))
 
 
 def _exactly(path: Path, name: str, file: IO[bytes], size: int) -> bytes:
@@ -167,7 +146,3 @@ def _exactly(path: Path, name: str, file: IO[bytes], size: int) -> bytes:
     if len(content) != size:
         raise DamagedLog(f"{path.name}: array {name!r} ends too early", got=len(content), expected=size)
     return content
-
-
-def _native(array: Array) -> Array:
-    return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from twinloop.logs.reader import (
     Channel,
     Span,
     log_errors,
+    read_head,
     refuse_escape,
     refuse_large_piece,
 )
@@ -36,15 +38,8 @@ class Rosbag2Reader:
     def sniff(self, path: Path) -> float:
         """Check for metadata.yaml in a folder, or an SQLite .db3 file."""
         if path.is_dir():
-            metadata = path / METADATA
-            if not metadata.is_file():
-                return 0.0
-            with metadata.open("rb") as file:
-                return 1.0 if b"rosbag2_bagfile_information" in file.read(256) else 0.0
-        if path.is_file() and path.suffix == ".db3":
-            with path.open("rb") as file:
-                return 1.0 if file.read(16) == b"SQLite format 3\0" else 0.0
-        return 0.0
+            return 1.0 if b"rosbag2_bagfile_information" in read_head(path / METADATA, 256) else 0.0
+        return 1.0 if path.suffix == ".db3" and read_head(path, 16) == b"SQLite format 3\0" else 0.0
 
     def channels(self, path: Path) -> list[Channel]:
         """List every field of every topic; counts are for the whole bag."""
@@ -179,15 +174,7 @@ def _payload(file: Path, data: Any) -> bytes:
 def _joined(old: Channel | None, new: Channel) -> Channel:
     if old is None:
         return new
-    known = [t for t in (old.start_s, new.start_s) if t is not None]
+    starts = [t for t in (old.start_s, new.start_s) if t is not None]
     ends = [t for t in (old.end_s, new.end_s) if t is not None]
-    return Channel(
-        new.name,
-        old.shape,
-        old.dtype,
-        (old.count or 0) + (new.count or 0),
-        old.unit,
-        old.elements,
-        min(known, default=None),
-        max(ends, default=None),
-    )
+    count = (old.count or 0) + (new.count or 0)
+    return replace(old, count=count, start_s=min(starts, default=None), end_s=max(ends, default=None))

@@ -6,10 +6,11 @@ channels span by span, so that memory does not grow with the log. Nothing in a l
 
 from __future__ import annotations
 
+import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,8 +18,9 @@ from typing import Protocol
 
 import numpy as np
 
+from twinloop.datasets.video import VideoFrames
 from twinloop.episode import Array
-from twinloop.errors import DamagedLog, MissingExtra, TwinloopError, first_line
+from twinloop.errors import DamagedLog, MissingExtra, TwinloopError, UnknownName, first_line
 from twinloop.plugins import Registry
 
 SPAN_BYTES = 4 << 20
@@ -74,6 +76,12 @@ class Block:
     values: Array
     time_s: Array | None = None
 
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, part: slice) -> Block:
+        return Block(self.values[part], None if self.time_s is None else self.time_s[part])
+
 
 @dataclass(frozen=True)
 class Images:
@@ -82,20 +90,15 @@ class Images:
     packets: Sequence[bytes]
     time_s: Array
 
+    def __len__(self) -> int:
+        return len(self.packets)
 
-@dataclass(frozen=True)
-class VideoSpan:
-    """Frames in a video file, referred to and not read."""
-
-    path: Path
-    first: int
-    count: int
-    rate_hz: float
-    height: int
-    width: int
+    def __getitem__(self, part: slice) -> Images:
+        return Images(self.packets[part], self.time_s[part])
 
 
-Piece = Block | Images | VideoSpan
+Piece = Block | Images | VideoFrames
+"""Samples, encoded images, or frames in a video file, which are referred to and not read."""
 
 
 @dataclass(frozen=True)
@@ -184,19 +187,44 @@ def refuse_large_piece(path: Path, what: str, size_bytes: int) -> None:
         )
 
 
+def read_head(path: Path, size_bytes: int) -> bytes:
+    """Return the first bytes of a file; none if there is no such file."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(size_bytes)
+
+
+def refuse_unknown(what: str, wanted: Sequence[str], available: Collection[str]) -> None:
+    """Raise `UnknownName` for the first wanted channel that is not available."""
+    for name in wanted:
+        if name not in available:
+            raise UnknownName(what, name, available)
+
+
 def rows_per_span(row_bytes: int) -> int:
     """Return the number of rows of this size in a span."""
     return max(1, SPAN_BYTES // max(row_bytes, 1))
 
 
 def as_rows(values: Array) -> Array:
-    """Return (n, *shape), a scalar as (n, 1)."""
+    """Return (n, *shape), a scalar as (n, 1), in the byte order of this machine."""
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
     return values[:, None] if values.ndim == 1 else values
 
 
-def row_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of one row of an array; a scalar is (1,)."""
-    return tuple(int(size) for size in shape[1:]) or (1,)
+def bytes_of(shape: Sequence[int], dtype: np.dtype[np.generic]) -> int:
+    """Return the size of an array."""
+    return math.prod(int(size) for size in shape) * dtype.itemsize
+
+
+def describe_array(
+    name: str, shape: Sequence[int], dtype: np.dtype[np.generic], unit: str | None = None
+) -> Channel:
+    """Return the channel of an array whose first axis is time; a scalar is a constant."""
+    rows, *row = shape or (1,)
+    kind = dtype.name if is_numeric(dtype) else "text"
+    return Channel(name, tuple(map(int, row)) or (1,), kind, int(rows), unit, constant=not shape)
 
 
 def is_numeric(dtype: np.dtype[np.generic]) -> bool:

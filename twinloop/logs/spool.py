@@ -15,30 +15,24 @@ from twinloop.logs.reader import Images
 
 @dataclass(frozen=True)
 class Spooled:
-    """Concatenated images in a temporary file; image k is bytes `offsets[k]` to `offsets[k + 1]`.
+    """Concatenated images in a temporary file, with their sizes in bytes and their times.
 
     `undecodable` counts skipped images at the start, whose keyframe came earlier.
     """
 
     path: Path
-    offsets: Array
+    sizes: Sequence[int]
     time_s: Array
-    undecodable: int = 0
+    undecodable: int
 
     def __len__(self) -> int:
         return len(self.time_s)
 
-    def packets(self, first: int = 0, count: int | None = None) -> Iterator[bytes]:
+    def packets(self) -> Iterator[bytes]:
         """Yield the encoded images in order."""
-        last = len(self) if count is None else first + count
         with self.path.open("rb") as file:
-            file.seek(int(self.offsets[first]))
-            for k in range(first, last):
-                yield file.read(int(self.offsets[k + 1] - self.offsets[k]))
-
-    def discard(self) -> None:
-        """Delete the file."""
-        self.path.unlink(missing_ok=True)
+            for size in self.sizes:
+                yield file.read(size)
 
 
 class Spool:
@@ -59,7 +53,7 @@ class Spool:
         if not self._sizes:
             first = _first_keyframe(images.packets, self._encoding)
             self._undecodable += first
-            images = Images(images.packets[first:], images.time_s[first:])
+            images = images[first:]
         with disk_errors(self._path.parent):
             self._file.writelines(images.packets)
         self._sizes += [len(packet) for packet in images.packets]
@@ -69,8 +63,8 @@ class Spool:
         """Finish the file."""
         with disk_errors(self._path.parent):
             self._file.close()
-        offsets = np.concatenate([[0], np.cumsum(self._sizes, dtype=np.int64)])
-        return Spooled(self._path, offsets, np.concatenate([np.zeros(0), *self._times]), self._undecodable)
+        time_s = np.concatenate([np.zeros(0), *self._times])
+        return Spooled(self._path, self._sizes, time_s, self._undecodable)
 
 
 def _first_keyframe(packets: Sequence[bytes], encoding: str) -> int:

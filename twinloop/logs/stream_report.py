@@ -41,17 +41,14 @@ def summarize(reports: Iterable[StreamReport]) -> tuple[StreamReport, ...]:
             continue
         total = max(old.samples + report.samples, 1)
         weight = report.samples / total
+        counts = ("episodes", "gaps", "out_of_order", "missing", "unused")
         merged[key] = replace(
             old,
-            episodes=old.episodes + report.episodes,
             samples=total,
             rate_hz=old.rate_hz + weight * (report.rate_hz - old.rate_hz),
             jitter_s=old.jitter_s + weight * (report.jitter_s - old.jitter_s),
-            gaps=old.gaps + report.gaps,
             longest_gap_s=max(old.longest_gap_s, report.longest_gap_s),
             offset_s=max(old.offset_s, report.offset_s, key=abs),
-            out_of_order=old.out_of_order + report.out_of_order,
-            missing=old.missing + report.missing,
-            unused=old.unused + report.unused,
+            **{name: getattr(old, name) + getattr(report, name) for name in counts},
         )
     return tuple(merged.values())

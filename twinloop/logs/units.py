@@ -33,23 +33,14 @@ _FAMILIES: dict[str, dict[str, float]] = {
 }
 _SHIFT = {"°C": 273.15}
 
-_SPELLINGS = {
-    "Nm": "N·m",
-    "N.m": "N·m",
-    "N*m": "N·m",
-    "mNm": "mN·m",
-    "rad/s^2": "rad/s²",
-    "rad/s2": "rad/s²",
-    "m/s^2": "m/s²",
-    "m/s2": "m/s²",
-    "degC": "°C",
-    "C": "°C",
-    "degrees": "deg",
-    "radians": "rad",
-    "µs": "us",
-    "percent": "%",
-    "rev/min": "rpm",
-}
+_SPELLINGS = dict(
+    pair.split("=")
+    for pair in (
+        "Nm=N·m N.m=N·m N*m=N·m mNm=mN·m rad/s^2=rad/s² rad/s2=rad/s² m/s^2=m/s² m/s2=m/s² degC=°C C=°C "
+        "degrees=deg radians=rad µs=us percent=% rev/min=rpm"
+    ).split()
+)
+"""Other spellings of units."""
 
 LOG_UNITS = UNITS | {unit for family in _FAMILIES.values() for unit in family}
 """Units a log may use; stored signals use `twinloop.episode.UNITS`."""

@@ -9,7 +9,7 @@ import numpy as np
 from twinloop.episode import Array
 from twinloop.measure.trace import find_stretches
 from twinloop.quality.finding import Finding
-from twinloop.quality.registry import CHECKS, grade, make_finding
+from twinloop.quality.registry import CHECKS, grade
 from twinloop.quality.view import View
 
 MOTION_FRACTION = 0.02
@@ -37,14 +37,11 @@ def frozen_camera(view: View) -> Iterator[Finding]:
         total_s = sum(float(view.time_s[b - 1] - view.time_s[a]) for a, b in frozen)
         fraction = total_s / max(view.episode.duration_s, 1e-9)
         a, b = max(frozen, key=lambda interval: interval[1] - interval[0])
-        yield make_finding(
-            view,
+        yield view.finding(
             "frozen_camera",
             f"observation.images.{name}",
             grade(fraction, view.settings.frozen_blocking),
-            total_s,
-            "s",
-            view.settings.frozen_s,
+            (total_s, "s", view.settings.frozen_s),
             f"repeats the same image for {total_s:.2f} s while the robot moves, longest from row {a} to {b - 1}",
             "check the camera's cable and its driver's buffer; exclude the episode",
             (a, b - 1),
@@ -61,14 +58,11 @@ def dead_camera(view: View) -> Iterator[Finding]:
         if dead.any():
             fraction = float(dead.mean())
             a, b = max(find_stretches(dead), key=lambda stretch: stretch[1] - stretch[0])
-            yield make_finding(
-                view,
+            yield view.finding(
                 "dead_camera",
                 f"observation.images.{name}",
                 grade(fraction, view.settings.frozen_blocking),
-                float(level[a:b].mean()),
-                "of 255",
-                limit if level[a] < 128 else 255 - limit,
+                (float(level[a:b].mean()), "of 255", limit if level[a] < 128 else 255 - limit),
                 f"is black or white in {fraction:.0%} of the frames, longest from row {a} to {b - 1}",
                 "check exposure, lens cap and cable; exclude the episode",
                 (a, b - 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from twinloop.quality.finding import Finding
-from twinloop.quality.registry import CHECKS, make_finding
+from twinloop.quality.registry import CHECKS
 from twinloop.quality.view import View
 
 FINAL_FRACTION = 0.25
@@ -20,14 +20,11 @@ def success_contradiction(view: View) -> Iterator[Finding]:
         return
     judged, evidence = _judge_outcome(view)
     if judged is not None and judged != recorded:
-        yield make_finding(
-            view,
+        yield view.finding(
             "success_contradiction",
             "success",
             "blocking",
-            float(recorded),
-            "bool",
-            float(judged),
+            (float(recorded), "bool", float(judged)),
             f"recorded as {'success' if recorded else 'failure'}, but {evidence}",
             "inspect the episode (twinloop data show) and label it (twinloop data label)",
             (int(len(view.time_s) * (1 - FINAL_FRACTION)), len(view.time_s) - 1),
@@ -44,14 +41,11 @@ def artefact(view: View) -> Iterator[Finding]:
             same = [event for event in events if event.kind == kind]
             detail = f": {same[0].detail}" if same[0].detail else ""
             row = int((view.time_s <= same[0].time_s).sum()) - 1
-            yield make_finding(
-                view,
+            yield view.finding(
                 "artefact",
                 kind,
                 "blocking" if severity == "blocking" else "warning",
-                len(same),
-                "events",
-                0,
+                (len(same), "events", 0),
                 f"{len(same)} times, first at {same[0].time_s:.3g} s{detail}",
                 "exclude the episode, or regenerate it with a smaller time step",
                 (max(row, 0), max(row, 0)),

@@ -27,24 +27,3 @@ CHECKS: Registry[Check] = Registry("quality check", "quality_checks")
 def grade(value: float, blocking_from: float) -> Severity:
     """Return "blocking" from a value on, "warning" below it."""
     return "blocking" if value >= blocking_from else "warning"
-
-
-def make_finding(
-    view: View,
-    code: str,
-    channel: str,
-    severity: Severity,
-    value: float,
-    unit: str,
-    threshold: float,
-    message: str,
-    remedy: str,
-    rows: tuple[int, int] | None = None,
-) -> Finding:
-    """Make a finding about rows first ... last, or about the whole episode."""
-    first, last = rows or (0, len(view.time_s) - 1)
-    last = min(max(last, first), len(view.time_s) - 1)
-    start_s, end_s = float(view.time_s[first]), float(view.time_s[last])
-    return Finding(
-        code, channel, severity, float(value), unit, float(threshold), message, remedy, start_s, end_s
-    )

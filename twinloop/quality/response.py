@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from twinloop.quality.finding import Finding, Measurement
-from twinloop.quality.registry import CHECKS, grade, make_finding
+from twinloop.quality.registry import CHECKS, grade
 from twinloop.quality.view import Channel, View
 
 
@@ -18,26 +18,20 @@ def lag(view: View) -> Iterator[Finding]:
         if error_s > settings.lag_uncertainty_s:
             continue
         if delay_s >= settings.lag_s:
-            yield make_finding(
-                view,
+            yield view.finding(
                 "lag",
                 name,
                 grade(delay_s, settings.lag_blocking_s),
-                1000 * delay_s,
-                "ms",
-                1000 * settings.lag_s,
+                (1000 * delay_s, "ms", 1000 * settings.lag_s),
                 f"lags its command by {1000 * delay_s:.0f} ± {1000 * error_s:.0f} ms",
                 "add the delay to the twin (identify does), or find its cause",
             )
         elif delay_s < -(view.period_s + 3 * error_s):
-            yield make_finding(
-                view,
+            yield view.finding(
                 "lag",
                 name,
                 "warning",
-                1000 * delay_s,
-                "ms",
-                -1000 * view.period_s,
+                (1000 * delay_s, "ms", -1000 * view.period_s),
                 f"leads its command by {-1000 * delay_s:.0f} ms",
                 "the streams are not aligned, or the action was computed from the state: align the clocks",
             )
@@ -53,14 +47,11 @@ def offset(view: View) -> Iterator[Finding]:
         warn, block = _limits(view, pair.command)
         # A wrong zero is constant; the error of a weak actuator under load is not.
         if abs(found.offset) >= max(warn, 2 * found.scatter):
-            yield make_finding(
-                view,
+            yield view.finding(
                 "offset",
                 pair.response.name,
                 grade(abs(found.offset), block),
-                found.offset,
-                pair.response.unit,
-                warn,
+                (found.offset, pair.response.unit, warn),
                 f"has a constant offset of {pair.response.with_unit(found.offset, 3, '+')} from its command {pair.command.name}",
                 "calibrate the zero of the joint, or of the leader arm; gravity alone does not cause this",
             )

@@ -10,7 +10,7 @@ from twinloop.episode import Array
 from twinloop.measure.saturation import FEWEST_ROWS, find_plateaus
 from twinloop.measure.trace import Trace, find_stretches
 from twinloop.quality.finding import Finding
-from twinloop.quality.registry import CHECKS, grade, make_finding
+from twinloop.quality.registry import CHECKS, grade
 from twinloop.quality.view import Channel, Pair, View
 
 FEWEST_PLATEAUS = 2
@@ -31,14 +31,11 @@ def not_a_number(view: View) -> Iterator[Finding]:
             holes = ~channel.finite
             first = int(np.argmax(holes))
             last = int(len(holes) - 1 - np.argmax(holes[::-1]))
-            yield make_finding(
-                view,
+            yield view.finding(
                 "not_a_number",
                 channel.name,
                 "blocking",
-                int(holes.sum()),
-                "rows",
-                0,
+                (int(holes.sum()), "rows", 0),
                 f"{int(holes.sum())} rows are not finite, rows {first} to {last}",
                 "drop the rows, or fill the gaps and record that in an event",
                 (first, last),
@@ -59,14 +56,11 @@ def constant(view: View) -> Iterator[Finding]:
         names = (
             signal.name if whole else ", ".join(c.name.removeprefix(signal.name).strip("[]") for c in still)
         )
-        yield make_finding(
-            view,
+        yield view.finding(
             "constant",
             signal.name,
             "warning" if whole else "note",
-            len(still),
-            "channels",
-            0,
+            (len(still), "channels", 0),
             f"{names}: the same value in every row",
             "check the sensor or its driver"
             if whole
@@ -92,14 +86,11 @@ def stuck(view: View) -> Iterator[Finding]:
         a, b = max(pauses, key=lambda pause: pause[1] - pause[0])
         fraction = total_s / max(view.episode.duration_s, 1e-9)
         why = "while its command moves" if pair else "although it normally never stops"
-        yield make_finding(
-            view,
+        yield view.finding(
             "stuck",
             channel.name,
             "blocking" if pair and fraction >= view.settings.stuck_blocking else "warning",
-            total_s,
-            "s",
-            view.settings.stuck_s,
+            (total_s, "s", view.settings.stuck_s),
             f"does not change for {total_s:.2f} s {why}, longest from row {a} to {b - 1}",
             "check the sensor, its cable and its driver; exclude the episode",
             (a, b - 1),
@@ -167,14 +158,11 @@ def _report_plateaus(
     fraction = sum(b - a for a, b in plateaus) / len(view.time_s)
     if len(plateaus) >= FEWEST_PLATEAUS and fraction >= threshold:
         a, b = max(plateaus, key=lambda plateau: plateau[1] - plateau[0])
-        yield make_finding(
-            view,
+        yield view.finding(
             code,
             channel.name,
             grade(fraction, blocking_from),
-            100 * fraction,
-            "%",
-            100 * threshold,
+            (100 * fraction, "%", 100 * threshold),
             message.format(count=len(plateaus), limit=channel.with_unit(channel.values[a])),
             remedy,
             (a, b - 1),
@@ -190,14 +178,11 @@ def spike(view: View) -> Iterator[Finding]:
             fraction = len(rows) / len(view.time_s)
             sizes = np.abs(channel.values[rows] - (channel.values[rows - 1] + channel.values[rows + 1]) / 2)
             row = int(rows[np.argmax(sizes)])
-            yield make_finding(
-                view,
+            yield view.finding(
                 "spike",
                 channel.name,
                 "note" if channel.unit in FORCES else grade(fraction, view.settings.spike_blocking),
-                float(sizes.max()),
-                channel.unit,
-                threshold,
+                (float(sizes.max()), channel.unit, threshold),
                 f"{len(rows)} single-sample outliers, the largest by {channel.with_unit(sizes.max())} at row {row}",
                 "look for electrical noise or bus errors; interpolate them and record that",
                 (max(row - 3, 0), row + 3),
@@ -212,14 +197,11 @@ def quantization(view: View) -> Iterator[Finding]:
             continue
         levels = channel.range / channel.step
         if levels < view.settings.quantization_levels:
-            yield make_finding(
-                view,
+            yield view.finding(
                 "quantization",
                 channel.name,
                 "note",
-                channel.step,
-                channel.unit,
-                channel.range / view.settings.quantization_levels,
+                (channel.step, channel.unit, channel.range / view.settings.quantization_levels),
                 f"covers only {levels:.0f} steps of {channel.with_unit(channel.step, 3)}",
                 "excite it more, or use a finer sensor; velocities from differences are meaningless here",
             )

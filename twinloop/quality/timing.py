@@ -8,7 +8,7 @@ import numpy as np
 
 from twinloop.episode import Array
 from twinloop.quality.finding import Finding
-from twinloop.quality.registry import CHECKS, grade, make_finding
+from twinloop.quality.registry import CHECKS, grade
 from twinloop.quality.view import CLOCK_PREFIX, View
 
 FEWEST_ROWS = 8
@@ -26,14 +26,11 @@ def time_order(view: View) -> Iterator[Finding]:
     wrong[1:] |= ~(np.diff(view.time_s) > 0)
     if wrong.any():
         row = int(np.argmax(wrong))
-        yield make_finding(
-            view,
+        yield view.finding(
             "time_order",
             "time_s",
             "blocking",
-            int(wrong.sum()),
-            "rows",
-            0,
+            (int(wrong.sum()), "rows", 0),
             f"time does not increase in {int(wrong.sum())} rows, first at row {row}",
             "sort the rows, drop repeated samples, or split the episode where the clock was reset",
             (max(row - 1, 0), row),
@@ -53,14 +50,11 @@ def dropped(view: View) -> Iterator[Finding]:
     fraction = float(lost.sum() / (lost.sum() + len(view.time_s)))
     if lost.any():
         row = int(np.argmax(lost))
-        yield make_finding(
-            view,
+        yield view.finding(
             "dropped",
             "time_s",
             grade(fraction, view.settings.dropped_blocking),
-            100 * fraction,
-            "%",
-            0,
+            (100 * fraction, "%", 0),
             f"{int(lost.sum())} samples missing in {int(late.sum())} places ({fraction:.2%}), most after row {row}",
             "record on a machine with less load, or resample and record that; do not treat rows as evenly spaced",
             (row, row + 1),
@@ -78,14 +72,11 @@ def gap(view: View) -> Iterator[Finding]:
     row = int(np.argmax(intervals))
     if intervals[row] > limit_s:
         many = int((intervals > limit_s).sum())
-        yield make_finding(
-            view,
+        yield view.finding(
             "gap",
             "time_s",
             grade(float(intervals[row]), max(settings.gap_blocking_s, limit_s)),
-            float(intervals[row]),
-            "s",
-            limit_s,
+            (float(intervals[row]), "s", limit_s),
             f"{many} gap{'s' * (many > 1)}, the longest {intervals[row]:.3g} s after row {row}",
             "split the episode at the gap, or record it again",
             (row, row + 1),
@@ -103,14 +94,11 @@ def jitter(view: View) -> Iterator[Finding]:
         return
     scatter = float(np.percentile(np.abs(regular - 1), 95))
     if scatter > view.settings.jitter_periods:
-        yield make_finding(
-            view,
+        yield view.finding(
             "jitter",
             "time_s",
             "warning",
-            1000 * scatter * view.period_s,
-            "ms",
-            1000 * view.settings.jitter_periods * view.period_s,
+            (1000 * scatter * view.period_s, "ms", 1000 * view.settings.jitter_periods * view.period_s),
             f"5 % of the time stamps deviate by {scatter:.0%} of the period or more",
             "use the true time stamps, not the row number; stamp samples in the driver, not after the queue",
         )
@@ -124,14 +112,11 @@ def rate_mismatch(view: View) -> Iterator[Finding]:
     declared, true = view.episode.schema.rate_hz, 1 / view.period_s
     difference = abs(true / declared - 1)
     if difference > view.settings.rate_tolerance:
-        yield make_finding(
-            view,
+        yield view.finding(
             "rate_mismatch",
             "time_s",
             "warning",
-            true,
-            "Hz",
-            declared,
+            (true, "Hz", declared),
             f"declared as {declared:g} Hz but recorded at {true:.4g} Hz",
             "declare the true rate; otherwise video and row counts run at the wrong speed",
         )
@@ -142,14 +127,11 @@ def low_rate(view: View) -> Iterator[Finding]:
     """Find a rate too low for what is to be identified."""
     needed, true = view.settings.needed_rate_hz, 1 / view.period_s
     if view.in_order and len(view.time_s) > 2 and true < 0.97 * needed:
-        yield make_finding(
-            view,
+        yield view.finding(
             "low_rate",
             "time_s",
             "blocking",
-            true,
-            "Hz",
-            needed,
+            (true, "Hz", needed),
             f"recorded at {true:.4g} Hz; {', '.join(view.settings.asked) or 'joint_dynamics'} needs {needed:g} Hz",
             "record at a higher rate, or identify less",
         )
@@ -164,14 +146,11 @@ def duplicated(view: View) -> Iterator[Finding]:
     fraction = float(repeated.sum() / moving.sum())
     if fraction >= view.settings.duplicated:
         row = int(np.argmax(repeated))
-        yield make_finding(
-            view,
+        yield view.finding(
             "duplicated",
             "observation",
             grade(fraction, view.settings.duplicated_blocking),
-            100 * fraction,
-            "%",
-            100 * view.settings.duplicated,
+            (100 * fraction, "%", 100 * view.settings.duplicated),
             f"{int(repeated.sum())} of {int(moving.sum())} moving rows repeat the row before, first at row {row}",
             "log each new sensor sample, not on a timer; or drop the repeats and keep the true time stamps",
             (max(row - 2, 0), row + 2),
@@ -213,14 +192,11 @@ def clock_drift(view: View) -> Iterator[Finding]:
         drift_s = abs(rate) * view.episode.duration_s
         limit_s = view.settings.drift_periods * view.period_s
         if drift_s > limit_s and abs(rate) > 3 * uncertainty:
-            yield make_finding(
-                view,
+            yield view.finding(
                 "clock_drift",
                 signal.name,
                 grade(drift_s, view.settings.drift_blocking_periods * view.period_s),
-                1000 * drift_s,
-                "ms",
-                1000 * limit_s,
+                (1000 * drift_s, "ms", 1000 * limit_s),
                 f"drifts {1e6 * rate:+.0f} ppm from the row time: {1000 * drift_s:.3g} ms over the episode",
                 "synchronise the clocks (PTP, NTP), or align this stream by its own time stamps",
             )

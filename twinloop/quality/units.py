@@ -9,7 +9,7 @@ import numpy as np
 
 from twinloop.episode import Signal
 from twinloop.quality.finding import Finding, Severity
-from twinloop.quality.registry import CHECKS, make_finding
+from twinloop.quality.registry import CHECKS
 from twinloop.quality.view import Channel, View
 
 DEGREES = 180 / math.pi
@@ -46,14 +46,11 @@ def _by_ratio(view: View, command: Channel, response: Channel) -> Finding | None
     for ratio, what in options:
         for factor in (ratio, 1 / ratio):
             if abs(math.log(abs(following.gain) / factor)) < view.settings.unit_ratio_tolerance * 2:
-                return make_finding(
-                    view,
+                return view.finding(
                     "wrong_unit",
                     response.name,
                     "blocking",
-                    following.gain,
-                    "1",
-                    1.0,
+                    (following.gain, "1", 1.0),
                     f"is {following.gain:.3g} times its command {command.name}, as if {what} were mixed",
                     "declare the true units, or convert on ingest",
                 )
@@ -87,14 +84,11 @@ def _by_size(view: View, signal: Signal) -> Finding | None:
     excess, channel, value, limit, unit, what = worst
     # One wheel or pendulum may turn a few times; two joints, or eight turns, are implausible.
     severity: Severity = "blocking" if excess >= CERTAIN or len(beyond) > 1 else "warning"
-    return make_finding(
-        view,
+    return view.finding(
         "wrong_unit",
         channel.name,
         severity,
-        value,
-        unit,
-        limit,
+        (value, unit, limit),
         f"reaches {value:.4g} {unit}, which looks like {what}",
         "declare the true unit, or convert on ingest; override if it is correct",
     )
@@ -108,14 +102,11 @@ def _too_small(view: View, signal: Signal) -> Finding | None:
             continue
         size = max(float(np.abs(channel.values).max()) for channel in channels)
         if size < limit:
-            return make_finding(
-                view,
+            return view.finding(
                 "wrong_unit",
                 signal.name,
                 "warning",
-                size,
-                unit,
-                limit,
+                (size, unit, limit),
                 f"never exceeds {size:.3g} {unit}, which looks like {what}",
                 "declare the true unit, or convert on ingest; override if it is correct",
             )

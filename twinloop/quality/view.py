@@ -15,6 +15,7 @@ from twinloop.measure.images import FrameLevels, measure_levels
 from twinloop.measure.noise import noise_of
 from twinloop.measure.quantization import resolution_of
 from twinloop.measure.trace import Trace
+from twinloop.quality.finding import Finding, Severity
 from twinloop.quality.settings import Settings
 
 FEWEST_MOVING = 10
@@ -159,6 +160,28 @@ class View:
                 if following is not None and following.correlation >= self.settings.lag_correlation:
                     found[response.name] = following
         return found
+
+    def finding(
+        self,
+        code: str,
+        channel: str,
+        severity: Severity,
+        measured: tuple[float, str, float],
+        message: str,
+        remedy: str,
+        rows: tuple[int, int] | None = None,
+    ) -> Finding:
+        """Make a finding about rows first ... last, or about the whole episode.
+
+        `measured` is the measured value, its unit and the threshold.
+        """
+        value, unit, threshold = measured
+        first, last = rows or (0, len(self.time_s) - 1)
+        last = min(max(last, first), len(self.time_s) - 1)
+        start_s, end_s = float(self.time_s[first]), float(self.time_s[last])
+        return Finding(
+            code, channel, severity, float(value), unit, float(threshold), message, remedy, start_s, end_s
+        )
 
     def images(self, camera: str) -> FrameLevels:
         """Level and change of every frame, in one pass over the video."""

@@ -51,12 +51,11 @@ def _check_channel(reader: LogReader, path: Path, channel: Channel) -> None:
                 assert piece.values.nbytes <= 4 * SPAN_BYTES or len(piece.values) == 1, (
                     f"{channel.name}: unbounded block"
                 )
-                count += len(piece.values)
             else:
                 assert channel.has_images, f"{channel.name}: images in a channel of {channel.dtype}"
-                count += len(piece.packets) if isinstance(piece, Images) else piece.count
+            count += len(piece)
             if isinstance(piece, Block | Images) and piece.time_s is not None and not span.part:
-                assert len(piece.time_s) == len(piece.values if isinstance(piece, Block) else piece.packets)
+                assert len(piece.time_s) == len(piece)
                 assert len(piece.time_s) == 0 or piece.time_s[0] >= last, (
                     f"{channel.name}: spans are out of order"
                 )
