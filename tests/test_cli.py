@@ -92,7 +92,7 @@ def test_query_prints_a_table_json_or_csv(shelf):
 
 def test_a_query_with_many_columns_prints_records_instead_of_a_squeezed_table(shelf):
     said = twinloop("data", "query", "sim", "select * from episodes limit 2", cwd=shelf)
-    assert said.count("-- row") == 2
+    assert [line for line in said.splitlines() if not line.startswith(" ")] == ["sim", "sim"]
     assert "[('mass_kg', " in said and "wood_1" in said
 
 

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
     from twinloop import Dataset
 
-COLUMN_WIDTH = 13
-"""Columns narrower than this are hard to read."""
-
 INTERRUPTED = 130
 """The shell's code for Ctrl-C."""
 
@@ -139,18 +136,6 @@ def print_written(path: Path, dataset: Dataset) -> None:
     """Print the path and size of a dataset that was written."""
     episodes, frames = count(len(dataset), "episode"), count(dataset.num_frames, "frame")
     out.print(f"wrote {path}: {episodes}, {frames}")
-
-
-def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table, or one record per row if there are too many columns."""
-    if len(columns) <= max(4, out.width // COLUMN_WIDTH):
-        print_table(columns, rows)
-        return
-    widest = max(len(name) for name in columns)
-    for number, row in enumerate(rows):
-        out.print(f"-- row {number}")
-        for name, value in zip(columns, row, strict=True):
-            out.print(f"{name:<{widest}}  {_plain(value)}")
 
 
 def make_bar(*columns: ProgressColumn) -> Progress:

@@ -23,7 +23,6 @@ Signals = Annotated[
     str | None,
     Option(metavar="NAME,...", help="Signals to compare; default: state, environment state and action."),
 ]
-Points = Annotated[int, Option(help="Approximate number of moments sampled from each dataset.")]
 
 
 def coverage(
@@ -32,7 +31,7 @@ def coverage(
     page: Page = None,
     out: Out = None,
     signals: Signals = None,
-    points: Points = 20_000,
+    points: Annotated[int, Option(help="Approximate number of moments sampled from each dataset.")] = 20_000,
     images: Annotated[bool, Option(help="Compare camera images too.")] = True,
     seed: Annotated[int, Option(help="Random seed for the calibration.")] = 0,
     json: Json = False,

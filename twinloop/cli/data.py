@@ -101,7 +101,7 @@ def query(
             writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
     else:
         shown = table if limit == 0 else table.slice(0, limit)
-        console.print_rows(table.column_names, [list(row.values()) for row in shown.to_pylist()])
+        console.print_table(table.column_names, [list(row.values()) for row in shown.to_pylist()])
         if len(shown) < len(table):
             console.err.print(f"{len(table) - len(shown)} more rows; --limit 0 prints all")
 

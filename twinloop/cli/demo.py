@@ -10,14 +10,13 @@ from typer import Option
 from twinloop.cli.loop import print_loop
 from twinloop.cli.options import Json
 
-Out = Annotated[Path, Option(help="The workspace to make, or to resume in.")]
 Reality = Annotated[
     str, Option(metavar="NAME|FILE.yaml", help="The stand-in for a robot: a shipped one, or yours.")
 ]
 
 
 def demo(
-    out: Out = Path("demo-output"),
+    out: Annotated[Path, Option(help="The workspace to make, or to resume in.")] = Path("demo-output"),
     reality: Reality = "remote",
     seed: Annotated[int, Option(help="Random seed; the same seed gives the same result.")] = 0,
     json: Json = False,

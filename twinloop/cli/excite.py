@@ -24,9 +24,6 @@ Nuisance = Annotated[
 Reach = Annotated[
     float, Option(help="Fraction of the way from home to the nearest joint limit, at most that many rad.")
 ]
-Speed = Annotated[float, Option(help="Maximum speed of commands and joints, rad/s.")]
-Acceleration = Annotated[float, Option(help="Maximum acceleration of commands, rad/s².")]
-Torque = Annotated[float, Option(help="Fraction of each actuator's torque limit that may be used.")]
 Noise = Annotated[
     float | None, Option(help="Standard deviation of a position reading, rad; default: the twin's.")
 ]
@@ -40,9 +37,9 @@ def excite(
     plot: Plot = None,
     nuisance: Nuisance = "",
     reach: Reach = 0.4,
-    speed: Speed = 1.5,
-    acceleration: Acceleration = 12.0,
-    torque: Torque = 0.9,
+    speed: Annotated[float, Option(help="Maximum speed of commands and joints, rad/s.")] = 1.5,
+    acceleration: Annotated[float, Option(help="Maximum acceleration of commands, rad/s².")] = 12.0,
+    torque: Annotated[float, Option(help="Fraction of each actuator's torque limit that may be used.")] = 0.9,
     fastest: Annotated[float, Option(help="Highest frequency, Hz.")] = 5.0,
     noise: Noise = None,
     generations: Annotated[int, Option(help="Generations of the search; more is slower and better.")] = 10,

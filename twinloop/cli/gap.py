@@ -54,7 +54,6 @@ RealRates = Annotated[
         help="Real success rates: JSON {task: {policy: rate}} (under KEY), the output of `twinloop evaluate --json`, or CSV with columns policy, success, task, episodes.",
     ),
 ]
-SimRates = Annotated[str, Option(metavar="FILE[:KEY]", help="Simulated success rates, in the same format.")]
 
 
 def gap(
@@ -99,7 +98,7 @@ def gap(
 
 def rank(
     real: RealRates,
-    sim: SimRates,
+    sim: Annotated[str, Option(metavar="FILE[:KEY]", help="Simulated success rates, in the same format.")],
     trials: Annotated[
         int | None, Option(min=1, help="Trials behind each rate, if the files do not say.")
     ] = None,

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 REPORT = "report.html"
 
-Candidate = Annotated[Path, Argument(metavar="CANDIDATE", help="The policy to judge.")]
 ChampionPath = Annotated[
     Path | None,
     Option(metavar="POLICY", help="The policy to beat, in the same scenes; default: --threshold."),
@@ -40,8 +39,6 @@ RealEvidence = Annotated[
     Path | None,
     Option(metavar="FILE", help="Real trials: the output of `twinloop evaluate --robot ... --json`."),
 ]
-Threshold = Annotated[float, Option(help="Without a champion: success rate to exceed.")]
-BetterBy = Annotated[float, Option(help="With a champion: gain in success rate to exceed.")]
 MinEffect = Annotated[
     float, Option(help="Smallest gain worth having; evidence against it refuses the candidate.")
 ]
@@ -51,11 +48,7 @@ SliceMargin = Annotated[
 Alpha = Annotated[
     float, Option(help="Probability of a wrong promotion, however often the trials are inspected.")
 ]
-MaxTrials = Annotated[int, Option(help="Budget of real trials (pairs).")]
 MaxArtefacts = Annotated[float, Option(help="Largest accepted fraction of simulated trials with artefacts.")]
-Scenes = Annotated[int, Option(help="Number of simulated scenes.")]
-FirstScene = Annotated[int, Option(help="Number of the first scene on a stand-in.")]
-Seed = Annotated[int, Option(help="Random seed for the scenes and for those tried on the robot.")]
 IdentificationFolder = Annotated[
     Path | None,
     Option(metavar="FOLDER", help="With --diagnosis: output of `identify`; default: the twin's folder."),
@@ -74,7 +67,6 @@ AcceptedChecks = Annotated[
     list[str] | None,
     Option(metavar="CHECK", help="Waive this check; recorded with --by and --reason. May be repeated."),
 ]
-By = Annotated[str | None, Option(help="Name of the person who waives a check.")]
 Reason = Annotated[str | None, Option(help="Reason for waiving a check.")]
 Out = Annotated[
     Path | None,
@@ -83,31 +75,31 @@ Out = Annotated[
 
 
 def gate(
-    candidate: Candidate,
+    candidate: Annotated[Path, Argument(metavar="CANDIDATE", help="The policy to judge.")],
     champion: ChampionPath = None,
     twin: WorkspaceTwin = None,
     robot: RobotUrl = None,
     evidence: EarlierEvidence = None,
     sim_evidence: SimEvidence = None,
     real_evidence: RealEvidence = None,
-    threshold: Threshold = 0.8,
-    better_by: BetterBy = 0.0,
+    threshold: Annotated[float, Option(help="Without a champion: success rate to exceed.")] = 0.8,
+    better_by: Annotated[float, Option(help="With a champion: gain in success rate to exceed.")] = 0.0,
     min_effect: MinEffect = 0.05,
     slice_margin: SliceMargin = 0.1,
     alpha: Alpha = 0.05,
-    max_trials: MaxTrials = 100,
+    max_trials: Annotated[int, Option(help="Budget of real trials (pairs).")] = 100,
     max_artefact_fraction: MaxArtefacts = 0.02,
-    scenes: Scenes = 400,
-    first_scene: FirstScene = 200,
+    scenes: Annotated[int, Option(help="Number of simulated scenes.")] = 400,
+    first_scene: Annotated[int, Option(help="Number of the first scene on a stand-in.")] = 200,
     config: SceneConfig = None,
-    seed: Seed = 0,
+    seed: Annotated[int, Option(help="Random seed for the scenes and for those tried on the robot.")] = 0,
     latency_ms: LatencyMs = None,
     identification: IdentificationFolder = None,
     diagnosis: DiagnosisFolder = None,
     simulation_only: SimulationOnly = False,
     drift: DriftFile = None,
     accept: AcceptedChecks = None,
-    by: By = None,
+    by: Annotated[str | None, Option(help="Name of the person who waives a check.")] = None,
     reason: Reason = None,
     out: Out = None,
     json: Json = False,
@@ -120,10 +112,7 @@ def gate(
     rules = twinloop.Rules(
         alpha, better_by, threshold, min_effect, slice_margin, max_trials, max_artefact_fraction, simulation_only
     )  # fmt: skip
-    policy = load_policy(candidate, latency_ms)
-    other = load_policy(champion, latency_ms) if champion else None
-    if other is not None and other.id == policy.id:
-        raise WrongUse("candidate and champion are the same policy", got=policy.id)
+    policy, other = _load_contenders(candidate, champion, latency_ms)
     cell, situation = _load_situation(twin, policy, drift, tuple(accept or ()), by, reason)
     known = _load_evidence(policy, other, cell, evidence, sim_evidence, real_evidence, robot)
     distribution = twinloop.load_randomization(config, cell) if config else None
@@ -133,8 +122,16 @@ def gate(
     arguments = {"champion": other, "evidence": known, "out": folder, "situation": situation}
     verdict = _run(policy, cell, settings, robot, json, arguments)
     _report(verdict, folder, json)
-    if verdict.decision != "promote":
-        raise typer.Exit(1)
+
+
+def _load_contenders(
+    candidate: Path, champion: Path | None, latency_ms: float | None
+) -> tuple[twinloop.Policy, twinloop.Policy | None]:
+    policy = load_policy(candidate, latency_ms)
+    other = load_policy(champion, latency_ms) if champion else None
+    if other is not None and other.id == policy.id:
+        raise WrongUse("candidate and champion are the same policy", got=policy.id)
+    return policy, other
 
 
 def _run(
@@ -162,7 +159,7 @@ def _run(
 
 
 def _report(verdict: twinloop.Verdict, folder: Path, json: bool) -> None:
-    """Write the report page, and print the verdict."""
+    """Write the report page, and print the verdict; exits with 1 unless it promotes."""
     from twinloop.promotion.evidence import load_evidence
     from twinloop.promotion.run import EVIDENCE
     from twinloop.promotion.verdict import FILE
@@ -172,6 +169,8 @@ def _report(verdict: twinloop.Verdict, folder: Path, json: bool) -> None:
     files = {"evidence": folder / EVIDENCE, "verdict": folder / FILE, "report": page}
     value = verdict.as_json() | {"sentence": verdict.sentence, "files": files}
     console.print_result(json, value, lambda: _print(verdict, page))
+    if verdict.decision != "promote":
+        raise typer.Exit(1)
 
 
 def _load_measured(

@@ -27,12 +27,8 @@ Out = Annotated[
     Path | None,
     Option("--out", help="The new dataset; default: a new one in data/ of the config's workspace."),
 ]
-Episodes = Annotated[int | None, Option(help="Number of episodes; default: the config's.")]
 Cameras = Annotated[str | None, Option(help="Cameras to render, as a,b; 'all' for every camera.")]
-Workers = Annotated[int | None, Option(help="Worker processes; default: one per core.")]
 Ray = Annotated[str | None, Option(metavar="ADDRESS", help="Run on the Ray cluster at this address.")]
-Seed = Annotated[int | None, Option(help="Random seed; the same seed gives the same episodes.")]
-Expert = Annotated[str | None, Option(help="The expert that acts; default: the task's own.")]
 ExpertNoise = Annotated[
     float,
     Option(
@@ -43,7 +39,6 @@ ExpertSeesTruth = Annotated[
     bool,
     Option("--expert-sees-truth", help="The expert acts on the true state; sensor readings are recorded."),
 ]
-Resume = Annotated[bool, Option("--resume", help="Continue an interrupted run.")]
 Explain = Annotated[
     bool, Option("--explain", help="Only list the varied parameters: unit, nominal value, distribution.")
 ]
@@ -59,15 +54,15 @@ ReplayTwin = Annotated[
 def generate(
     config: ConfigFile,
     out: Out = None,
-    episodes: Episodes = None,
+    episodes: Annotated[int | None, Option(help="Number of episodes; default: the config's.")] = None,
     cameras: Cameras = None,
-    workers: Workers = None,
+    workers: Annotated[int | None, Option(help="Worker processes; default: one per core.")] = None,
     ray: Ray = None,
-    seed: Seed = None,
-    expert: Expert = None,
+    seed: Annotated[int | None, Option(help="Random seed; the same seed gives the same episodes.")] = None,
+    expert: Annotated[str | None, Option(help="The expert that acts; default: the task's own.")] = None,
     expert_noise: ExpertNoise = 0.0,
     expert_sees_truth: ExpertSeesTruth = False,
-    resume: Resume = False,
+    resume: Annotated[bool, Option("--resume", help="Continue an interrupted run.")] = False,
     explain: Explain = False,
     preview: Preview = None,
     json: Json = False,

@@ -52,7 +52,6 @@ Horizon = Annotated[
         metavar="SECONDS", help="How long the twin runs open loop before its state is reset to the recording."
     ),
 ]
-Seconds = Annotated[float, Option(help="Maximum duration of recordings to fit, spread evenly.")]
 HeldOutEvery = Annotated[
     int | None,
     Option(
@@ -72,7 +71,6 @@ Force = Annotated[
         metavar="REASON", help="Fit data that the quality check refuses, for this reason, which is recorded."
     ),
 ]
-Seed = Annotated[int, Option(help="Random seed for the search's starts and the posterior's samples.")]
 
 IdentificationFolder = Annotated[
     Path, Option("--identification", metavar="FOLDER", help="What `twinloop identify --out` wrote.")
@@ -124,11 +122,11 @@ def identify(
     given: Given = None,
     signals: Signals = None,
     horizon: Horizon = None,
-    seconds: Seconds = 240.0,
+    seconds: Annotated[float, Option(help="Maximum duration of recordings to fit, spread evenly.")] = 240.0,
     held_out_every: HeldOutEvery = None,
     out: TwinOut = None,
     force: Force = None,
-    seed: Seed = 0,
+    seed: Annotated[int, Option(help="Random seed for the search's starts and the posterior's samples.")] = 0,
     threads: Threads = 0,
     json: Json = False,
 ) -> None:
@@ -179,7 +177,9 @@ def anchor(
     measured = twinloop.load_diagnosis(diagnosis) if diagnosis else None
     twin = result.accepted_twin
     warnings: list[str] = []
-    where, others = _load_scenes(scenes, twin), _load_others(other_parameters, twin)
+    where = _load_randomization(scenes, twin, "--scenes") if scenes else None
+    usual = other_parameters == "default"
+    others = None if usual else _load_randomization(other_parameters, twin, "--other-parameters")
     if pilot:
         expected = success_rate(twinloop.open_dataset(nominal)) if nominal else 1.0
         with console.progress_bar("pilot") as bar:
@@ -258,25 +258,15 @@ def _read_range(name: str, text: str) -> tuple[float, float]:
         raise WrongUse(f"cannot read the prior of {name!r}", got=text, expected="LOW:HIGH") from error
 
 
-def _load_scenes(text: str | None, twin: twinloop.Twin) -> twinloop.Randomization | None:
-    if text is None:
-        return None
-    return twinloop.training_scenes(twin) if text == "training" else _load_config(text, twin, "--scenes")
-
-
-def _load_others(text: str, twin: twinloop.Twin) -> twinloop.Randomization | None:
-    if text == "default":
-        return None
+def _load_randomization(text: str, twin: twinloop.Twin, option: str) -> twinloop.Randomization:
+    """The randomization that a word names, or that a config describes."""
+    if text == "training":
+        return twinloop.training_scenes(twin)
     if text == "none":
         return twinloop.make_randomization(twin, {})
-    return _load_config(text, twin, "--other-parameters")
-
-
-def _load_config(text: str, twin: twinloop.Twin, option: str) -> twinloop.Randomization:
     if not Path(text).is_file():
-        raise WrongUse(
-            f"{option} {text}: no such file", expected="a config's file, or a word that --help lists"
-        )
+        expected = "a config's file, or a word that --help lists"
+        raise WrongUse(f"{option} {text}: no such file", expected=expected)
     return twinloop.load_randomization(Path(text), twin)
 
 

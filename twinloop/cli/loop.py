@@ -17,7 +17,6 @@ from twinloop.cli.places import default_out, find_workspace, load_twin
 if TYPE_CHECKING:
     from twinloop.gap.result import DimensionGap
 
-Out = Annotated[Path | None, Option(help="Folder of the stages; default: the workspace's loop/.")]
 Seed = Annotated[int, Option(help="Random seed; the same seed gives the same result on the same robot.")]
 Round = Annotated[
     int, Option("--round", min=1, help="A later round begins with the champion and records new data.")
@@ -31,7 +30,6 @@ Retrials = Annotated[
         help="Trials of a policy from the calibrated twin alone; if none fails, no more demonstrations are recorded. 0: record them in any case.",
     ),
 ]
-Steps = Annotated[int, Option(help="Weight updates of the first policy.")]
 Settings = Annotated[
     list[str] | None,
     Option("--set", metavar="NAME=VALUE", help="Any other field of LoopConfig, such as gate_trials=40; may be repeated."),
@@ -47,7 +45,7 @@ Until = Annotated[
 def loop(
     robot: RobotUrl,
     twin: WorkspaceTwin = None,
-    out: Out = None,
+    out: Annotated[Path | None, Option(help="Folder of the stages; default: the workspace's loop/.")] = None,
     seed: Seed = 0,
     round_number: Round = 1,
     trials: Trials = 20,
@@ -55,7 +53,7 @@ def loop(
     retrials: Retrials = 10,
     sim_episodes: Annotated[int, Option(help="Simulated episodes of the nominal twin.")] = 400,
     anchored_episodes: Annotated[int, Option(help="Simulated episodes of the calibrated twin.")] = 600,
-    steps: Steps = 2000,
+    steps: Annotated[int, Option(help="Weight updates of the first policy.")] = 2000,
     settings: Settings = None,
     until: Until = None,
     json: Json = False,

@@ -32,7 +32,6 @@ After = Annotated[
     str | None,
     Option(metavar="EPISODE", help="Id of the last resolved episode; only later ones are compared."),
 ]
-TwinName = Annotated[str | None, Option(metavar="NAME|FOLDER", help="The twin of --parameters.")]
 Parameters = Annotated[
     str, Option(metavar="NAME,...", help="Also follow these parameters through identification.")
 ]
@@ -48,8 +47,6 @@ State = Annotated[
         metavar="FOLDER", help="Folder for alerts; default: monitor/ in the workspace, or next to DATASET."
     ),
 ]
-Once = Annotated[bool, Option("--once", help="Run one pass and exit.")]
-Every = Annotated[float, Option(metavar="SECONDS", help="Time between two passes.")]
 
 
 def monitor(
@@ -58,13 +55,13 @@ def monitor(
     baseline: Baseline = 30,
     expected: Expected = None,
     after: After = None,
-    twin: TwinName = None,
+    twin: Annotated[str | None, Option(metavar="NAME|FOLDER", help="The twin of --parameters.")] = None,
     parameters: Parameters = "",
     failures: Failures = None,
     webhook: Webhook = None,
     state: State = None,
-    once: Once = False,
-    every: Every = 30.0,
+    once: Annotated[bool, Option("--once", help="Run one pass and exit.")] = False,
+    every: Annotated[float, Option(metavar="SECONDS", help="Time between two passes.")] = 30.0,
     json: Json = False,
 ) -> None:
     """Monitor deployed episodes: success rate with a band that is valid at all times, and changes since the reference.

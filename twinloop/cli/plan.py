@@ -37,7 +37,6 @@ Items = Annotated[
 CostsFile = Annotated[
     Path | None, Option(metavar="FILE.yaml", help="What recording costs here; default: see --default-costs.")
 ]
-Out = Annotated[Path | None, Option("--out", metavar="FILE.json", help="Store the plan.")]
 Sheet = Annotated[
     Path | None, Option(metavar="FILE.html", help="Also write a sheet for the operator, to print.")
 ]
@@ -52,7 +51,7 @@ def plan(
     identification: IdentificationPath = None,
     item: Items = None,
     costs: CostsFile = None,
-    out: Out = None,
+    out: Annotated[Path | None, Option("--out", metavar="FILE.json", help="Store the plan.")] = None,
     sheet: Sheet = None,
     default_costs: DefaultCosts = False,
     seed: Annotated[int, Option(help="Random seed for the intervals of expected gains.")] = 0,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 EXCITATION_S = 10.0
 """Default duration of an excitation run."""
 
-Out = Annotated[Path, Option(help="The dataset; an existing one is appended to.")]
 Expert = Annotated[
     str | None, Option(metavar="NAME", help="A scripted expert acts; 'task' selects the task's own.")
 ]
@@ -53,16 +52,11 @@ ShadowName = Annotated[
         help="With --policy: also run this policy without acting; its proposals go to OUT.shadow.jsonl.",
     ),
 ]
-Cameras = Annotated[list[str] | None, Option(help="Record this camera; repeatable.")]
-Seconds = Annotated[float | None, Option(help="Time limit of an episode; default: the task's.")]
-First = Annotated[int, Option(help="Number of the first episode; the scene depends on it.")]
-Instruction = Annotated[str | None, Option(help="Task instruction; default: the twin's task.")]
 TwinName = Annotated[
     str | None, Option(metavar="NAME|FOLDER", help="The robot's twin; default: as the robot declares.")
 ]
 Site = Annotated[str | None, Option(help="Where the robot stands; default: as the robot declares.")]
 Consent = Annotated[str | None, Option(help="Consent record of the operator.")]
-Reconnects = Annotated[int, Option(help="Attempts to reconnect after the robot is lost.")]
 
 Reality = Annotated[
     str, Option(metavar="NAME|FILE.yaml", help="A shipped reality, or your own reality file.")
@@ -77,7 +71,7 @@ ListEffects = Annotated[
 
 def record(
     robot: RobotUrl,
-    out: Out,
+    out: Annotated[Path, Option(help="The dataset; an existing one is appended to.")],
     episodes: Annotated[int, Option(help="Number of episodes.")] = 10,
     expert: Expert = None,
     excite: Excitation = None,
@@ -85,14 +79,14 @@ def record(
     operator: Operator = None,
     policy: PolicyName = None,
     shadow: ShadowName = None,
-    camera: Cameras = None,
-    seconds: Seconds = None,
-    first: First = 0,
-    task: Instruction = None,
+    camera: Annotated[list[str] | None, Option(help="Record this camera; repeatable.")] = None,
+    seconds: Annotated[float | None, Option(help="Time limit of an episode; default: the task's.")] = None,
+    first: Annotated[int, Option(help="Number of the first episode; the scene depends on it.")] = 0,
+    task: Annotated[str | None, Option(help="Task instruction; default: the twin's task.")] = None,
     twin: TwinName = None,
     site: Site = None,
     consent: Consent = None,
-    reconnects: Reconnects = 3,
+    reconnects: Annotated[int, Option(help="Attempts to reconnect after the robot is lost.")] = 3,
     json: Json = False,
 ) -> None:
     """Record episodes from a robot while an expert, an excitation signal, an operator or a policy acts."""

@@ -13,7 +13,7 @@ import twinloop
 from twinloop.cli import console
 from twinloop.cli.options import Json
 from twinloop.cli.places import require_workspace
-from twinloop.errors import TamperedRecord, WrongUse
+from twinloop.errors import WrongUse
 
 
 def init(
@@ -64,6 +64,7 @@ def status(
     json: Json = False,
 ) -> None:
     """Show the state of the workspace and the next step worth taking."""
+    from twinloop.promotion.chain import FOLDER, RECORD, read_aliases
     from twinloop.workspace import read_status
 
     workspace = require_workspace(folder)
@@ -72,7 +73,7 @@ def status(
         from twinloop.loop import read_loop_status
 
         loop = read_loop_status(workspace.root / "loop")
-    registry = _read_aliases(workspace.root)
+    registry = read_aliases(workspace.root / FOLDER / RECORD)
     if json:
         console.print_json(asdict(state) | {"loop": asdict(loop) if loop else None, "registry": registry})
         return
@@ -97,16 +98,3 @@ def status(
 def format_rate(rate: float | None) -> str:
     """Format a success rate in percent; ? if it is unknown."""
     return "?" if rate is None else f"{rate:.0%}"
-
-
-def _read_aliases(root: Path) -> dict[str, str]:
-    """Which policy is champion, challenger and shadow by the registry's record, or what is wrong with it."""
-    from twinloop.promotion.chain import FOLDER, RECORD, read_chain
-
-    try:
-        entries = read_chain(root / FOLDER / RECORD)
-    except TamperedRecord as error:
-        return {"problem": error.what}
-    names = {e.details["version"]: e.details["policy"] for e in entries if e.action == "register"}
-    held = entries[-1].details["aliases"] if entries else {}
-    return {alias: f"{names[version]} (version {version})" for alias, version in held.items() if version}

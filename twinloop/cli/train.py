@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +14,6 @@ from twinloop.cli.places import default_out, find_policy, find_workspace, next_v
 from twinloop.cli.policy import describe_idle
 from twinloop.errors import WrongUse
 
-SimData = Annotated[Path | None, Option(help="Simulated dataset.")]
-RealData = Annotated[Path | None, Option(help="Real dataset, or one of a stand-in.")]
 Out = Annotated[Path | None, Option(help="The policy's new folder; default: in the workspace's policies/.")]
 Recipe = Annotated[str, Option(help="Training recipe: sim-only, real-only, pretrain-finetune or co-train.")]
 Mix = Annotated[
@@ -37,21 +33,17 @@ Finetune = Annotated[str, Option(help="pretrain-finetune: weights to update; ful
 From = Annotated[
     Path | None, Option("--from", help="pretrain-finetune: start from this policy instead of simulated data.")
 ]
-Head = Annotated[str, Option(help="Network head: regression, transformer or flow.")]
 Cameras = Annotated[
     str | None,
     Option(help="The policy sees these cameras, as a,b, and no tracked object; default: no images."),
 ]
 Adapt = Annotated[str, Option(help="Align features of simulated and real images: coral, ot or adversarial.")]
-Restyle = Annotated[str, Option(help="Give simulated images a real look: fourier or histogram.")]
 Photos = Annotated[
     Path | None, Option(help="restyle: a folder of photographs instead of the real data's images.")
 ]
-Seed = Annotated[int, Option(help="Random seed; the same seed and data give the same policy.")]
 Steps = Annotated[
     int | None, Option(help="Weight updates, and a quarter as many to fine-tune; default: the config's.")
 ]
-Minutes = Annotated[float | None, Option(help="Time limit of training.")]
 Settings = Annotated[
     list[str] | None,
     Option(
@@ -68,47 +60,43 @@ Tracking = Annotated[
         help="MLflow; default: mlflow.db in the workspace, or next to the policy.",
     ),
 ]
-Threads = Annotated[int, Option(help="Processor threads.")]
 Device = Annotated[
     str, Option(help="Where to compute: cpu, cuda ...; auto: a graphics card if there is one.")
 ]
-Resume = Annotated[bool, Option("--resume", help="Continue from the last checkpoint.")]
 
 
 def train(
-    sim: SimData = None,
-    real: RealData = None,
+    sim: Annotated[Path | None, Option(help="Simulated dataset.")] = None,
+    real: Annotated[Path | None, Option(help="Real dataset, or one of a stand-in.")] = None,
     out: Out = None,
     recipe: Recipe = "sim-only",
     mix: Mix = "0.9",
     twin: MixTwin = None,
     finetune: Finetune = "full",
     start: From = None,
-    head: Head = "regression",
+    head: Annotated[str, Option(help="Network head: regression, transformer or flow.")] = "regression",
     cameras: Cameras = None,
     adapt: Adapt = "none",
-    restyle: Restyle = "none",
+    restyle: Annotated[str, Option(help="Give simulated images a real look: fourier or histogram.")] = "none",
     photos: Photos = None,
-    seed: Seed = 0,
+    seed: Annotated[int, Option(help="Random seed; the same seed and data give the same policy.")] = 0,
     steps: Steps = None,
-    minutes: Minutes = None,
+    minutes: Annotated[float | None, Option(help="Time limit of training.")] = None,
     settings: Settings = None,
     tracking: Tracking = None,
-    threads: Threads = 1,
+    threads: Annotated[int, Option(help="Processor threads.")] = 1,
     device: Device = "auto",
-    resume: Resume = False,
+    resume: Annotated[bool, Option("--resume", help="Continue from the last checkpoint.")] = False,
     json: Json = False,
 ) -> None:
     """Train a policy by imitation: on simulated data, on real data, first one then the other, or on both at once."""
     values: dict[str, Any] = {
-        "recipe": recipe, "mix": _read_mix(mix, recipe), "finetune": finetune, "head": head, "seed": seed, "minutes": minutes,
+        "recipe": recipe, "mix": _read_mix(mix, recipe, twin), "finetune": finetune, "head": head, "seed": seed, "minutes": minutes,
         "cameras": tuple(split_names(cameras)), "adapt": adapt, "restyle": restyle,
     }  # fmt: skip
     if steps is not None:
         values |= {"steps": steps, "finetune_steps": max(1, steps // 4)}
     config = make_config(twinloop.TrainConfig, values, settings)
-    if twin is not None and mix != "auto":
-        raise WrongUse("only --mix auto evaluates in a twin", got=f"--twin {twin}")
     workspace = find_workspace()
     target = out or next_version(default_out(workspace, f"policies/{recipe}", "POLICY"), resume)
     root = workspace.root if workspace else target.parent
@@ -116,12 +104,13 @@ def train(
         "out": target, "config": config, "photos": photos, "workspace": root, "tracking": _find_tracking(tracking, root),
         "threads": threads, "device": device, "resume": resume,
     }  # fmt: skip
-    if mix == "auto":
-        policy = _train_auto(sim, real, start, twin, json, arguments)
-    else:
-        origin = find_policy(start) if start else None
-        with _progress() as hear:
-            policy = twinloop.train(sim, real, start=origin, hear=hear, tell=console.log, **arguments)
+    origin = find_policy(start) if start else None
+    with console.progress_bar("training") as bar:
+        arguments["hear"] = lambda point, total: bar(point.step, total)
+        if mix == "auto":
+            policy = _train_auto(sim, real, origin, twin, json, arguments)
+        else:
+            policy = twinloop.train(sim, real, start=origin, tell=console.log, **arguments)
     results = {"out": target, "id": policy.id, "recipe": recipe, **policy.training_record.results}
     console.print_result(json, results, lambda: _print(policy, target))
 
@@ -141,15 +130,7 @@ def _train_auto(
         raise WrongUse("--mix auto co-trains", expected="--sim DATASET and --real DATASET, and no --from")
     log = (lambda line: None) if quiet else console.out.print
     cell = twinloop.load_twin(twin) if twin else None
-    with _progress() as hear:
-        return train_auto(sim, real, twin=cell, hear=hear, tell=log, **arguments)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[Any, int], None]]:
-    """A progress bar that follows the validations."""
-    with console.progress_bar("training") as bar:
-        yield lambda point, total: bar(point.step, total)
+    return train_auto(sim, real, twin=cell, tell=log, **arguments)
 
 
 def _find_tracking(tracking: str | None, root: Path) -> str | None:
@@ -158,12 +139,14 @@ def _find_tracking(tracking: str | None, root: Path) -> str | None:
     return None if tracking == "off" else tracking or local_tracking(root)
 
 
-def _read_mix(mix: str, recipe: str) -> float:
+def _read_mix(mix: str, recipe: str, twin: str | None) -> float:
     """The fraction of simulated data; the default where it is to be searched for."""
     if mix == "auto":
         if recipe != "co-train":
             raise WrongUse("only co-training has a mix to choose", got=recipe, remedy="--recipe co-train")
         return twinloop.TrainConfig.mix
+    if twin is not None:
+        raise WrongUse("only --mix auto evaluates in a twin", got=f"--twin {twin}")
     try:
         return float(mix)
     except ValueError as error:

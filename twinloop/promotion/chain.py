@@ -120,6 +120,17 @@ def read_chain(path: Path, anchor: Head | None = None) -> list[Entry]:
     return entries
 
 
+def read_aliases(path: Path) -> dict[str, str]:
+    """Which policies a record names champion, challenger and shadow, or what is wrong with it."""
+    try:
+        entries = read_chain(path)
+    except TamperedRecord as error:
+        return {"problem": error.what}
+    names = {e.details["version"]: e.details["policy"] for e in entries if e.action == "register"}
+    held = entries[-1].details["aliases"] if entries else {}
+    return {alias: f"{names[version]} (version {version})" for alias, version in held.items() if version}
+
+
 def locked(path: Path) -> AbstractContextManager[None]:
     """Lock the record for reading and writing; a second writer is refused immediately."""
     return hold_lock(
