@@ -264,9 +264,13 @@ def truth_of(cells: Cells, policy: Path, number: int, size: Size) -> dict[str, A
     return {"drop": drop, "lost": lost or dict.fromkeys(blocks, drop)}
 
 
+def named(found: dict[str, Any]) -> list[str]:
+    return [cost["dimension"] for cost in found["costs"] if cost["named"]]
+
+
 def judge(found: dict[str, Any], truth: dict[str, Any]) -> dict[str, Any]:
     """Whether the largest true loss was found first, or second; None where there is nothing to find."""
-    ranked = [cost["dimension"] for cost in found["costs"] if cost["named"]]
+    ranked = named(found)
     lost = truth["lost"]
     guilty = max(lost, key=lambda block: lost[block]) if lost and truth["drop"] >= LEAST_DROP else None
     low, high = found["explained"]["low"], found["explained"]["high"]
@@ -291,7 +295,7 @@ def row(number: int, found: dict[str, Any], truth: dict[str, Any] | None) -> tup
         said or "nothing",
         ("not measured" if blocks else "-") if truth is None else f"{100 * truth['drop']:.0f}",
         "-" if truth is None else ", ".join(f"{b} {100 * v:.0f}" for b, v in truth["lost"].items()) or "-",
-        ", ".join(found["named"]) or "nothing",
+        ", ".join(named(found)) or "nothing",
         ", ".join(f"{c['dimension']} {100 * c['lost']['value']:.0f}" for c in found["costs"]) or "-",
         f"[{100 * explained['low']:.0f}, {100 * explained['high']:.0f}]",
         f"{100 * found['unknown']['value']:.0f}",
@@ -311,7 +315,7 @@ def targets(found: dict[int, Any], truths: dict[int, Any]) -> tuple[Target, ...]
             text, value if met is not None else f"{value}, {len(judged)} of {len(gaps)} with a truth", met
         )
 
-    false = sum(bool(f["named"]) for f in nones)
+    false = sum(bool(named(f)) for f in nones)
     all_nones = sum(n >= NONE_FROM for n in found)
     return (
         share("top_1", TOP_1, "the largest true loss is named first: at least 80 %"),

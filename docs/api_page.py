@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import twinloop
+from twinloop.records import Record
 
 PAGE = Path(__file__).parent / "reference/api.md"
 TOPICS = {
@@ -93,9 +94,11 @@ def _class(name: str, noun: type) -> str:
     lines = [f"### {name}", ""]
     lines += [_signature(f"class twinloop.{name}", noun), ""] if is_dataclass(noun) else []
     lines.append(_body(noun))
-    members = [(key, value) for key, value in vars(noun).items() if not key.startswith("_")]
+    members = {key: value for key, value in vars(noun).items() if not key.startswith("_")}
+    if issubclass(noun, Record):
+        members = {"as_json": noun.as_json, "save": getattr(noun, "save", None)} | members
     held = {part.name for part in fields(noun)} if is_dataclass(noun) else set()
-    rows = [row for key, value in members if key not in held for row in _member(key, value)]
+    rows = [row for key, value in members.items() if key not in held for row in _member(key, value)]
     return "\n".join([*lines, *([*rows, ""] if rows else [])])
 
 
@@ -131,7 +134,9 @@ def _parameter(part: inspect.Parameter) -> str:
 
 
 def _annotation(annotation: Any) -> str:
-    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = re.sub(r"^Annotated\[(.+?), (?:Field|PlainSerializer)\(.*\)\]$", r"\1", text)
+    return re.sub(r"InstanceOf\[(\w+)\]", r"\1", text)  # how a field is stored is of no interest to a reader
 
 
 def _body(item: Any) -> str:

@@ -29,7 +29,7 @@ from twinloop.identification.uncertainty import posterior_randomization, without
 from twinloop.randomization import Randomization, default_randomization, load_randomization
 from twinloop.randomization.distribution import Constant, Distribution, LogUniform, Normal, Uniform
 from twinloop.randomization.randomization import make_randomization
-from twinloop.records import load_record, save_record
+from twinloop.records import SavedRecord, load_record
 from twinloop.twins import Twin, list_twins, load_twin
 
 Array = NDArray[Any]
@@ -150,11 +150,13 @@ class TaskLimit:
 
 
 @dataclass(frozen=True)
-class Anchor:
+class Anchor(SavedRecord):
     """A randomization within what its task allows.
 
     `expected` and `pilot` are success rates of the expert in the nominal twin and under the randomization before it was narrowed.
     """
+
+    FILE, COMMAND = "anchor.json", "twinloop anchor --out FILE"
 
     config: Mapping[str, Any]
     expected: float
@@ -163,16 +165,9 @@ class Anchor:
     episodes: int = 0
     warnings: tuple[str, ...] = field(default=())
 
-    FILE = "anchor.json"
-    FORMAT = 1
-
     def randomization(self, twin: Twin) -> Randomization:
         """The randomization over this twin's parameters."""
         return load_randomization(dict(self.config), twin)
-
-    def save(self, folder: str | Path) -> Path:
-        """Write `anchor.json` into a folder."""
-        return save_record(self, Path(folder) / self.FILE, self.FORMAT)
 
 
 def load_anchor(folder: str | Path) -> Anchor:
@@ -187,7 +182,7 @@ def load_anchor(folder: str | Path) -> Anchor:
     Raises:
         WrongUse: There is no such file or it is not an anchor.
     """
-    return load_record(Anchor, Path(folder) / Anchor.FILE, Anchor.FORMAT, "twinloop anchor --out FILE")
+    return load_record(Anchor, folder)
 
 
 def anchor(

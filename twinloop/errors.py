@@ -165,15 +165,6 @@ class TamperedRecord(GateError):
     """The registry's record has been changed since it was written."""
 
 
-def describe_read_error(error: Exception) -> str:
-    """Describe an exception raised while parsing a user's file, in terms of that file."""
-    if isinstance(error, KeyError):
-        return f"no key {error}"
-    if isinstance(error, TypeError | AttributeError | IndexError):
-        return "values of the wrong type"
-    return first_line(error)
-
-
 def first_line(error: Exception) -> str:
     """Return the first line of an exception's message, or its type where it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

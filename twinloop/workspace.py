@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import yaml
 
 from twinloop.datasets.commit import write_atomically
+from twinloop.datasets.jsonl import format_jsonl, read_jsonl
 from twinloop.datasets.layout import INFO
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
@@ -209,11 +209,6 @@ def _summary(path: Path, root: Path) -> DatasetSummary:
     )
 
 
-def as_json(value: DatasetSummary | Status) -> dict[str, Any]:
-    """Plain values for `--json`."""
-    return asdict(value)
-
-
 @dataclass(frozen=True)
 class TwinUse:
     """One line of a workspace's history: from then on, this twin was the current one."""
@@ -228,23 +223,15 @@ class TwinUse:
 def twin_history(workspace: Workspace) -> list[TwinUse]:
     """Which twins were current, oldest first; the last one is."""
     file = workspace.root / TWIN_HISTORY
-    uses = []
     if workspace.twin and not file.exists():
-        uses.append(_use(workspace, workspace.twin, "made with the workspace", workspace.created_at))
-    if file.exists():
-        for number, line in enumerate(file.read_text().splitlines(), 1):
-            try:
-                uses.append(TwinUse(**json.loads(line)))
-            except (ValueError, TypeError) as error:
-                raise WorkspaceError(f"{file}, line {number} cannot be read", got=line[:80]) from error
-    return uses
+        return [_use(workspace, workspace.twin, "made with the workspace", workspace.created_at)]
+    return read_jsonl(file, TwinUse, "a use of a twin")
 
 
 def use_twin(workspace: Workspace, place: str, reason: str) -> Workspace:
     """Make the twin in the folder `place`, seen from the workspace, the current one; recorded, never rewritten."""
     uses = [*twin_history(workspace), _use(workspace, place, reason, _now())]
-    lines = "".join(json.dumps(asdict(use), ensure_ascii=False) + "\n" for use in uses)
-    write_atomically(workspace.root / TWIN_HISTORY, lines.encode())
+    write_atomically(workspace.root / TWIN_HISTORY, format_jsonl([asdict(use) for use in uses]))
     content = yaml.safe_load((workspace.root / MARKER).read_text()) | {"twin": place}
     write_atomically(workspace.root / MARKER, yaml.safe_dump(content, sort_keys=False).encode())
     return replace(workspace, twin=place)

@@ -273,7 +273,7 @@ def test_a_coverage_that_was_saved_is_the_same_without_its_map(tmp_path):
     again = load_coverage(tmp_path)
     assert again == found and again.map is None and again.as_json() == found.as_json()
     (tmp_path / "coverage.json").write_text("{}")
-    with pytest.raises(WrongUse, match="not a coverage"):
+    with pytest.raises(WrongUse, match="not a valid Coverage"):
         load_coverage(tmp_path)
 
 

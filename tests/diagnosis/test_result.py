@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from twinloop.diagnosis.measured import Measured, Quantity, measured_randomization
-from twinloop.diagnosis.result import FILE, Cost, Diagnosis, Rule, load_diagnosis
-from twinloop.errors import TwinloopError
+from twinloop.diagnosis.result import Cost, Diagnosis, Rule, load_diagnosis
+from twinloop.errors import WrongUse
 from twinloop.randomization import draw_many, load_randomization
 from twinloop.stats.interval import Interval
 from twinloop.twins import load_twin
@@ -64,8 +64,8 @@ def make_diagnosis(**changes):
 
 def test_a_diagnosis_is_read_back_exactly_with_what_it_measured(tmp_path):
     made = make_diagnosis()
-    assert made.save(tmp_path / "new") == tmp_path / "new" / FILE
-    for again in (load_diagnosis(tmp_path / "new"), load_diagnosis(tmp_path / "new" / FILE)):
+    assert made.save(tmp_path / "new") == tmp_path / "new" / Diagnosis.FILE
+    for again in (load_diagnosis(tmp_path / "new"), load_diagnosis(tmp_path / "new" / Diagnosis.FILE)):
         assert again.as_json() == made.as_json()
         assert again.costs == made.costs and again.rules == made.rules and again.named == made.named
         for mine, theirs in zip(again.measured, made.measured, strict=True):
@@ -78,15 +78,15 @@ def test_a_diagnosis_is_read_back_exactly_with_what_it_measured(tmp_path):
 
 
 def test_a_folder_without_a_diagnosis_or_with_one_of_another_format_is_refused(tmp_path):
-    with pytest.raises(TwinloopError, match="holds no diagnosis"):
+    with pytest.raises(WrongUse, match="cannot read"):
         load_diagnosis(tmp_path)
-    (tmp_path / FILE).write_text(json.dumps(make_diagnosis().as_json() | {"format": 1}))
-    with pytest.raises(TwinloopError, match="format 1"):
+    (tmp_path / Diagnosis.FILE).write_text(json.dumps(make_diagnosis().as_json() | {"format": 1}))
+    with pytest.raises(WrongUse, match="format 1"):
         load_diagnosis(tmp_path)
-    (tmp_path / FILE).write_text(
-        json.dumps({"format": 2, "costs": [asdict(Cost("x", Interval(0, 0, 0), 0))]})
+    (tmp_path / Diagnosis.FILE).write_text(
+        json.dumps({"format": Diagnosis.FORMAT, "costs": [asdict(Cost("x", Interval(0, 0, 0), 0))]})
     )
-    with pytest.raises(TwinloopError, match="cannot be read"):
+    with pytest.raises(WrongUse, match="not a valid Diagnosis"):
         load_diagnosis(tmp_path)
 
 

@@ -38,9 +38,9 @@ def test_an_evaluation_is_read_back_as_it_was_saved(tmp_path):
     with pytest.raises(NewerFormat, match="newer Twinloop"):
         load_evaluation(tmp_path / "kept")
     path.write_text("{}")
-    with pytest.raises(LearnError, match="cannot be read"):
+    with pytest.raises(WrongUse, match="not a valid Evaluation"):
         load_evaluation(tmp_path / "kept")
-    with pytest.raises(WrongUse, match="is no evaluation"):
+    with pytest.raises(WrongUse, match="cannot read"):
         load_evaluation(tmp_path)
 
 

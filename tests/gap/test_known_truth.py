@@ -92,8 +92,8 @@ def test_what_has_no_data_is_not_evaluated_and_never_zero(tmp_path):
     found = measure_gap(data, "cube_toss", data, options=OPTIONS)
     for name in ("visual", "object", "human", "actuation", "latency"):
         assert not found[name].evaluated and not found[name].measures
-        assert all(one.needs for one in found[name].missing) and found[name].missing
-    assert "camera frames" in found["visual"].missing[0].needs
+        assert all(one.needs for one in found[name].not_evaluated) and found[name].not_evaluated
+    assert "camera frames" in found["visual"].not_evaluated[0].needs
     plain = found.as_json()
     assert plain["dimensions"]["visual"]["measures"] == [] and not plain["dimensions"]["visual"]["evaluated"]
 

@@ -11,7 +11,7 @@ from twinloop.datasets.layout import TWINS
 from twinloop.datasets.merge import merge
 from twinloop.errors import GenerationError, WrongUse
 from twinloop.generation.open_loop import replay_actions
-from twinloop.generation.record import load_record, recorded_job, this_build
+from twinloop.generation.record import load_generation, recorded_job, this_build
 from twinloop.generation.replay import replay
 from twinloop.generation.run import generate, make_job
 from twinloop.randomization import load_randomization
@@ -69,7 +69,7 @@ def test_provenance_says_everything_needed(dataset, twin):
 
 
 def test_the_kept_record_is_the_job_that_ran(dataset, job):
-    record = load_record(dataset.root, dataset.id)
+    record = load_generation(dataset.root, dataset.id)
     assert record.seed == 5 and record.episodes == EPISODES and record.build == this_build()
     kept = recorded_job(dataset.root, record)
     assert kept.twin.content_hash == job.twin.content_hash
@@ -81,7 +81,7 @@ def test_an_edited_record_is_noticed(dataset, tmp_path):
     path = next((copy / "meta/twinloop/generation").iterdir())
     path.write_text(path.read_text().replace('"seed": 5', '"seed": 6'))
     with pytest.raises(GenerationError, match="was edited"):
-        load_record(copy, dataset.id)
+        load_generation(copy, dataset.id)
 
 
 def test_merged_episodes_can_still_be_made_again(dataset, job, tmp_path):

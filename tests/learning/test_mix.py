@@ -154,7 +154,7 @@ def test_what_cannot_be_searched_is_refused(data, tmp_path):
             choose_mix(*data, config=CO, folder=tmp_path / "m", shares=shares)
     (tmp_path / "x").mkdir()
     (tmp_path / "x/mix.json").write_text("{}")
-    with pytest.raises(LearnError, match="cannot be read"):
+    with pytest.raises(WrongUse, match="not a valid MixChoice"):
         load_choice(tmp_path / "x")
 
 

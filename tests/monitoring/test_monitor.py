@@ -220,7 +220,7 @@ def test_a_reference_in_which_another_actor_acted_is_no_reference_for_joints_and
             writer.add(made.with_provenance(actor="policy"))
     used, taught = tl.open_dataset(tmp_path / "used"), tl.open_dataset(tmp_path / "taught")
     found = monitor(used, taught, MonitorConfig(baseline=20))
-    assert found.kind == "scene" and {shift.group for shift in found.shifts} == {"scene"}
+    assert found.group == "scene" and {shift.group for shift in found.shifts} == {"scene"}
     assert found.success.expected is None and [alert.kind for alert in found.alerts] == ["changed scene"]
     assert abs(found.shifts[0].began - 25) <= 2
     with tl.make_dataset(tmp_path / "sim", SCHEMA) as writer:
@@ -307,5 +307,5 @@ def test_parameters_are_followed_through_identification(tmp_path):
     twin = load_twin("servo_pendulum")
     config = MonitorConfig(baseline=BASELINE, twin=twin, parameters=tuple(USUAL), threads=1)
     found = monitor(tl.open_dataset(tmp_path / "used"), config=config)
-    assert found.kind == "actuator" and found.drift.moved[0].name == "motor_friction_nm"
+    assert found.group == "actuator" and found.drift.moved[0].name == "motor_friction_nm"
     assert "motor_friction_nm" in found.alerts[0].what and found.alerts[0].changes_twin

@@ -8,29 +8,51 @@ import pytest
 
 from tests.coverage import worlds
 from tests.diagnosis.test_result import make_diagnosis
+from tests.report.nouns import make_identification
+from twinloop.coverage.result import Outcomes
+from twinloop.coverage.rule import Range
 from twinloop.coverage.run import measure_coverage
 from twinloop.datasets.writer import append_to
 from twinloop.diagnosis.result import Cost
 from twinloop.episode import Provenance
 from twinloop.errors import WrongUse
+from twinloop.identification.result import Estimate
 from twinloop.planning.costs import Costs
 from twinloop.planning.items import load_plan
-from twinloop.planning.needs import Hole, Loss, Needs, Slice, Span, Unidentified, read_needs
+from twinloop.planning.needs import DimensionCost, Needs, Slice, TargetRegion, read_needs
 from twinloop.planning.progress import plan_review, plan_status
 from twinloop.planning.run import make_plan, plan
 from twinloop.report.plan_sheet import write_plan_sheet
 from twinloop.stats.interval import Interval
 
-FAR = Hole(
-    "object.x at the start above 0.6 m", "situation", (Span("object.x at the start", "m", 0.6, None, seen=(0.6, 0.7)),),
-    "select episode_index from episodes", 0.3, 30, 27, 30, 7, 70,
-)  # fmt: skip
-LATENCY = Loss("latency", 23.0, 17.0, 29.0)
-CONTACT = Loss("contact", 14.0, 9.0, 19.0)
+FAR = TargetRegion(
+    "object.x at the start above 0.6 m",
+    (Range("object.x at the start", "m", low=0.6, seen=(0.6, 0.7)),),
+    "select episode_index from episodes",
+    0.3,
+    30,
+    Outcomes(27, 30, 7, 70, None, {}),
+)
+LATENCY = DimensionCost("latency", 23.0, 17.0, 29.0)
+CONTACT = DimensionCost("contact", 14.0, 9.0, 19.0)
+
+
+def region(name, variable, unit, low, high, fraction, episodes):
+    """A region of one variable in which no outcome is known."""
+    outcomes = Outcomes(0, 0, 0, 0, None, {})
+    conditions = (Range(variable, unit, low=low, high=high),)
+    return TargetRegion(name, conditions, "select 1", fraction, episodes, outcomes)
+
+
+def estimate(name, dimension, status, half_width):
+    """A parameter whose value is 1."""
+    return Estimate(
+        1.0, 1.0 - half_width, 1.0 + half_width, name=name, dimension=dimension, nominal=1.0, prior=(0.5, 1.5), status=status,
+    )  # fmt: skip
 
 
 def test_the_best_gain_per_hour_comes_first_and_every_number_says_why():
-    made = make_plan(Needs(losses=(CONTACT, LATENCY), holes=(FAR,), successes=66, trials=100), Costs())
+    made = make_plan(Needs(costs=(CONTACT, LATENCY), regions=(FAR,), successes=66, trials=100), Costs())
     rates = [item.gain_per_hour for item in made.items]
     assert rates == sorted(rates, reverse=True) and len(rates) == 3
     assert made.success == 0.66
@@ -42,10 +64,8 @@ def test_the_best_gain_per_hour_comes_first_and_every_number_says_why():
 
 
 def test_contact_needs_real_data_and_places_can_be_simulated():
-    forced = Hole(
-        "wrist_force.z above 5 N", "moment", (Span("wrist_force.z", "N", 5.0, 9.0),), "select 1", 0.1, 10
-    )
-    needs = Needs(losses=(CONTACT,), holes=(FAR, forced), twin="franka_pick_place")
+    forced = region("wrist_force.z above 5 N", "wrist_force.z", "N", 5.0, 9.0, 0.1, 10)
+    needs = Needs(costs=(CONTACT,), regions=(FAR, forced), twin="franka_pick_place")
     items = {item.id: item for item in make_plan(needs, Costs()).items}
     assert "force-regulated" in items["contact-1"].required and items["contact-1"].simulation.startswith("no")
     assert items["region-1"].required is None
@@ -55,12 +75,10 @@ def test_contact_needs_real_data_and_places_can_be_simulated():
     ].simulation.startswith("no")
 
 
-def test_what_nobody_can_set_up_is_not_asked_for():
-    own = Hole(
-        "gripper.target between 0 and 0.08 m", "moment", (Span("gripper.target", "m", 0.0, 0.08),), "select 1", 0.7, 9
-    )  # fmt: skip
-    high = replace(FAR, spans=(*FAR.spans, Span("object.z at the start", "m", 0.0, 0.01)))
-    made = make_plan(Needs(holes=(own, high)), Costs(), sources={"diagnosis": "d", "coverage": "c"})
+def test_what_cannot_be_set_up_is_not_asked_for():
+    own = region("gripper.target between 0 and 0.08 m", "gripper.target", "m", 0.0, 0.08, 0.7, 9)
+    high = replace(FAR, conditions=(*FAR.conditions, Range("object.z at the start", "m", low=0.0, high=0.01)))
+    made = make_plan(Needs(regions=(own, high)), Costs(), sources={"diagnosis": "d", "coverage": "c"})
     [item] = made.items
     assert item.title == FAR.name and all(set(one) == {"object.x at the start, m"} for one in item.settings)
     assert any("gripper.target" in line and "set up before" in line for line in made.assumptions)
@@ -68,17 +86,17 @@ def test_what_nobody_can_set_up_is_not_asked_for():
 
 
 def test_what_the_twin_cannot_set_is_not_promised_from_simulation():
-    strange = Hole("smoke above 3", "situation", (Span("smoke", "1", 3.0, 9.0),), "select 1", 0.1, 10)
-    [item] = make_plan(Needs(holes=(strange,), twin="franka_pick_place"), Costs()).items
+    strange = region("smoke above 3", "smoke", "1", 3.0, 9.0, 0.1, 10)
+    [item] = make_plan(Needs(regions=(strange,), twin="franka_pick_place"), Costs()).items
     assert item.simulation == "no: nothing in franka_pick_place sets smoke"
 
 
 def test_unknown_parameters_become_excitation_runs():
     unknown = (
-        Unidentified("action_delay_s", "latency", "s", "weak", 0.4),
-        Unidentified("joint1_friction_nm", "actuation", "N·m", "not identifiable", 0.9),
+        estimate("action_delay_s", "latency", "weak", 0.4),
+        estimate("joint1_friction_nm", "actuation", "not identifiable", 0.9),
     )
-    made = make_plan(Needs(losses=(LATENCY,), unidentified=unknown, twin="franka_pick_place"), Costs())
+    made = make_plan(Needs(costs=(LATENCY,), unidentified=unknown, twin="franka_pick_place"), Costs())
     [item] = made.items  # the loss in latency is what the runs are for
     assert item.kind == "excitation" and item.unit == "runs" and item.episodes == 20
     assert (
@@ -90,13 +108,13 @@ def test_unknown_parameters_become_excitation_runs():
 
 
 def test_many_unknown_parameters_do_not_make_a_long_title():
-    unknown = tuple(Unidentified(f"p{k}", "actuation", "1", "weak", 0.5) for k in range(14))
+    unknown = tuple(estimate(f"p{k}", "actuation", "weak", 0.5) for k in range(14))
     [item] = make_plan(Needs(unidentified=unknown), Costs()).items
     assert item.title == "excitation runs for p0, p1, p2 and 11 more" and "p13 (weak)" in item.why
 
 
 def test_what_is_identified_is_simulated_and_not_recorded_again():
-    needs = Needs(losses=(LATENCY,), identified=frozenset({"latency"}), twin="franka_pick_place")
+    needs = Needs(costs=(LATENCY,), identified=frozenset({"latency"}), twin="franka_pick_place")
     [item] = make_plan(needs, Costs()).items
     assert item.episodes == 0 and item.kind == "nothing" and item.simulation.startswith("yes, first")
     assert "twinloop generate" in item.command and item.gain.points > 0.0
@@ -104,14 +122,12 @@ def test_what_is_identified_is_simulated_and_not_recorded_again():
 
 def test_only_what_a_diagnosis_names_is_planned_for_and_folders_are_read(tmp_path):
     make_diagnosis().save(tmp_path)
-    estimates = [
-        {"name": n, "dimension": d, "unit": "1", "status": s, "value": 1.0, "low": 0.9, "high": 1.1}
-        for n, d, s in (("a", "latency", "identifiable"), ("b", "actuation", "weak"), ("c", "actuation", "identifiable"))
-    ]  # fmt: skip
-    (tmp_path / "identification.json").write_text(json.dumps({"estimates": estimates}))
-    found = read_needs(tmp_path, identification=tmp_path)
-    [loss] = found.losses
-    assert (loss.dimension, loss.points, found.trials) == ("actuation", pytest.approx(55.0), 16)
+    kinds = (("a", "latency", "identifiable"), ("b", "actuation", "weak"), ("c", "actuation", "identifiable"))
+    estimates = tuple(estimate(*kind, 0.1) for kind in kinds)
+    replace(make_identification("cell"), estimates=estimates).save(tmp_path / "cell")
+    found = read_needs(tmp_path, identification=tmp_path / "cell")
+    [cost] = found.costs
+    assert (cost.dimension, cost.points, found.trials) == ("actuation", pytest.approx(55.0), 16)
     assert [one.condition for one in found.slices] == ["object x below 0.5", "object x above 0.5"]
     assert found.identified == {"latency"}
     assert [one.name for one in found.unidentified] == ["b"]
@@ -131,7 +147,7 @@ def test_conditions_under_which_it_fails_are_recorded_when_no_coverage_is_known(
 
 
 def test_costs_change_the_order():
-    needs = Needs(losses=(LATENCY, CONTACT))
+    needs = Needs(costs=(LATENCY, CONTACT))
     assert make_plan(needs, Costs()).items[0].id == "latency-1"
     dear = Costs(excitation_run=500.0)
     assert make_plan(needs, dear).items[0].id == "contact-1"
@@ -148,11 +164,11 @@ def test_a_diagnosis_is_read_as_diagnose_writes_it_and_as_a_person_would(tmp_pat
     }
     make_diagnosis(costs=(lost,), slices=(halves,), trials=60, successes=30).save(tmp_path)
     found = read_needs(tmp_path)
-    assert found.losses == (Loss("latency", 21.0, 15.0, 27.0),) and found.twin == "franka_pick_place"
+    assert found.costs == (DimensionCost("latency", 21.0, 15.0, 27.0),) and found.twin == "franka_pick_place"
     assert found.slices[1] == Slice("object x above 0.51", 22, 30)
     by_hand = {"losses": [{"dimension": "contact", "points": 14, "low": 9, "high": 19}]}
     (tmp_path / "b.json").write_text(json.dumps(by_hand))
-    assert read_needs(tmp_path / "b.json").losses == (CONTACT,)
+    assert read_needs(tmp_path / "b.json").costs == (CONTACT,)
 
 
 def test_what_is_no_evidence_is_refused(tmp_path):
@@ -160,8 +176,8 @@ def test_what_is_no_evidence_is_refused(tmp_path):
         plan()
     for text, message in (
         ("{", "not JSON"),
-        ("{}", "is not a diagnosis"),
-        ('{"losses": [{"dimension": "latency"}]}', "cannot be read"),
+        ("{}", "is not a valid Diagnosis"),
+        ('{"losses": [{"dimension": "latency"}]}', "losses.0.points"),
         ('{"losses": [{"dimension": "luck", "points": 9, "low": 1, "high": 12}]}', "no such gap dimension"),
     ):
         (tmp_path / "bad.json").write_text(text)
@@ -228,10 +244,10 @@ def test_an_item_that_cannot_be_counted_says_so(field, tmp_path):
 
 @pytest.mark.parametrize(
     ("after", "kept", "words"),
-    [(62, True, "agrees"), (40, False, "less came"), (99, False, "more came")],
+    [(62, True, "agrees"), (40, False, "smaller than promised"), (99, False, "larger than promised")],
 )
-def test_review_compares_promised_with_what_came(tmp_path, after, kept, words):
-    made = make_plan(Needs(losses=(LATENCY,), successes=41, trials=100), Costs())
+def test_review_compares_the_promised_gain_with_the_one_reached(tmp_path, after, kept, words):
+    made = make_plan(Needs(costs=(LATENCY,), successes=41, trials=100), Costs())
     for name, won in (("before", 410), ("after", 10 * after)):
         (tmp_path / f"{name}.json").write_text(
             json.dumps({"evaluations": [{"successes": won, "episodes": 1000}]})
@@ -244,13 +260,13 @@ def test_review_compares_promised_with_what_came(tmp_path, after, kept, words):
     with pytest.raises(WrongUse, match="no such item"):
         plan_review(made, tmp_path / "before.json", tmp_path / "after.json", done_items=["x"])
     (tmp_path / "bad.json").write_text("{}")
-    with pytest.raises(WrongUse, match="not an evaluation"):
+    with pytest.raises(WrongUse, match="not a valid EvaluationCounts"):
         plan_review(made, tmp_path / "bad.json", tmp_path / "after.json")
 
 
-def test_a_few_trials_tell_nothing_and_are_not_called_agreement(tmp_path):
-    made = make_plan(Needs(losses=(LATENCY,), successes=41, trials=100), Costs())
+def test_a_few_trials_decide_nothing_and_are_not_called_agreement(tmp_path):
+    made = make_plan(Needs(costs=(LATENCY,), successes=41, trials=100), Costs())
     for name, won in (("before", 2), ("after", 3)):
         (tmp_path / f"{name}.json").write_text(json.dumps({"successes": won, "episodes": 4}))
     found = plan_review(made, tmp_path / "before.json", tmp_path / "after.json", done_items=["latency-1"])
-    assert "cannot be told yet" in found.verdict and f"{made.trials} trials" in found.verdict
+    assert "undecided" in found.verdict and f"{made.trials} trials" in found.verdict

@@ -4,24 +4,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from twinloop.coverage.result import Outcomes
+from twinloop.coverage.rule import Range, Word
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.planning.costs import Costs, costs_text, load_costs
-from twinloop.planning.needs import Span
 from twinloop.planning.power import (
     UNKNOWN,
-    gain_of_hole,
-    gain_of_loss,
-    kinds_to_meet,
+    gain_in_dimension,
+    gain_in_region,
+    people_to_record,
     readings_for_noise,
-    runs_to_sharpen,
-    trials_to_see,
+    runs_to_identify,
+    trials_to_detect,
 )
 from twinloop.planning.settings import make_settings
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.4, 0.7), (0.1, 0.4), (0.6, 0.9)])
 def test_as_many_trials_as_planned_have_the_power_that_was_asked_for(before, after):
-    count = trials_to_see(before, after)
+    count = trials_to_detect(before, after)
     rng = np.random.default_rng(0)
     first, second = rng.binomial(count, before, 4000), rng.binomial(count, after, 4000)
     effect = 2 * np.arcsin(np.sqrt(second / count)) - 2 * np.arcsin(np.sqrt(first / count))
@@ -30,12 +31,12 @@ def test_as_many_trials_as_planned_have_the_power_that_was_asked_for(before, aft
 
 
 def test_more_trials_for_a_smaller_rise_and_no_end_of_them_for_none():
-    assert trials_to_see(0.5, 0.6) > trials_to_see(0.5, 0.7) > trials_to_see(0.5, 0.9)
-    assert trials_to_see(0.5, 0.5) == trials_to_see(0.5, 0.4) == 400
+    assert trials_to_detect(0.5, 0.6) > trials_to_detect(0.5, 0.7) > trials_to_detect(0.5, 0.9)
+    assert trials_to_detect(0.5, 0.5) == trials_to_detect(0.5, 0.4) == 400
 
 
 def test_a_kind_of_person_is_met_as_often_as_promised():
-    people = kinds_to_meet(0.2)
+    people = people_to_record(0.2)
     assert people == 14 and 1.0 - 0.8**people >= 0.95 > 1.0 - 0.8 ** (people - 1)
 
 
@@ -46,8 +47,8 @@ def test_a_deviation_is_known_as_well_as_promised():
 
 
 def test_runs_grow_with_the_square_of_what_is_missing():
-    assert runs_to_sharpen(0.3) == 4 and runs_to_sharpen(0.6) == 16 and runs_to_sharpen(0.1) == 3
-    assert runs_to_sharpen(50.0) == 20
+    assert runs_to_identify(0.3) == 4 and runs_to_identify(0.6) == 16 and runs_to_identify(0.1) == 3
+    assert runs_to_identify(50.0) == 20
 
 
 def test_a_gain_covers_what_comes_when_its_assumptions_hold():
@@ -57,28 +58,30 @@ def test_a_gain_covers_what_comes_when_its_assumptions_hold():
     for _ in range(300):
         loss, recovers = rng.uniform(5, 30), rng.uniform(0.4, 0.9)
         seen = rng.normal(loss, 3.0)
-        gain = gain_of_loss(seen, seen - 5.88, seen + 5.88, (0.4, 0.9), 0)
+        gain = gain_in_dimension(seen, seen - 5.88, seen + 5.88, (0.4, 0.9), 0)
         held += gain.low <= loss * recovers <= gain.high
     assert held / 300 == pytest.approx(0.95, abs=0.04)
 
 
 def test_a_region_that_fails_more_often_is_worth_more_and_one_without_outcomes_is_not_guessed():
-    bad = gain_of_hole(0.3, 30, 27, 30, 10, 70, (0.4, 0.9), 0)
-    fair = gain_of_hole(0.3, 30, 5, 30, 10, 70, (0.4, 0.9), 0)
+    def gain(*counts):
+        return gain_in_region(0.3, 30, Outcomes(*counts, None, {}), (0.4, 0.9), 0)
+
+    bad, fair = gain(27, 30, 10, 70), gain(5, 30, 10, 70)
     assert bad.points > 4 * fair.points and bad.low > 0.0
     assert bad.high < 100 * 0.45 and fair.low < 0.5
-    assert gain_of_hole(0.3, 30, 0, 0, 0, 0, (0.4, 0.9), 0) is UNKNOWN
+    assert gain(0, 0, 0, 0) is UNKNOWN
 
 
 def test_settings_fill_a_region_evenly():
-    spans = (Span("object.x", "m", 0.6, 0.72), Span("light", "1", None, 0.4, seen=(0.1, 0.39)))
-    settings, how = make_settings(spans, Costs(), 0)
+    ranges = (Range("object.x", "m", low=0.6, high=0.72), Range("light", high=0.4, seen=(0.1, 0.39)))
+    settings, how = make_settings(ranges, Costs(), 0)
     assert len(settings) == 4 * 4 and "4 x 4 cells" in how
     x, light = (np.array([s[name] for s in settings]) for name in ("object.x, m", "light"))
     assert x.min() >= 0.6 and x.max() <= 0.72 and light.min() >= 0.1 and light.max() <= 0.4
     cells = {(int((a - 0.6) / 0.03), int((b - 0.1) / 0.075)) for a, b in zip(x, light, strict=True)}
     assert len(cells) >= 12, "a Sobol sequence leaves few cells of the grid empty"
-    words, _ = make_settings((Span("task", word="left hand"),), Costs(), 0)
+    words, _ = make_settings((Word("task", "left hand"),), Costs(), 0)
     assert all(setting == {"task": "left hand"} for setting in words)
 
 

@@ -15,7 +15,7 @@ from twinloop.learning.tracking import DATABASE
 from twinloop.learning.train import train
 from twinloop.promotion.champion import find_champion, promote
 from twinloop.promotion.checks import CHECKS, Check
-from twinloop.promotion.evidence import Evidence, PairedTrial, save_evidence
+from twinloop.promotion.evidence import Evidence, PairedTrial
 from twinloop.promotion.registry import MODEL, PolicyRegistry
 from twinloop.promotion.release import load_shadow
 from twinloop.promotion.rules import Rules
@@ -78,7 +78,7 @@ def judged(folder, candidate, champion=None, gain=0.5, rules=None, **more):
     if rules.simulation_only:
         found = replace(found, simulated=trials, real=())
     folder.mkdir(parents=True, exist_ok=True)
-    save_evidence(found, folder / "evidence.json")
+    found.save(folder)
     return decide(found, measure(found, rules), rules, PASSED).save(folder)
 
 

@@ -16,11 +16,11 @@ from twinloop.promotion.evidence import (
     load_evidence,
     load_trials,
     make_evidence,
-    save_evidence,
 )
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.statistics import measure
 from twinloop.promotion.verdict import decide, evidence_hash, load_verdict
+from twinloop.records import save_record
 
 NEW, OLD = Contender("new", "1" * 16), Contender("old", "2" * 16)
 TWIN = {"name": "cell", "version": "1", "hash": "abc"}
@@ -138,7 +138,7 @@ def test_real_scenes_that_were_not_drawn_are_not_combined_with_simulated_ones():
 
 def test_evidence_and_verdict_are_files_that_come_back_the_same(tmp_path):
     evidence = campaign(0.9, 0.5, 30)
-    assert load_evidence(save_evidence(evidence, tmp_path / "e.json")) == evidence
+    assert load_evidence(save_record(evidence, tmp_path / "e.json")) == evidence
     found = verdict(evidence)
     assert load_verdict(found.save(tmp_path)) == load_verdict(tmp_path) == found
     assert found.evidence_hash == evidence_hash(evidence)
@@ -157,13 +157,13 @@ def test_trials_are_read_from_evaluations(tmp_path):
     with pytest.raises(GateError, match=r"no evaluation of other \(3\); available: new"):
         load_trials(file, Contender("other", "3"), None)
     file.write_text(json.dumps({"evaluations": [entry(NEW, [True, False]), entry(OLD, [False])]}))
-    with pytest.raises(GateError, match="different numbers of scenes"):
+    with pytest.raises(GateError, match="evaluated in different scenes"):
         load_trials(file, NEW, OLD)
     file.write_text(json.dumps({"evaluations": [entry(NEW, [True]) | {"twin": "cell"}]}))
-    with pytest.raises(GateError, match="cannot be read as evaluations"):
+    with pytest.raises(WrongUse, match="not a valid EvaluatedPolicy"):
         load_trials(file, NEW, None)
     file.write_text("{")
-    with pytest.raises(GateError, match="is not JSON"):
+    with pytest.raises(WrongUse, match="is not JSON"):
         load_trials(file, NEW, OLD)
 
 

@@ -28,7 +28,7 @@ from twinloop.monitoring.success import Success as Watched
 from twinloop.planning.items import Item, Plan
 from twinloop.planning.power import Gain
 from twinloop.promotion.checks import Check
-from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, save_evidence
+from twinloop.promotion.evidence import Contender, Evidence, PairedTrial
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.statistics import measure
 from twinloop.promotion.verdict import Verdict, decide
@@ -181,7 +181,7 @@ def make_loop(name: str, folder: Path) -> LoopResult:
         place.mkdir(exist_ok=True)
         (place / "report.html").write_text("<p>a section</p>")
         stages.append(Stage(stage, place, result, "", 7.0, ""))
-    save_evidence(replace(evidence, real=real), folder / "gate-0" / "evidence.json")
+    replace(evidence, real=real).save(folder / "gate-0")
     named = {stage.replace("-", "_"): result for stage, result in results.items()}
     return LoopResult(folder, tuple(stages), **named)
 

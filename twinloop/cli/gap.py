@@ -134,7 +134,7 @@ def _print(found: twinloop.Gap, page: Path) -> None:
     rows = []
     for name, one in found.dimensions.items():
         if not one.evaluated:
-            rows.append((name, "not evaluated", "", "", f"needs {one.missing[0].needs}"))
+            rows.append((name, "not evaluated", "", "", f"needs {one.not_evaluated[0].needs}"))
         for index, measure in enumerate(one.headlines if one.evaluated else ()):
             size = difference(measure) + ("  gap" if measure in one.shown else "")
             episodes = " / ".join(str(n) for n in (measure.episodes, measure.sim_episodes) if n)

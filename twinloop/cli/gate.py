@@ -162,11 +162,10 @@ def _report(verdict: twinloop.Verdict, folder: Path, json: bool) -> None:
     """Write the report page, and print the verdict; exits with 1 unless it promotes."""
     from twinloop.promotion.evidence import load_evidence
     from twinloop.promotion.run import EVIDENCE
-    from twinloop.promotion.verdict import FILE
     from twinloop.report.gate_page import write_gate_page
 
     page = write_gate_page(verdict, load_evidence(folder / EVIDENCE), folder / REPORT)
-    files = {"evidence": folder / EVIDENCE, "verdict": folder / FILE, "report": page}
+    files = {"evidence": folder / EVIDENCE, "verdict": folder / verdict.FILE, "report": page}
     value = verdict.as_json() | {"sentence": verdict.sentence, "files": files}
     console.print_result(json, value, lambda: _print(verdict, page))
     if verdict.decision != "promote":

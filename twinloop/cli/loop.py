@@ -169,7 +169,7 @@ def _as_json(result: twinloop.LoopResult) -> dict[str, Any]:
 def _largest(found: DimensionGap) -> str:
     """The most certain of the differences; what is missing where nothing was measured."""
     if not found.evaluated:
-        needs = re.split(r"[,;:(]", found.missing[0].needs)[0]
+        needs = re.split(r"[,;:(]", found.not_evaluated[0].needs)[0]
         return f"not evaluated: needs {needs}"
     if not found.shown:
         return "no gap found"

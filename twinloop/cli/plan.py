@@ -1,4 +1,4 @@
-"""`twinloop plan`: what to record next, how far it has come, and whether it brought what it promised."""
+"""`twinloop plan`: what to record next, how much of it is recorded, and whether the gain is what was promised."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CoveragePath = Annotated[
 ]
 IdentificationPath = Annotated[
     Path | None,
-    Option(metavar="FOLDER", help="What `twinloop identify --out` wrote: parameters not known."),
+    Option(metavar="FOLDER", help="What `twinloop identify --out` wrote: parameters not identified."),
 ]
 Items = Annotated[
     list[Path] | None,
@@ -71,11 +71,9 @@ def plan(
     evidence = {"diagnosis": diagnosis, "coverage": coverage, "identification": identification}
     made = twinloop.plan(**evidence, items=item or (), costs=load_costs(costs), seed=seed)
     if out is not None:
-        import json as text
+        from twinloop.records import save_record
 
-        from twinloop.datasets.commit import write_atomically
-
-        write_atomically(out, text.dumps(made.as_json(), indent=1).encode())
+        save_record(made, out)
     if sheet is not None:
         from twinloop.report.plan_sheet import write_plan_sheet
 
@@ -91,7 +89,7 @@ def status(plan: PlanFile, data: Data = None, json: Json = False) -> None:
 
     done = plan_status(twinloop.load_plan(plan), data or [])
     if json:
-        console.print_json([vars(one) | {"left": one.left} for one in done])
+        console.print_json([one.as_json() for one in done])
         return
     console.print_table(
         ("item", "recorded", "of", "left", "succeeded", "what"),

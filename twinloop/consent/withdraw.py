@@ -13,7 +13,6 @@ Episodes derived from the removed ones (by `parents`, at any depth) are removed 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -26,11 +25,12 @@ from twinloop.consent.records import FOLDER, consents_lock, delete_pseudonym, lo
 from twinloop.consent.removal import Removal, find_files, recover_interrupted_removal, remove_episodes
 from twinloop.consent.traces import find_hard_links, find_mentions
 from twinloop.datasets import layout
-from twinloop.datasets.commit import LOCK, disk_errors, finish_journal, write_atomically, writer_lock
+from twinloop.datasets.commit import LOCK, disk_errors, finish_journal, writer_lock
 from twinloop.datasets.jsonl import append_jsonl, read_jsonl
 from twinloop.datasets.manifest import load_manifest
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import WrongUse
+from twinloop.records import SavedRecord, load_record, save_record
 
 TOMBSTONES = f"{FOLDER}/tombstones.jsonl"
 
@@ -61,8 +61,10 @@ class Tombstone:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Plan(SavedRecord):
     """The removals planned when a withdrawal started."""
+
+    COMMAND = "twinloop data consent withdraw"
 
     removals: tuple[Removal, ...] = ()
     links: tuple[str, ...] = ()
@@ -134,7 +136,8 @@ def _lock(roots: Sequence[Path], locks: ExitStack) -> None:
 
 def _make_plan(workspace: Path, consent_id: str, roots: Sequence[Path], pseudonym: str) -> _Plan:
     """Plan the removals, joined with those of an interrupted withdrawal, and save the plan."""
-    earlier = _load_plan(_plan_path(workspace, consent_id))
+    path = _plan_path(workspace, consent_id)
+    earlier = load_record(_Plan, path) if path.exists() else _Plan()
     episodes = _find_episodes(roots, consent_id, pseudonym)
     removals = {removal.dataset: removal for removal in earlier.removals}
     files = []
@@ -150,7 +153,7 @@ def _make_plan(workspace: Path, consent_id: str, roots: Sequence[Path], pseudony
     plan = _Plan(tuple(removals.values()), tuple(sorted(links)))
     if plan.removals:
         with disk_errors(workspace):
-            write_atomically(_plan_path(workspace, consent_id), json.dumps(asdict(plan)).encode())
+            save_record(plan, path)
     return plan
 
 
@@ -199,11 +202,3 @@ def _make_tombstone(workspace: Path, consent_id: str, plan: _Plan, by: str, reas
 
 def _plan_path(workspace: Path, consent_id: str) -> Path:
     return workspace / FOLDER / f"withdrawing-{consent_id}.json"
-
-
-def _load_plan(path: Path) -> _Plan:
-    if not path.exists():
-        return _Plan()
-    content = json.loads(path.read_text())
-    removals = [Removal(**{**r, "episode_ids": tuple(r["episode_ids"])}) for r in content["removals"]]
-    return _Plan(tuple(removals), tuple(content["links"]))

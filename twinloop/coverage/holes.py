@@ -18,7 +18,7 @@ from scipy import stats
 from twinloop.coverage import scan
 from twinloop.coverage.box import Cloud, fit_box
 from twinloop.coverage.nearest import fold_of, held_out_distances, kth_distance, threshold_of
-from twinloop.coverage.rule import Range, Rule, Word
+from twinloop.coverage.rule import Range, Rule, Word, make_range
 from twinloop.coverage.sample import Points
 
 Array = NDArray[Any]
@@ -107,7 +107,7 @@ class _Fitter:
         if not said or not self.is_far(said, fresh):
             return None
         ranges = [
-            Range(self.all_real.variables[c], float(low[i]), float(high[i]))
+            make_range(self.all_real.variables[c], float(low[i]), float(high[i]))
             for i, c in enumerate(columns)
             if np.isfinite(low[i]) or np.isfinite(high[i])
         ]
@@ -145,7 +145,7 @@ class _Fitter:
 
 def _parts(rule: Rule) -> int:
     """How much a rule asks of its reader: its ranges, and once more for each that is derived."""
-    return sum(1 + ("(" in r.variable.sql) for r in rule.conditions if isinstance(r, Range))
+    return sum(1 + ("(" in r.sql) for r in rule.conditions if isinstance(r, Range))
 
 
 def find_words(

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from twinloop.coverage.embed import Scores
-from twinloop.coverage.rule import Range, Rule
+from twinloop.coverage.rule import Rule, make_range
 from twinloop.coverage.sample import Points
 
 Array = NDArray[Any]
@@ -77,7 +77,7 @@ def describe(marks: Array, real: Points, sim: Points) -> tuple[Rule, float, floa
             if span is None:
                 continue
             held = inside & (values[:, column] > span[0]) & (values[:, column] < span[1])
-            tried.append((*_quality(held, mine, weight), Range(variable, *span), held))
+            tried.append((*_quality(held, mine, weight), make_range(variable, *span), held))
         if not tried:
             break
         quality, recall, precision, chosen, held = max(tried, key=lambda one: one[0])

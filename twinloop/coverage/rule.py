@@ -2,54 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import BeforeValidator, PlainSerializer
 
-from twinloop.coverage.variables import Variable
+from twinloop.coverage.variables import Place, Variable
 
-Array = NDArray[Any]
+_NULL_IF_OPEN = PlainSerializer(lambda bound: bound if np.isfinite(bound) else None)
+Low = Annotated[float, BeforeValidator(lambda bound: -np.inf if bound is None else bound), _NULL_IF_OPEN]
+High = Annotated[float, BeforeValidator(lambda bound: np.inf if bound is None else bound), _NULL_IF_OPEN]
+"""A bound, infinite where the range is open; null in JSON."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """A variable between two values; an infinite one is open."""
+    """A variable between two bounds. `sql` and `place` are those of the variable; `seen` is where real data in a region lies."""
 
-    variable: Variable
-    low: float = -np.inf
-    high: float = np.inf
+    variable: str
+    unit: str = "1"
+    place: Place = "nowhere"
+    sql: str = ""
+    low: Low = -np.inf
+    high: High = np.inf
+    seen: tuple[float, float] | None = None
 
     def __str__(self) -> str:
-        name, write = self.variable.name, self.variable.written
+        unit = "" if self.unit in ("1", "unknown", "") else f" {self.unit}"
         if np.isinf(self.high):
-            return f"{name} above {write(self.low)}"
+            return f"{self.variable} above {self.low:.3g}{unit}"
         if np.isinf(self.low):
-            return f"{name} below {write(self.high)}"
-        return f"{name} between {self.low:.3g} and {write(self.high)}"
+            return f"{self.variable} below {self.high:.3g}{unit}"
+        return f"{self.variable} between {self.low:.3g} and {self.high:.3g}{unit}"
 
     @property
-    def sql(self) -> str:
-        """The condition on a row of its table."""
+    def name(self) -> str:
+        """The variable."""
+        return self.variable
+
+    @property
+    def where(self) -> str:
+        """The SQL condition on a row of its table."""
         parts = []
         if np.isfinite(self.low):
-            parts.append(f"{self.variable.sql} > {self.low:.6g}")
+            parts.append(f"{self.sql} > {self.low:.6g}")
         if np.isfinite(self.high):
-            parts.append(f"{self.variable.sql} < {self.high:.6g}")
+            parts.append(f"{self.sql} < {self.high:.6g}")
         return " and ".join(parts)
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values; an open end is null."""
-        return {
-            "variable": self.variable.name,
-            "unit": self.variable.unit,
-            "place": self.variable.place,
-            "sql": self.variable.sql,
-            "low": float(self.low) if np.isfinite(self.low) else None,
-            "high": float(self.high) if np.isfinite(self.high) else None,
-        }
+
+def make_range(variable: Variable, low: float, high: float) -> Range:
+    """A range of a variable."""
+    return Range(variable.name, variable.unit, variable.place, variable.sql, low, high)
 
 
 @dataclass(frozen=True)
@@ -63,14 +69,15 @@ class Word:
         return f"{self.field} is {self.word!r}"
 
     @property
-    def sql(self) -> str:
-        """The condition on a row of `episodes`."""
+    def name(self) -> str:
+        """The field."""
+        return self.field
+
+    @property
+    def where(self) -> str:
+        """The SQL condition on a row of `episodes`."""
         quoted = self.word.replace("'", "''")
         return f"{self.field} = '{quoted}'"
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"field": self.field, "word": self.word}
 
 
 Condition = Range | Word
@@ -89,15 +96,15 @@ class Rule:
         """A SELECT for `twinloop data query`; where a condition cannot be asked in SQL, the episodes are listed instead."""
         rows, whole, listed = [], [], False
         for condition in self.conditions:
-            place = condition.variable.place if isinstance(condition, Range) else "episodes"
+            place = condition.place if isinstance(condition, Range) else "episodes"
             if place == "frames":
-                rows.append(condition.sql)
+                rows.append(condition.where)
             elif place == "start":
                 whole.append(
-                    f"episode_index in (select episode_index from frames where frame_index = 0 and {condition.sql})"
+                    f"episode_index in (select episode_index from frames where frame_index = 0 and {condition.where})"
                 )
             elif place == "episodes":
-                whole.append(f"episode_index in (select episode_index from episodes where {condition.sql})")
+                whole.append(f"episode_index in (select episode_index from episodes where {condition.where})")
             else:
                 listed = True
         if listed or not (rows or whole):
@@ -105,16 +112,3 @@ class Rule:
         if rows:
             return f"select episode_index, frame_index from frames where {' and '.join(rows + whole)}"
         return f"select episode_index, task, success, failure from episodes where {' and '.join(whole)}"
-
-
-def rule_from_json(conditions: Sequence[Mapping[str, Any]]) -> Rule:
-    """The rule whose conditions `as_json` wrote."""
-    return Rule(tuple(_condition_from(values) for values in conditions))
-
-
-def _condition_from(values: Mapping[str, Any]) -> Condition:
-    if "field" in values:
-        return Word(values["field"], values["word"])
-    variable = Variable(values["variable"], values["unit"], values["place"], values["sql"])
-    low, high = values["low"], values["high"]
-    return Range(variable, -np.inf if low is None else low, np.inf if high is None else high)

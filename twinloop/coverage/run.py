@@ -169,19 +169,16 @@ def _region(
     points = inside[real.moments.episode] if level == "situation" else inside
     places = np.unique(real.moments.episode[points])
     numbers = tuple(real.numbers[i] for i in places)
+    points_here = real.situations if level == "situation" else real.moments
     region = Region(
         name=str(rule) if cluster is None else f"unlike anything simulated, mostly {rule}",
         level=level,
-        rule=rule,
+        conditions=tuple(_with_seen(points_here, condition, inside) for condition in rule.conditions),
         query=rule.query(numbers),
         episodes=numbers,
         fraction=_fraction(real, points),
         sim_episodes=met,
         outcomes=_outcomes(real, places),
-        seen=tuple(
-            _seen(real.situations if level == "situation" else real.moments, c, inside)
-            for c in rule.conditions
-        ),
         recall=1.0 if cluster is None else cluster.recall,
         precision=1.0 if cluster is None else cluster.precision,
     )
@@ -200,13 +197,13 @@ def _with_worst(real: DatasetSample, sim: DatasetSample, region: Region) -> Regi
     return replace(region, worst=_region(real, sim, rule, "situation", inside, met)[0])
 
 
-def _seen(points: Points, condition: Condition, inside: Array) -> tuple[float, float] | None:
-    """Between which values the region's real points lie."""
+def _with_seen(points: Points, condition: Condition, inside: Array) -> Condition:
+    """The condition with the values between which the region's real points lie."""
     if not isinstance(condition, Range):
-        return None
+        return condition
     names = [variable.name for variable in points.variables]
-    values = points.values[inside, names.index(condition.variable.name)]
-    return float(values.min()), float(values.max())
+    values = points.values[inside, names.index(condition.variable)]
+    return replace(condition, seen=(float(values.min()), float(values.max())))
 
 
 def _outcomes(real: DatasetSample, places: Array) -> Outcomes:
@@ -239,17 +236,14 @@ def _holds(points: Points, rule: Rule) -> Array:
     inside = np.ones(len(points.values), dtype=bool)
     for condition in rule.conditions:
         assert isinstance(condition, Range)
-        values = points.values[:, names[condition.variable.name]]
+        values = points.values[:, names[condition.variable]]
         inside &= (values > condition.low) & (values < condition.high)
     return inside
 
 
 def _variables(rule: Rule) -> frozenset[str]:
     """What a rule is about, at the start or at any moment."""
-    return frozenset(
-        c.variable.name.removesuffix(" at the start") if isinstance(c, Range) else c.field
-        for c in rule.conditions
-    )
+    return frozenset(condition.name.removesuffix(" at the start") for condition in rule.conditions)
 
 
 def _episodes_in(real: DatasetSample, regions: Sequence[Region]) -> Array:

@@ -105,9 +105,9 @@ def threshold(
     for repeat in range(repeats):
         chosen = np.zeros(sim.episodes, dtype=bool)
         chosen[rng.choice(sim.episodes, count, replace=False)] = True
-        played = _part(sim, chosen[owner], count)
+        held_out = _part(sim, chosen[owner], count)
         rest = _part(sim, ~chosen[owner], sim.episodes - count)
-        found[repeat] = max((box.statistic for box in largest(grid, played, rest)), default=0.0)
+        found[repeat] = max((box.statistic for box in largest(grid, held_out, rest)), default=0.0)
     width = max(float(found.std(ddof=1)) * np.sqrt(6.0) / np.pi, 0.2)
     return float(found.mean() - np.euler_gamma * width - width * np.log(-np.log(0.99)))
 

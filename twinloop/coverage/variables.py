@@ -39,11 +39,6 @@ class Variable:
         """The smallest difference that matters; zero for other units."""
         return SMALLEST.get(self.unit, 0.0)
 
-    def written(self, value: float) -> str:
-        """The value with its unit, as a person would say it."""
-        unit = "" if self.unit in ("1", "unknown", "") else f" {self.unit}"
-        return f"{value:.3g}{unit}"
-
 
 def start_of(variable: Variable) -> Variable:
     """The variable in the first row of an episode."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from twinloop.coverage.rule import Condition, Range, Rule
+from twinloop.coverage.rule import Condition, Range, Rule, make_range
 from twinloop.coverage.sample import DatasetSample
 from twinloop.coverage.variables import Variable
 
@@ -41,7 +41,7 @@ def narrowed(real: DatasetSample, rule: Rule, places: Array) -> Rule | None:
     if not clear:
         return None
     variable, (low, high), _ = max(clear, key=lambda cut: np.mean(cut[2][failed]) - np.mean(cut[2][~failed]))
-    return _with(rule, Range(real.situations.variables[variable], low, high))
+    return _with(rule, make_range(real.situations.variables[variable], low, high))
 
 
 def _settable(variables: Sequence[Variable]) -> list[int]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from twinloop.episode import Episode, Outcome
 from twinloop.errors import InvalidTwin, WrongUse
 from twinloop.experts.kinematics import Arm
+from twinloop.generation.perceived import POSE, read_perceived
 from twinloop.measure.trace import find_stretches
 from twinloop.measure.tracker import Track
 from twinloop.tasks import Cell, make_cell
@@ -247,18 +248,6 @@ def _per_actuator(cell: Cell, episode: Episode, name: str) -> Array:
 
 
 def _scene(episode: Episode) -> dict[str, Array]:
-    name = "observation.environment_state"
-    if name not in episode.signals:
-        return {}
-    rows = np.asarray(episode.signals[name], np.float64)
-    elements = list(episode.schema.signal(name).elements)
-    parts = {
-        "place": [f"object.{axis}" for axis in "xyz"],
-        "columns": [f"object.r{row}{column}" for column in "12" for row in "123"],
-        "target": [f"target.{axis}" for axis in "xyz"],
-    }
-    return {
-        part: rows[:, [elements.index(element) for element in wanted]]
-        for part, wanted in parts.items()
-        if all(element in elements for element in wanted)
-    }
+    parts = {"place": POSE[:3], "columns": POSE[3:], "target": ("target.x", "target.y", "target.z")}
+    found = {part: read_perceived(episode, names) for part, names in parts.items()}
+    return {part: rows for part, rows in found.items() if rows is not None}

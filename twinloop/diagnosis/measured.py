@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from twinloop.randomization.distribution import Constant, Distribution, Normal
 from twinloop.randomization.randomization import Randomization, make_randomization
+from twinloop.records import NumberArray
 from twinloop.twins import Twin
 
 Array = NDArray[Any]
@@ -37,10 +38,6 @@ class Quantity:
     high: float
     differs: bool
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True, eq=False)
 class Measured:
@@ -58,7 +55,7 @@ class Measured:
 
     dimension: str
     quantities: tuple[Quantity, ...] = ()
-    values: Mapping[str, Array] = field(default_factory=dict)
+    values: Mapping[str, NumberArray] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     wrong_verdicts: float = 0.0
     looks: tuple[str, ...] = ()
@@ -67,30 +64,6 @@ class Measured:
     def differs(self) -> bool:
         """Whether there is anything to put into the twin."""
         return bool(self.values or self.wrong_verdicts or self.looks)
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values, from which `measured_from_json` rebuilds this."""
-        return {
-            "dimension": self.dimension,
-            "quantities": [quantity.as_json() for quantity in self.quantities],
-            "put_into_twin": sorted(self.values),
-            "draws": {name: np.asarray(column).tolist() for name, column in self.values.items()},
-            "not_measured": list(self.missing),
-            "wrong_verdicts": self.wrong_verdicts,
-            "looks": list(self.looks),
-        }
-
-
-def measured_from_json(plain: Mapping[str, Any]) -> Measured:
-    """Rebuild what `Measured.as_json` wrote."""
-    return Measured(
-        plain["dimension"],
-        tuple(Quantity(**quantity) for quantity in plain["quantities"]),
-        {name: np.array(column, np.float64) for name, column in plain["draws"].items()},
-        tuple(plain["not_measured"]),
-        float(plain["wrong_verdicts"]),
-        tuple(plain["looks"]),
-    )
 
 
 def measured_randomization(measured: Iterable[Measured], twin: Twin, name: str = "measured") -> Randomization:
@@ -119,15 +92,10 @@ def set_draws(values: dict[str, Array], twin: Twin, name: str, draws: Array) -> 
         values[name] = np.clip(draws, *twin.parameter(name).bounds)
 
 
-def quantity(
-    name: str, unit: str, twin: float, draws: Array, relevant: float, *, least: float | None = None
-) -> Quantity:
+def quantity(name: str, unit: str, twin: float, draws: Array, relevant: float) -> Quantity:
     """From draws (n,) of the real value; it differs when its interval and by `relevant` its middle are off the twin's."""
     low, middle, high = (float(v) for v in np.quantile(draws, (0.025, 0.5, 0.975)))
-    off = middle - twin
-    differs = abs(off) >= relevant and not low <= twin <= high
-    if least is not None:
-        differs = differs and abs(off) >= least
+    differs = abs(middle - twin) >= relevant and not low <= twin <= high
     return Quantity(name, unit, float(twin), middle, low, high, bool(differs))
 
 

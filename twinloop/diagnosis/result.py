@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twinloop.datasets.commit import write_atomically
-from twinloop.diagnosis.measured import Measured, measured_from_json, measured_randomization
-from twinloop.errors import TwinloopError
+from twinloop.diagnosis.measured import Measured, measured_randomization
 from twinloop.randomization import Randomization
+from twinloop.records import SavedRecord, derived, load_record
 from twinloop.stats.interval import Interval
 from twinloop.twins import Twin
-
-FILE, FORMAT = "diagnosis.json", 2
-
-_PLAIN = (
-    "policy policy_id twin twin_hash standin trials successes verdict exact scenes evaluations seed".split()
-)
-_INTERVALS = ("in_twin", "on_robot", "predicted", "drop", "explained", "unknown")
 
 NOTABLE = 0.02
 """A dimension is named when even the low end of its interval costs more success than this."""
@@ -34,7 +25,7 @@ class Cost:
     lost: Interval
     alone: float
 
-    @property
+    @derived
     def named(self) -> bool:
         """Whether the evidence is enough to name it."""
         return self.lost.low > NOTABLE
@@ -58,7 +49,7 @@ class Rule:
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnosis:
+class Diagnosis(SavedRecord):
     """The outcome of `diagnose`.
 
     Attributes:
@@ -71,6 +62,8 @@ class Diagnosis:
         trials, scenes, evaluations: Judged real runs, simulated scenes of each combination, and simulated episodes.
         exact: Whether every combination of dimensions was evaluated.
     """
+
+    FILE, FORMAT, COMMAND = "diagnosis.json", 3, "twinloop diagnose --out FOLDER"
 
     policy: str
     policy_id: str
@@ -87,7 +80,7 @@ class Diagnosis:
     unknown: Interval
     costs: tuple[Cost, ...]
     measured: tuple[Measured, ...]
-    failures: Mapping[str, Mapping[str, float]]
+    failures: Mapping[str, Mapping[str, int]]
     slices: tuple[Mapping[str, Any], ...]
     rules: tuple[Rule, ...]
     verdict: str
@@ -106,73 +99,17 @@ class Diagnosis:
         """What was measured of the robot, as a distribution over parameters of its twin: see `measured_randomization`."""
         return measured_randomization(self.measured, twin, name)
 
-    def save(self, folder: str | Path) -> Path:
-        """Write `diagnosis.json` into a folder, which is made where it does not exist.
-
-        Returns:
-            The file, from which `load_diagnosis` rebuilds the diagnosis exactly.
-        """
-        path = Path(folder) / FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(self.as_json(), indent=1).encode())
-        return path
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return (
-            {"format": FORMAT}
-            | {name: getattr(self, name) for name in _PLAIN}
-            | {name: asdict(getattr(self, name)) for name in _INTERVALS}
-            | {
-                "named": [cost.dimension for cost in self.named],
-                "costs": [{**asdict(cost), "named": cost.named} for cost in self.costs],
-                "measured": [part.as_json() for part in self.measured],
-                "failures": {where: dict(counts) for where, counts in self.failures.items()},
-                "slices": [dict(part) for part in self.slices],
-                "rules": [asdict(rule) for rule in self.rules],
-                "notes": list(self.notes),
-            }
-        )
-
 
 def load_diagnosis(folder: str | Path) -> Diagnosis:
-    """Read a diagnosis.
+    """Read a diagnosis that `twinloop diagnose --out` wrote.
 
     Args:
-        folder: Where `Diagnosis.save` or `twinloop diagnose --out` wrote it, or its `diagnosis.json`.
+        folder: The folder that holds `diagnosis.json`, or the file.
+
+    Returns:
+        The diagnosis.
 
     Raises:
-        TwinloopError: There is no diagnosis, or one that this version cannot read.
+        WrongUse: If there is no such file or it is not a diagnosis.
     """
-    path = Path(folder)
-    file = path / FILE if path.is_dir() else path
-    if not file.is_file():
-        raise TwinloopError(
-            f"{path} holds no diagnosis", expected="a folder that `twinloop diagnose --out` wrote"
-        )
-    try:
-        plain = json.loads(file.read_text())
-        if plain["format"] != FORMAT:
-            raise ValueError(f"format {plain['format']}")
-        return _from_json(plain)
-    except (ValueError, KeyError, TypeError) as error:
-        raise TwinloopError(
-            f"{file} cannot be read",
-            got=str(error),
-            expected=f"a diagnosis of format {FORMAT}",
-            remedy="run `twinloop diagnose` again",
-        ) from error
-
-
-def _from_json(plain: Mapping[str, Any]) -> Diagnosis:
-    intervals: dict[str, Any] = {name: Interval(**plain[name]) for name in _INTERVALS}
-    return Diagnosis(
-        **{name: plain[name] for name in _PLAIN},
-        **intervals,
-        costs=tuple(Cost(c["dimension"], Interval(**c["lost"]), c["alone"]) for c in plain["costs"]),
-        measured=tuple(measured_from_json(part) for part in plain["measured"]),
-        failures=plain["failures"],
-        slices=tuple(plain["slices"]),
-        rules=tuple(Rule(**rule) for rule in plain["rules"]),
-        notes=tuple(plain["notes"]),
-    )
+    return load_record(Diagnosis, folder)

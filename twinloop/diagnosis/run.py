@@ -204,7 +204,7 @@ def _exact(outcomes: Array) -> Interval:
     return exact_interval(int(outcomes.sum()), len(outcomes))
 
 
-def _counts(reasons: list[str]) -> Mapping[str, float]:
+def _counts(reasons: list[str]) -> Mapping[str, int]:
     return dict(Counter(reasons).most_common())
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from twinloop.datasets.commit import write_atomically
-from twinloop.errors import LearnError, NewerFormat, WrongUse
+from twinloop.errors import WrongUse
+from twinloop.records import SavedRecord, load_record
 from twinloop.stats.interval import Interval, exact_interval, mcnemar_p_value
-
-FORMAT = 1
-EVALUATION = "evaluation.json"
 
 
 @dataclass(frozen=True)
@@ -36,12 +32,14 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(SavedRecord):
     """Trials of one policy in one environment.
 
     `where` names the twin or the robot's serial. `seed` is the seed of the scenes in a twin, the number of the first scene on a
     robot. `standin` says that the robot was a stand-in; `twin` is name, version and hash of a simulated twin, None on a robot.
     """
+
+    FILE, COMMAND = "evaluation.json", "twinloop evaluate"
 
     policy: str
     policy_id: str
@@ -90,7 +88,7 @@ class Evaluation:
         return slices
 
     def as_json(self) -> dict[str, Any]:
-        """The summary as plain values."""
+        """A summary as JSON values, without the trials."""
         interval = self.interval()
         return {
             "policy": self.policy,
@@ -111,22 +109,6 @@ class Evaluation:
             "artefacts": [trial.artefacts for trial in self.trials] if self.twin else None,
         }
 
-    def save(self, folder: str | Path) -> Path:
-        """Write `evaluation.json`, the summary and every trial.
-
-        Args:
-            folder: Created where it does not exist.
-
-        Returns:
-            The folder.
-        """
-        root = Path(folder)
-        root.mkdir(parents=True, exist_ok=True)
-        trials = [asdict(trial) | {"draw": dict(trial.draw) if trial.draw else None} for trial in self.trials]
-        content = {"format": FORMAT, **self.as_json(), "trials": trials}
-        write_atomically(root / EVALUATION, (json.dumps(content, indent=1) + "\n").encode())
-        return root
-
 
 def load_evaluation(folder: str | Path) -> Evaluation:
     """Read what `Evaluation.save` wrote.
@@ -138,30 +120,10 @@ def load_evaluation(folder: str | Path) -> Evaluation:
         The evaluation.
 
     Raises:
-        WrongUse: There is no evaluation.
+        WrongUse: There is no such file or it is not an evaluation.
         NewerFormat: A newer version of Twinloop wrote it.
-        LearnError: It cannot be read.
     """
-    path = Path(folder) / EVALUATION
-    if not path.is_file():
-        raise WrongUse(f"{folder} is no evaluation", expected=f"a folder with {EVALUATION}")
-    try:
-        content = json.loads(path.read_text())
-        if content["format"] > FORMAT:
-            raise NewerFormat(
-                f"{path} was written by a newer Twinloop", remedy="pip install --upgrade twinloop"
-            )
-        return Evaluation(
-            policy=content["policy"],
-            policy_id=content["policy_id"],
-            where=content["where"],
-            seed=content["seed"],
-            trials=tuple(Trial(**trial) for trial in content["trials"]),
-            standin=content["standin"],
-            twin=content["twin"],
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LearnError(f"{path} cannot be read ({error})", remedy="evaluate again") from error
+    return load_record(Evaluation, folder)
 
 
 @dataclass(frozen=True)

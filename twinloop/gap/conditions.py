@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -73,12 +73,11 @@ def dimension_of(name: str, twin: Twin) -> str:
 
 
 def sliced(
-    real: Sequence[Known], sim: Sequence[Known], names: Iterable[str] | None = None
+    real: Sequence[Known], sim: Sequence[Known]
 ) -> dict[str, tuple[list[str | None], list[str | None]]]:
     """For every condition that differs between real episodes, the slice each real and each simulated one falls in."""
-    asked = sorted({name for known in real for name in known}) if names is None else list(names)
     made = {}
-    for name in asked:
+    for name in sorted({name for known in real for name in known}):
         values = [known.get(name) for known in real]
         others = [known.get(name) for known in sim]
         present = [value for value in values if value is not None]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.errors import WrongUse
+from twinloop.records import Record
 from twinloop.stats.bootstrap import RESAMPLES, Difference, of_draws
 
 Array = NDArray[Any]
@@ -64,7 +65,7 @@ class Ranking:
 
 
 @dataclass(frozen=True)
-class Rankings:
+class Rankings(Record):
     """Task by task, and over all of them: MMRV averaged over tasks, Pearson over all pairs of policy and task."""
 
     tasks: tuple[Ranking, ...]
@@ -74,10 +75,6 @@ class Rankings:
     pearson: float | None
     pearson_interval: tuple[float, float] | None
     seed: int
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
 
 def rank_policies(real: Ratings, sim: Ratings, *, seed: int = 0, resamples: int = RESAMPLES) -> Rankings:

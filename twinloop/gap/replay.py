@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from twinloop.engines.hardware import WALK_S
 from twinloop.episode import Episode, Signal
 from twinloop.errors import TwinloopError
+from twinloop.generation.perceived import POSE, quaternions_of, read_perceived
 from twinloop.identification.predict import LOST, Predictor, Window
 from twinloop.identification.recording import Channel, Recording, find_channels, read_recording
 from twinloop.identification.windows import cut, find_horizon_s, sensor_noise
@@ -91,35 +92,17 @@ def with_object_pose(episode: Episode) -> Episode:
 
     Replays then start with the object where it was seen.
     """
-    name = "observation.environment_state"
-    if name not in episode.signals or "observation.position" in episode.signals:
+    seen = None if "observation.position" in episode.signals else read_perceived(episode, POSE)
+    if seen is None:
         return episode
-    elements = episode.schema.signal(name).elements
-    wanted = [f"object.{axis}" for axis in "xyz"] + [
-        f"object.r{row}{column}" for column in "12" for row in "123"
-    ]
-    if not set(wanted) <= set(elements):
-        return episode
-    seen = np.asarray(episode.signals[name], np.float64)[:, [elements.index(part) for part in wanted]]
     signals = (
         Signal("observation.position", (3,), ("m",), "float64", ("x", "y", "z")),
         Signal("observation.orientation", (4,), ("1",), "float64"),
     )
     schema = replace(episode.schema, signals=(*episode.schema.signals, *signals), cameras=())
-    values = {**episode.signals, signals[0].name: seen[:, :3], signals[1].name: quaternions(seen[:, 3:])}
+    poses = (seen[:, :3], quaternions_of(seen[:, 3:]))
+    values = {**episode.signals, **{s.name: rows for s, rows in zip(signals, poses, strict=True)}}
     return replace(episode, schema=schema, signals=values, frames={})
-
-
-def quaternions(columns: Array) -> Array:
-    """Orientations (T, 4), w first, from the first two columns of rotation matrices (T, 6)."""
-    from scipy.spatial.transform import Rotation
-
-    first = columns[:, :3] / np.maximum(np.linalg.norm(columns[:, :3], axis=1, keepdims=True), 1e-9)
-    second = columns[:, 3:] - np.sum(columns[:, 3:] * first, axis=1, keepdims=True) * first
-    second = second / np.maximum(np.linalg.norm(second, axis=1, keepdims=True), 1e-9)
-    matrices = np.stack([first, second, np.cross(first, second)], axis=2)
-    found = Rotation.from_matrix(matrices).as_quat(scalar_first=True)
-    return np.asarray(found * np.where(found[:, :1] < 0.0, -1.0, 1.0))
 
 
 def replay_all(cell: Cell, readable: RecordingSet, horizon_s: float | None, threads: int) -> list[TwinReplay]:

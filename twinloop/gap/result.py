@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from scipy import stats
 
 from twinloop.gap.success import Success
-from twinloop.records import load_record, save_record
+from twinloop.records import SavedRecord, derived, load_record
 from twinloop.stats.bootstrap import Difference
 from twinloop.stats.interval import Interval
 from twinloop.twins.parameter import DIMENSIONS
-
-FORMAT = 1
-FILE = "gap.json"
 
 ALL = "all"
 """The channel of a measure that is over all channels of its kind: these decide whether a dimension shows a gap."""
@@ -48,7 +45,7 @@ class Measure(Interval):
     p_value: float | None = None
     about: str = ""
 
-    @property
+    @derived
     def excludes_zero(self) -> bool:
         """Whether the interval leaves out zero and the difference is large enough to be one."""
         return not self.contains(0.0) and abs(self.value) > self.floor
@@ -69,9 +66,9 @@ class DimensionGap:
 
     dimension: str
     measures: tuple[Measure, ...] = ()
-    missing: tuple[NotEvaluated, ...] = ()
+    not_evaluated: tuple[NotEvaluated, ...] = ()
 
-    @property
+    @derived
     def evaluated(self) -> bool:
         """Whether anything could be measured."""
         return bool(self.measures)
@@ -101,8 +98,10 @@ class DimensionGap:
 
 
 @dataclass(frozen=True)
-class Gap:
+class Gap(SavedRecord):
     """The measured gap between a twin and real episodes."""
+
+    FILE, FORMAT, COMMAND = "gap.json", 2, "twinloop gap --out FOLDER"
 
     twin: str
     twin_version: str
@@ -120,32 +119,10 @@ class Gap:
     def __getitem__(self, dimension: str) -> DimensionGap:
         return self.dimensions[dimension]
 
-    @property
+    @derived
     def shown(self) -> tuple[str, ...]:
         """The dimensions that show a gap, in the usual order."""
         return tuple(name for name, found in self.dimensions.items() if found.shown)
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "twin": self.twin,
-            "twin_version": self.twin_version,
-            "real": self.real,
-            "standin": self.standin,
-            "sim": self.sim,
-            "episodes": self.episodes,
-            "seed": self.seed,
-            "level": self.level,
-            "shown": list(self.shown),
-            "dimensions": {name: _plain(found) for name, found in self.dimensions.items()},
-            "success": self.success.as_json(),
-            "notes": list(self.notes),
-            "details": dict(self.details),
-        }
-
-    def save(self, folder: str | Path) -> Path:
-        """Write `gap.json` into a folder."""
-        return save_record(self, Path(folder) / FILE, FORMAT)
 
 
 def load_gap(folder: str | Path) -> Gap:
@@ -160,8 +137,7 @@ def load_gap(folder: str | Path) -> Gap:
     Raises:
         WrongUse: If there is no such file or it is not a gap.
     """
-    path = Path(folder)
-    return load_record(Gap, path / FILE if path.is_dir() else path, FORMAT, "twinloop gap --out FOLDER")
+    return load_record(Gap, folder)
 
 
 def collect(
@@ -215,13 +191,3 @@ def _chance(measure: Measure) -> float:
         return 0.0
     freedom = max(min(measure.episodes, measure.sim_episodes or measure.episodes) - 1, 1)
     return float(2.0 * stats.t.sf(abs(measure.value) / measure.standard_error, freedom))
-
-
-def _plain(found: DimensionGap) -> dict[str, Any]:
-    return {
-        "evaluated": found.evaluated,
-        "shows": [measure.name for measure in found.shown],
-        "first": asdict(found.shown[0]) if found.shown else None,
-        "measures": [asdict(one) | {"excludes_zero": one.excludes_zero} for one in found.measures],
-        "not_evaluated": [{"name": one.name, "needs": one.needs} for one in found.missing],
-    }

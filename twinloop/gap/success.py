@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from scipy import stats
 
@@ -52,10 +51,6 @@ class Success:
     real_failed_in: dict[str, int] = field(default_factory=dict)
     sim_failed_in: dict[str, int] = field(default_factory=dict)
     needs: str | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
 
 def measure_success(

@@ -18,21 +18,21 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.layout import GENERATIONS, TWINS
 from twinloop.engines import DEFAULT_ENGINE
-from twinloop.errors import GenerationError, NewerFormat, TwinloopError
+from twinloop.errors import GenerationError, TwinloopError
 from twinloop.generation.job import Job
 from twinloop.randomization import load_randomization
+from twinloop.records import SavedRecord, derived, load_record, read_json, save_record
 from twinloop.twins import Twin, load_twin, save_twin
 from twinloop.version import __version__
 
-FORMAT = 1
-
 
 @dataclass(frozen=True)
-class GenerationRecord:
+class GenerationRecord(SavedRecord):
     """One run of `generate`, before it starts."""
+
+    COMMAND = "twinloop generate"
 
     dataset_id: str
     job: Mapping[str, Any]
@@ -40,12 +40,12 @@ class GenerationRecord:
     episodes: int
     chunk_episodes: int
     build: Mapping[str, str] = field(default_factory=dict)
-    format: int = FORMAT
 
-    @property
+    @derived
     def content_hash(self) -> str:
         """A 128-bit hash of everything but the dataset's id."""
-        words = {name: value for name, value in asdict(self).items() if name != "dataset_id"}
+        words = asdict(self) | {"format": self.FORMAT}
+        del words["dataset_id"]
         return hashlib.blake2b(json.dumps(words, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def difference(self, other: GenerationRecord) -> str | None:
@@ -85,30 +85,21 @@ def plain_job(job: Job) -> dict[str, Any]:
     }
 
 
-def save_record(root: Path, record: GenerationRecord, twin: Twin) -> None:
+def save_generation(root: Path, record: GenerationRecord, twin: Twin) -> None:
     """Store the run and its exact twin in the dataset at `root`."""
     folder = root / TWINS / twin.content_hash
     if not folder.exists():
         save_twin(twin, folder)
-    content = asdict(record) | {"content_hash": record.content_hash}
-    write_atomically(_path(root, record.dataset_id), (json.dumps(content, indent=1) + "\n").encode())
+    save_record(record, _path(root, record.dataset_id))
 
 
-def load_record(root: Path, dataset_id: str) -> GenerationRecord | None:
+def load_generation(root: Path, dataset_id: str) -> GenerationRecord | None:
     """The run that generated the dataset `dataset_id`, or None if it is not recorded."""
     path = _path(root, dataset_id)
     if not path.is_file():
         return None
-    try:
-        content = json.loads(path.read_text())
-        recorded = content.pop("content_hash")
-        if content["format"] > FORMAT:
-            raise NewerFormat(f"{path} was written by a newer Twinloop", remedy="upgrade twinloop")
-        record = GenerationRecord(**content)
-    except (ValueError, KeyError, TypeError) as error:
-        raise GenerationError(
-            f"{path} cannot be read ({error})", remedy="restore it from a copy of the dataset"
-        ) from error
+    record = load_record(GenerationRecord, path)
+    recorded = read_json(path, "a record of generation").get("content_hash")
     if record.content_hash != recorded:
         raise GenerationError(f"{path} was edited", got=record.content_hash, expected=recorded)
     return record

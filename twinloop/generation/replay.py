@@ -17,7 +17,7 @@ from twinloop.errors import GenerationError, WrongUse
 from twinloop.experts.multiply import make_multiplier
 from twinloop.generation.job import parse_actor
 from twinloop.generation.multiply import MULTIPLY
-from twinloop.generation.record import find_stored_twin, load_record, this_build
+from twinloop.generation.record import find_stored_twin, load_generation, this_build
 from twinloop.generation.rollout import rollout_drawn
 from twinloop.twins import Twin
 
@@ -224,7 +224,7 @@ def _outcome_differences(side: Mapping[str, Any], again: Episode) -> list[str]:
 def _build_changes(source: Dataset, side: Mapping[str, Any], original: Episode) -> list[str]:
     """How this installation differs from the one that generated the episode."""
     here = this_build()
-    record = load_record(source.root, side["origin_dataset"])
+    record = load_generation(source.root, side["origin_dataset"])
     then = dict(original.provenance.software) | (dict(record.build) if record else {})
     return [
         f"{name}: {then[name]} then, {here[name]} now"

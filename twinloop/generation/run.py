@@ -31,7 +31,13 @@ from twinloop.generation.chunks import CHUNKS_PER_COMMIT, chunk_size, split_epis
 from twinloop.generation.job import Job
 from twinloop.generation.part import Tick, Work, is_complete, part_bytes, part_folder
 from twinloop.generation.processes import run_here, run_in_processes, usable_cores
-from twinloop.generation.record import GenerationRecord, load_record, plain_job, save_record, this_build
+from twinloop.generation.record import (
+    GenerationRecord,
+    load_generation,
+    plain_job,
+    save_generation,
+    this_build,
+)
 from twinloop.generation.rollout import episode_schema
 from twinloop.randomization import (
     GenerateConfig,
@@ -383,7 +389,7 @@ def _begin(root: Path, work: Work, record: GenerationRecord) -> None:
         with partial_folder(root) as folder:
             with make_dataset(folder, work.schema, history=("generated", (), detail)) as writer:
                 record = replace(record, dataset_id=writer.dataset_id)
-            save_record(folder, record, work.job.twin)
+            save_generation(folder, record, work.job.twin)
     except OSError as error:
         if root.exists() and any(root.iterdir()):
             raise GenerationError(f"{root} was just created by another run") from error
@@ -393,7 +399,7 @@ def _begin(root: Path, work: Work, record: GenerationRecord) -> None:
 def _check_resumable(root: Path, record: GenerationRecord, resume: bool) -> bool:
     """Refuse unless `root` holds this very run and `resume` is set; True if it is complete."""
     manifest = load_manifest(root)
-    existing = load_record(root, manifest.dataset_id) if manifest else None
+    existing = load_generation(root, manifest.dataset_id) if manifest else None
     if manifest is None or existing is None:
         raise DatasetError(
             f"{root} already exists and is not a generated dataset", remedy="choose another folder"

@@ -15,7 +15,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +26,7 @@ from twinloop.episode import Camera, Episode
 from twinloop.errors import WrongUse
 from twinloop.generation.caption import LINES, paint_caption
 from twinloop.generation.open_loop import set_actuator_positions
+from twinloop.generation.perceived import POSE, quaternions_of, read_perceived
 from twinloop.tasks import Cell, make_cell
 from twinloop.tasks.place import start_at_rest
 from twinloop.twins import Twin
@@ -240,27 +240,17 @@ def _object_poses(episode: Episode) -> Array | None:
     true = episode.signals.get("simulation.object")
     if true is not None and true.shape[1:] == (7,):
         return np.asarray(true, np.float64)
-    axes = [f"object.{axis}" for axis in "xyz"]
-    columns = [f"object.r{row}{column}" for column in "12" for row in "123"]
-    seen = _elements(episode, [*axes, *columns])
-    if seen is None:
+    seen = read_perceived(episode, POSE)
+    if seen is None or not np.isfinite(seen).all(axis=1).any():
         return None
     seen = _held(seen)
-    poses = np.empty((len(seen), 7))
-    poses[:, :3] = seen[:, :3]
-    first = seen[:, 3:6] / np.maximum(np.linalg.norm(seen[:, 3:6], axis=1, keepdims=True), 1e-9)
-    second = seen[:, 6:9] - first * (first * seen[:, 6:9]).sum(axis=1, keepdims=True)
-    second /= np.maximum(np.linalg.norm(second, axis=1, keepdims=True), 1e-9)
-    matrices = np.stack([first, second, np.cross(first, second)], axis=2)
-    for row, matrix in enumerate(matrices):
-        mujoco.mju_mat2Quat(poses[row, 3:], np.ascontiguousarray(matrix).ravel())
-    return poses
+    return np.concatenate([seen[:, :3], quaternions_of(seen[:, 3:])], axis=1)
 
 
 def _shown(episode: Episode, cell: Cell) -> Array:
     """Positions of mocap bodies (nmocap, 3): the target as perceived, but never below the twin's table."""
     mocap = np.array(start_at_rest(cell, {}, 1).mocap_pos[0])
-    seen = _elements(episode, [f"target.{axis}" for axis in "xyz"])
+    seen = read_perceived(episode, [f"target.{axis}" for axis in "xyz"])
     if cell.target_mocap is not None and seen is not None and np.isfinite(seen).all(axis=1).any():
         place = np.nanmedian(seen, axis=0)
         mocap[cell.target_mocap] = (*place[:2], max(place[2], mocap[cell.target_mocap, 2]))
@@ -276,19 +266,8 @@ def _late_rows(episode: Episode, cell: Cell) -> int:
     return round(delay_s * episode.schema.rate_hz)
 
 
-def _elements(episode: Episode, names: Sequence[str]) -> Array | None:
-    """These elements of the perceived scene, (T, len(names)); None if one is not recorded."""
-    for signal in episode.schema.signals:
-        if signal.name == "observation.environment_state" and set(names) <= set(signal.elements):
-            taken = [signal.elements.index(name) for name in names]
-            return np.asarray(episode.signals[signal.name][:, taken], np.float64)
-    return None
-
-
 def _held(values: Array) -> Array:
     """Rows with missing numbers replaced by the last complete row; leading ones by the first complete row."""
     good = np.isfinite(values).all(axis=1)
-    if good.all() or not good.any():
-        return np.nan_to_num(values)
     last = np.maximum.accumulate(np.where(good, np.arange(len(values)), -1))
     return np.asarray(values[np.where(last < 0, int(np.argmax(good)), last)])

@@ -9,11 +9,12 @@ out, and compared with a plain chirp of the same length within the same limits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, InstanceOf, PlainSerializer
 
 from twinloop.errors import WrongUse
 from twinloop.experts.excitation import chirp
@@ -24,6 +25,7 @@ from twinloop.identification.limits import MotionLimits, Peaks, Rehearsal, make_
 from twinloop.identification.posterior import Posterior
 from twinloop.identification.scale import Scale, make_scales
 from twinloop.identification.segments import breed, draw_genes, fade, lay_out
+from twinloop.records import Record, derived
 from twinloop.stats.interval import NORMAL
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin
@@ -58,14 +60,14 @@ class Expected:
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
+class Design(Record):
     """A designed motion, the intervals it should give, and the plain chirp it is compared with.
 
     `gain` is how many times smaller the confidence volume of the requested parameters is than with the chirp.
     """
 
-    motion: Motion
-    chirp: Motion
+    motion: Annotated[InstanceOf[Motion], PlainSerializer(lambda motion: motion.digest)]
+    chirp: Annotated[InstanceOf[Motion], Field(exclude=True)]
     twin: str
     expected: tuple[Expected, ...]
     confusions: tuple[Confusion, ...]
@@ -74,27 +76,25 @@ class Design:
     noise: tuple[float, ...]
     seed: int
 
-    @property
+    @derived
     def unidentifiable(self) -> tuple[str, ...]:
         """Requested parameters that even this motion does not identify."""
         return tuple(e.name for e in self.expected if e.status == "not identifiable")
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values, without the motion's rows."""
-        return {
-            "twin": self.twin,
-            "seconds": self.motion.duration_s,
-            "rate_hz": self.motion.rate_hz,
-            "actuators": list(self.motion.actuators),
-            "motion": self.motion.digest,
-            "expected": [asdict(e) for e in self.expected],
-            "unidentifiable": list(self.unidentifiable),
-            "confusions": [asdict(c) for c in self.confusions],
-            "volume_against_chirp": self.gain,
-            "peaks": asdict(self.peaks),
-            "noise": list(self.noise),
-            "seed": self.seed,
-        }
+    @derived
+    def seconds(self) -> float:
+        """Length of the motion."""
+        return self.motion.duration_s
+
+    @derived
+    def rate_hz(self) -> float:
+        """Rate of the motion."""
+        return self.motion.rate_hz
+
+    @derived
+    def actuators(self) -> tuple[str, ...]:
+        """Actuators that move."""
+        return self.motion.actuators
 
 
 def design_excitation(

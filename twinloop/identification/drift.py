@@ -10,7 +10,7 @@ one that is back at its old value has only followed another.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +28,7 @@ from twinloop.identification.scale import PRIOR_DEVIATION, Scale
 from twinloop.identification.slopes import linearize
 from twinloop.identification.solve import Progress, solve, solve_from_many
 from twinloop.identification.windows import cut, thinned
+from twinloop.records import Record, derived
 from twinloop.stats.interval import NORMAL
 from twinloop.twins import Twin
 
@@ -79,7 +80,7 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False)
-class Drift:
+class Drift(Record):
     """Changes of a robot over its episodes; numbers in `changes` are positions in `episodes`."""
 
     episodes: tuple[str, ...]
@@ -95,24 +96,15 @@ class Drift:
         """Changes that are not a consequence of another, the most certain first."""
         return tuple(change for change in self.changes if change.role == "moved")
 
-    @property
+    @derived
+    def drift(self) -> bool:
+        """Whether anything moved."""
+        return bool(self.moved)
+
+    @derived
     def dimensions(self) -> tuple[str, ...]:
         """The gap dimensions that moved."""
         return tuple(dict.fromkeys(change.dimension for change in self.moved))
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "drift": bool(self.moved),
-            "dimensions": list(self.dimensions),
-            "changes": [asdict(change) for change in self.changes],
-            "unwatched": list(self.unwatched),
-            "episodes": list(self.episodes),
-            "baseline": self.baseline,
-            "chance": self.chance,
-            "watched": self.watched,
-            "series": [asdict(series) for series in self.series],
-        }
 
 
 @dataclass(frozen=True, eq=False)

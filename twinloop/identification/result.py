@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, InstanceOf, PlainSerializer
 
-from twinloop.errors import TwinloopError, UnknownName
+from twinloop.errors import UnknownName, WrongUse
 from twinloop.identification.accept import ReplayError, ReplayGate
 from twinloop.identification.bands import Bands
 from twinloop.identification.identifiable import Confusion, Status
+from twinloop.records import NumberArray, SavedRecord, derived, load_record, save_record
 from twinloop.stats.interval import Interval
 from twinloop.twins import Twin
 from twinloop.twins.folder import load_twin_folder, save_twin
 
 Array = NDArray[Any]
-
-FORMAT = 1
+SAMPLES = "samples.npy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Estimate(Interval):
 
 
 @dataclass(frozen=True, eq=False)
-class Identification:
+class Identification(SavedRecord):
     """The outcome of `identify`.
 
     `twin` is the calibrated version; parameters that the data would not identify even if the others were known keep their
@@ -46,12 +46,14 @@ class Identification:
     replay error of the calibrated twin beyond the sensor's noise.
     """
 
-    twin: Twin
+    FILE, COMMAND = "identification.json", "twinloop identify --out FOLDER"
+
+    twin: Annotated[InstanceOf[Twin], PlainSerializer(lambda twin: twin.name)]
     base: str
     estimates: tuple[Estimate, ...]
-    covariance: Array
-    run_to_run: Array
-    samples: Array
+    covariance: NumberArray
+    run_to_run: NumberArray
+    samples: Annotated[NumberArray, Field(exclude=True)]
     confusions: tuple[Confusion, ...]
     channels: tuple[str, ...]
     units: tuple[str, ...]
@@ -112,41 +114,26 @@ class Identification:
         after = np.mean([e.after for e in self.errors], axis=0)
         return {name: (float(b), float(a)) for name, b, a in zip(self.channels, before, after, strict=True)}
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values; the twin by its hash."""
-        return {
-            "format": FORMAT,
-            "twin": self.twin.name,
-            "twin_version": self.twin.version,
-            "twin_hash": self.twin.content_hash,
-            "base": self.base,
-            "accepted": self.gate.accepted,
-            "estimates": [asdict(estimate) for estimate in self.estimates],
-            "covariance": self.covariance.tolist(),
-            "run_to_run": self.run_to_run.tolist(),
-            "confusions": [asdict(confusion) for confusion in self.confusions],
-            "channels": list(self.channels),
-            "units": list(self.units),
-            "sensor_noise": list(self.sensor_noise),
-            "discrepancy": list(self.discrepancy),
-            "bands": asdict(self.bands),
-            "coverage": list(self.coverage),
-            "horizon_s": self.horizon_s,
-            "fitted": list(self.fitted),
-            "held_out": list(self.held_out),
-            "errors": [asdict(error) for error in self.errors],
-            "gate": asdict(self.gate),
-            "warnings": list(self.warnings),
-            "forced": self.forced,
-            "seed": self.seed,
-            "details": dict(self.details),
-        }
+    @derived
+    def twin_version(self) -> str:
+        """Version of the calibrated twin."""
+        return self.twin.version
+
+    @derived
+    def twin_hash(self) -> str:
+        """Content hash of the calibrated twin."""
+        return self.twin.content_hash
+
+    @derived
+    def accepted(self) -> bool:
+        """Whether held-out replay accepted the calibrated twin."""
+        return self.gate.accepted
 
     def save(self, folder: str | Path) -> Path:
-        """Write the calibrated twin as a folder, with `identification.json` and `samples.npy` inside it."""
+        """Write the calibrated twin as a folder, with `identification.json` and `samples.npy` inside it; returns the folder."""
         path = save_twin(self.twin, folder)
-        np.save(path / "samples.npy", self.samples, allow_pickle=False)
-        (path / "identification.json").write_text(json.dumps(self.as_json(), indent=1, ensure_ascii=False))
+        np.save(path / SAMPLES, self.samples, allow_pickle=False)
+        save_record(self, path / self.FILE)
         return path
 
 
@@ -160,51 +147,12 @@ def load_identification(folder: str | Path) -> Identification:
         The identification, with its twin and posterior samples.
 
     Raises:
-        TwinloopError: If the folder holds no identification, or one that cannot be read.
+        WrongUse: If the folder holds no identification, or one that cannot be read.
     """
     path = Path(folder)
-    file = path / "identification.json"
-    if not file.is_file():
-        raise TwinloopError(
-            f"{path} holds no identification", expected="a folder that `twinloop identify --out` wrote"
+    if not (path / SAMPLES).is_file():
+        raise WrongUse(
+            f"{path} holds no identification", expected=f"a folder that `{Identification.COMMAND}` wrote"
         )
-    try:
-        words = json.loads(file.read_text())
-        samples = np.load(path / "samples.npy", allow_pickle=False)
-        return _from_json(words, load_twin_folder(path), samples)
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise TwinloopError(
-            f"{file} cannot be read", got=str(error), remedy="run `twinloop identify` again"
-        ) from error
-
-
-def _from_json(words: dict[str, Any], twin: Twin, samples: Array) -> Identification:
-    bands = {k: _tuples(v) for k, v in words["bands"].items()}
-    return Identification(
-        twin=twin,
-        base=words["base"],
-        estimates=tuple(Estimate(**{**e, "prior": tuple(e["prior"])}) for e in words["estimates"]),
-        covariance=np.array(words["covariance"]),
-        run_to_run=np.array(words["run_to_run"]),
-        samples=samples,
-        confusions=tuple(
-            Confusion(tuple(c["names"]), tuple(c["weights"]), c["remedy"]) for c in words["confusions"]
-        ),
-        bands=Bands(**bands),
-        errors=tuple(
-            ReplayError(e["episode"], tuple(e["before"]), tuple(e["after"])) for e in words["errors"]
-        ),
-        gate=ReplayGate(**words["gate"]),
-        **{
-            name: _tuples(words[name])
-            for name in "channels units sensor_noise discrepancy coverage horizon_s fitted held_out warnings forced seed details".split()
-        },
-    )
-
-
-def _tuples(value: Any) -> Any:
-    return (
-        tuple(_tuples(part) for part in value)
-        if isinstance(value, Sequence) and not isinstance(value, str)
-        else value
-    )
+    samples = np.load(path / SAMPLES, allow_pickle=False)
+    return load_record(Identification, path, twin=load_twin_folder(path), samples=samples)

@@ -14,23 +14,21 @@ twin in which everything fails has no say.
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import LearnError, WrongUse
 from twinloop.evaluation.run import evaluate
 from twinloop.evaluation.twin import TwinEnvironment
-from twinloop.generation.record import find_stored_twin, load_record, recorded_job
+from twinloop.generation.record import find_stored_twin, load_generation, recorded_job
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.device import AUTO
 from twinloop.learning.fit import Hear
@@ -38,6 +36,7 @@ from twinloop.learning.train import UNFINISHED, train
 from twinloop.policies.policy import WORDS, Policy, load_policy
 from twinloop.randomization import Randomization
 from twinloop.randomization.scenes import scenes_of
+from twinloop.records import SavedRecord, load_record, save_record
 from twinloop.twins import Twin
 
 SHARES = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 0.97)
@@ -57,8 +56,10 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Probe:
+class Probe(SavedRecord):
     """One share after so many updates: error on held-out real episodes (scaled), success in the twin."""
+
+    COMMAND = "twinloop train --mix auto"
 
     share: float
     updates: int
@@ -67,8 +68,10 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class MixChoice:
+class MixChoice(SavedRecord):
     """The share that was chosen, and why. `cost_updates` counts the chosen one's training to the end as well."""
+
+    FILE, COMMAND = CHOICE, "twinloop train --mix auto"
 
     share: float
     steps: int
@@ -127,7 +130,7 @@ def choose_mix(
     chosen = best_share(found)
     cost = len(found) * pause + config.steps - pause
     choice = MixChoice(chosen, config.steps, cost, round(time.monotonic() - began, 1), tuple(found.values()))
-    write_atomically(root / CHOICE, (json.dumps(asdict(choice), indent=1) + "\n").encode())
+    choice.save(root)
     return choice
 
 
@@ -197,12 +200,7 @@ def scores(probes: Sequence[Probe]) -> Any:
 
 def load_choice(folder: str | Path) -> MixChoice:
     """What a search found; `folder` is its own or the policy's."""
-    path = Path(folder) / CHOICE
-    try:
-        words = json.loads(path.read_text())
-        return MixChoice(**words | {"probes": tuple(Probe(**probe) for probe in words["probes"])})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LearnError(f"{path} cannot be read ({error})", remedy="search again") from error
+    return load_record(MixChoice, folder)
 
 
 def twin_of(dataset: Dataset) -> Twin | None:
@@ -216,7 +214,7 @@ def twin_of(dataset: Dataset) -> Twin | None:
 
 def _scenes_in(dataset: Dataset, twin: Twin) -> Randomization | None:
     """Where things lay in a simulated dataset; None where no run that made it is kept."""
-    record = load_record(dataset.root, dataset.id)
+    record = load_generation(dataset.root, dataset.id)
     made = recorded_job(dataset.root, record).randomization if record else None
     return scenes_of(made, twin) if made else None
 
@@ -254,7 +252,7 @@ def _probe(
     name = f"{config.mix:g}"
     note = root / f"{name}-{pause}.json"
     if note.exists():
-        return Probe(**json.loads(note.read_text()))
+        return load_record(Probe, note)
     out = root / name
     if (out / WORDS).exists():  # it stopped improving before it was to pause
         policy = load_policy(out)
@@ -275,7 +273,7 @@ def _probe(
         environment = TwinEnvironment(twin, words["where"], as_robot=True)
         success = evaluate(policy, environment, episodes=words["scenes"], seed=config.seed).success_rate
     made = Probe(config.mix, pause, policy.training_record.results["validation"], success)
-    write_atomically(note, json.dumps(asdict(made)).encode())
+    save_record(made, note)
     return made
 
 

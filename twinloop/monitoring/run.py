@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Episode
@@ -16,12 +15,9 @@ from twinloop.monitoring.alerts import Alert, make_alert
 from twinloop.monitoring.features import Group, episode_features, group_of, usual_frames
 from twinloop.monitoring.shifts import CHANCE, WATCHED, Shift, find_shifts, kind_of
 from twinloop.monitoring.success import Success, follow_success
-from twinloop.records import load_record, save_record
+from twinloop.records import SavedRecord, derived, load_record
 from twinloop.stats.interval import exact_interval
 from twinloop.twins import Twin
-
-FORMAT = 1
-FILE = "monitor.json"
 
 MOST_REFERENCE = 100
 """At most this many reference episodes are used, spread evenly."""
@@ -81,34 +77,24 @@ class MonitorConfig:
 
 
 @dataclass(frozen=True, eq=False)
-class MonitorReport:
-    """The result of one pass over deployed episodes."""
+class MonitorReport(SavedRecord):
+    """The result of one pass over deployed episodes; `group` is the kind of feature that changed most."""
+
+    FILE, FORMAT, COMMAND = "monitor.json", 2, "twinloop monitor"
 
     dataset: str
     episodes: int
     reference: int
     success: Success
-    kind: Group | None
+    group: Group | None
     shifts: tuple[Shift, ...]
     drift: Drift | None
     alerts: tuple[Alert, ...]
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "dataset": self.dataset,
-            "episodes": self.episodes,
-            "reference": self.reference,
-            "success": asdict(self.success),
-            "kind": KINDS[self.kind] if self.kind else None,
-            "shifts": [asdict(shift) for shift in self.shifts],
-            "parameters": self.drift.as_json()["changes"] if self.drift else None,
-            "alerts": [asdict(alert) for alert in self.alerts],
-        }
-
-    def save(self, folder: str | Path) -> Path:
-        """Write `monitor.json` into a folder."""
-        return save_record(self, Path(folder) / FILE, FORMAT)
+    @derived
+    def kind(self) -> str | None:
+        """The kind of change in words."""
+        return KINDS[self.group] if self.group else None
 
 
 def load_monitor_report(folder: str | Path) -> MonitorReport:
@@ -123,7 +109,7 @@ def load_monitor_report(folder: str | Path) -> MonitorReport:
     Raises:
         WrongUse: There is no such file or it is not a report.
     """
-    return load_record(MonitorReport, Path(folder) / FILE, FORMAT, "twinloop monitor")
+    return load_record(MonitorReport, folder)
 
 
 def monitor(

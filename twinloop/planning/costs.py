@@ -1,4 +1,4 @@
-"""What recording costs, and how much of a loss it usually brings back: a small YAML file with defaults for everything."""
+"""What recording costs, and what fraction of lost points it recovers: a small YAML file with defaults for everything."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from twinloop.errors import UnknownName, WrongUse
 class Costs(BaseModel):
     """Minutes of an operator's time, unless another unit is named.
 
-    `recovers` is the share of a loss that data of the right kind gives back, from pessimistic to hopeful; `plan review` says what
-    it turned out to be. `spacing` is how far apart two conditions may be and still teach the same, by unit.
+    `recovers` is the fraction of lost points that data of the right kind recovers, pessimistic and optimistic; `plan review` compares
+    it with evaluations. `spacing` is how far apart two conditions may be and still teach the same, by unit.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,7 +38,7 @@ class Costs(BaseModel):
 
 
 def load_costs(path: str | Path | None = None) -> Costs:
-    """Read a cost file; what it does not say keeps its default."""
+    """Read a cost file; a cost that it does not set keeps its default."""
     if path is None:
         return Costs()
     file = Path(path)
@@ -61,7 +61,7 @@ def load_costs(path: str | Path | None = None) -> Costs:
     low, high = costs.recovers
     if not 0.0 <= low <= high <= 1.0:
         raise WrongUse(
-            f"{file}: recovers", got=list(costs.recovers), expected="two shares, 0 <= low <= high <= 1"
+            f"{file}: recovers", got=list(costs.recovers), expected="two fractions, 0 <= low <= high <= 1"
         )
     return costs
 

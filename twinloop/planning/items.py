@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from twinloop.planning.power import Gain
 from twinloop.planning.remedies import Kind
-from twinloop.records import load_record, save_record
-
-FORMAT = 1
-FILE = "plan.json"
+from twinloop.records import SavedRecord, derived, load_record
 
 
 @dataclass(frozen=True)
@@ -20,8 +16,8 @@ class Item:
     """One thing to record.
 
     `unit` is what is counted: episodes, runs, people. `settings` has one entry for each: what to set before it. `trials` of a
-    policy, before and after, would show the gain of this item alone; their time is the plan's. `counts` is SQL for the
-    episodes of a dataset that are this item's. `power` is the arithmetic behind the numbers.
+    policy, before and after, would show the gain of this item alone; the plan counts their time. `counts` is SQL for the
+    episodes of a dataset that belong to this item. `power` is the arithmetic behind the numbers.
     """
 
     id: str
@@ -41,26 +37,24 @@ class Item:
     settings: tuple[Mapping[str, float | str], ...] = ()
     unit: str = "episodes"
 
-    @property
+    @derived
     def hours(self) -> float:
         """An operator's hours."""
         return self.minutes / 60.0
 
-    @property
+    @derived
     def gain_per_hour(self) -> float | None:
         """Points per hour; None where the gain is not known."""
         if self.gain.points is None:
             return None
         return self.gain.points / max(self.hours, 1e-9)
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self) | {"hours": self.hours, "gain_per_hour": self.gain_per_hour}
-
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(SavedRecord):
     """Items in order of gain per hour; and how many trials afterwards show the largest of their gains, and their minutes."""
+
+    FILE, COMMAND = "plan.json", "twinloop plan --out FILE"
 
     made_at: str
     items: tuple[Item, ...]
@@ -70,7 +64,7 @@ class Plan:
     sources: Mapping[str, str]
     assumptions: tuple[str, ...]
 
-    @property
+    @derived
     def hours(self) -> float:
         """An operator's hours in all, with the trials."""
         return sum(item.hours for item in self.items) + self.trial_minutes / 60.0
@@ -78,24 +72,6 @@ class Plan:
     def item(self, name: str) -> Item | None:
         """The item with this id."""
         return next((item for item in self.items if item.id == name), None)
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "format": FORMAT,
-            "made_at": self.made_at,
-            "success": self.success,
-            "trials": self.trials,
-            "trial_minutes": self.trial_minutes,
-            "hours": self.hours,
-            "items": [item.as_json() for item in self.items],
-            "sources": dict(self.sources),
-            "assumptions": list(self.assumptions),
-        }
-
-    def save(self, folder: str | Path) -> Path:
-        """Write `plan.json` into a folder."""
-        return save_record(self, Path(folder) / FILE, FORMAT)
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -110,5 +86,4 @@ def load_plan(path: str | Path) -> Plan:
     Raises:
         WrongUse: If there is no such file or it is not a plan.
     """
-    file = Path(path)
-    return load_record(Plan, file / FILE if file.is_dir() else file, FORMAT, "twinloop plan --out FOLDER")
+    return load_record(Plan, path)

@@ -1,7 +1,4 @@
-"""How many: the arithmetic behind every number of episodes, and what a gain may be worth.
-
-Each function answers one question and returns the numbers it used, so that a plan can show its work.
-"""
+"""How many: the arithmetic behind every number of episodes, and the gain to expect."""
 
 from __future__ import annotations
 
@@ -13,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from twinloop.coverage.result import Outcomes
+from twinloop.stats.interval import NORMAL
+
 Array = NDArray[Any]
 
 POWER = 0.8
 LEVEL = 0.05
 MOST = 400
-_DRAWS = 20_000
+DRAWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -38,56 +38,56 @@ class Gain:
 UNKNOWN = Gain(None, None, None)
 
 
-def trials_to_see(before: float, after: float, *, power: float = POWER, level: float = LEVEL) -> int:
-    """Trials, in each of two arms, that show a rise in success with this power at this one-sided level (arcsine test)."""
+def trials_to_detect(before: float, after: float) -> int:
+    """Trials, in each of two arms, that show a rise in success with `POWER` at a one-sided `LEVEL` (arcsine test)."""
     effect = 2.0 * asin(sqrt(min(max(after, 0.0), 1.0))) - 2.0 * asin(sqrt(min(max(before, 0.0), 1.0)))
     if effect <= 0.0:
         return MOST
-    needed = 2.0 * ((stats.norm.ppf(1.0 - level) + stats.norm.ppf(power)) / effect) ** 2
+    needed = 2.0 * ((stats.norm.ppf(1.0 - LEVEL) + stats.norm.ppf(POWER)) / effect) ** 2
     return int(min(MOST, max(2, ceil(needed))))
 
 
-def kinds_to_meet(share: float, sure: float = 0.95) -> int:
-    """People (or objects) to ask so that a kind that makes up `share` of them is met at least once."""
-    return ceil(log(1.0 - sure) / log(1.0 - share))
+def people_to_record(fraction: float) -> int:
+    """People to record so that a kind that makes up `fraction` of them is among them with 95 % certainty."""
+    return ceil(log(0.05) / log(1.0 - fraction))
 
 
 def readings_for_noise(relative: float = 0.1) -> int:
-    """Independent readings that tell a standard deviation within `relative`, with 95 % confidence."""
-    return ceil(0.5 * (1.959964 / relative) ** 2)
+    """Independent readings that determine a standard deviation within `relative`, with 95 % confidence."""
+    return ceil(0.5 * (NORMAL / relative) ** 2)
 
 
-def runs_to_sharpen(vague: float, wanted: float = 0.15, *, fewest: int = 3, most: int = 20) -> int:
-    """Runs after which an interval that is `vague` times its value now should be `wanted` times: it shrinks with the root."""
-    return int(min(most, max(fewest, ceil((vague / wanted) ** 2))))
+def runs_to_identify(relative: float) -> int:
+    """Runs, 3 to 20, that bring a parameter known within `relative` of its value to 15 %: intervals shrink with the root."""
+    return int(min(20, max(3, ceil((relative / 0.15) ** 2))))
 
 
-def gain_of_loss(points: float, low: float, high: float, recovers: tuple[float, float], seed: int) -> Gain:
-    """What is won back of a loss: its interval times the share that data recovers."""
-    rng = np.random.default_rng(seed)
-    lost = np.maximum(rng.normal(points, max((high - low) / (2 * 1.959964), 1e-9), _DRAWS), 0.0)
-    return _summary(lost * rng.uniform(*recovers, _DRAWS))
-
-
-def gain_of_hole(
-    share: float,
-    episodes: int,
-    failed_inside: int,
-    known_inside: int,
-    failed_elsewhere: int,
-    known_elsewhere: int,
-    recovers: tuple[float, float],
-    seed: int,
+def gain_in_dimension(
+    points: float, low: float, high: float, recovers: tuple[float, float], seed: int
 ) -> Gain:
-    """What is won when a region fails no more often than the rest: its share times the difference, both uncertain."""
-    if not known_inside or not known_elsewhere or not share:
+    """Success points won back of those that a dimension costs: their interval times the fraction that data recovers."""
+    rng = np.random.default_rng(seed)
+    lost = np.maximum(rng.normal(points, max((high - low) / (2 * NORMAL), 1e-9), DRAWS), 0.0)
+    return _summary(lost * rng.uniform(*recovers, DRAWS))
+
+
+def gain_in_region(
+    fraction: float, episodes: int, outcomes: Outcomes, recovers: tuple[float, float], seed: int
+) -> Gain:
+    """Gain when a region fails no more often than the rest: its fraction of the data times the difference, both uncertain."""
+    if not outcomes.known_inside or not outcomes.known_elsewhere or not fraction:
         return UNKNOWN
     rng = np.random.default_rng(seed)
-    total = max(episodes / max(share, 1e-9), 1.0)
-    weight = rng.beta(0.5 + episodes, 0.5 + total - episodes, _DRAWS)
-    inside = rng.beta(0.5 + failed_inside, 0.5 + known_inside - failed_inside, _DRAWS)
-    elsewhere = rng.beta(0.5 + failed_elsewhere, 0.5 + known_elsewhere - failed_elsewhere, _DRAWS)
-    return _summary(100.0 * weight * np.maximum(inside - elsewhere, 0.0) * rng.uniform(*recovers, _DRAWS))
+    total = max(episodes / max(fraction, 1e-9), 1.0)
+    weight = rng.beta(0.5 + episodes, 0.5 + total - episodes, DRAWS)
+    inside = draw_rates(rng, outcomes.failed_inside, outcomes.known_inside)
+    elsewhere = draw_rates(rng, outcomes.failed_elsewhere, outcomes.known_elsewhere)
+    return _summary(100.0 * weight * np.maximum(inside - elsewhere, 0.0) * rng.uniform(*recovers, DRAWS))
+
+
+def draw_rates(rng: np.random.Generator, count: int, of: int) -> Array:
+    """Draws of a rate after `count` of `of` (Jeffreys prior)."""
+    return rng.beta(0.5 + count, 0.5 + of - count, DRAWS)
 
 
 def _summary(values: Array) -> Gain:

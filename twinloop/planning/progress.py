@@ -1,10 +1,9 @@
-"""How far a plan has come, and whether it brought what it promised."""
+"""How much of a plan is recorded, and whether the gain is what the plan promised."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,14 @@ import numpy as np
 
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.errors import TwinloopError, WrongUse, describe_read_error
+from twinloop.errors import TwinloopError, WrongUse
 from twinloop.planning.items import Item, Plan
-
-_DRAWS = 20_000
+from twinloop.planning.power import draw_rates
+from twinloop.records import Record, derived, parse_record, read_json
 
 
 @dataclass(frozen=True)
-class Done:
+class ItemProgress(Record):
     """How much of one item is recorded; `problem` says why it could not be counted."""
 
     id: str
@@ -30,15 +29,15 @@ class Done:
     succeeded: int
     problem: str | None = None
 
-    @property
+    @derived
     def left(self) -> int:
         """Episodes still to record."""
         return max(0, self.wanted - self.recorded)
 
 
 @dataclass(frozen=True)
-class Review:
-    """Success before and after, what was promised, and the share of it that came; hours are of recorded time stamps."""
+class Review(Record):
+    """Success before and after, the gain promised, and the fraction of it reached; hours are those between recordings."""
 
     before: float
     after: float
@@ -52,15 +51,11 @@ class Review:
     recovered: float | None
     hours_planned: float
     hours_recorded: float | None
-    done: tuple[Done, ...]
+    done: tuple[ItemProgress, ...]
     verdict: str
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
-
-def plan_status(plan: Plan, datasets: Sequence[str | Path | Dataset]) -> tuple[Done, ...]:
+def plan_status(plan: Plan, datasets: Sequence[str | Path | Dataset]) -> tuple[ItemProgress, ...]:
     """Count what has been recorded since the plan was made, item by item."""
     opened = [one if isinstance(one, Dataset) else open_dataset(one) for one in datasets]
     if not opened:
@@ -76,7 +71,7 @@ def plan_review(
     *,
     done_items: Sequence[str] = (),
 ) -> Review:
-    """Compare what was promised with what came: evaluations before and after, as `twinloop evaluate --json` prints them.
+    """Compare the promised gain with the one reached: evaluations before and after, as `twinloop evaluate --json` prints them.
 
     The promise is that of the items that were recorded (at least half of their episodes), or of `done_items`; gains overlap, so the
     promise of several lies between the largest and their sum.
@@ -92,19 +87,18 @@ def plan_review(
     items = [item for item in plan.items if item.id in kept and item.gain.points is not None]
     rng = np.random.default_rng(0)
     gained = 100.0 * (
-        rng.beta(0.5 + second[0], 0.5 + second[1] - second[0], _DRAWS)
-        - rng.beta(0.5 + first[0], 0.5 + first[1] - first[0], _DRAWS)
+        draw_rates(rng, second.successes, second.episodes) - draw_rates(rng, first.successes, first.episodes)
     )
     low, high = (float(value) for value in np.quantile(gained, [0.025, 0.975]))
-    points = 100.0 * (second[0] / second[1] - first[0] / first[1])
-    room = 100.0 * (1.0 - first[0] / first[1])
+    points = 100.0 * (second.rate - first.rate)
+    room = 100.0 * (1.0 - first.rate)
     promised = min(max((i.gain.points or 0.0 for i in items), default=0.0), room)
     promised_low = max((i.gain.low or 0.0 for i in items), default=0.0)
     promised_high = min(sum(i.gain.high or 0.0 for i in items), room)
     fits = bool(items) and high >= promised_low and low <= promised_high
     return Review(
-        before=first[0] / first[1],
-        after=second[0] / second[1],
+        before=first.rate,
+        after=second.rate,
         gained=points,
         low=low,
         high=high,
@@ -121,29 +115,29 @@ def plan_review(
 
 
 def _verdict(
-    counted: Sequence[Done],
+    counted: Sequence[ItemProgress],
     items: Sequence[Item],
     fits: bool,
-    came: tuple[float, float],
+    reached: tuple[float, float],
     promised: tuple[float, float],
     trials: int,
 ) -> str:
-    (low, high), (least, most) = came, promised
+    (low, high), (least, most) = reached, promised
     if not items and any(one.recorded for one in counted):
-        return "no item is recorded to the half yet, so nothing is promised yet"
+        return "less than half of every item is recorded, so nothing is promised yet"
     if not items:
         return "nothing of the plan was recorded, so nothing was promised"
     if fits and low <= 0.0 < least:
         asked = f"; the plan asks for {trials} trials before and after" if trials else ""
-        return f"it cannot be told yet: anything from {low:.0f} to {high:.0f} points may have come{asked}"
+        return f"undecided: the gain may be anything from {low:.0f} to {high:.0f} points{asked}"
     if fits:
-        return "what came agrees with what was promised"
+        return "the gain agrees with the promise"
     if high < least:
-        return "less came than was promised: the loss has another cause, or the data did not reach the policy"
-    return f"more came ({low:.0f} to {high:.0f}) than was promised (at most {most:.0f}): raise `recovers` in the cost file"
+        return "the gain is smaller than promised: the loss has another cause, or the data did not reach the policy"
+    return f"the gain ({low:.0f} to {high:.0f}) is larger than promised (at most {most:.0f}): raise `recovers` in the cost file"
 
 
-def _count(item: Item, plan: Plan, datasets: Sequence[Dataset]) -> Done:
+def _count(item: Item, plan: Plan, datasets: Sequence[Dataset]) -> ItemProgress:
     recorded = succeeded = 0
     problem = None
     people = "actor_id" in item.counts.split(" from ")[0]
@@ -162,7 +156,7 @@ def _count(item: Item, plan: Plan, datasets: Sequence[Dataset]) -> Done:
         here = [row for row in fresh if row["episode_index"] in found]
         recorded += len(here)
         succeeded += sum(row["success"] is True for row in here)
-    return Done(item.id, item.title, recorded, item.episodes, succeeded, problem)
+    return ItemProgress(item.id, item.title, recorded, item.episodes, succeeded, problem)
 
 
 def _rows(dataset: Dataset, sql: str) -> list[dict[str, Any]]:
@@ -170,7 +164,7 @@ def _rows(dataset: Dataset, sql: str) -> list[dict[str, Any]]:
 
 
 def _fresh(dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
-    """Episodes recorded since the plan was made; where nobody wrote down when, all of them."""
+    """Episodes recorded since the plan was made, and those without a recording time."""
     made = datetime.fromisoformat(plan.made_at)
     rows = _rows(
         dataset, "select episode_index, success, actor_id, recorded_at from episodes where source <> 'sim'"
@@ -194,21 +188,25 @@ def _hours(datasets: Sequence[str | Path | Dataset], plan: Plan) -> float | None
     return float(gaps[gaps < 1800.0].sum() / 3600.0)
 
 
-def _evaluation(path: str | Path) -> tuple[int, int]:
-    """Successes and episodes."""
-    file = Path(path)
-    try:
-        words = json.loads(file.read_text())
-        words = words["evaluations"][0] if "evaluations" in words else words
-        successes, episodes = int(words["successes"]), int(words["episodes"])
-    except OSError as error:
-        raise WrongUse(f"cannot read {file}", got=error.strerror, expected="an evaluation") from error
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise WrongUse(
-            f"{file} is not an evaluation",
-            got=describe_read_error(error),
-            expected="what `twinloop evaluate --json` prints",
-        ) from error
-    if not 0 <= successes <= episodes or episodes == 0:
-        raise WrongUse(f"{file} counts wrongly", got=f"{successes} of {episodes}")
-    return successes, episodes
+@dataclass(frozen=True)
+class EvaluationCounts:
+    """Successes and episodes of an evaluation."""
+
+    successes: int
+    episodes: int
+
+    @property
+    def rate(self) -> float:
+        """The success rate."""
+        return self.successes / self.episodes
+
+
+def _evaluation(path: str | Path) -> EvaluationCounts:
+    file, expected = Path(path), "what `twinloop evaluate --json` prints"
+    values = read_json(file, expected)
+    if isinstance(values, dict) and values.get("evaluations"):
+        values = values["evaluations"][0]
+    counts = parse_record(EvaluationCounts, values, file, expected)
+    if not 0 <= counts.successes <= counts.episodes or counts.episodes == 0:
+        raise WrongUse(f"{file} counts wrongly", got=f"{counts.successes} of {counts.episodes}")
+    return counts

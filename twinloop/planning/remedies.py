@@ -1,4 +1,4 @@
-"""What recording helps against which loss, and where simulation can or cannot take its place.
+"""What to record against points lost to each dimension, and where simulation can or cannot replace it.
 
 One entry per gap dimension. `simulation` says what is cheaper in simulation; `required` why real data is needed.
 """
@@ -22,7 +22,7 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Remedy:
-    """What to record against a loss in one dimension; `command` where nothing is recorded."""
+    """What to record against points lost to one dimension; `command` where nothing is recorded."""
 
     kind: Kind
     what: str
@@ -40,13 +40,13 @@ REMEDIES = {
     ),
     "actuation": Remedy(
         "excitation",
-        "play a designed motion in free air, several times",
+        "run a designed motion in free air, several times",
         "afterwards: once the drives are identified, simulated episodes of the calibrated twin are nearly free",
-        "friction, play and gains of this robot's drives are only in its own readings",
+        "friction, backlash and gains of this robot's drives are only in its own readings",
     ),
     "latency": Remedy(
         "excitation",
-        "play a designed motion in free air, with time stamps of command and reading",
+        "run a designed motion in free air, with time stamps of command and reading",
         "afterwards: once the delay is known, simulate it (`action_delay_s`, `observation_delay_s`)",
         "the delay of this network and controller can only be measured on them",
     ),
@@ -77,13 +77,13 @@ REMEDIES = {
     "human": Remedy(
         "participants",
         "record more people, each with consent",
-        "no: nobody has a model of these people that was not made from such recordings",
+        "no: a model of these people would have to be made from such recordings",
         "how people reach, wait and react is only in recordings of people",
     ),
     "numerics": Remedy(
         "nothing",
         "halve the physics time step and generate again; no robot is needed",
-        "only simulation: this loss is made by the simulator itself",
+        "only simulation: the simulator itself causes this loss",
         None,
         "twinloop check DATASET --time-step 8",
     ),
@@ -92,11 +92,11 @@ REMEDIES = {
 IDENTIFIED = Remedy(
     "nothing",
     "its parameters are identified; generate with the calibrated twin and train again, no robot is needed",
-    "yes, first: the calibrated twin shows it already",
+    "yes, first: the calibrated twin has it already",
     None,
     "twinloop generate anchored.yaml --out DATASET  # what `twinloop anchor` wrote",
 )
-"""Against a loss in a dimension whose parameters `identify` has found."""
+"""Against points lost to a dimension whose parameters are identified."""
 
 EXCITED = {"latency": "action_delay_s,observation_delay_s"}
 """Parameters to design a motion for, by dimension; of the others `twinloop twin show` lists them."""
@@ -112,4 +112,4 @@ SETTABLE = {
     "target.z": "table_height_m",
     "light": "light_intensity",
 }
-"""The parameter of a twin that sets what a region's variable says; draws are parameters themselves."""
+"""The parameter of a twin that sets a region's variable; draws are parameters themselves."""

@@ -10,36 +10,36 @@ from pathlib import Path
 
 from scipy import stats
 
-from twinloop.coverage.result import Coverage
+from twinloop.coverage.result import Coverage, Outcomes
 from twinloop.diagnosis.result import Diagnosis
 from twinloop.errors import WrongUse
-from twinloop.identification.result import Identification
+from twinloop.identification.result import Estimate, Identification
 from twinloop.planning.costs import Costs
 from twinloop.planning.items import Item, Plan
-from twinloop.planning.needs import Hole, Loss, Needs, Unidentified, read_needs
+from twinloop.planning.needs import DimensionCost, Needs, TargetRegion, read_needs
 from twinloop.planning.power import (
     LEVEL,
     MOST,
     POWER,
     UNKNOWN,
-    gain_of_hole,
-    gain_of_loss,
-    kinds_to_meet,
+    gain_in_dimension,
+    gain_in_region,
+    people_to_record,
     readings_for_noise,
-    runs_to_sharpen,
-    trials_to_see,
+    runs_to_identify,
+    trials_to_detect,
 )
 from twinloop.planning.remedies import EXCITED, IDENTIFIED, REMEDIES, SETTABLE, Kind
-from twinloop.planning.settings import make_settings
+from twinloop.planning.settings import is_force, is_settable, make_settings
 from twinloop.records import hash_of
 from twinloop.twins import Twin, load_twin
 
 RARE_KIND = 0.2
-"""A kind of person or object that makes up this share should be met."""
-SMALLEST_LOSS = 1.0
-"""Points; below this nobody would see a gain."""
+"""A kind of person that makes up this fraction should be among those recorded."""
+SMALLEST_COST = 1.0
+"""Points; less cannot be seen in trials."""
 USUAL_SUCCESS = 0.5
-"""Success before, where nobody has counted: the least favourable for a trial."""
+"""Success rate before, where it is not known: the least favourable for a trial."""
 
 
 def plan(
@@ -91,29 +91,33 @@ def make_plan(needs: Needs, costs: Costs, *, seed: int = 0, sources: Mapping[str
     before = needs.successes / needs.trials if needs.trials and needs.successes is not None else None
     start = USUAL_SUCCESS if before is None else before
     twin = load_twin(needs.twin) if needs.twin else None
-    asked = [hole for hole in needs.holes if not hole.spans or any(span.arranged for span in hole.spans)]
-    holes = asked or worse_conditions(needs)
-    left_out = [hole.name for hole in needs.holes if hole not in asked]
-    made = [_region(number, hole, start, costs, twin, seed) for number, hole in enumerate(holes, 1)]
+    settable = [one for one in needs.regions if not one.conditions or any(map(is_settable, one.conditions))]
+    regions = settable or worse_conditions(needs)
+    left_out = [region.name for region in needs.regions if region not in settable]
+    made = [_region(number, region, start, costs, twin, seed) for number, region in enumerate(regions, 1)]
     if needs.unidentified:
         made.append(_excitation(needs.unidentified, needs, start, costs, seed))
     excited = {item.dimension for item in made if item.kind == "excitation"}
-    for number, loss in enumerate((one for one in needs.losses if one.points >= SMALLEST_LOSS), 1):
-        if loss.dimension in excited or (loss.dimension == "environment" and holes):
+    for number, cost in enumerate((one for one in needs.costs if one.points >= SMALLEST_COST), 1):
+        if cost.dimension in excited or (cost.dimension == "environment" and regions):
             continue
-        made.append(_against(number, loss, start, needs, costs, seed))
+        made.append(_against(number, cost, start, needs, costs, seed))
     made.sort(
         key=lambda item: (-(item.gain_per_hour if item.gain_per_hour is not None else -1.0), item.minutes)
     )
     assumptions = (
-        f"data of the right kind brings back {costs.recovers[0]:.0%} to {costs.recovers[1]:.0%} of a loss (cost file: recovers)",
+        f"data of the right kind recovers {costs.recovers[0]:.0%} to {costs.recovers[1]:.0%} of the lost points (cost file: recovers)",
         "gains of different items overlap: they do not add up",
         f"trials show a gain of the stated size with power {POWER:.0%} at a one-sided level of {LEVEL:.0%}",
-        *(() if before is not None else (f"success before is not known; {USUAL_SUCCESS:.0%} is assumed",)),
+        *(
+            ()
+            if before is not None
+            else (f"the success rate before is not known; {USUAL_SUCCESS:.0%} is assumed",)
+        ),
         *(f"{name}: nothing that could be set up before an episode; no item" for name in left_out),
         *(
             ("the diagnosis names no dimension; no item against one",)
-            if diagnosed and not needs.losses
+            if diagnosed and not needs.costs
             else ()
         ),
     )
@@ -123,10 +127,10 @@ def make_plan(needs: Needs, costs: Costs, *, seed: int = 0, sources: Mapping[str
     return Plan(_now(), tuple(made), before, trials, minutes, dict(sources or {}), assumptions)
 
 
-def worse_conditions(needs: Needs) -> tuple[Hole, ...]:
+def worse_conditions(needs: Needs) -> list[TargetRegion]:
     """Conditions of a diagnosis under which episodes fail more often than under the others, beyond chance."""
     if not needs.trials or needs.successes is None:
-        return ()
+        return []
     failed, made = needs.trials - needs.successes, []
     for number, one in enumerate(needs.slices, 1):
         rest, known = failed - one.failed, needs.trials - one.episodes
@@ -134,97 +138,80 @@ def worse_conditions(needs: Needs) -> tuple[Hole, ...]:
             continue
         table = [[one.failed, one.episodes - one.failed], [rest, known - rest]]
         if stats.fisher_exact(table, alternative="greater").pvalue < LEVEL:
-            counts = f"select episode_index from episodes where task = 'plan-condition-{number}'"
-            share = one.episodes / needs.trials
+            task = f"plan-condition-{number}"
+            outcomes = Outcomes(one.failed, one.episodes, rest, known, None, {})
+            fraction = one.episodes / needs.trials
             made.append(
-                Hole(
-                    one.condition,
-                    "condition",
-                    (),
-                    counts,
-                    share,
-                    one.episodes,
-                    one.failed,
-                    one.episodes,
-                    rest,
-                    known,
-                )
+                TargetRegion(one.condition, (), _of_task(task), fraction, one.episodes, outcomes, task)
             )
-    return tuple(made)
+    return made
 
 
-def _region(number: int, hole: Hole, before: float, costs: Costs, twin: Twin | None, seed: int) -> Item:
+def _region(
+    number: int, region: TargetRegion, before: float, costs: Costs, twin: Twin | None, seed: int
+) -> Item:
     """Demonstrations, spread evenly over a region that simulation does not cover."""
-    gain = gain_of_hole(
-        hole.share,
-        hole.episodes,
-        hole.failed_inside,
-        hole.known_inside,
-        hole.failed_elsewhere,
-        hole.known_elsewhere,
-        costs.recovers,
-        seed,
-    )
-    settings, how = make_settings(hole.spans, costs, seed)
-    inside = 1.0 - hole.failed_inside / hole.known_inside if hole.known_inside else before
-    rest = 1.0 - hole.failed_elsewhere / hole.known_elsewhere if hole.known_elsewhere else None
-    trials, seen = _trials(inside, rest)
-    forced = [span.name for span in hole.spans if span.forced]
-    changes = sum("light" in span.name for span in hole.spans) * costs.levels * costs.light_change
-    minutes = len(settings) * costs.demonstration + changes
+    outcomes = region.outcomes
+    settings, how = make_settings(region.conditions, costs, seed)
+    inside = 1.0 - outcomes.failed_inside / outcomes.known_inside if outcomes.known_inside else before
+    rest = 1.0 - outcomes.failed_elsewhere / outcomes.known_elsewhere if outcomes.known_elsewhere else None
+    trials, power = _trials(inside, rest)
+    forces = [condition.name for condition in region.conditions if is_force(condition)]
+    changes = sum("light" in one.name for one in region.conditions) * costs.levels * costs.light_change
     return Item(
         id=f"region-{number}",
         kind="demonstrations",
-        title=hole.name,
-        why=_why(hole),
-        dimension="contact" if forced else "environment",
+        title=region.name,
+        why=_why(region),
+        dimension="contact" if forces else "environment",
         episodes=len(settings),
         trials=trials,
-        minutes=_with_sessions(minutes, costs),
-        gain=gain,
-        power=f"{how}; {seen}",
-        simulation=_simulated(hole, len(settings), forced, costs, twin),
-        required="force-regulated contact" if forced else None,
+        minutes=_with_sessions(len(settings) * costs.demonstration + changes, costs),
+        gain=gain_in_region(region.fraction, region.episodes, outcomes, costs.recovers, seed),
+        power=f"{how}; {power}",
+        simulation=_simulated(region, len(settings), forces, costs, twin),
+        required="force-regulated contact" if forces else None,
         command=f"twinloop record --robot ROBOT --operator PSEUDONYM --episodes {len(settings)} --out DATASET"
-        + (f" --task plan-condition-{number}" if hole.level == "condition" else ""),
-        counts=hole.query,
+        + (f" --task {region.task}" if region.task else ""),
+        counts=region.query,
         settings=settings,
     )
 
 
-def _simulated(hole: Hole, count: int, forced: Sequence[str], costs: Costs, twin: Twin | None) -> str:
-    """Whether simulation can fill a region cheaper, and by which parameters."""
-    if forced:
-        return f"no: {', '.join(forced)} is regulated by force, which simulation does not know here"
+def _simulated(
+    region: TargetRegion, count: int, forces: Sequence[str], costs: Costs, twin: Twin | None
+) -> str:
+    """Whether simulation can fill a region at less cost, and by which parameters."""
+    if forces:
+        return f"no: {', '.join(forces)} is regulated by force, which simulation does not know here"
     minutes = costs.simulation_setup + 10 * count / costs.simulated_episodes_per_minute
     price = f"{10 * count} simulated episodes take about {minutes:.0f} minutes, mostly setting up"
-    if twin is None or not hole.spans:
+    if twin is None or not region.conditions:
         return f"yes, if the twin can set it: {price}"
     wanted = {}
-    for span in hole.spans:
-        plain = span.name.removesuffix(" at the start").removeprefix("draw_text['").removesuffix("']")
-        wanted[span.name] = SETTABLE.get(plain, SETTABLE.get(plain.rpartition(" ")[2], plain))
+    for name in (condition.name for condition in region.conditions):
+        plain = name.removesuffix(" at the start").removeprefix("draw_text['").removesuffix("']")
+        wanted[name] = SETTABLE.get(plain, SETTABLE.get(plain.rpartition(" ")[2], plain))
     missing = [name for name, parameter in wanted.items() if not twin.has(parameter)]
     if missing:
         return f"no: nothing in {twin.name} sets {', '.join(missing)}"
     return f"yes, first: widen {', '.join(dict.fromkeys(wanted.values()))} of {twin.name}; {price}"
 
 
-def _excitation(
-    parameters: Sequence[Unidentified], needs: Needs, before: float, costs: Costs, seed: int
-) -> Item:
-    """Runs of a designed motion for parameters that the data so far do not tell."""
+def _excitation(parameters: Sequence[Estimate], needs: Needs, before: float, costs: Costs, seed: int) -> Item:
+    """Runs of a designed motion for parameters that the data so far do not identify."""
     dimensions = list(dict.fromkeys(p.dimension for p in parameters))
-    lost = [loss for d in dimensions if (loss := needs.loss(d)) is not None]
+    lost = [cost for d in dimensions for cost in needs.costs if cost.dimension == d]
     gain = UNKNOWN
     if lost:
-        points, low, high = (sum(getattr(loss, part) for loss in lost) for part in ("points", "low", "high"))
-        gain = gain_of_loss(points, low, high, costs.recovers, seed)
-    vaguest = max(parameters, key=lambda p: p.vague)
-    runs = runs_to_sharpen(vaguest.vague)
+        points, low, high = (sum(getattr(cost, part) for cost in lost) for part in ("points", "low", "high"))
+        gain = gain_in_dimension(points, low, high, costs.recovers, seed)
+    widest = max(parameters, key=_relative_half_width)
+    relative = _relative_half_width(widest)
+    runs = runs_to_identify(relative)
     names = ",".join(p.name for p in parameters)
     held = any(p.dimension in ("contact", "object") for p in parameters)
-    trials, seen = _trials(before, None if gain.points is None else before + gain.points / 100.0)
+    trials, power = _trials(before, None if gain.points is None else before + gain.points / 100.0)
     return Item(
         id="excite-1",
         kind="excitation",
@@ -235,50 +222,58 @@ def _excitation(
         trials=trials,
         minutes=_with_sessions(runs * costs.excitation_run, costs),
         gain=gain,
-        power=f"{vaguest.name} is known within {vaguest.vague:.0%} of its value; {runs} runs of 30 s for 15 %, as an "
-        f"interval shrinks with the root of the data; {seen}",
+        power=f"{widest.name} is known within {relative:.0%} of its value; {runs} runs of 30 s for 15 %, as an "
+        f"interval shrinks with the root of the data; {power}",
         simulation="no: these are parameters of this robot; afterwards the calibrated twin gives episodes nearly free",
         required="with the object in the hand: its mass and friction show only in contact"
         if held
         else "the robot's own readings",
-        command=_played(needs.twin or "TWIN", names, runs),
+        command=_excitation_command(needs.twin or "TWIN", names, runs),
         counts=_EXCITED,
         unit="runs",
     )
 
 
-def _against(number: int, loss: Loss, before: float, needs: Needs, costs: Costs, seed: int) -> Item:
-    """What helps against a loss that the diagnosis names."""
-    remedy = REMEDIES.get(loss.dimension)
+def _relative_half_width(estimate: Estimate) -> float:
+    low, high = estimate.prior
+    return estimate.half_width / max(abs(estimate.value), 0.02 * (high - low), 1e-12)
+
+
+def _against(number: int, cost: DimensionCost, before: float, needs: Needs, costs: Costs, seed: int) -> Item:
+    """What helps against points lost to a dimension that the diagnosis names."""
+    remedy = REMEDIES.get(cost.dimension)
     if remedy is None:
-        raise WrongUse("no such gap dimension", got=loss.dimension, available=sorted(REMEDIES))
-    if remedy.kind == "excitation" and loss.dimension in needs.identified:
+        raise WrongUse("no such gap dimension", got=cost.dimension, available=sorted(REMEDIES))
+    if remedy.kind == "excitation" and cost.dimension in needs.identified:
         remedy = IDENTIFIED
     twin = needs.twin or "TWIN"
-    gain = gain_of_loss(loss.points, loss.low, loss.high, costs.recovers, seed + number)
-    trials, seen = _trials(before, before + (gain.points or 0.0) / 100.0)
+    gain = gain_in_dimension(cost.points, cost.low, cost.high, costs.recovers, seed + number)
+    trials, power = _trials(before, before + (gain.points or 0.0) / 100.0)
     amount = _amount(remedy.kind, trials, costs)
-    command = f"twinloop record --robot ROBOT --operator PSEUDONYM --task plan-{loss.dimension} --episodes {amount.count} --out DATASET"
-    counts = f"select episode_index from episodes where task = 'plan-{loss.dimension}'"
+    command = f"twinloop record --robot ROBOT --operator PSEUDONYM --task plan-{cost.dimension} --episodes {amount.count} --out DATASET"
+    counts = _of_task(f"plan-{cost.dimension}")
     if remedy.kind == "excitation":
-        command, counts = _played(twin, EXCITED.get(loss.dimension, "PARAMETERS"), amount.count), _EXCITED
+        command, counts = (
+            _excitation_command(twin, EXCITED.get(cost.dimension, "PARAMETERS"), amount.count),
+            _EXCITED,
+        )
     elif remedy.kind == "sensor logs":
-        command += " --seconds 60  # whoever operates it keeps it still"
+        command += " --seconds 60  # keep the robot still"
     elif remedy.kind == "participants":
         counts = "select distinct actor_id from episodes where actor = 'operator' and actor_id is not null"
     elif remedy.kind == "nothing":
         command = remedy.command.format(twin=twin)
     return Item(
-        id=f"{loss.dimension}-1",
+        id=f"{cost.dimension}-1",
         kind=remedy.kind,
-        title=f"{remedy.kind} against {loss.dimension}" if amount.count else f"against {loss.dimension}",
-        why=f"{loss.dimension} costs {loss.points:.0f} [{loss.low:.0f}, {loss.high:.0f}] points: {remedy.what}",
-        dimension=loss.dimension,
+        title=f"{remedy.kind} against {cost.dimension}" if amount.count else f"against {cost.dimension}",
+        why=f"{cost.dimension} costs {cost.points:.0f} [{cost.low:.0f}, {cost.high:.0f}] points: {remedy.what}",
+        dimension=cost.dimension,
         episodes=amount.count,
         trials=trials,
         minutes=_with_sessions(amount.minutes, costs) if amount.count else costs.simulation_setup,
         gain=gain,
-        power=f"{amount.how}; {seen}",
+        power=f"{amount.how}; {power}",
         simulation=remedy.simulation,
         required=remedy.required,
         command=command,
@@ -287,10 +282,14 @@ def _against(number: int, loss: Loss, before: float, needs: Needs, costs: Costs,
     )
 
 
+def _of_task(task: str) -> str:
+    return f"select episode_index from episodes where task = '{task}'"
+
+
 _EXCITED = "select episode_index from episodes where actor = 'excitation'"
 
 
-def _played(twin: str, parameters: str, runs: int) -> str:
+def _excitation_command(twin: str, parameters: str, runs: int) -> str:
     return (
         f"twinloop excite --twin {twin} --parameters {parameters} --seconds 30 --out motion.npz && "
         f"twinloop record --robot ROBOT --motion motion.npz --episodes {runs} --out DATASET"
@@ -312,11 +311,11 @@ def _amount(kind: Kind, trials: int, costs: Costs) -> _Amount:
         how = "5 runs of 30 s: how much runs differ is then known within a factor of 3 (chi-square, 95 %)"
         return _Amount(5, "runs", 5 * costs.excitation_run, how)
     if kind == "sensor logs":
-        how = f"{readings_for_noise()} independent readings tell a deviation within 10 %: 3 logs of a minute, hours apart for drift"
+        how = f"{readings_for_noise()} independent readings determine a deviation within 10 %: 3 logs of a minute, hours apart for drift"
         return _Amount(3, "logs", 3 * costs.sensor_log, how)
     if kind == "participants":
-        people = kinds_to_meet(RARE_KIND)
-        how = f"{people} people: a kind that makes up {RARE_KIND:.0%} is met with 95 % certainty"
+        people = people_to_record(RARE_KIND)
+        how = f"{people} people: a kind that makes up {RARE_KIND:.0%} is among them with 95 % certainty"
         return _Amount(people, "people", people * costs.participant, how)
     if kind == "nothing":
         return _Amount(0, "episodes", 0.0, "nothing to record")
@@ -326,18 +325,16 @@ def _amount(kind: Kind, trials: int, costs: Costs) -> _Amount:
     return _Amount(count, "episodes", count * each, how)
 
 
-def _some(names: Sequence[str], most: int = 3) -> str:
-    """The first names; of many more, how many."""
-    if len(names) <= most + 1:
-        return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most} more"
+def _some(names: Sequence[str]) -> str:
+    """The first three names and the number of others."""
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
 def _trials(before: float, after: float | None) -> tuple[int, str]:
-    """Trials that show the rise, and the sentence that says so."""
+    """Trials that show the rise, and the arithmetic in words."""
     if after is None or after <= before:
-        return 0, "no trials planned: no rise in success is known to look for"
-    count = trials_to_see(before, after)
+        return 0, "no trials planned: no rise in success is expected"
+    count = trials_to_detect(before, after)
     most = " (at most)" if count == MOST else ""
     return (
         count,
@@ -345,14 +342,13 @@ def _trials(before: float, after: float | None) -> tuple[int, str]:
     )
 
 
-def _why(hole: Hole) -> str:
-    text = f"{hole.episodes} real episodes" + (
-        "" if hole.level == "condition" else " and hardly any simulated ones"
-    )
-    if hole.known_inside and hole.known_elsewhere:
+def _why(region: TargetRegion) -> str:
+    ended = region.outcomes
+    text = f"{region.episodes} real episodes" + ("" if region.task else " and hardly any simulated ones")
+    if ended.known_inside and ended.known_elsewhere:
         text += (
-            f"; {hole.failed_inside} of {hole.known_inside} fail here, "
-            f"{hole.failed_elsewhere} of {hole.known_elsewhere} elsewhere"
+            f"; {ended.failed_inside} of {ended.known_inside} fail here, "
+            f"{ended.failed_elsewhere} of {ended.known_elsewhere} elsewhere"
         )
     return text
 

@@ -8,27 +8,22 @@ from pathlib import Path
 from twinloop.policies.policy import Policy, load_policy
 from twinloop.promotion.chain import FOLDER
 from twinloop.promotion.registry import PolicyRegistry
-from twinloop.records import load_record, save_record
-
-FORMAT = 1
-FILE = "champion.json"
+from twinloop.records import SavedRecord, load_record
 
 
 @dataclass(frozen=True)
-class Champion:
+class Champion(SavedRecord):
     """The policy in use after a promotion."""
+
+    FILE, COMMAND = "champion.json", "twinloop promote"
 
     name: str
     policy_id: str
 
-    def save(self, folder: str | Path) -> Path:
-        """Write `champion.json` into a folder."""
-        return save_record(self, Path(folder) / FILE, FORMAT)
-
 
 def load_champion(folder: str | Path) -> Champion:
     """Read what `Champion.save` wrote into a folder."""
-    return load_record(Champion, Path(folder) / FILE, FORMAT, "twinloop promote")
+    return load_record(Champion, folder)
 
 
 def find_champion(

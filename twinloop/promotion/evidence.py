@@ -6,22 +6,19 @@ simulated trials, one for each scene of a list, and the real ones in chronologic
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twinloop.datasets.commit import write_atomically
-from twinloop.errors import GateError, NewerFormat, WrongUse
+from twinloop.errors import GateError
+from twinloop.records import SavedRecord, load_record, parse_record, read_json
 from twinloop.stats.betting import PAIRED, SINGLE, Span
 
 Array = NDArray[Any]
-
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -50,12 +47,14 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(SavedRecord):
     """Trials of a candidate, alone or paired with a champion in the same scenes.
 
     `drawn_with` is the seed that drew the scenes of the real trials from the list; None: they were not drawn, so
     simulated and real trials cannot be combined.
     """
+
+    FILE, COMMAND = "evidence.json", "twinloop gate --out FOLDER"
 
     candidate: Contender
     champion: Contender | None
@@ -96,10 +95,6 @@ class Evidence:
         """Return a copy with one more real trial."""
         return replace(self, real=(*self.real, trial))
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"format": FORMAT, **asdict(self)}
-
 
 def draw_scenes(scenes: Sequence[int], seed: int, count: int) -> list[int]:
     """Scenes of the first `count` real trials: independent draws from the list, so they may repeat."""
@@ -112,37 +107,33 @@ def differences(trials: Sequence[PairedTrial]) -> Array:
     return np.array([trial.difference for trial in trials], dtype=np.float64)
 
 
-def save_evidence(evidence: Evidence, path: str | Path) -> Path:
-    """Write one JSON file."""
-    target = Path(path)
-    write_atomically(target, (json.dumps(evidence.as_json(), indent=1) + "\n").encode())
-    return target
-
-
 def load_evidence(path: str | Path) -> Evidence:
-    """Read what `save_evidence` wrote."""
-    content = _read(Path(path))
-    try:
-        if content["format"] > FORMAT:
-            raise NewerFormat(
-                f"{path} was written by a newer Twinloop", remedy="pip install --upgrade twinloop"
-            )
-        return Evidence(
-            candidate=Contender(**content["candidate"]),
-            champion=Contender(**content["champion"]) if content["champion"] else None,
-            twin=content["twin"],
-            simulated=tuple(PairedTrial(**line) for line in content["simulated"]),
-            real=tuple(PairedTrial(**line) for line in content["real"]),
-            robot=content["robot"],
-            standin=bool(content["standin"]),
-            drawn_with=content["drawn_with"],
-            recordings=tuple(content["recordings"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise GateError(
-            f"{path} does not hold the evidence of a gate ({error})",
-            remedy="twinloop gate ... --out FOLDER writes it",
-        ) from error
+    """Read the evidence of a gate from its folder or file."""
+    return load_record(Evidence, path)
+
+
+@dataclass(frozen=True)
+class EvaluatedPolicy:
+    """What a gate needs of an evaluation, as `twinloop evaluate --json` prints it."""
+
+    policy: str
+    policy_id: str
+    where: str
+    seed: int
+    standin: bool
+    outcomes: tuple[bool, ...]
+    scenes: tuple[Mapping[str, float | str], ...] | None = None
+    artefacts: tuple[int, ...] | None = None
+    twin: Mapping[str, str | None] | None = None
+
+    def __post_init__(self) -> None:
+        if any(part and len(part) != len(self.outcomes) for part in (self.scenes, self.artefacts)):
+            raise ValueError("outcomes, scenes and artefacts differ in number")
+
+    @property
+    def series(self) -> tuple[Any, ...]:
+        """Two policies can be paired if these are equal."""
+        return self.where, self.seed, self.standin, self.twin, len(self.outcomes)
 
 
 @dataclass(frozen=True)
@@ -189,59 +180,42 @@ def make_evidence(
 
 def load_trials(path: str | Path, candidate: Contender, champion: Contender | None) -> Evaluated:
     """Read the trials of these two policies from the output of `twinloop evaluate --json`."""
-    content = _read(Path(path))
-    evaluations = content.get("evaluations") if isinstance(content, dict) else None
-    if not isinstance(evaluations, list):
+    file, expected = Path(path), "what `twinloop evaluate --json` prints"
+    content = read_json(file, expected)
+    entries = content.get("evaluations") if isinstance(content, dict) else None
+    if not isinstance(entries, list):
         raise GateError(f"{path} holds no evaluations", remedy="twinloop evaluate ... --json > FILE")
-    try:
-        by_id = {entry["policy_id"]: entry for entry in evaluations}
-        first = by_id.get(candidate.id)
-        second = by_id.get(champion.id) if champion else None
-        if first is None or (champion and second is None):
-            missing = candidate if first is None else champion
-            assert missing is not None
+    by_id = {
+        one.policy_id: one for one in (parse_record(EvaluatedPolicy, e, file, expected) for e in entries)
+    }
+    for contender in (candidate, champion) if champion else (candidate,):
+        if contender.id not in by_id:
             raise GateError(
-                f"{path} has no evaluation of {missing.name} ({missing.id})",
-                available=[f"{entry['policy']} ({entry['policy_id']})" for entry in evaluations],
+                f"{path} has no evaluation of {contender.name} ({contender.id})",
+                available=[f"{one.policy} ({one.policy_id})" for one in by_id.values()],
             )
-        for entry in (first, second) if second else (first,):
-            if "twin" not in entry and not entry["standin"]:
-                raise GateError(
-                    f"{path} does not state whether it was simulated",
-                    expected='"twin": null for a robot',
-                    remedy="evaluate again: twinloop evaluate ... --json",
-                )
-        if second and _scenes_of(first) != _scenes_of(second):
-            raise GateError(
-                f"{path}: the two policies were evaluated in different scenes",
-                remedy="evaluate them together",
-            )
-        theirs = second["outcomes"] if second else [None] * len(first["outcomes"])
-        if len(theirs) != len(first["outcomes"]):
-            raise GateError(f"{path}: the two policies were evaluated in different numbers of scenes")
-        start = int(first["seed"]) if first["standin"] else 0
-        scenes = first.get("scenes") or [{} for _ in first["outcomes"]]
-        artefacts = first.get("artefacts")
-        counts = [None] * len(theirs) if artefacts is None else [int(count) for count in artefacts]
-        rows = enumerate(zip(first["outcomes"], theirs, scenes, counts, strict=True))
-        trials = tuple(
-            PairedTrial(start + k, bool(won), None if other is None else bool(other), values, count)
-            for k, (won, other, values, count) in rows
+    if any("twin" not in entry and not entry["standin"] for entry in entries):
+        raise GateError(
+            f"{path} does not state whether it was simulated",
+            expected='"twin": null for a robot',
+            remedy="evaluate again: twinloop evaluate ... --json",
         )
-        twin = dict(first["twin"]) if first.get("twin") is not None else None
-        return Evaluated(trials, str(first["where"]), bool(first["standin"]), twin)
-    except (KeyError, TypeError, ValueError) as error:
-        raise GateError(f"{path} cannot be read as evaluations ({error})") from error
-
-
-def _scenes_of(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    return entry["where"], entry["seed"], entry["standin"], entry.get("twin")
-
-
-def _read(path: Path) -> Any:
-    if not path.is_file():
-        raise WrongUse(f"{path} does not exist", expected="a JSON file with evidence")
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise GateError(f"{path} is not JSON ({error})") from error
+    first, second = by_id[candidate.id], by_id[champion.id] if champion else None
+    if second is not None and first.series != second.series:
+        raise GateError(
+            f"{path}: the two policies were evaluated in different scenes", remedy="evaluate them together"
+        )
+    count = len(first.outcomes)
+    trials = tuple(
+        PairedTrial(
+            scene=number + (first.seed if first.standin else 0),
+            candidate=first.outcomes[number],
+            champion=None if second is None else second.outcomes[number],
+            values={n: v for n, v in first.scenes[number].items() if not isinstance(v, str)}
+            if first.scenes
+            else {},
+            artefacts=None if first.artefacts is None else first.artefacts[number],
+        )
+        for number in range(count)
+    )
+    return Evaluated(trials, first.where, first.standin, first.twin)

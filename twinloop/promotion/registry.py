@@ -29,7 +29,6 @@ from twinloop.promotion.chain import (
     parse_head,
     read_chain,
 )
-from twinloop.promotion.verdict import FILE as VERDICT
 from twinloop.promotion.verdict import Verdict, find_contradiction, load_verdict
 
 Stage = Literal["shadow", "canary", "full"]
@@ -289,7 +288,7 @@ class PolicyRegistry:
                     remedy="twinloop gate, then promote --verdict FILE; or --override REASON; the reason is recorded",
                 )
             return {"decision": "none", "override": override}
-        file = Path(verdict) / VERDICT if Path(verdict).is_dir() else Path(verdict)
+        file = Path(verdict) / Verdict.FILE if Path(verdict).is_dir() else Path(verdict)
         found = load_verdict(file)
         objection = self._objection(policy, found, file, stage, state)
         if objection and not override:

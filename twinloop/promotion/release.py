@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from twinloop.datasets.reader import Dataset
 from twinloop.episode import Actor
 from twinloop.errors import GateError, UnknownName, WrongUse
 from twinloop.promotion.registry import Stage
+from twinloop.records import Record
 from twinloop.robots.controllers import Controller
 from twinloop.robots.protocol import Description, Observation
 from twinloop.stats.betting import SINGLE, confidence_sequence, log_e_value, raw_outcomes
@@ -56,7 +57,7 @@ RULES: dict[Stage, StopRule] = {
 
 
 @dataclass(frozen=True)
-class StageVerdict:
+class StageVerdict(Record):
     """The next step for the policy at a stage, after a number of episodes."""
 
     stage: Stage
@@ -67,10 +68,6 @@ class StageVerdict:
     high: float
     rule: StopRule
     reason: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
 
 def judge_stage(stage: Stage, good: Sequence[bool], rule: StopRule | None = None) -> StageVerdict:

@@ -13,24 +13,18 @@ from twinloop.generation.processes import usable_cores
 from twinloop.policies.protocol import PolicyLike, training_datasets
 from twinloop.promotion.attempts import record_attempt
 from twinloop.promotion.checks import Check, Subject, accept, run_checks, twin_is_current
-from twinloop.promotion.evidence import (
-    Contender,
-    Evidence,
-    PairedTrial,
-    draw_scenes,
-    load_evidence,
-    save_evidence,
-)
+from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, draw_scenes, load_evidence
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.scenes import Progress, Scene, SceneInstructions, draw_list, observe_list
 from twinloop.promotion.statistics import measure
 from twinloop.promotion.trials import simulate, try_on_robot
 from twinloop.promotion.verdict import Verdict, decide
 from twinloop.randomization import Randomization
+from twinloop.records import save_record
 from twinloop.robots.protocol import Robot, TrialSupervisor
 from twinloop.twins import Twin
 
-EVIDENCE, RECORDINGS = "evidence.json", "recordings"
+EVIDENCE, RECORDINGS = Evidence.FILE, "recordings"
 FIRST_SCENE = 200
 """First scene number on a stand-in; other evaluations use the lower ones."""
 
@@ -315,7 +309,7 @@ def _run_trials(
 
 def _save(found: Evidence, file: Path, situation: Situation) -> None:
     """Save the evidence, and record its real trials in the workspace."""
-    save_evidence(found, file)
+    save_record(found, file)
     if situation.workspace is not None and found.real:
         record_attempt(situation.workspace, found, file)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Outcome
 from twinloop.errors import GateError
+from twinloop.generation.perceived import PERCEIVED
 from twinloop.randomization import Randomization, draw_many
 from twinloop.randomization.scenes import training_scenes
 from twinloop.robots.protocol import Description, Robot, TrialSupervisor
@@ -19,8 +20,6 @@ from twinloop.twins import Twin
 
 Array = NDArray[Any]
 Progress = Callable[[int, int], None]
-
-PERCEIVED = "observation.environment_state"
 
 
 @dataclass(frozen=True)

@@ -5,29 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from twinloop.promotion.checks import CHECKS, Check, twin_is_current
 from twinloop.promotion.evidence import Contender, Evidence, load_evidence
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.statistics import Statistics, measure
-from twinloop.records import load_record, save_record
+from twinloop.records import SavedRecord, load_record
 
 Decision = Literal["promote", "refuse", "more"]
 
-FORMAT = 1
-FILE = "verdict.json"
-
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(SavedRecord):
     """A decision about one candidate, with its basis.
 
     `more` is the number of further real trials that the decision "more" asks for. `evidence_hash` is that of the evidence file.
     """
+
+    FILE, COMMAND = "verdict.json", "twinloop gate --out FOLDER"
 
     decision: Decision
     reasons: tuple[str, ...]
@@ -47,14 +46,6 @@ class Verdict:
         """The decision in one line."""
         decisions = {"promote": "promote", "refuse": "refuse", "more": f"need {self.more} more trials"}
         return f"{decisions[self.decision]}: {'; '.join(self.reasons)}"
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"format": FORMAT, **asdict(self)}
-
-    def save(self, folder: str | Path) -> Path:
-        """Write `verdict.json` into a folder."""
-        return save_record(self, Path(folder) / FILE, FORMAT)
 
 
 def decide(evidence: Evidence, statistics: Statistics, rules: Rules, checks: Sequence[Check] = ()) -> Verdict:
@@ -167,8 +158,7 @@ def load_verdict(path: str | Path) -> Verdict:
     Raises:
         WrongUse: If there is no such file or it is not a verdict.
     """
-    file = Path(path)
-    return load_record(Verdict, file / FILE if file.is_dir() else file, FORMAT, "twinloop gate --out FOLDER")
+    return load_record(Verdict, path)
 
 
 def find_contradiction(verdict: Verdict, file: Path) -> str | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from twinloop.datasets.overrides import Override
 from twinloop.errors import WrongUse
+from twinloop.records import Record, derived
 
 Severity = Literal["note", "warning", "blocking"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
@@ -53,7 +53,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class QualityReport:
+class QualityReport(Record):
     """All findings on a dataset, and their overrides."""
 
     dataset: str
@@ -102,16 +102,22 @@ class QualityReport:
             groups, key=lambda g: (-SEVERITIES.index(g.worst.severity), g.worst.code, g.worst.channel)
         )
 
+    @derived
+    def counts(self) -> dict[str, int]:
+        """The number of findings of each severity."""
+        return {severity: self.count(severity) for severity in SEVERITIES}
+
+    @derived
+    def blocked(self) -> bool:
+        """Whether a finding blocks later stages."""
+        return bool(self.blocking)
+
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values, including what blocks after overrides."""
-        values = asdict(self)
+        """JSON values; each finding with whether it is overridden."""
+        values = super().as_json()
         for line, finding in zip(values["findings"], self.findings, strict=True):
             line["overridden"] = self.overridden(finding)
-        counts = Counter(finding.severity for finding in self.findings)
-        return values | {
-            "counts": {name: counts.get(name, 0) for name in SEVERITIES},
-            "blocked": bool(self.blocking),
-        }
+        return values
 
 
 @dataclass(frozen=True)

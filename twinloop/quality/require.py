@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import asdict, fields, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
-from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.layout import SIDECAR
 from twinloop.datasets.overrides import Override, add_override, load_overrides
 from twinloop.datasets.reader import Dataset
-from twinloop.errors import QualityError, WrongUse
+from twinloop.errors import QualityError, TwinloopError, WrongUse
 from twinloop.quality.check import Progress, check_dataset
-from twinloop.quality.finding import Finding, Measurement, QualityReport
+from twinloop.quality.finding import QualityReport
 from twinloop.quality.registry import CHECKS
 from twinloop.quality.settings import Purpose, Settings
+from twinloop.records import SavedRecord, load_record
 
-CACHED_REPORT = f"{SIDECAR}/quality/report.json"
-"""The last report, so that an unchanged dataset is not checked again."""
+
+@dataclass(frozen=True)
+class CachedReport(SavedRecord):
+    """The last report on a dataset, so that an unchanged one is not checked again."""
+
+    FILE, COMMAND = f"{SIDECAR}/quality/report.json", "twinloop check"
+
+    key: str
+    report: QualityReport
 
 
 def require_usable(
@@ -84,41 +89,23 @@ def _save_report(dataset: Dataset, settings: Settings, report: QualityReport) ->
     """Save the report, except for foreign datasets and for results that depend on a function in the settings."""
     if dataset.manifest is None or settings.success_of is not None:
         return
-    content = {
-        "key": _key(dataset, settings),
-        "episodes": report.episodes,
-        "findings": [asdict(finding) for finding in report.findings],
-        "measurements": [asdict(measurement) for measurement in report.measurements],
-    }
     try:
-        write_atomically(dataset.root / CACHED_REPORT, (json.dumps(content) + "\n").encode())
+        CachedReport(_key(dataset, settings), report).save(dataset.root)
     except OSError:
         return  # a dataset on a read-only disk is checked again next time
 
 
 def _load_report(dataset: Dataset, settings: Settings) -> QualityReport | None:
-    path: Path = dataset.root / CACHED_REPORT
-    if dataset.manifest is None or settings.success_of is not None or not path.exists():
+    if dataset.manifest is None or settings.success_of is not None:
         return None
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
-        if content["key"] != _key(dataset, settings):
-            return None
-        findings = tuple(Finding(**line) for line in content["findings"])
-        measurements = tuple(Measurement(**line) for line in content["measurements"])
-        episodes = int(content["episodes"])
-    except (OSError, ValueError, KeyError, TypeError):
+        cached = load_record(CachedReport, dataset.root)
+    except TwinloopError:
         return None
-    return QualityReport(
-        str(dataset.root),
-        dataset.id,
-        dataset.manifest.fingerprint,
-        settings.purpose,
-        episodes,
-        findings,
-        measurements,
-        tuple(load_overrides(dataset.root)),
-    )
+    if cached.key != _key(dataset, settings):
+        return None
+    overrides = tuple(load_overrides(dataset.root))
+    return replace(cached.report, dataset=str(dataset.root), overrides=overrides)
 
 
 def _key(dataset: Dataset, settings: Settings) -> str:

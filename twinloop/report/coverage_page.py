@@ -71,7 +71,7 @@ def _make_map_data(
         {
             "name": region.name,
             "level": region.level,
-            "axes": [c.variable.name for c in region.rule.conditions if isinstance(c, Range)],
+            "axes": [c.variable for c in region.conditions if isinstance(c, Range)],
         }
         for region in coverage.regions
     ]

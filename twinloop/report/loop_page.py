@@ -84,7 +84,7 @@ def loop_context(result: LoopResult) -> dict[str, Any]:
         else None,
         "diagnosis": diagnosis.verdict if diagnosis else None,
         "named": [cost.dimension for cost in diagnosis.named] if diagnosis else [],
-        "dimensions": result.gap.as_json()["dimensions"] if result.gap else {},
+        "dimensions": result.gap.dimensions if result.gap else {},
         "accepted": identification.gate.accepted if identification else None,
         "replay": identification.gate.reason if identification else None,
         "estimates": identification.estimates if identification else [],
