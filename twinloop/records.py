@@ -30,6 +30,8 @@ NumberArray = Annotated[
 ]
 """An array of numbers as a field of a record; a list in its JSON."""
 
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+
 if TYPE_CHECKING:
     derived = property
 else:
@@ -148,8 +150,3 @@ def hash_of(value: Any) -> str:
     """A 128-bit hash of JSON values."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
