@@ -309,17 +309,13 @@ class Assembler:
             recorded_at = at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
         accepted = {"accepted_guesses": "; ".join(self._accepted)[:500]} if self._accepted else {}
         return Provenance(
-            source=recorded.source,
             twin=self._twin.name if self._twin else None,
             twin_version=self._twin.version if self._twin else None,
             twin_hash=self._twin.content_hash if self._twin else None,
-            actor=recorded.actor,
             actor_id=recorded.operator,
-            robot_serial=recorded.robot_serial,
-            site=recorded.site,
-            consent=recorded.consent,
             recorded_at=recorded_at,
             software={"twinloop": __version__, "log_format": self._log.format} | accepted,
+            **recorded.model_dump(include={"source", "actor", "robot_serial", "site", "consent"}),
         )
 
     def _report(

@@ -6,7 +6,7 @@ Pure functions of names. A unit at the end of a name is recognized: `angle_deg`,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from twinloop.errors import UnknownName
@@ -27,13 +27,12 @@ _SUFFIXES = dict(
 
 @dataclass(frozen=True)
 class Bundle:
-    """Channels that form one signal; `label` is their common name, `unit` the unit in their names."""
+    """Channels that form one signal; `label` is their common name."""
 
     label: str
     sources: tuple[str, ...]
     elements: tuple[str, ...]
     guess: Guess
-    unit: str | None = None
 
 
 def split_unit(name: str) -> tuple[str, str | None]:
@@ -61,10 +60,10 @@ def find_bundles(names: Sequence[str], joints: Joints | None = None) -> list[Bun
     return bundles
 
 
-def _by_twin(names: Sequence[str], joints: Joints | None) -> list[Bundle]:
+def _by_twin(names: Sequence[str], joints: Joints | None) -> Iterator[Bundle]:
     """Bundle channels named after the twin's joints, in the twin's order, one bundle per role."""
     if joints is None:
-        return []
+        return
     groups: dict[tuple[str, str | None], dict[int, str]] = {}
     for name in names:
         stem, unit = split_unit(name)
@@ -74,26 +73,17 @@ def _by_twin(names: Sequence[str], joints: Joints | None) -> list[Bundle]:
             number, role = joints.find(stem), ""
         if number is not None:
             groups.setdefault((role or "position", unit), {})[number] = name
-    bundles = []
-    for (role, unit), members in groups.items():
+    for (role, _), members in groups.items():
         numbers = sorted(members)
         if len(numbers) < 2 and len(joints) > 1:
             continue
         missing = [joints.names[i] for i in range(len(joints)) if i not in members]
         reason = f"named after the twin's joints{f', but for {chr(44).join(missing)}' if missing else ''}"
-        bundles.append(
-            Bundle(
-                role,
-                tuple(members[i] for i in numbers),
-                tuple(joints.names[i] for i in numbers),
-                Guess("", 0.8 if missing else 0.95, reason),
-                unit,
-            )
-        )
-    return bundles
+        why = Guess("", 0.8 if missing else 0.95, reason)
+        yield Bundle(role, tuple(members[i] for i in numbers), tuple(joints.names[i] for i in numbers), why)
 
 
-def _by_letters(names: Sequence[str], _: Joints | None) -> list[Bundle]:
+def _by_letters(names: Sequence[str], _: Joints | None) -> Iterator[Bundle]:
     """Bundle x, y, z, and w, x, y, z, at the end of otherwise equal names."""
     groups: dict[tuple[str, str | None], dict[str, str]] = {}
     for name in names:
@@ -101,25 +91,22 @@ def _by_letters(names: Sequence[str], _: Joints | None) -> list[Bundle]:
         match = re.fullmatch(r"(|.*[._\-/ ]|.*q|.*quat)([wxyz])", stem.lower())
         if match:
             groups.setdefault((stem[: match.end(1)], unit), {})[match[2]] = name
-    bundles = []
-    for (stem, unit), members in groups.items():
-        letters = set(members)
+    for (stem, _unit), members in groups.items():
         label = stem.strip("._-/ ")
-        if letters == set("wxyz"):
+        if members.keys() == set("wxyz"):
             label = label if guess_role(label) == "quaternion" else f"{label}_quat".strip("_")
             why = Guess("", 0.95, "w, x, y and z of one rotation")
-        elif letters == set("xyz"):
+        elif members.keys() == set("xyz"):
             label = label if guess_role(label) else f"{label}_xyz".strip("_")
             why = Guess("", 0.9, "x, y and z of one vector")
         else:
             continue
         ordered = [name for name in names if name in members.values()]
         letter_of = {name: letter for letter, name in members.items()}
-        bundles.append(Bundle(label, tuple(ordered), tuple(letter_of[n] for n in ordered), why, unit))
-    return bundles
+        yield Bundle(label, tuple(ordered), tuple(letter_of[n] for n in ordered), why)
 
 
-def _by_number(names: Sequence[str], _: Joints | None) -> list[Bundle]:
+def _by_number(names: Sequence[str], _: Joints | None) -> Iterator[Bundle]:
     """Bundle names that differ only in a number."""
     groups: dict[str, dict[int, str]] = {}
     for name in names:
@@ -127,36 +114,24 @@ def _by_number(names: Sequence[str], _: Joints | None) -> list[Bundle]:
         if numbers:
             last = numbers[-1]
             groups.setdefault(f"{name[: last.start()]}#{name[last.end() :]}", {})[int(last[0])] = name
-    bundles = []
     for pattern, members in groups.items():
-        numbers_in_order = sorted(members)
         if len(members) < 2:
             continue
-        stem, unit = split_unit(pattern)
-        gapless = numbers_in_order == list(range(numbers_in_order[0], numbers_in_order[0] + len(members)))
+        order = sorted(members)
+        stem = split_unit(pattern)[0]
+        gapless = order == list(range(order[0], order[0] + len(order)))
         base, _role = _without_role(stem.replace("#", "%d"))
-        elements = tuple(
-            (base if "%d" in base and base != "%d" else "joint%d").replace("%d", str(i))
-            for i in numbers_in_order
+        element = base if "%d" in base and base != "%d" else "joint%d"
+        reason = f"names that differ in a number, {order[0]} to {order[-1]}"
+        yield Bundle(
+            re.sub(r"[._\-/ ]*#", "", stem).strip("._-/ ") or "values",
+            tuple(members[i] for i in order),
+            tuple(element.replace("%d", str(i)) for i in order),
+            Guess("", 0.9, reason) if gapless else Guess("", 0.7, f"{reason}, with some missing"),
         )
-        bundles.append(
-            Bundle(
-                re.sub(r"[._\-/ ]*#", "", stem).strip("._-/ ") or "values",
-                tuple(members[i] for i in numbers_in_order),
-                elements,
-                Guess(
-                    "",
-                    0.9 if gapless else 0.7,
-                    f"names that differ in a number, {numbers_in_order[0]} to {numbers_in_order[-1]}"
-                    + ("" if gapless else ", with some missing"),
-                ),
-                unit,
-            )
-        )
-    return bundles
 
 
-def _by_stem(names: Sequence[str], _: Joints | None) -> list[Bundle]:
+def _by_stem(names: Sequence[str], _: Joints | None) -> Iterator[Bundle]:
     """Bundle `elbow, wrist` and `elbow_cmd, wrist_cmd`: the same names with two or more roles."""
     groups: dict[tuple[str, str | None], dict[str, str]] = {}
     for name in names:
@@ -164,7 +139,6 @@ def _by_stem(names: Sequence[str], _: Joints | None) -> list[Bundle]:
         base, role = _without_role(stem)
         if base:
             groups.setdefault((role, unit), {})[normalize_name(base)] = name
-    bundles = []
     for (role, unit), members in groups.items():
         others = [set(g) for key, g in groups.items() if key != (role, unit)]
         shared = [base for base in members if any(base in other for other in others)]
@@ -173,8 +147,7 @@ def _by_stem(names: Sequence[str], _: Joints | None) -> list[Bundle]:
         sources = tuple(members[base] for base in shared)
         elements = tuple(_without_role(split_unit(name)[0])[0].strip("._-/ ") for name in sources)
         why = Guess("", 0.85, "the same names appear with another role")
-        bundles.append(Bundle(role or "position", sources, elements, why, unit))
-    return bundles
+        yield Bundle(role or "position", sources, elements, why)
 
 
 def _without_role(name: str) -> tuple[str, str]:

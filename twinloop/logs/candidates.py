@@ -104,13 +104,11 @@ def _with_joints(candidate: Candidate, joints: Joints | None) -> Candidate:
 
 def _same_times(members: list[Candidate]) -> bool:
     """Return whether channels have the same number of samples at the same times."""
-    first = members[0]
-    if len({len(member.values) for member in members}) > 1:
+    counts = {len(member.values) for member in members}
+    stamped = [member.time_s for member in members if member.time_s is not None]
+    if len(counts) > 1 or len(stamped) not in (0, len(members)):
         return False
-    times = [member.time_s for member in members]
-    if any(time is None for time in times):
-        return all(time is None for time in times)
-    return all(np.array_equal(first.time_s, time) for time in times)  # type: ignore[arg-type]
+    return all(np.array_equal(stamped[0], time_s) for time_s in stamped)
 
 
 def _join(group: Bundle, members: list[Candidate], joints: Joints | None) -> Candidate:

@@ -34,11 +34,10 @@ class Topic:
     end_ns: int | None = None
 
 
-def describe_topic(topic: Topic) -> list[Channel]:
-    """Return the channels of one topic."""
+def describe_topic(topic: Topic) -> Iterator[Channel]:
+    """Yield the channels of one topic."""
     start_s = topic.start_ns / 1e9 if topic.start_ns is not None else None
     end_s = topic.end_ns / 1e9 if topic.end_ns is not None else None
-    found = []
     image = image_type(topic.example)
     for path, value in flatten(topic.example).items():
         elements: tuple[str, ...] = ()
@@ -54,8 +53,7 @@ def describe_topic(topic: Topic) -> list[Channel]:
             if array.ndim:
                 elements = element_names(topic.example, path, array.size)
         name = f"{topic.name}.{path}"
-        found.append(Channel(name, shape, dtype, topic.messages, None, elements, start_s, end_s))
-    return found
+        yield Channel(name, shape, dtype, topic.messages, None, elements, start_s, end_s)
 
 
 def image_type(message: Mapping[str, Any]) -> tuple[str, tuple[int, ...]] | None:

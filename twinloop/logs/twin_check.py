@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import numpy as np
 
 from twinloop.episode import Array, Episode, Signal
@@ -22,17 +19,6 @@ MARGIN = {"rad": 0.05, "m": 0.005}
 
 IMPOSSIBLE = 3.0
 """Multiple of the half range beyond which the unit is wrong or it is another robot."""
-
-
-@dataclass(frozen=True)
-class _Column:
-    signal: Signal
-    element: int
-    joint: int
-
-    @property
-    def unit(self) -> str:
-        return self.signal.units[self.element if len(self.signal.units) > 1 else 0]
 
 
 class TwinCheck:
@@ -64,10 +50,10 @@ class TwinCheck:
             if name in episode.signals:
                 signal = episode.schema.signal(name)
                 if any(family_of(unit) in ("angle", "length") for unit in signal.units):
-                    for column in self._columns(signal):
-                        self._check_column(column, episode.signals[name], where)
+                    for element, joint in self._match_joints(signal):
+                        self._check_element(signal, element, joint, episode.signals[name], where)
 
-    def _columns(self, signal: Signal) -> Iterator[_Column]:
+    def _match_joints(self, signal: Signal) -> list[tuple[int, int]]:
         """Match elements to joints: by name, or by position if there are as many as the twin has."""
         named = [self._joints.find(element) for element in signal.elements]
         unknown = [e for e, n in zip(signal.elements, named, strict=True) if n is None]
@@ -78,8 +64,7 @@ class TwinCheck:
                     f"{signal.name}: the twin {self._name} has no joint called {', '.join(unknown)}",
                     signal.name,
                 )
-            yield from (_Column(signal, i, n) for i, n in enumerate(named) if n is not None)
-            return
+            return [(i, n) for i, n in enumerate(named) if n is not None]
         if signal.size not in self._counts:
             called = f" called {', '.join(signal.elements)}" if signal.elements else ""
             raise MapError(
@@ -96,12 +81,12 @@ class TwinCheck:
                 signal.name,
             )
         places = range(signal.size) if signal.size == len(self._joints) else self._arm
-        yield from (_Column(signal, i, joint) for i, joint in enumerate(places))
+        return list(enumerate(places))
 
-    def _check_column(self, column: _Column, values: Array, where: str) -> None:
-        joint, unit = self._joints.names[column.joint], column.unit
-        place = f"{column.signal.name}[{column.element}] ({joint})"
-        wanted = self._joints.units[column.joint]
+    def _check_element(self, signal: Signal, element: int, joint: int, values: Array, where: str) -> None:
+        unit = signal.units[element if len(signal.units) > 1 else 0]
+        place = f"{signal.name}[{element}] ({self._joints.names[joint]})"
+        wanted = self._joints.units[joint]
         if unit in ("1", "unknown"):
             self._add_note(f"{place} has no unit of length or angle, so its range is not checked", place)
             return
@@ -110,10 +95,10 @@ class TwinCheck:
                 f"{where}: {place} is stored in {unit}, but this joint of the twin {self._name} is in {wanted}",
                 remedy="correct the unit or the order of the joints in the map",
             )
-        low, high = self._joints.ranges[column.joint]
+        low, high = self._joints.ranges[joint]
         if not np.isfinite([low, high]).all():
             return
-        flat = values.reshape(len(values), -1)[:, column.element].astype(np.float64)
+        flat = values.reshape(len(values), -1)[:, element].astype(np.float64)
         lowest, highest = float(np.nanmin(flat)), float(np.nanmax(flat))
         middle, half = (low + high) / 2, (high - low) / 2
         reached = f"{lowest:.4g} to {highest:.4g} {unit}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -146,7 +147,8 @@ class View:
         """Command-response pairs: declared ones, or else matched by name, by index or by motion."""
         if self.settings.pairs:
             return tuple(Pair(self.channel(c), self.channel(r)) for c, r in self.settings.pairs)
-        return self._pairs_by_name() or self._pairs_by_index() or self._pairs_by_motion()
+        rules = (self._pairs_by_name, self._pairs_by_index, self._pairs_by_motion)
+        return next(filter(None, (tuple(rule()) for rule in rules)), ())
 
     @cached_property
     def following(self) -> dict[str, Following]:
@@ -193,12 +195,11 @@ class View:
         """Return the pair in which this channel is the response."""
         return next((pair for pair in self.pairs if pair.response is response), None)
 
-    def _pairs_by_name(self) -> tuple[Pair, ...]:
+    def _pairs_by_name(self) -> Iterator[Pair]:
         responses: dict[str, list[Channel]] = {}
         for channel in self.measured:
             if channel.signal.elements:
                 responses.setdefault(_base_name(channel), []).append(channel)
-        pairs = []
         for command in self.commands:
             if not command.signal.elements:
                 continue
@@ -206,26 +207,23 @@ class View:
             # Prefer the position in the state over another signal with the same element name.
             same_unit.sort(key=lambda r: r.signal.name != "observation.state")
             if same_unit:
-                pairs.append(Pair(command, same_unit[0]))
-        return tuple(pairs)
+                yield Pair(command, same_unit[0])
 
-    def _pairs_by_index(self) -> tuple[Pair, ...]:
+    def _pairs_by_index(self) -> Iterator[Pair]:
         """Pair `action[i]` with `observation.state[i]` if both are unnamed with the same size and units."""
         sent = [channel for channel in self.commands if channel.signal.name == "action"]
         answered = [channel for channel in self.measured if channel.signal.name == "observation.state"]
-        if any(channel.signal.elements for channel in sent + answered):
-            return ()
+        named = any(channel.signal.elements for channel in sent + answered)
         units = [channel.unit for channel in sent]
-        if units != [channel.unit for channel in answered] or "unknown" in units:
-            return ()
-        return tuple(Pair(command, response) for command, response in zip(sent, answered, strict=True))
+        if not named and units == [channel.unit for channel in answered] and "unknown" not in units:
+            yield from map(Pair, sent, answered)
 
-    def _pairs_by_motion(self) -> tuple[Pair, ...]:
+    def _pairs_by_motion(self) -> Iterator[Pair]:
         """Pair channels that are each other's best match among those of the same unit."""
         moving = [channel for channel in self.measured if channel.moves]
         scores: dict[tuple[int, int], float] = {}
         if not self.in_order or len(self.time_s) < 16:
-            return ()
+            return
         grid = np.arange(self.time_s[0], self.time_s[-1], self.period_s)
         most = min(int(self.settings.longest_lag_s / self.period_s), len(grid) // 2)
         for i, command in enumerate(self.commands):
@@ -236,12 +234,10 @@ class View:
                 if _same_unit(command, response):
                     answered = np.interp(grid, self.time_s, response.values)
                     scores[i, j] = correlation_peak(sent, answered, 0, most)[1]
-        pairs = []
         for (i, j), score in sorted(scores.items()):
             rivals = [s for (a, b), s in scores.items() if (a == i) != (b == j)]
             if score >= self.settings.pair_correlation and score >= max(rivals, default=0.0):
-                pairs.append(Pair(self.commands[i], moving[j]))
-        return tuple(pairs)
+                yield Pair(self.commands[i], moving[j])
 
 
 def _channel(signal: Signal, element: int, values: Array) -> Channel:
