@@ -41,7 +41,7 @@ from twinloop.datasets.manifest import Manifest, file_entry, load_manifest, make
 from twinloop.datasets.merge import EpisodeSelection, copy_episodes
 from twinloop.datasets.reader import Dataset
 from twinloop.datasets.stats import Stats, aggregate, to_json
-from twinloop.datasets.verification import Progress, Verification
+from twinloop.datasets.verification import Progress, Verification, column_of
 from twinloop.datasets.verify import STRAY, verify, written_by_twinloop
 from twinloop.episode import Schema
 from twinloop.errors import DamagedDataset, DatasetError
@@ -280,11 +280,7 @@ def _tasks(root: Path, index: EpisodeIndex, intact: bool) -> list[str] | None:
             return None
     texts: dict[int, str] = {}
     for file, name in enumerate(index.files):
-        try:
-            table = pq.read_table(root / name, columns=["task_index"], partitioning=None)
-            numbers = table["task_index"].to_numpy()
-        except (OSError, KeyError, pa.ArrowException):
-            continue
+        numbers = column_of(root / name, "task_index")
         for place in np.flatnonzero(index.file_of == file):
             if index.offset[place] < len(numbers):
                 texts[int(numbers[index.offset[place]])] = index.tasks[int(index.task_of[place])]
@@ -355,24 +351,16 @@ def _describe_lost(
     root: Path, manifest: Manifest, lost: set[int], reasons: Mapping[int, str]
 ) -> tuple[LostEpisode, ...]:
     """Describe the lost episodes from the tables that can still be read."""
-    known: dict[int, dict[str, Any]] = {number: {} for number in lost}
-    for name in manifest.files:
-        if name.startswith((f"{layout.SIDECAR}/episodes/", "meta/episodes/")):
-            wanted = ["episode_index", "episode_id" if name.startswith(layout.SIDECAR) else "length"]
-            try:
-                rows = pq.read_table(root / name, columns=wanted, partitioning=None).to_pylist()
-            except (OSError, pa.ArrowException, KeyError):
-                continue
-            for row in rows:
-                if row["episode_index"] in known:
-                    known[row["episode_index"]] |= row
+    ids: dict[int, str] = {}
+    lengths: dict[int, int] = {}
+    for path in (root / name for name in manifest.files):
+        if path.is_relative_to(root / layout.SIDECAR / "episodes"):
+            ids |= zip(column_of(path, "episode_index"), column_of(path, "episode_id"), strict=False)
+        elif path.is_relative_to(root / "meta/episodes"):
+            lengths |= zip(column_of(path, "episode_index"), column_of(path, "length"), strict=False)
+    unread = "its tables cannot be read"
     return tuple(
-        LostEpisode(
-            number,
-            known[number].get("episode_id"),
-            known[number].get("length"),
-            reasons.get(number, "its tables cannot be read"),
-        )
+        LostEpisode(number, ids.get(number), lengths.get(number), reasons.get(number, unread))
         for number in sorted(lost)
     )
 

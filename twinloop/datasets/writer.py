@@ -214,10 +214,8 @@ class DatasetWriter:
 
     def discard(self) -> None:
         """Delete what is not committed and release the writer lock."""
-        pending, self._pending = self._pending, None
         try:
-            if pending is not None:
-                pending.discard()
+            self._discard_pending()
         finally:
             self._closed = True
             self._resources.close()
@@ -253,12 +251,17 @@ class DatasetWriter:
                 finish_journal(self.root)
                 self._manifest = self._load_state()
 
+    def _discard_pending(self) -> int:
+        """Discard the pending commit and return the number of its episodes."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return 0
+        pending.discard()
+        return pending.episodes
+
     def _drop_pending(self, error: TwinloopError) -> DiskError:
         """Discard the pending commit, which can no longer be trusted; returns an error that states the loss."""
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            pending.discard()
-        lost = pending.episodes if pending else 0
+        lost = self._discard_pending()
         return DiskError(
             f"{error.what}; {self.committed} episodes are committed, {lost} uncommitted ones are lost",
             remedy=error.remedy,
@@ -291,8 +294,7 @@ class DatasetWriter:
             if pending is None:
                 self.finish_commit()
             elif not pending.episodes:
-                self._pending = None
-                pending.discard()
+                self._discard_pending()
             else:
                 self._commit_pending(pending)
 
@@ -308,8 +310,7 @@ class DatasetWriter:
                 raise
             if isinstance(error, DiskError):
                 raise self._drop_pending(error) from error
-            self._pending = None
-            pending.discard()
+            self._discard_pending()
             raise
         self._pending = None
 

@@ -174,12 +174,11 @@ class Assembler:
         spans = {}
         for name, one in loaded.items():
             held = self._map.signals[name].edges == "hold"
-            start, end = float(one.stream.time_s[0]), float(one.stream.time_s[-1])
-            spans[name] = (-np.inf, np.inf) if held else (start, end)
+            spans[name] = (-np.inf, np.inf) if held else (one.stream.time_s[0], one.stream.time_s[-1])
+        half = 0.5 / self._map.rate_hz
         for name, image in images.items():
             if image.time_s is not None:
-                half = 0.5 / self._map.rate_hz
-                spans[f"camera {name}"] = (float(image.time_s[0]) - half, float(image.time_s[-1]) + half)
+                spans[f"camera {name}"] = (image.time_s[0] - half, image.time_s[-1] + half)
         base: Array | None = None
         if self._map.rows.rate_hz is None:
             like = self._map.row_stream

@@ -77,11 +77,9 @@ def _dead(view: View, level: Array) -> Array:
 def _robot_moves(view: View, first: int, stop: int) -> bool:
     """Return whether some channel covers a fraction of its range in these rows."""
 
-    def travels(values: Array, floor: float) -> bool:
-        return float(np.ptp(values[first:stop])) > floor
-
     return any(
-        travels(channel.values, max(MOTION_FRACTION * channel.range, 10 * channel.step, 6 * channel.noise))
+        float(np.ptp(channel.values[first:stop]))
+        > max(MOTION_FRACTION * channel.range, 10 * channel.step, 6 * channel.noise)
         for channel in view.channels
         if channel.moves
     )

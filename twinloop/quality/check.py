@@ -70,9 +70,7 @@ def check_dataset(
         except DamagedDataset as error:
             episode_id, episode_findings, measured = "", [_unreadable(error)], []
         findings += [in_episode(finding, number, episode_id) for finding in episode_findings]
-        measurements += [
-            Measurement(m.quantity, m.channel, m.value, m.uncertainty, m.unit, number) for m in measured
-        ]
+        measurements += [replace(measurement, episode=number) for measurement in measured]
         if progress:
             progress(done, len(numbers))
     return QualityReport(
