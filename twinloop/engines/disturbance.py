@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.engines.joint_friction import loaded_rows
 from twinloop.engines.protocol import Engine
+from twinloop.episode import Array
 from twinloop.tasks import Truth
-
-Array = NDArray[Any]
 
 PUSH_S = 0.1
 

@@ -11,12 +11,10 @@ from typing import Any
 
 import mujoco.batch
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.engines.joint_friction import JointFriction, loaded_rows
+from twinloop.episode import Array
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 
 class Drive:

@@ -23,10 +23,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.engines.joint_friction import loaded_rows
 from twinloop.engines.sensors import NOISE, SensorErrors
+from twinloop.episode import Array
 from twinloop.experts.reading import Reading, rotation_columns
 from twinloop.imperfect import backlash, delay, quantize, stream
 from twinloop.imperfect.noise import draw_normal, draw_uniform
@@ -34,7 +34,6 @@ from twinloop.tasks import Cell, Truth
 from twinloop.twins.declare import to_identifier
 from twinloop.twins.hardware import load_names
 
-Array = NDArray[Any]
 Values = Mapping[str, Any]
 
 POSE_BIAS = ("object_pose_bias_x_m", "object_pose_bias_y_m", "object_pose_bias_z_m")

@@ -16,13 +16,11 @@ from typing import Any
 import mujoco
 import mujoco.batch
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.imperfect.friction import Friction, GearLoad, gear_level_nm
 from twinloop.tasks import Cell
 from twinloop.twins.declare import to_identifier
-
-Array = NDArray[Any]
 
 LEVELS = (
     "stiction_extra_nm",

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import mujoco
 import mujoco.batch
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.engines.drive import Drive
 from twinloop.engines.protocol import DEFAULT_ENGINE, ENGINES, Diverged, EngineOptions, Trajectories, Values
 from twinloop.engines.render import Renderer
+from twinloop.episode import Array
 from twinloop.tasks import Cell, Start, Touch, Truth
 from twinloop.twins import BatchWriter, Twin
-
-Array = NDArray[Any]
 
 _DIVERGED = (
     mujoco.mjtWarning.mjWARN_BADQPOS,

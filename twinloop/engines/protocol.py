@@ -10,12 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from numpy.typing import NDArray
-
+from twinloop.episode import Array
 from twinloop.plugins import Registry
 from twinloop.tasks import Cell, Start, Truth
 
-Array = NDArray[Any]
 Values = Mapping[str, Any]
 """Values of the twin's parameters by name, one for each environment."""
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import TwinloopError
 from twinloop.imperfect.camera import CameraEffects, Sensor, capture, make_tables
 from twinloop.imperfect.flare import Flare
@@ -24,7 +24,6 @@ from twinloop.imperfect.shutter import Shutter, image_velocity_px_s
 from twinloop.tasks import Cell
 from twinloop.twins import Twin, apply_appearance
 
-Array = NDArray[Any]
 Values = Mapping[str, float | str]
 
 _NOISELESS_ELECTRONS = 1e9

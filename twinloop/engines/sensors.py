@@ -7,15 +7,13 @@ time constant `force_warm_up_s`; `force_age_s` is how long ago that was when the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.imperfect import bias, drift
 from twinloop.tasks import Cell
 
-Array = NDArray[Any]
 Numbers = Mapping[str, Array]
 
 NOISE = {

@@ -6,15 +6,11 @@ direction. What is recorded as the action is what was commanded, bump included; 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.experts.protocol import Setup
 from twinloop.imperfect.noise import draw_normal, draw_uniform
-
-Array = NDArray[Any]
 
 BUMP_M = 0.02
 BUMP_S = 0.3

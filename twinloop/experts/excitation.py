@@ -15,16 +15,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Actor
+from twinloop.episode import Actor, Array
 from twinloop.experts.motion import minimum_jerk
 from twinloop.experts.protocol import EXPERTS, Setup
 from twinloop.experts.reading import Reading
 from twinloop.imperfect.noise import draw_uniform
 from twinloop.tasks import Cell
 
-Array = NDArray[Any]
 Shape = Callable[[Array, Array, Array], Array]
 
 REACH = 0.4

@@ -7,16 +7,13 @@ whatever else is in the batch, which a matrix product over the whole batch would
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import InvalidTwin
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

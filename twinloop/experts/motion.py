@@ -6,15 +6,11 @@ be, and the servo's job is to get there. Noise and delay of the encoders then ne
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.experts.kinematics import Arm, Pose, step_towards, turn_error
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 DAMPING = 0.03
 POSTURE_GAIN = 0.02

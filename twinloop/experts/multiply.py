@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Actor, Episode
+from twinloop.episode import Actor, Array, Episode
 from twinloop.errors import WrongUse
 from twinloop.experts.kinematics import Arm
 from twinloop.experts.motion import (
@@ -29,8 +27,6 @@ from twinloop.experts.protocol import Setup
 from twinloop.experts.reading import Reading
 from twinloop.imperfect.noise import draw_uniform
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 MOVED_FRACTION = 0.1
 """A gripper that moves less than this fraction of its range was neither opened nor closed."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Actor
+from twinloop.episode import Actor, Array
 from twinloop.experts.protocol import EXPERTS, Setup
 from twinloop.experts.reading import Reading
-
-Array = NDArray[Any]
 
 
 @EXPERTS.register("passive")

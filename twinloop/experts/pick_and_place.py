@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Actor
+from twinloop.episode import Actor, Array
 from twinloop.experts.disturb import Bumps
 from twinloop.experts.grip import find_grip
 from twinloop.experts.motion import ToolMotion, nearest_quarter_turn, pointing_down, vertical_angle
 from twinloop.experts.protocol import EXPERTS, Setup
 from twinloop.experts.reading import Reading
 from twinloop.experts.style import Style
-
-Array = NDArray[Any]
 
 HOVER, DESCEND, CLOSE, LIFT, CARRY, LOWER, OPEN, RETREAT = range(8)
 

@@ -12,19 +12,15 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Actor
+from twinloop.episode import Actor, Array
 from twinloop.errors import TwinloopError, WrongUse
 from twinloop.experts.excitation import home_qpos
 from twinloop.experts.protocol import EXPERTS, Expert, Setup
 from twinloop.experts.reading import Reading
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 PREFIX = "motion:"
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Actor
+from twinloop.episode import Actor, Array
 from twinloop.experts.reading import Reading
 from twinloop.plugins import Registry
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

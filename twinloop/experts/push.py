@@ -6,19 +6,14 @@ it; when the object has slid out of line the tool lifts, goes behind it again an
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Actor
+from twinloop.episode import Actor, Array
 from twinloop.experts.disturb import Bumps
 from twinloop.experts.motion import ToolMotion, vertical_angle
 from twinloop.experts.protocol import EXPERTS, Setup
 from twinloop.experts.reading import Reading
 from twinloop.experts.style import Style
-
-Array = NDArray[Any]
 
 HOVER, DESCEND, PUSH, RETREAT = range(4)
 

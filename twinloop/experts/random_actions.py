@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Actor
+from twinloop.episode import Actor, Array
 from twinloop.experts.motion import ToolMotion
 from twinloop.experts.protocol import EXPERTS, Setup
 from twinloop.experts.reading import Reading
 from twinloop.imperfect.noise import draw_uniform
-
-Array = NDArray[Any]
 
 SPREAD_M = 0.06
 HOLD_S = 0.5

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.experts.protocol import Setup
 from twinloop.imperfect.noise import draw_uniform
-
-Array = NDArray[Any]
 
 TREMOR_HZ = (8.0, 12.0)
 

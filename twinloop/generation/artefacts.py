@@ -10,15 +10,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Event
+from twinloop.episode import Array, Event
 from twinloop.tasks import Cell, Truth
-
-Array = NDArray[Any]
 
 DEEP_M, DEEP_FRACTION = 0.003, 0.08
 """Overlap is deep beyond the larger of a length and a fraction of the object's size."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Episode, Event, Frames, Provenance, Schema, make_episode
+from twinloop.episode import Array, Episode, Event, Frames, Provenance, Schema, make_episode
 from twinloop.generation.artefacts import COLUMNS, find_artefacts
 from twinloop.generation.signals import split_row
 from twinloop.tasks import Cell, Task
-
-Array = NDArray[Any]
 
 
 class Recorder:

@@ -12,12 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.engines import Diverged, EngineRenderer, make_engine
 from twinloop.engines.disturbance import Disturbance
 from twinloop.engines.hardware import Hardware
-from twinloop.episode import Episode, Event, Provenance, Schema
+from twinloop.episode import Array, Episode, Event, Provenance, Schema
 from twinloop.errors import WrongUse
 from twinloop.experts import Expert, ImageExpert, Setup, find_expert
 from twinloop.experts.playback import MotionExpertFactory
@@ -30,8 +29,6 @@ from twinloop.randomization import draw_many, select_draw
 from twinloop.tasks import Judgement, Task, Truth, make_cell, make_task
 from twinloop.tasks.excite import Excite
 from twinloop.version import __version__
-
-Array = NDArray[Any]
 
 MAX_ENVIRONMENTS = 256
 """Environments stepped together: enough that Python costs little per environment, few enough to stay in cache."""

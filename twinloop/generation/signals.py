@@ -7,16 +7,11 @@ Signals called `simulation.*` are the truth, which no real recording has; never 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Schema, Signal
+from twinloop.episode import Array, Schema, Signal
 from twinloop.experts import Reading
 from twinloop.tasks import Cell, Truth
-
-Array = NDArray[Any]
 
 
 def make_schema(cell: Cell, cameras: tuple[str, ...]) -> Schema:

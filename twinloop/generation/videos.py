@@ -13,16 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset
 from twinloop.engines.render import Renderer
-from twinloop.episode import Camera, Episode
+from twinloop.episode import Array, Camera, Episode
 from twinloop.errors import WrongUse
 from twinloop.generation.caption import LINES, paint_caption
 from twinloop.generation.open_loop import set_actuator_positions
@@ -30,8 +28,6 @@ from twinloop.generation.perceived import POSE, quaternions_of, read_perceived
 from twinloop.tasks import Cell, make_cell
 from twinloop.tasks.place import start_at_rest
 from twinloop.twins import Twin
-
-Array = NDArray[Any]
 
 WIDTH, HEIGHT = 320, 240
 FRAMES_PER_S = 25.0

@@ -9,11 +9,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import WrongUse
 
-Array = NDArray[Any]
 Value = float | Array
 
 

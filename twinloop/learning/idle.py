@@ -8,13 +8,11 @@ time to finish.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from twinloop.episode import Array
 
 MIN_IDLE_S = 0.1
 """Commands that stand still for this long are idle, except for the first row."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.datasets.cache import cached_frames
 from twinloop.datasets.reader import Dataset
-from twinloop.episode import Camera
-
-Array = NDArray[Any]
+from twinloop.episode import Array, Camera
 
 
 class Images:

@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.datasets.images import downsample
+from twinloop.episode import Array
 from twinloop.errors import LearnError
 from twinloop.learning.config import Restyle
-
-Array = NDArray[Any]
 
 MOST_STYLES = 512
 SHARE = 0.5

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.datasets.cache import cached_rows
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset
+from twinloop.episode import Array
 from twinloop.errors import LearnError
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.idle import find_idle_frames
@@ -20,7 +20,6 @@ from twinloop.learning.restyle import Styles
 from twinloop.learning.vary import varied
 from twinloop.policies.interface import Interface
 
-Array = NDArray[Any]
 Role = Literal["sim", "real"]
 
 

@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.datasets.reader import Dataset
+from twinloop.episode import Array
 from twinloop.errors import WrongUse
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.restyle import MOST_STYLES, Styles, load_photographs
 from twinloop.learning.samples import Role, Samples
 from twinloop.policies.interface import Interface
-
-Array = NDArray[Any]
 
 
 def require_styles(config: TrainConfig, real: Any, photos: Any, start: Any) -> None:

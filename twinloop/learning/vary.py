@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from twinloop.episode import Array
 
 GAIN = (0.5, 1.6)
 """Of the whole image, as exposure changes it; the bounds are as likely as what lies between, on a logarithmic scale."""

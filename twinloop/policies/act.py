@@ -13,19 +13,15 @@ hardware whose delay is as long as a chunk the arm oscillates between them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Actor
+from twinloop.episode import Actor, Array
 from twinloop.errors import LearnError
 from twinloop.experts import Reading, Setup
 from twinloop.policies.interface import Interface, require_cameras
 from twinloop.policies.protocol import PolicyLike, actor_id, make_batched, min_image_side
 from twinloop.robots.protocol import Description, Observation
-
-Array = NDArray[Any]
 
 
 class ChunkExecutor:

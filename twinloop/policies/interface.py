@@ -12,13 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.datasets.images import crop_size
-from twinloop.episode import Camera, Schema, Signal
+from twinloop.episode import Array, Camera, Schema, Signal
 from twinloop.errors import LearnError
-
-Array = NDArray[Any]
 
 UNNAMED = "unknown"
 """The type of a robot that nobody named."""

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.images import crop, downsample
+from twinloop.episode import Array
 from twinloop.errors import LearnError, MissingExtra, NewerFormat, WrongUse
 from twinloop.policies.interface import Interface, Normalisation, interface_from_json, normalisation_from_json
 from twinloop.policies.network import PolicyNetwork, one_thread, torch
@@ -28,7 +28,6 @@ try:
 except ImportError as error:  # pragma: no cover - the tests install it
     raise MissingExtra("policies", "safetensors", "learn") from error
 
-Array = NDArray[Any]
 
 FORMAT = 1
 WORDS = "policy.json"

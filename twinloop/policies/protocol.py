@@ -24,11 +24,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.policies.interface import Interface
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,10 @@ twin increases the variance but adds no bias. The coefficient is estimated from 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.stats.betting import Outcomes, Span
-
-Array = NDArray[Any]
 
 TRUST, CAUTION = 0.3, 8.0
 """Prior coefficient of the control variate, and its weight in trials."""

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import GateError
 from twinloop.records import SavedRecord, load_record, parse_record, read_json
 from twinloop.stats.betting import PAIRED, SINGLE, Span
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

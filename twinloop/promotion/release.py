@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.datasets.jsonl import append_jsonl
 from twinloop.datasets.reader import Dataset
-from twinloop.episode import Actor
+from twinloop.episode import Actor, Array
 from twinloop.errors import GateError, UnknownName, WrongUse
 from twinloop.promotion.registry import Stage
 from twinloop.records import Record
@@ -26,7 +25,6 @@ from twinloop.robots.controllers import Controller
 from twinloop.robots.protocol import Description, Observation
 from twinloop.stats.betting import SINGLE, confidence_sequence, log_e_value, raw_outcomes
 
-Array = NDArray[Any]
 Step = Literal["advance", "stop", "go on"]
 
 NEXT: dict[Stage, Stage | None] = {"shadow": "canary", "canary": "full", "full": None}

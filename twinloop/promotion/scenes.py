@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Outcome
+from twinloop.episode import Array, Outcome
 from twinloop.errors import GateError
 from twinloop.generation.perceived import PERCEIVED
 from twinloop.randomization import Randomization, draw_many
@@ -18,7 +16,6 @@ from twinloop.randomization.scenes import training_scenes
 from twinloop.robots.protocol import Description, Robot, TrialSupervisor
 from twinloop.twins import Twin
 
-Array = NDArray[Any]
 Progress = Callable[[int, int], None]
 
 

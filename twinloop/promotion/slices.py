@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.promotion.evidence import PairedTrial
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

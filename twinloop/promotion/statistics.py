@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.promotion.control import controlled_outcomes
 from twinloop.promotion.evidence import Evidence, PairedTrial, differences
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.slices import Slice, make_slices
 from twinloop.stats.betting import FRACTIONS, MOST, Outcomes, confidence_sequence, log_e_value, raw_outcomes
 
-Array = NDArray[Any]
 Standing = Literal["not worse", "worse", "open"]
 Grounds = Literal["real", "real and simulated", "simulated"]
 

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from twinloop.episode import Array
 from twinloop.errors import InvalidRandomization
-
-Array = NDArray[Any]
 
 
 class Distribution(Protocol):

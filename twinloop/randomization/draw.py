@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from twinloop.episode import Array
 from twinloop.errors import WrongUse
 from twinloop.randomization.randomization import Randomization
-
-Array = NDArray[Any]
 
 
 def draw(randomization: Randomization, seed: int, episode_index: int) -> dict[str, float | str]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 from twinloop.errors import InvalidRandomization, UnknownName
 from twinloop.randomization.distribution import (
@@ -28,8 +27,6 @@ from twinloop.randomization.distribution import (
 )
 from twinloop.randomization.notation import distribution_from
 from twinloop.twins import Parameter, Twin
-
-Array = NDArray[Any]
 
 MAX_FRACTION_OUTSIDE = 0.01
 """How much of an unbounded distribution may lie outside a parameter's bounds; such draws are clipped to the bound."""

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Actor
+from twinloop.episode import Actor, Array
 from twinloop.experts import Expert, Setup, find_expert
 from twinloop.experts.playback import provenance_name
 from twinloop.robots.protocol import Observation, TrialSupervisor
 from twinloop.robots.signals import make_reading
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin
-
-Array = NDArray[Any]
 
 
 class Controller(Protocol):

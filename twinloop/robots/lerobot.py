@@ -11,13 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Camera, Signal
+from twinloop.episode import Array, Camera, Signal
 from twinloop.errors import RobotError, RobotGone
 from twinloop.robots.protocol import Description, Limits, Observation, validate_action
-
-Array = NDArray[Any]
 
 _LOST = (ConnectionError, TimeoutError, OSError)
 

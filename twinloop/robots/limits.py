@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.robots.protocol import Description, Observation, Robot, validate_action
-
-Array = NDArray[Any]
 
 
 class LimitedRobot:

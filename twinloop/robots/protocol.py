@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Camera, Outcome, Schema, Signal
+from twinloop.episode import Array, Camera, Outcome, Schema, Signal
 from twinloop.errors import RobotError, WrongUse
 from twinloop.plugins import Registry
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
-from twinloop.episode import Camera, Outcome, Signal
+from twinloop.episode import Array, Camera, Outcome, Signal
 from twinloop.errors import RobotError, RobotGone, WrongUse
 from twinloop.robots import wire
 from twinloop.robots.protocol import ROBOTS, Description, Limits, Observation, validate_action
-
-Array = NDArray[Any]
 
 PROTOCOL = 1
 ANSWER_TIMEOUT_S = 30.0

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Signal
+from twinloop.episode import Array, Signal
 from twinloop.experts import Reading
 from twinloop.robots.protocol import Description, Limits, Observation
 from twinloop.tasks import Cell
 from twinloop.version import __version__
-
-Array = NDArray[Any]
 
 TURNING_RAD_S = 4.0
 """Speed limit of the target of a revolute joint; grippers and prismatic joints have none."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import RobotError
 from twinloop.robots.protocol import Description, Observation, Robot
-
-Array = NDArray[Any]
 
 SILENCE_S = 0.2
 

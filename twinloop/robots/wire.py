@@ -16,11 +16,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import RobotError, RobotGone
-
-Array = NDArray[Any]
 
 MAGIC = b"TWL1"
 MAX_HEADER_BYTES = 1 << 16

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import InvalidTwin
 from twinloop.tasks.sensors import Sensors, find_sensors
 from twinloop.twins import Twin
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.tasks.cell import Cell
 from twinloop.tasks.place import start_at_rest
 from twinloop.tasks.protocol import TASKS, Judgement, Start
 from twinloop.tasks.truth import Truth
-
-Array = NDArray[Any]
 
 
 @TASKS.register("excite")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.tasks.cell import Cell
 from twinloop.tasks.place import (
     REST_M_S,
@@ -19,8 +19,6 @@ from twinloop.tasks.place import (
 )
 from twinloop.tasks.protocol import TASKS, Judgement, Start, first_true
 from twinloop.tasks.truth import Truth
-
-Array = NDArray[Any]
 
 HOLD_S = 0.1
 """The object must lie on the target, let go and at rest, for this long."""

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.tasks.cell import Cell
 from twinloop.tasks.protocol import Start
 from twinloop.tasks.truth import Truth
 from twinloop.twins import initial_state
-
-Array = NDArray[Any]
 
 REST_M_S = 0.03
 """An object slower than this rests."""

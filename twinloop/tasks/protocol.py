@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import WrongUse
 from twinloop.plugins import Registry
 from twinloop.tasks.cell import Cell, make_cell
 from twinloop.tasks.truth import Truth
 from twinloop.twins import Twin
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.imperfect.noise import draw_uniform
 from twinloop.tasks.cell import Cell
 from twinloop.tasks.place import REST_M_S, fell_off, speed_m_s, start_at_rest
 from twinloop.tasks.protocol import TASKS, Judgement, Start, first_true
 from twinloop.tasks.truth import Truth
-
-Array = NDArray[Any]
 
 HOLD_S = 0.1
 SPEED_M_S = 1.2

@@ -12,13 +12,11 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.twins.parameter import Parameter
 from twinloop.twins.texture import paint_texture
 from twinloop.twins.twin import Twin
-
-Array = NDArray[Any]
 
 COLOURS = {
     "as_drawn": None,

@@ -12,12 +12,12 @@ from typing import Any
 import mujoco
 import mujoco.batch
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from twinloop.episode import Array
 from twinloop.errors import InvalidTwin, UnknownName, WrongUse
 from twinloop.twins.parameter import STAGES, Parameter, Target
 
-Array = NDArray[Any]
 Values = Mapping[str, Any]
 
 _KINDS = {

@@ -13,12 +13,10 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.twins.parameter import Parameter, Target
 from twinloop.twins.twin import Twin
-
-Array = NDArray[Any]
 
 CLEARANCE_M = 0.14
 """Distance a distractor keeps from object and target: the gripper is 20 cm wide and must fit."""

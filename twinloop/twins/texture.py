@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from twinloop.episode import Array
 
 
 def paint_texture(index: int, height: int, width: int) -> Array:

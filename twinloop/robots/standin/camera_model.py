@@ -7,12 +7,11 @@ robot colour, warmer light from another direction, and sensor noise. The visual 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import RobotError
 from twinloop.imperfect import camera as cameras
 from twinloop.imperfect.flare import Flare
@@ -22,8 +21,6 @@ from twinloop.robots.standin.effects import Visual
 from twinloop.tasks import Cell
 from twinloop.twins.appearance import light_colour
 from twinloop.twins.texture import paint_texture
-
-Array = NDArray[Any]
 
 _PAINT = np.array([0.86, 0.83, 0.76])
 _ROOM = np.array([0.30, 0.31, 0.27])

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.imperfect.friction import Friction
 from twinloop.imperfect.saturation import Saturation
 from twinloop.imperfect.saturation import apply as saturate
 from twinloop.robots.standin.effects import Actuation
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 CABLE_REST_RAD = 0.6
 """The cable harness rests up to this far from the home pose."""

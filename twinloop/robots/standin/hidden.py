@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.robots.standin.effects import Contact, Environment, Object
 from twinloop.robots.standin.reality import Reality
 from twinloop.robots.standin.world import Surface, World
 from twinloop.tasks import Cell
 from twinloop.twins import Twin
-
-Array = NDArray[Any]
 
 
 def make_hidden_model(cell: Cell, reality: Reality) -> mujoco.MjModel:

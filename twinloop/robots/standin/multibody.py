@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from xml.etree import ElementTree
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import InvalidTwin
 
-Array = NDArray[Any]
 Element = ElementTree.Element
 
 ENDLESS_M = 5.0

@@ -9,18 +9,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import RobotError
 from twinloop.experts import EXPERTS, Reading, Setup
 from twinloop.experts.kinematics import Arm, step_towards
 from twinloop.robots.standin.effects import Human
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 HAND_RAD_S = 12.0
 """Natural frequency of the hand that overshoots."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.experts import Reading
 from twinloop.experts.reading import rotation_columns
 from twinloop.imperfect import bias, delay, drift, quantize
 from twinloop.robots.standin.effects import Latency, Sensing
 from twinloop.tasks import Cell, Truth
-
-Array = NDArray[Any]
 
 WALK_S = 60.0
 """Drift parameters are standard deviations after this time."""

@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import RobotError, RobotGone, TwinloopError, WrongUse
 from twinloop.robots import wire
 from twinloop.robots.protocol import validate_action
 from twinloop.robots.remote import PROTOCOL, description_as_json
 from twinloop.robots.standin.session import Session
 
-Array = NDArray[Any]
 Request = dict[str, Any]
 
 MAX_WAIT_STEPS = 100_000

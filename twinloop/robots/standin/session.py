@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Outcome
+from twinloop.episode import Array, Outcome
 from twinloop.errors import RobotError
 from twinloop.experts import Reading
 from twinloop.experts.reading import ideal_reading
@@ -42,7 +41,6 @@ from twinloop.twins import Twin
 if TYPE_CHECKING:
     from twinloop.robots.standin.camera_model import CameraModel
 
-Array = NDArray[Any]
 
 WATCHDOG_S = 0.2
 """Without a command for this long the robot holds its position."""

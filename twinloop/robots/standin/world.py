@@ -16,8 +16,8 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import InvalidTwin, MissingExtra
 from twinloop.robots.standin.drive import Drive
 from twinloop.robots.standin.multibody import Tree, make_trees
@@ -28,7 +28,6 @@ try:
 except ImportError as error:  # the extra is optional; everything that needs it starts here
     raise MissingExtra("the stand-in for reality", "pybullet", "bullet") from error
 
-Array = NDArray[Any]
 
 SERVO_DT_S = 0.002
 """Control period of the servos; Bullet takes two steps in each."""
