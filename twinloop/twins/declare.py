@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import mujoco
 import numpy as np
 
-from twinloop.twins.parameter import Parameter, Target
+from twinloop.twins.parameter import Parameter, Target, model_parameter
 
 _MOVING = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 
@@ -19,6 +19,7 @@ def to_identifier(name: str) -> str:
     return cleaned if cleaned[:1].isalpha() else f"part_{cleaned}"
 
 
+# fmt: off
 def joint_parameters(model: mujoco.MjModel, joints: Sequence[str]) -> tuple[Parameter, ...]:
     """Friction, damping and rotor inertia of each named hinge or slide joint."""
     made: list[Parameter] = []
@@ -38,15 +39,9 @@ def joint_parameters(model: mujoco.MjModel, joints: Sequence[str]) -> tuple[Para
         for quantity, field, suffix, unit, reach, text in rows:
             nominal = float(getattr(model, field)[dof])
             made.append(
-                Parameter(
-                    f"{to_identifier(name)}_{quantity}_{suffix}",
-                    nominal,
-                    (0.0, _round_up(max(reach, 10.0 * nominal))),
-                    unit,
-                    "actuation",
-                    "model",
-                    f"{text} of {name}",
-                    (Target(field, (name,)),),
+                model_parameter(
+                    f"{to_identifier(name)}_{quantity}_{suffix}", nominal, (0.0, _round_up(max(reach, 10.0 * nominal))), unit, "actuation",
+                    f"{text} of {name}", Target(field, (name,)),
                 )
             )
     return tuple(made)
@@ -60,16 +55,7 @@ def joint_scales(joints: Sequence[str]) -> tuple[Parameter, ...]:
         ("joint_armature_scale", "dof_armature", 5.0, "rotor inertia of all joints"),
     )
     return tuple(
-        Parameter(
-            name,
-            1.0,
-            (0.05, high),
-            "1",
-            "actuation",
-            "model",
-            text,
-            (Target(field, tuple(joints), rule="scale"),),
-        )
+        model_parameter(name, 1.0, (0.05, high), "1", "actuation", text, Target(field, tuple(joints), rule="scale"))
         for name, field, high, text in rows
     )
 
@@ -87,42 +73,21 @@ def servo_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tuple[P
         stiffness = float(model.actuator_gainprm[index, 0])
         damping = abs(float(model.actuator_biasprm[index, 2]))
         made += [
-            Parameter(
-                f"{to_identifier(name)}_stiffness_{suffixes[0]}",
-                stiffness,
-                (0.05 * stiffness, 10.0 * stiffness),
-                units[0],
-                "actuation",
-                description=f"position gain of {name}",
-                targets=(
-                    Target("actuator_gainprm", (name,), (0,)),
-                    Target("actuator_biasprm", (name,), (1,), factor=-1.0),
-                ),
+            model_parameter(
+                f"{to_identifier(name)}_stiffness_{suffixes[0]}", stiffness, (0.05 * stiffness, 10.0 * stiffness), units[0], "actuation",
+                f"position gain of {name}", Target("actuator_gainprm", (name,), (0,)), Target("actuator_biasprm", (name,), (1,), factor=-1.0),
             ),
-            Parameter(
-                f"{to_identifier(name)}_servo_damping_{suffixes[1]}",
-                damping,
-                (0.0, max(10.0 * damping, stiffness)),
-                units[1],
-                "actuation",
-                description=f"velocity gain of {name}",
-                targets=(Target("actuator_biasprm", (name,), (2,), factor=-1.0),),
+            model_parameter(
+                f"{to_identifier(name)}_servo_damping_{suffixes[1]}", damping, (0.0, max(10.0 * damping, stiffness)), units[1], "actuation",
+                f"velocity gain of {name}", Target("actuator_biasprm", (name,), (2,), factor=-1.0),
             ),
         ]
         if model.actuator_forcelimited[index]:
             limit = float(model.actuator_forcerange[index, 1])
             made.append(
-                Parameter(
-                    f"{to_identifier(name)}_force_limit_{suffixes[2]}",
-                    limit,
-                    (0.02 * limit, 3.0 * limit),
-                    units[2],
-                    "actuation",
-                    description=f"force limit of {name}",
-                    targets=(
-                        Target("actuator_forcerange", (name,), (0,), factor=-1.0),
-                        Target("actuator_forcerange", (name,), (1,)),
-                    ),
+                model_parameter(
+                    f"{to_identifier(name)}_force_limit_{suffixes[2]}", limit, (0.02 * limit, 3.0 * limit), units[2], "actuation",
+                    f"force limit of {name}", Target("actuator_forcerange", (name,), (0,), factor=-1.0), Target("actuator_forcerange", (name,), (1,)),
                 )
             )
     if servos:
@@ -136,14 +101,9 @@ def back_emf_parameters(model: mujoco.MjModel, actuators: Sequence[str]) -> tupl
     for name in actuators:
         nominal = float(model.actuator_damping[model.actuator(name).id])
         made.append(
-            Parameter(
-                f"{to_identifier(name)}_back_emf_nms_rad",
-                nominal,
-                (0.0, _round_up(10.0 * nominal)),
-                "N·m·s/rad",
-                "actuation",
-                description=f"torque that {name} loses per speed to its back-EMF",
-                targets=(Target("actuator_damping", (name,)),),
+            model_parameter(
+                f"{to_identifier(name)}_back_emf_nms_rad", nominal, (0.0, _round_up(10.0 * nominal)), "N·m·s/rad", "actuation",
+                f"torque that {name} loses per speed to its back-EMF", Target("actuator_damping", (name,)),
             )
         )
     return tuple(made)
@@ -160,33 +120,21 @@ def body_parameters(model: mujoco.MjModel, body: str, name: str | None = None) -
         if model.geom(int(g)).name and (model.geom_contype[g] or model.geom_conaffinity[g])
     )
     made = [
-        Parameter(
-            f"{prefix}_mass_kg",
-            mass,
-            (0.1 * mass, 20.0 * mass),
-            "kg",
-            "object",
-            description=f"mass of {body}; the inertia follows",
-            targets=(
-                Target("body_mass", (body,)),
-                Target("body_inertia", (body,), rule="scale", reference=mass),
-            ),
+        model_parameter(
+            f"{prefix}_mass_kg", mass, (0.1 * mass, 20.0 * mass), "kg", "object",
+            f"mass of {body}; the inertia follows", Target("body_mass", (body,)), Target("body_inertia", (body,), rule="scale", reference=mass),
         )
     ]
     if geoms:
         friction = float(model.geom_friction[model.geom(geoms[0]).id, 0])
         made.append(
-            Parameter(
-                f"{prefix}_friction",
-                friction,
-                (0.01, max(2.0, 2.0 * friction)),
-                "1",
-                "contact",
-                description=f"sliding friction of {body}",
-                targets=(Target("geom_friction", geoms, (0,)),),
+            model_parameter(
+                f"{prefix}_friction", friction, (0.01, max(2.0, 2.0 * friction)), "1", "contact",
+                f"sliding friction of {body}", Target("geom_friction", geoms, (0,)),
             )
         )
     return tuple(made)
+# fmt: on
 
 
 def moving_joints(model: mujoco.MjModel) -> list[str]:
@@ -198,7 +146,7 @@ def _servo_scales(model: mujoco.MjModel, servos: tuple[str, ...]) -> list[Parame
     """One scale for all gains of a kind; a kind that no servo has is left out."""
 
     def scale(name: str, high: float, text: str, targets: tuple[Target, ...]) -> Parameter:
-        return Parameter(name, 1.0, (0.05, high), "1", "actuation", "model", text, targets)
+        return model_parameter(name, 1.0, (0.05, high), "1", "actuation", text, *targets)
 
     indices = {name: model.actuator(name).id for name in servos}
     damped = tuple(name for name in servos if model.actuator_biasprm[indices[name], 2] != 0.0)
@@ -219,14 +167,14 @@ def _servo_scales(model: mujoco.MjModel, servos: tuple[str, ...]) -> list[Parame
 
 def _gain_scale(name: str) -> Parameter:
     """Output scale of an actuator that is not a position servo."""
-    return Parameter(
+    return model_parameter(
         f"{to_identifier(name)}_gain_scale",
         1.0,
         (0.05, 5.0),
         "1",
         "actuation",
-        description=f"output of {name} relative to the model's",
-        targets=(Target("actuator_gainprm", (name,), (0,), "scale"),),
+        f"output of {name} relative to the model's",
+        Target("actuator_gainprm", (name,), (0,), "scale"),
     )
 
 

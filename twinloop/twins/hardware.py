@@ -26,6 +26,7 @@ def _imperfect(
     return Parameter(name, nominal, (low, high), unit, dimension, "imperfect", description)
 
 
+# fmt: off
 def latency_parameters(
     action_delay_s: float = 0.0, observation_delay_s: float = 0.0
 ) -> tuple[Parameter, ...]:
@@ -38,12 +39,8 @@ def latency_parameters(
     for side, (what, delay_s) in words.items():
         parameters += [
             _imperfect(f"{side}_delay_s", delay_s, 1.0, "s", "latency", f"mean delay of a {what}"),
-            _imperfect(
-                f"{side}_jitter_s", 0.0, 0.2, "s", "latency", f"standard deviation of a {what}'s delay"
-            ),
-            _imperfect(
-                f"{side}_drop_probability", 0.0, 0.9, "1", "latency", f"fraction of {what}s that are lost"
-            ),
+            _imperfect(f"{side}_jitter_s", 0.0, 0.2, "s", "latency", f"standard deviation of a {what}'s delay"),
+            _imperfect(f"{side}_drop_probability", 0.0, 0.9, "1", "latency", f"fraction of {what}s that are lost"),
         ]
     return tuple(parameters)
 
@@ -52,23 +49,15 @@ def encoder_parameters(joints: Sequence[str], encoder_quantum_rad: float = 0.0) 
     """What gears and encoders do: per joint where joints differ, else for all."""
     parameters = [
         _imperfect("encoder_quantum_rad", encoder_quantum_rad, 0.05, "rad", "sensing", "encoder step"),
-        _imperfect(
-            "encoder_noise_rad", 0.0, 0.05, "rad", "sensing", "standard deviation of a position reading"
-        ),
-        _imperfect(
-            "encoder_drift_rad", 0.0, 0.1, "rad", "sensing", "random walk of a position reading in 60 s"
-        ),
-        _imperfect(
-            "velocity_noise_rad_s", 0.0, 1.0, "rad/s", "sensing", "standard deviation of a speed reading"
-        ),
+        _imperfect("encoder_noise_rad", 0.0, 0.05, "rad", "sensing", "standard deviation of a position reading"),
+        _imperfect("encoder_drift_rad", 0.0, 0.1, "rad", "sensing", "random walk of a position reading in 60 s"),
+        _imperfect("velocity_noise_rad_s", 0.0, 1.0, "rad/s", "sensing", "standard deviation of a speed reading"),
         _imperfect("stiction_scale", 0.0, 5.0, "1", "actuation", "static over sliding friction, minus one"),
     ]
     for joint in joints:
         name = to_identifier(joint)
         parameters += [
-            _imperfect(
-                f"{name}_encoder_bias_rad", 0.0, 0.35, "rad", "sensing", f"offset of {joint}'s reading", -0.35
-            ),
+            _imperfect(f"{name}_encoder_bias_rad", 0.0, 0.35, "rad", "sensing", f"offset of {joint}'s reading", -0.35),
             _imperfect(f"{name}_backlash_rad", 0.0, 0.1, "rad", "actuation", f"backlash of {joint}'s gear"),
         ]
     return tuple(parameters)
@@ -105,53 +94,16 @@ def gear_parameters(joints: Sequence[str]) -> tuple[Parameter, ...]:
     for joint in joints:
         name = joint.lower()
         parameters += [
-            _imperfect(
-                f"{name}_stiction_extra_nm",
-                0.0,
-                2.0,
-                "N·m",
-                "actuation",
-                f"breakaway torque of {joint} beyond Coulomb friction",
-            ),
-            _imperfect(
-                f"{name}_stribeck_speed_rad_s",
-                0.05,
-                10.0,
-                "rad/s",
-                "actuation",
-                f"Stribeck speed of {joint}: stiction has fallen to 1/e",
-                0.001,
-            ),
+            _imperfect(f"{name}_stiction_extra_nm", 0.0, 2.0, "N·m", "actuation", f"breakaway torque of {joint} beyond Coulomb friction"),
+            _imperfect(f"{name}_stribeck_speed_rad_s", 0.05, 10.0, "rad/s", "actuation", f"Stribeck speed of {joint}: stiction has fallen to 1/e", 0.001),
         ]
         for side, text in (("drive", "motor torque"), ("external", "other torques")):
             parameters += [
-                _imperfect(
-                    f"{name}_{side}_load_friction",
-                    0.0,
-                    0.9,
-                    "1",
-                    "actuation",
-                    f"fraction of {joint}'s {text} lost in its gear",
-                ),
-                _imperfect(
-                    f"{name}_{side}_load_stiction",
-                    0.0,
-                    0.9,
-                    "1",
-                    "actuation",
-                    f"further fraction of {joint}'s {text} lost at rest",
-                ),
+                _imperfect(f"{name}_{side}_load_friction", 0.0, 0.9, "1", "actuation", f"fraction of {joint}'s {text} lost in its gear"),
+                _imperfect(f"{name}_{side}_load_stiction", 0.0, 0.9, "1", "actuation", f"further fraction of {joint}'s {text} lost at rest"),
             ]
-        parameters.append(
-            _imperfect(
-                f"{name}_drive_load_growth_per_nm",
-                0.0,
-                5.0,
-                "1/(N·m)",
-                "actuation",
-                f"growth of the lost fraction of {joint}'s motor torque with the torque",
-            )
-        )
+        growth = f"growth of the lost fraction of {joint}'s motor torque with the torque"
+        parameters.append(_imperfect(f"{name}_drive_load_growth_per_nm", 0.0, 5.0, "1/(N·m)", "actuation", growth))
     return tuple(parameters)
 
 
@@ -171,19 +123,13 @@ def sensor_parameters(model: mujoco.MjModel) -> tuple[Parameter, ...]:
         ]
     if mujoco.mjtSensor.mjSENS_GYRO in kinds:
         parameters += [
-            _imperfect(
-                "gyro_noise_rad_s", 0.0, 0.5, "rad/s", "sensing", "standard deviation of a rate reading"
-            ),
+            _imperfect("gyro_noise_rad_s", 0.0, 0.5, "rad/s", "sensing", "standard deviation of a rate reading"),
             _imperfect("gyro_bias_rad_s", 0.0, 0.2, "rad/s", "sensing", "offset of a rate reading", -0.2),
-            _imperfect(
-                "gyro_drift_rad_s", 0.0, 0.2, "rad/s", "sensing", "random walk of the rate offset in 60 s"
-            ),
+            _imperfect("gyro_drift_rad_s", 0.0, 0.2, "rad/s", "sensing", "random walk of the rate offset in 60 s"),
         ]
     if mujoco.mjtSensor.mjSENS_ACCELEROMETER in kinds:
         parameters += [
-            _imperfect(
-                "accelerometer_noise_m_s2", 0.0, 2.0, "m/s²", "sensing", "standard deviation of a reading"
-            ),
+            _imperfect("accelerometer_noise_m_s2", 0.0, 2.0, "m/s²", "sensing", "standard deviation of a reading"),
             _imperfect("accelerometer_bias_m_s2", 0.0, 1.0, "m/s²", "sensing", "offset of a reading", -1.0),
         ]
     return tuple(parameters)
@@ -195,51 +141,24 @@ def _warming(kind: str, suffix: str, unit: str, noise: float, offset: float) -> 
     return [
         _imperfect(f"{kind}_noise_{suffix}", 0.0, noise, unit, "sensing", f"standard deviation {what}"),
         _imperfect(f"{kind}_bias_{suffix}", 0.0, offset, unit, "sensing", f"offset {what}", -offset),
-        _imperfect(
-            f"{kind}_drift_{suffix}", 0.0, offset, unit, "sensing", f"offset {what} gained once warm", -offset
-        ),
+        _imperfect(f"{kind}_drift_{suffix}", 0.0, offset, unit, "sensing", f"offset {what} gained once warm", -offset),
     ]
 
 
 def object_pose_parameters() -> tuple[Parameter, ...]:
     """How wrong the perceived pose of the object is."""
     return (
-        _imperfect(
-            "object_pose_noise_m", 0.0, 0.05, "m", "sensing", "standard deviation of a perceived position"
-        ),
-        _imperfect(
-            "object_pose_noise_rad", 0.0, 0.5, "rad", "sensing", "standard deviation of a perceived angle"
-        ),
+        _imperfect("object_pose_noise_m", 0.0, 0.05, "m", "sensing", "standard deviation of a perceived position"),
+        _imperfect("object_pose_noise_rad", 0.0, 0.5, "rad", "sensing", "standard deviation of a perceived angle"),
         _imperfect("object_pose_bias_x_m", 0.0, 0.05, "m", "sensing", "constant error of perceived x", -0.05),
         _imperfect("object_pose_bias_y_m", 0.0, 0.05, "m", "sensing", "constant error of perceived y", -0.05),
         _imperfect("object_pose_bias_z_m", 0.0, 0.05, "m", "sensing", "constant error of perceived z", -0.05),
-        _imperfect(
-            "object_pose_scale_error", 0.0, 0.05, "1", "sensing", "scale error of perceived positions", -0.05
-        ),
+        _imperfect("object_pose_scale_error", 0.0, 0.05, "1", "sensing", "scale error of perceived positions", -0.05),
         _imperfect("object_pose_delay_s", 0.0, 0.5, "s", "latency", "additional delay of a pose"),
-        _imperfect(
-            "object_pose_hidden_m",
-            0.0,
-            0.3,
-            "m",
-            "sensing",
-            "the object is occluded when the tool is nearer than this",
-        ),
-        _imperfect(
-            "object_pose_drop_probability", 0.0, 0.9, "1", "sensing", "fraction of frames without a pose"
-        ),
-        *(
-            _imperfect(
-                f"table_tilt_{axis}_rad",
-                0.0,
-                0.2,
-                "rad",
-                "environment",
-                f"slope of the table about {axis}, as the perceived object shows it",
-                -0.2,
-            )
-            for axis in "xy"
-        ),
+        _imperfect("object_pose_hidden_m", 0.0, 0.3, "m", "sensing", "the object is occluded when the tool is nearer than this"),
+        _imperfect("object_pose_drop_probability", 0.0, 0.9, "1", "sensing", "fraction of frames without a pose"),
+        *(_imperfect(f"table_tilt_{axis}_rad", 0.0, 0.2, "rad", "environment", f"slope of the table about {axis}, as the perceived object shows it", -0.2)
+          for axis in "xy"),
     )
 
 
@@ -251,15 +170,7 @@ def lens_parameters(*, moving: bool = True) -> tuple[Parameter, ...]:
     )
     return (
         *(shutter if moving else ()),
-        _imperfect(
-            "lens_distortion",
-            0.0,
-            0.5,
-            "1",
-            "visual",
-            "radial term k1 (k2 is its square); negative is barrel",
-            -0.5,
-        ),
+        _imperfect("lens_distortion", 0.0, 0.5, "1", "visual", "radial term k1 (k2 is its square); negative is barrel", -0.5),
         _imperfect("lens_vignetting", 0.0, 1.0, "1", "visual", "light lost in the corners"),
         _imperfect("lens_flare", 0.0, 1.0, "1", "visual", "strength of the veil around bright spots"),
         _imperfect("lens_blur_px", 0.0, 10.0, "px", "visual", "standard deviation of defocus"),
@@ -267,3 +178,4 @@ def lens_parameters(*, moving: bool = True) -> tuple[Parameter, ...]:
         _imperfect("shot_noise", 0.0, 0.5, "1", "visual", "noise at full brightness, fraction of full scale"),
         _imperfect("read_noise", 0.0, 0.2, "1", "visual", "noise in the dark, fraction of full scale"),
     )
+# fmt: on

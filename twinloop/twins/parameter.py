@@ -132,6 +132,19 @@ class Parameter:
             raise InvalidTwin(f"{where}: takes whole numbers", got=f"{value:g}")
 
 
+def model_parameter(
+    name: str,
+    nominal: float,
+    bounds: tuple[float, float],
+    unit: str,
+    dimension: Dimension,
+    description: str,
+    *targets: Target,
+) -> Parameter:
+    """A parameter that is written into fields of the MuJoCo model."""
+    return Parameter(name, nominal, bounds, unit, dimension, "model", description, targets)
+
+
 def plain(parameter: Parameter) -> dict[str, Any]:
     """The parameter as plain YAML values, without defaults."""
     kept = _without_defaults(parameter)

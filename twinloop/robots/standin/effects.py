@@ -21,27 +21,16 @@ class Block(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+# fmt: off
 class Contact(Block):
     """Friction and stiffness of contacts."""
 
-    friction: float | None = effect(
-        None, 0.02, 2.0, "1", "sliding friction coefficient of the object; default: the twin's"
-    )
-    torsional_friction_m: float | None = effect(
-        None, 0.0, 0.05, "m", "torsional friction of the object; default: the twin's"
-    )
-    finger_friction_scale: float = effect(
-        1.0, 0.1, 2.0, "1", "friction of the finger pads, relative to the twin's"
-    )
-    table_friction_scale: float = effect(
-        1.0, 0.1, 2.0, "1", "friction of the table top, relative to the twin's"
-    )
-    patch_friction_scale: float = effect(
-        1.0, 0.1, 4.0, "1", "friction of sticky or greasy patches, relative to the rest of the table"
-    )
-    patch_size_m: float = effect(
-        0.05, 0.01, 0.5, "m", "edge of a patch; patches alternate like a chess board"
-    )
+    friction: float | None = effect(None, 0.02, 2.0, "1", "sliding friction coefficient of the object; default: the twin's")
+    torsional_friction_m: float | None = effect(None, 0.0, 0.05, "m", "torsional friction of the object; default: the twin's")
+    finger_friction_scale: float = effect(1.0, 0.1, 2.0, "1", "friction of the finger pads, relative to the twin's")
+    table_friction_scale: float = effect(1.0, 0.1, 2.0, "1", "friction of the table top, relative to the twin's")
+    patch_friction_scale: float = effect(1.0, 0.1, 4.0, "1", "friction of sticky or greasy patches, relative to the rest of the table")
+    patch_size_m: float = effect(0.05, 0.01, 0.5, "m", "edge of a patch; patches alternate like a chess board")
     restitution: float = effect(0.0, 0.0, 0.9, "1", "coefficient of restitution of the object")
     stiffness_n_m: float = effect(0.0, 0.0, 1e6, "N/m", "contact stiffness of the finger pads; 0 is rigid")
     damping_n_s_m: float = effect(100.0, 0.0, 1e4, "N·s/m", "contact damping of soft finger pads")
@@ -53,15 +42,9 @@ class Object(Block):
     mass_scale: float = effect(1.0, 0.1, 10.0, "1", "mass relative to the twin's")
     inertia_scale: float = effect(1.0, 0.2, 5.0, "1", "inertia relative to that of the scaled mass and size")
     size_scale: float = effect(1.0, 0.7, 1.4, "1", "edge length relative to the twin's")
-    center_x_m: float = effect(
-        0.0, -0.03, 0.03, "m", "offset of the centre of mass along the object's x axis"
-    )
-    center_y_m: float = effect(
-        0.0, -0.03, 0.03, "m", "offset of the centre of mass along the object's y axis"
-    )
-    center_z_m: float = effect(
-        0.0, -0.03, 0.03, "m", "offset of the centre of mass along the object's z axis"
-    )
+    center_x_m: float = effect(0.0, -0.03, 0.03, "m", "offset of the centre of mass along the object's x axis")
+    center_y_m: float = effect(0.0, -0.03, 0.03, "m", "offset of the centre of mass along the object's y axis")
+    center_z_m: float = effect(0.0, -0.03, 0.03, "m", "offset of the centre of mass along the object's z axis")
 
 
 class Actuation(Block):
@@ -70,40 +53,18 @@ class Actuation(Block):
     stiffness_scale: float = effect(1.0, 0.1, 3.0, "1", "position gain of the servos, relative to the twin's")
     damping_scale: float = effect(1.0, 0.1, 3.0, "1", "damping gain of the servos, relative to the twin's")
     force_scale: float = effect(1.0, 0.1, 2.0, "1", "force limit of the arm's servos, relative to the twin's")
-    gripper_force_scale: float = effect(
-        1.0, 0.05, 2.0, "1", "force limit of the gripper, relative to the twin's"
-    )
-    no_load_speed_rad_s: float = effect(
-        0.0, 0.0, 20.0, "rad/s", "no-load speed of the motors; 0: no torque-speed limit"
-    )
-    dry_friction_share: float = effect(
-        0.0, 0.0, 0.3, "1", "Coulomb friction of the joints, fraction of the force limit"
-    )
-    stiction_share: float = effect(
-        0.0, 0.0, 0.3, "1", "stiction beyond Coulomb friction, fraction of the force limit"
-    )
-    viscous_scale: float = effect(
-        1.0, 0.0, 5.0, "1", "viscous friction of the joints, relative to the twin's"
-    )
-    cold_friction_scale: float = effect(
-        1.0, 1.0, 5.0, "1", "Coulomb friction of a cold robot, relative to a warm one"
-    )
+    gripper_force_scale: float = effect(1.0, 0.05, 2.0, "1", "force limit of the gripper, relative to the twin's")
+    no_load_speed_rad_s: float = effect(0.0, 0.0, 20.0, "rad/s", "no-load speed of the motors; 0: no torque-speed limit")
+    dry_friction_share: float = effect(0.0, 0.0, 0.3, "1", "Coulomb friction of the joints, fraction of the force limit")
+    stiction_share: float = effect(0.0, 0.0, 0.3, "1", "stiction beyond Coulomb friction, fraction of the force limit")
+    viscous_scale: float = effect(1.0, 0.0, 5.0, "1", "viscous friction of the joints, relative to the twin's")
+    cold_friction_scale: float = effect(1.0, 1.0, 5.0, "1", "Coulomb friction of a cold robot, relative to a warm one")
     warm_up_s: float = effect(300.0, 1.0, 7200.0, "s", "time constant of warming up")
     backlash_rad: float = effect(0.0, 0.0, 0.1, "rad", "backlash of revolute joints")
-    cable_torque_share: float = effect(
-        0.0,
-        0.0,
-        0.3,
-        "1",
-        "torque of the cable harness per radian from its rest angle, fraction of the force limit",
-    )
-    ripple_share: float = effect(
-        0.0, 0.0, 0.1, "1", "torque ripple of the gears, fraction of the force limit"
-    )
+    cable_torque_share: float = effect(0.0, 0.0, 0.3, "1", "torque of the cable harness per radian from its rest angle, fraction of the force limit")
+    ripple_share: float = effect(0.0, 0.0, 0.1, "1", "torque ripple of the gears, fraction of the force limit")
     ripple_per_turn: float = effect(40.0, 1.0, 400.0, "1", "ripple periods per turn of the joint")
-    link_mass_scale: float = effect(
-        1.0, 0.5, 1.5, "1", "mass of the arm's links relative to the controller's model"
-    )
+    link_mass_scale: float = effect(1.0, 0.5, 1.5, "1", "mass of the arm's links relative to the controller's model")
 
 
 class Latency(Block):
@@ -114,9 +75,7 @@ class Latency(Block):
     action_drop_probability: float = effect(0.0, 0.0, 0.9, "1", "probability that a command is lost")
     observation_delay_s: float = effect(0.0, 0.0, 1.0, "s", "mean delay of a reading")
     observation_jitter_s: float = effect(0.0, 0.0, 0.2, "s", "standard deviation of a reading's delay")
-    observation_drop_probability: float = effect(
-        0.0, 0.0, 0.9, "1", "probability that a reading repeats the previous one"
-    )
+    observation_drop_probability: float = effect(0.0, 0.0, 0.9, "1", "probability that a reading repeats the previous one")
     pose_delay_s: float = effect(0.0, 0.0, 1.0, "s", "additional delay of the perceived object pose")
     camera_delay_s: float = effect(0.0, 0.0, 1.0, "s", "delay of an image")
     outage_rate_hz: float = effect(0.0, 0.0, 2.0, "Hz", "rate of network outages")
@@ -128,34 +87,20 @@ class Sensing(Block):
 
     encoder_noise_rad: float = effect(0.0, 0.0, 0.05, "rad", "standard deviation of a position reading")
     encoder_quantum_rad: float = effect(0.0, 0.0, 0.05, "rad", "encoder resolution")
-    encoder_bias_rad: float = effect(
-        0.0, 0.0, 0.3, "rad", "calibration error of revolute joints: standard deviation over the joints"
-    )
+    encoder_bias_rad: float = effect(0.0, 0.0, 0.3, "rad", "calibration error of revolute joints: standard deviation over the joints")
     encoder_drift_rad: float = effect(0.0, 0.0, 0.1, "rad", "random walk of a position reading in 60 s")
     velocity_noise_rad_s: float = effect(0.0, 0.0, 1.0, "rad/s", "standard deviation of a velocity reading")
-    velocity_filter_s: float = effect(
-        0.0, 0.0, 0.5, "s", "time constant of the low-pass filter on velocity readings"
-    )
-    effort_noise_share: float = effect(
-        0.0, 0.0, 0.5, "1", "standard deviation of effort readings, fraction of the force limit"
-    )
-    effort_bias_share: float = effect(
-        0.0, -0.5, 0.5, "1", "bias of effort readings, fraction of the force limit"
-    )
+    velocity_filter_s: float = effect(0.0, 0.0, 0.5, "s", "time constant of the low-pass filter on velocity readings")
+    effort_noise_share: float = effect(0.0, 0.0, 0.5, "1", "standard deviation of effort readings, fraction of the force limit")
+    effort_bias_share: float = effect(0.0, -0.5, 0.5, "1", "bias of effort readings, fraction of the force limit")
     pose_noise_m: float = effect(0.0, 0.0, 0.05, "m", "standard deviation of the perceived object position")
     pose_noise_rad: float = effect(0.0, 0.0, 0.5, "rad", "standard deviation of the perceived object yaw")
     pose_bias_x_m: float = effect(0.0, -0.05, 0.05, "m", "bias of the perceived object position along x")
     pose_bias_y_m: float = effect(0.0, -0.05, 0.05, "m", "bias of the perceived object position along y")
     pose_bias_z_m: float = effect(0.0, -0.05, 0.05, "m", "bias of the perceived object position along z")
-    pose_scale_error: float = effect(
-        0.0, -0.1, 0.1, "1", "scale error of the tracker, about the robot's base"
-    )
-    pose_drop_probability: float = effect(
-        0.0, 0.0, 0.9, "1", "probability that a perceived pose repeats the previous one"
-    )
-    occlusion_m: float = effect(
-        0.0, 0.0, 0.3, "m", "the object is occluded while the tool is closer than this"
-    )
+    pose_scale_error: float = effect(0.0, -0.1, 0.1, "1", "scale error of the tracker, about the robot's base")
+    pose_drop_probability: float = effect(0.0, 0.0, 0.9, "1", "probability that a perceived pose repeats the previous one")
+    occlusion_m: float = effect(0.0, 0.0, 0.3, "m", "the object is occluded while the tool is closer than this")
 
 
 class Visual(Block):
@@ -173,9 +118,7 @@ class Visual(Block):
     camera_z_m: float = effect(0.0, -0.2, 0.2, "m", "shift of each camera backwards")
     exposure_stops: float = effect(0.0, -4.0, 4.0, "1", "exposure error in stops (powers of two)")
     saturation: float = effect(1.0, 0.0, 2.0, "1", "colour saturation; 0 is grey")
-    full_well_electrons: float = effect(
-        20000.0, 100.0, 1e6, "1", "full-well capacity of a pixel; fewer electrons give a noisier image"
-    )
+    full_well_electrons: float = effect(20000.0, 100.0, 1e6, "1", "full-well capacity of a pixel; fewer electrons give a noisier image")
     read_noise_electrons: float = effect(5.0, 0.0, 100.0, "1", "read noise of the sensor, electrons")
     blur_px: float = effect(0.0, 0.0, 10.0, "px", "standard deviation of defocus blur")
     distortion: float = effect(0.0, -0.5, 0.5, "1", "radial distortion k1 of the lens; negative is barrel")
@@ -188,18 +131,10 @@ class Environment(Block):
 
     table_height_m: float = effect(0.0, -0.05, 0.05, "m", "height of the table top relative to the twin's")
     table_tilt_rad: float = effect(0.0, 0.0, 0.15, "rad", "slope of the table")
-    table_tilt_direction_rad: float = effect(
-        0.0, -3.15, 3.15, "rad", "downhill direction, about the vertical"
-    )
-    object_scatter_m: float = effect(
-        0.05, 0.0, 0.2, "m", "largest distance of the object from its nominal position"
-    )
-    object_turn_rad: float = effect(
-        0.5, 0.0, 3.15, "rad", "largest rotation of the object from its nominal yaw"
-    )
-    target_scatter_m: float = effect(
-        0.0, 0.0, 0.2, "m", "largest distance of the target from its nominal position"
-    )
+    table_tilt_direction_rad: float = effect(0.0, -3.15, 3.15, "rad", "downhill direction, about the vertical")
+    object_scatter_m: float = effect(0.05, 0.0, 0.2, "m", "largest distance of the object from its nominal position")
+    object_turn_rad: float = effect(0.5, 0.0, 3.15, "rad", "largest rotation of the object from its nominal yaw")
+    target_scatter_m: float = effect(0.0, 0.0, 0.2, "m", "largest distance of the target from its nominal position")
     clutter_count: int = effect(0, 0, 3, "1", "number of distractors on the table")
     wind_force_n: float = effect(0.0, 0.0, 2.0, "N", "mean wind force on the object")
     wind_direction_rad: float = effect(0.0, -3.15, 3.15, "rad", "wind direction, about the vertical")
@@ -214,20 +149,17 @@ class Human(Block):
     """The person who places objects, demonstrates, judges outcomes and bumps into the arm."""
 
     reaction_s: float = effect(0.2, 0.0, 1.0, "s", "reaction time between seeing and moving")
-    speed_scale: float = effect(
-        1.0, 0.3, 2.0, "1", "speed of a demonstration, relative to the scripted expert"
-    )
+    speed_scale: float = effect(1.0, 0.3, 2.0, "1", "speed of a demonstration, relative to the scripted expert")
     tremor_m: float = effect(0.0, 0.0, 0.01, "m", "amplitude of the hand's tremor")
     tremor_hz: float = effect(9.0, 3.0, 15.0, "Hz", "frequency of the tremor")
     aim_error_m: float = effect(0.0, 0.0, 0.03, "m", "standard deviation of the person's aim")
     overshoot: float = effect(0.0, 0.0, 0.5, "1", "overshoot of a movement, fraction of its length")
     pause_rate_hz: float = effect(0.0, 0.0, 2.0, "Hz", "rate of pauses")
     pause_s: float = effect(0.4, 0.05, 3.0, "s", "duration of a pause")
-    wrong_judgement_probability: float = effect(
-        0.0, 0.0, 0.5, "1", "probability that an outcome is judged wrongly"
-    )
+    wrong_judgement_probability: float = effect(0.0, 0.0, 0.5, "1", "probability that an outcome is judged wrongly")
     bump_rate_hz: float = effect(0.0, 0.0, 2.0, "Hz", "rate at which a person bumps into the arm")
     bump_force_n: float = effect(0.0, 0.0, 60.0, "N", "force of a bump, 0.1 s long")
+# fmt: on
 
 
 BLOCKS: dict[str, type[Block]] = {
@@ -244,34 +176,15 @@ BLOCKS: dict[str, type[Block]] = {
 
 def list_effects() -> list[dict[str, Any]]:
     """Every key that a reality file may hold: block, key, unit, range, default and meaning."""
-    rows = []
+    columns = ("block", "key", "unit", "low", "high", "default", "meaning")
+    rows: list[tuple[Any, ...]] = []
     for block, kind in BLOCKS.items():
         for key, part in kind.model_fields.items():
-            low, high = bounds(part)
-            extra: Any = part.json_schema_extra or {}
-            rows.append(
-                {
-                    "block": block,
-                    "key": key,
-                    "unit": extra["unit"],
-                    "low": low,
-                    "high": high,
-                    "default": part.default,
-                    "meaning": part.description,
-                }
-            )
-    rows.append(
-        {
-            "block": "drift",
-            "key": "BLOCK.KEY",
-            "unit": "the key's",
-            "low": None,
-            "high": None,
-            "default": None,
-            "meaning": "change of any key above per episode, clipped to its range",
-        }
-    )
-    return rows
+            extra: Any = part.json_schema_extra
+            rows.append((block, key, extra["unit"], *bounds(part), part.default, part.description))
+    change = "change of any key above per episode, clipped to its range"
+    rows.append(("drift", "BLOCK.KEY", "the key's", None, None, None, change))
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def bounds(part: Any) -> tuple[float, float]:

@@ -15,13 +15,14 @@ from twinloop.twins.hardware import (
 from twinloop.twins.human import throw_parameters
 from twinloop.twins.library.objects import FACE_GEOMS, contact_parameters, object_parameters
 from twinloop.twins.library.registry import TWINS, read_files
-from twinloop.twins.parameter import Parameter, Target
+from twinloop.twins.parameter import Target, model_parameter
 from twinloop.twins.twin import Twin
 
 NM_PER_RAD_PER_GAIN = 0.002877 * 0.7124
 """Torque per radian of error and unit of firmware gain; see servo_pendulum.xml."""
 
 
+# fmt: off
 @TWINS.register("servo_pendulum")
 def make_servo_pendulum() -> Twin:
     """A Dynamixel XL330 swings a weight of 0.49 kg at 0.10 m."""
@@ -32,53 +33,19 @@ def make_servo_pendulum() -> Twin:
         "servo_pendulum",
         mjcf,
         parameters=(
-            Parameter(
-                "load_mass_kg",
-                0.49,
-                (0.0, 2.0),
-                "kg",
-                "object",
-                description="the weight, taken as a point",
-                targets=(Target("body_mass", ("pendulum",)),),
+            model_parameter("load_mass_kg", 0.49, (0.0, 2.0), "kg", "object", "the weight, taken as a point", Target("body_mass", ("pendulum",))),
+            model_parameter(
+                "load_distance_m", 0.10, (0.02, 0.3), "m", "object",
+                "from the axis to the weight", Target("body_ipos", ("pendulum",), (2,), factor=-1.0),
             ),
-            Parameter(
-                "load_distance_m",
-                0.10,
-                (0.02, 0.3),
-                "m",
-                "object",
-                description="from the axis to the weight",
-                targets=(Target("body_ipos", ("pendulum",), (2,), factor=-1.0),),
+            model_parameter(
+                "firmware_gain", 400.0, (10.0, 2000.0), "1", "actuation",
+                "position gain as the servo's firmware counts it", Target("actuator_gainprm", motor, (0,), factor=NM_PER_RAD_PER_GAIN), Target("actuator_biasprm", motor, (1,), factor=-NM_PER_RAD_PER_GAIN),
             ),
-            Parameter(
-                "firmware_gain",
-                400.0,
-                (10.0, 2000.0),
-                "1",
-                "actuation",
-                description="position gain as the servo's firmware counts it",
-                targets=(
-                    Target("actuator_gainprm", motor, (0,), factor=NM_PER_RAD_PER_GAIN),
-                    Target("actuator_biasprm", motor, (1,), factor=-NM_PER_RAD_PER_GAIN),
-                ),
-            ),
-            Parameter(
-                "supply_v",
-                7.4,
-                (3.0, 14.0),
-                "V",
-                "actuation",
-                description="supply voltage: scales torque at a given duty",
-                targets=_torque_targets(7.4),
-            ),
-            Parameter(
-                "torque_scale",
-                1.0,
-                (0.3, 3.0),
-                "1",
-                "actuation",
-                description="torque constant over resistance, relative to the identified motor",
-                targets=_torque_targets(1.0),
+            model_parameter("supply_v", 7.4, (3.0, 14.0), "V", "actuation", "supply voltage: scales torque at a given duty", *_torque_targets(7.4)),
+            model_parameter(
+                "torque_scale", 1.0, (0.3, 3.0), "1", "actuation",
+                "torque constant over resistance, relative to the identified motor", *_torque_targets(1.0),
             ),
             *joint_parameters(model, motor),
             *back_emf_parameters(model, motor),
@@ -110,24 +77,14 @@ def make_cube_toss() -> Twin:
         mjcf,
         parameters=(
             *contact_parameters(model, geoms),
-            Parameter(
-                "object_face_friction_scale",
-                1.0,
-                (0.3, 3.0),
-                "1",
-                "contact",
-                description="friction of a face that lies flat, relative to edges and corners",
-                targets=(Target("geom_friction", FACE_GEOMS, (0,), "scale"),),
+            model_parameter(
+                "object_face_friction_scale", 1.0, (0.3, 3.0), "1", "contact",
+                "friction of a face that lies flat, relative to edges and corners", Target("geom_friction", FACE_GEOMS, (0,), "scale"),
             ),
             *object_parameters(model, geoms, 0.1048, (0.09, 0.12)),
-            Parameter(
-                "gravity_m_s2",
-                9.81,
-                (9.0, 10.5),
-                "m/s²",
-                "environment",
-                description="apparent gravity; a wrong length scale shows up here",
-                targets=(Target("opt.gravity", index=(2,), factor=-1.0),),
+            model_parameter(
+                "gravity_m_s2", 9.81, (9.0, 10.5), "m/s²", "environment",
+                "apparent gravity; a wrong length scale shows up here", Target("opt.gravity", index=(2,), factor=-1.0),
             ),
             *throw_parameters(),
             *object_pose_parameters(),
@@ -141,6 +98,7 @@ def make_cube_toss() -> Twin:
         task="toss",
         description="acrylic cube tossed onto a table, as recorded by ContactNets",
     )
+# fmt: on
 
 
 def _torque_targets(reference: float) -> tuple[Target, ...]:

@@ -24,7 +24,7 @@ from twinloop.twins.library.objects import (
     table_height_parameter,
 )
 from twinloop.twins.library.registry import TWINS, read_files
-from twinloop.twins.parameter import Parameter, Target
+from twinloop.twins.parameter import Parameter, Target, model_parameter
 from twinloop.twins.scene import scene_parameters
 from twinloop.twins.twin import Twin
 
@@ -117,12 +117,12 @@ def _make(
 
 
 def _gravity_compensation() -> Parameter:
-    return Parameter(
+    return model_parameter(
         "gravity_compensation",
         1.0,
         (0.0, 1.5),
         "1",
         "actuation",
-        description="fraction of the arm's weight that the controller compensates",
-        targets=(Target("body_gravcomp", LINKS),),
+        "fraction of the arm's weight that the controller compensates",
+        Target("body_gravcomp", LINKS),
     )

@@ -27,7 +27,7 @@ from twinloop.twins.library.objects import (
     table_height_parameter,
 )
 from twinloop.twins.library.registry import TWINS, read_files
-from twinloop.twins.parameter import Parameter, Target
+from twinloop.twins.parameter import Parameter, Target, model_parameter
 from twinloop.twins.scene import scene_parameters
 from twinloop.twins.twin import Twin
 
@@ -51,14 +51,14 @@ def make_so101() -> Twin:
             *joint_scales(JOINTS),
             # All six servos are of one kind, so their gears share one set of parameters.
             *gear_parameters(("servo",)),
-            Parameter(
+            model_parameter(
                 "table_height_m",
                 -0.05,
                 (-0.3, 0.05),
                 "m",
                 "environment",
-                description="table top above the robot's base",
-                targets=(Target("body_pos", ("table",), (2,)),),
+                "table top above the robot's base",
+                Target("body_pos", ("table",), (2,)),
             ),
             *latency_parameters(action_delay_s=0.02),
             *encoder_parameters(JOINTS, encoder_quantum_rad=ENCODER_STEP_RAD),
