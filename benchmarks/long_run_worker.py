@@ -16,7 +16,7 @@ def main() -> None:
     config, out, episodes = sys.argv[1], sys.argv[2], int(sys.argv[3])
     began, told = time.perf_counter(), 0
 
-    def tell(progress: GenerationProgress) -> None:
+    def log(progress: GenerationProgress) -> None:
         nonlocal told
         part = progress.episodes * 20 // episodes
         if part > told:
@@ -32,7 +32,7 @@ def main() -> None:
                 flush=True,
             )
 
-    generate(config, out=out, episodes=episodes, seed=1, progress=tell)
+    generate(config, out=out, episodes=episodes, seed=1, on_progress=log)
     print(json.dumps({"episodes": episodes, "seconds": time.perf_counter() - began}), flush=True)
 
 

@@ -226,7 +226,7 @@ def anchor(
             seed=seed,
             expert_noise=0.5,
             expert_sees_truth=True,
-            progress=lambda now: on_progress(now.episodes, now.total),
+            on_progress=lambda now: on_progress(now.episodes, now.total),
         )
         measured = {*measured_parameters(identification, diagnosis).names, *identification.identified}
         in_scene = scenes.names if scenes is not None else ()

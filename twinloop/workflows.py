@@ -81,7 +81,7 @@ def simulate(
         expert_noise=0.5,
         expert_sees_truth=True,
         resume=(out / DATA).exists(),
-        progress=lambda now: on_progress(now.episodes, now.total),
+        on_progress=lambda now: on_progress(now.episodes, now.total),
     )
 
 
@@ -105,11 +105,17 @@ def learn(
         out=trained,
         config=config,
         resume=trained.exists(),
-        hear=lambda point, steps: on_progress(point.step, steps),
+        on_validation=lambda point, steps: on_progress(point.step, steps),
     )
     if twin is not None:
         policy, _ = find_execution_horizon(
-            policy, twin, randomization, episodes=episodes, seed=config.seed, threads=0, progress=on_progress
+            policy,
+            twin,
+            randomization,
+            episodes=episodes,
+            seed=config.seed,
+            threads=0,
+            on_progress=on_progress,
         )
     policy.save(out / name)
     return policy
@@ -144,7 +150,7 @@ def try_in_twin(
 ) -> Evaluation:
     """Trials in simulation."""
     environment = TwinEnvironment(twin, randomization=scenes, threads=0)
-    evaluation = evaluate(policy, environment, episodes=episodes, seed=seed, progress=on_progress)
+    evaluation = evaluate(policy, environment, episodes=episodes, seed=seed, on_progress=on_progress)
     evaluation.save(out)
     return evaluation
 
@@ -163,7 +169,7 @@ def try_on_robot(
     with supervised(robot.address) as (arm, supervisor):
         environment = RobotEnvironment(arm, supervisor=supervisor, until_failure=until_failure, resume=True)
         evaluation = evaluate(
-            policy, environment, episodes=episodes, seed=first, out=out / RUNS, progress=on_progress
+            policy, environment, episodes=episodes, seed=first, out=out / RUNS, on_progress=on_progress
         )
     evaluation.save(out)
     return evaluation
@@ -385,7 +391,7 @@ def decide(
             evidence=load_evidence(file) if file.exists() else None,
             out=out,
             situation=situation,
-            watchers=Watchers(trial=lambda number, *_: on_progress(number, config.rules.max_trials)),
+            watchers=Watchers(on_trial=lambda number, *_: on_progress(number, config.rules.max_trials)),
         )
     write_gate_page(verdict, load_evidence(file), out / REPORT)
     return verdict

@@ -56,7 +56,7 @@ def test_a_policy_that_hardly_fails_is_left_alone(tiny_policy, monkeypatch):
 def test_paces_are_tried_in_a_real_twin(tiny_policy):
     calls = []
     _, horizons = find_execution_horizon(
-        tiny_policy, load_twin("franka_pick_place"), episodes=5, progress=lambda *now: calls.append(now)
+        tiny_policy, load_twin("franka_pick_place"), episodes=5, on_progress=lambda *now: calls.append(now)
     )
     assert [p.n_action_steps for p in horizons] == [3, 5, 2, 4] and calls[-1] == (20, 20)
     assert calls == sorted(calls)

@@ -41,7 +41,9 @@ def main() -> None:
 
     try:
         work = fake_work(pause_s=0.1)
-        run(work, EPISODES, out / "killed", ray=cluster.address, chunk_episodes=4, progress=kill_on_the_way)
+        run(
+            work, EPISODES, out / "killed", ray=cluster.address, chunk_episodes=4, on_progress=kill_on_the_way
+        )
         seen["nodes_left"] = sum(node["Alive"] for node in ray.nodes())
         job = make_job(load_twin("franka_pick_place"), max_steps=40)
         generate(job, episodes=8, seed=3, out=out / "arm", ray=cluster.address)

@@ -111,10 +111,12 @@ def test_ctrl_c_leaves_finished_parts_and_resume_takes_them(tmp_path, reference)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(fake_work(), EPISODES, out, workers=1, chunk_episodes=4, progress=interrupt)
+        run(fake_work(), EPISODES, out, workers=1, chunk_episodes=4, on_progress=interrupt)
     assert sorted(path.name for path in (out / PARTS).iterdir()) == [f"part-{i:06d}" for i in range(5)]
     first = []
-    dataset = run(fake_work(), EPISODES, out, workers=1, chunk_episodes=4, resume=True, progress=first.append)
+    dataset = run(
+        fake_work(), EPISODES, out, workers=1, chunk_episodes=4, resume=True, on_progress=first.append
+    )
     assert first[0].episodes == 21
     assert_same(dataset, reference)
 
@@ -202,7 +204,7 @@ def test_too_little_room_is_said_before_anything_is_made(tmp_path, monkeypatch):
 def test_progress_counts_episodes_successes_time_and_disk(tmp_path, monkeypatch):
     seen, clock = [], count(step=0.5)
     monkeypatch.setattr("twinloop.generation.run.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    run(fake_work(), 20, tmp_path / "out", workers=1, chunk_episodes=4, progress=seen.append)
+    run(fake_work(), 20, tmp_path / "out", workers=1, chunk_episodes=4, on_progress=seen.append)
     counts = [p.episodes for p in seen]
     assert counts == sorted(counts) and counts[-1] == 20
     assert seen[-1].success == pytest.approx(16 / 20)

@@ -14,7 +14,7 @@ from twinloop.learning.samples import Batch
 from twinloop.learning.train import train
 from twinloop.policies.interface import Normalisation
 from twinloop.policies.network import PolicyNetwork, Shape
-from twinloop.policies.shape import Sight
+from twinloop.policies.shape import ImageShape
 
 HAS_ACCELERATOR = torch.accelerator.is_available()
 OBSERVATION, ACTION, SIDE = 5, 2, 8
@@ -46,7 +46,7 @@ def fit_on(device, head, adapt):
     ones = np.ones(OBSERVATION, np.float32)
     chunks = np.ones((TINY.chunk, ACTION), np.float32)
     normalisation = Normalisation(ones, ones, chunks, chunks, np.zeros(ACTION, np.int64))
-    shape = Shape(OBSERVATION, 2, ACTION, TINY.chunk, 16, 1, head, 2, 0, Sight(1, SIDE, SIDE, SIDE, 4))
+    shape = Shape(OBSERVATION, 2, ACTION, TINY.chunk, 16, 1, head, 2, 0, ImageShape(1, SIDE, SIDE, SIDE, 4))
     network = PolicyNetwork(shape, normalisation).to(device)
     sim, real = Windows(0.0), Windows(1.0)
     like = real if adapt != "none" else None

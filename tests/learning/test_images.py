@@ -24,7 +24,7 @@ from twinloop.learning.train import train
 from twinloop.policies.export import export_onnx
 from twinloop.policies.network import PolicyNetwork
 from twinloop.policies.policy import Policy, load_policy
-from twinloop.policies.shape import Sight
+from twinloop.policies.shape import ImageShape
 from twinloop.randomization import load_randomization
 from twinloop.robots import connected
 from twinloop.robots.protocol import Observation
@@ -170,7 +170,7 @@ def test_a_policy_that_looks_is_the_same_after_saving(seeing, signposts, tmp_pat
 
 def test_a_policy_without_cameras_is_written_as_before_there_were_any(tiny_policy, tmp_path):
     words = json.loads((tiny_policy.save(tmp_path / "p") / "policy.json").read_text())
-    assert "cameras" not in words["interface"] and "sight" not in words["network"]
+    assert "cameras" not in words["interface"] and "images" not in words["network"]
     with pytest.raises(WrongUse, match="sees no images"):
         tiny_policy.predict(np.zeros((1, 2, 28), np.float32), np.zeros((1, 1, 8, 8, 3), np.uint8))
 
@@ -202,8 +202,8 @@ def test_the_exported_policy_sees_the_same(signposts, tmp_path, head):
 def with_camera(policy, camera):
     """A policy like this one that also looks; it has learned nothing from images."""
     torch.manual_seed(0)
-    sight = Sight(1, camera.height, camera.width, 16, 8)
-    network = PolicyNetwork(replace(policy.network.shape, sight=sight), policy.normalisation)
+    images = ImageShape(1, camera.height, camera.width, 16, 8)
+    network = PolicyNetwork(replace(policy.network.shape, images=images), policy.normalisation)
     interface = replace(policy.interface, cameras=(camera,))
     execution = replace(policy.execution, n_action_steps=policy.chunk)
     return Policy(network, interface, policy.normalisation, execution, policy.domains, policy.training_record)
@@ -263,12 +263,12 @@ def test_alignment_brings_real_images_closer_and_can_be_resumed(signposts, tmp_p
     class Stopped(Exception):
         pass
 
-    def hear(point, steps):
+    def on_validation(point, steps):
         if point.step == 20:
             raise Stopped
 
     with pytest.raises(Stopped):
-        train(signposts, dark, out=tmp_path / "cut", config=config, hear=hear)
+        train(signposts, dark, out=tmp_path / "cut", config=config, on_validation=on_validation)
     assert train(signposts, dark, out=tmp_path / "cut", config=config, resume=True).id == made.id
 
 
@@ -328,7 +328,7 @@ def test_of_a_larger_and_wider_camera_the_middle_is_seen(signposts, seeing, tmp_
     assert (cached_frames(data, "front", 16)[0, :, 0] > 200).all()  # uncut, and kept apart
     said = []
     mixed = replace(LOOKS, recipe="co-train", steps=100)
-    policy = train(signposts, data, out=tmp_path / "p", config=mixed, tell=said.append)
+    policy = train(signposts, data, out=tmp_path / "p", config=mixed, log=said.append)
     assert [line for line in said if "96 x 48" in line and "the 48 x 48 in the middle" in line]
     assert succeeds(policy) == 1.0
     assert error(policy, data) < 2 * error(policy, signposts) + 0.05
@@ -409,5 +409,5 @@ def test_decoding_is_announced_once(tmp_path):
         ("second", []),
     ):
         said = []
-        train(real=data, out=tmp_path / out, config=config, tell=said.append)
+        train(real=data, out=tmp_path / out, config=config, log=said.append)
         assert said == wanted

@@ -64,15 +64,15 @@ def test_a_paused_training_goes_on_as_if_nothing_had_been(data, tmp_path):
 
 
 def test_the_policy_is_the_one_that_its_share_gives_at_a_third_of_the_cost(data, tmp_path):
-    told = []
-    made = train_auto(*data, out=tmp_path / "auto", config=CO, tell=told.append)
+    lines = []
+    made = train_auto(*data, out=tmp_path / "auto", config=CO, log=lines.append)
     choice = load_choice(tmp_path / "auto")
     assert made.training_record.config["mix"] == choice.share
     again = train(*data, out=tmp_path / "again", config=replace(CO, mix=choice.share))
     assert again.id == made.id, "bit for bit"
     assert choice.cost_updates <= 7 * CO.steps / 3
     assert {probe.updates for probe in choice.probes} == {10} and 3 <= len(choice.probes) <= 5
-    assert told[-1] == f"chose {choice.share:g}"
+    assert lines[-1] == f"chose {choice.share:g}"
     assert {path.name for path in (tmp_path / "auto").iterdir()} == {
         "policy.json", "weights.safetensors", "mix.json",
     }  # fmt: skip
@@ -96,13 +96,13 @@ def test_a_search_that_was_stopped_goes_on(data, tmp_path):
 
     lines = []
 
-    def tell(line):
+    def log(line):
         lines.append(line)
         if len(lines) == 2:
             raise Stopped
 
     with pytest.raises(Stopped):
-        train_auto(*data, out=tmp_path / "p", config=CO, tell=tell)
+        train_auto(*data, out=tmp_path / "p", config=CO, log=log)
     with pytest.raises(LearnError, match="unfinished search"):
         train_auto(*data, out=tmp_path / "p", config=CO)
     resumed = train_auto(*data, out=tmp_path / "p", config=CO, resume=True)

@@ -33,11 +33,11 @@ class Stopped(Exception):
 
 
 def stop_at(step):
-    def hear(point, steps):
+    def on_validation(point, steps):
         if point.step == step:
             raise Stopped
 
-    return hear
+    return on_validation
 
 
 def changed(dataset, out, **signals):
@@ -64,7 +64,7 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(panda_data, tmp_path,
     config = replace(TINY, head=head)
     whole = train(panda_data, out=tmp_path / "whole", config=config)
     with pytest.raises(Stopped):
-        train(panda_data, out=tmp_path / "cut", config=config, hear=stop_at(step))
+        train(panda_data, out=tmp_path / "cut", config=config, on_validation=stop_at(step))
     with pytest.raises(LearnError, match="unfinished"):
         train(panda_data, out=tmp_path / "cut", config=config)
     with pytest.raises(LearnError, match="another run; got width"):
@@ -82,15 +82,15 @@ def test_fine_tuning_that_was_stopped_does_not_pretrain_again(tmp_path):
     whole = train(sim, real, out=tmp_path / "whole", config=config)
     heard = []
 
-    def hear(point, steps):
+    def on_validation(point, steps):
         heard.append(point.stage)
         if point.stage == "finetune" and len(heard) == 6:
             raise Stopped
 
     with pytest.raises(Stopped):
-        train(sim, real, out=tmp_path / "cut", config=config, hear=hear)
+        train(sim, real, out=tmp_path / "cut", config=config, on_validation=on_validation)
     heard.clear()
-    resumed = train(sim, real, out=tmp_path / "cut", config=config, hear=hear, resume=True)
+    resumed = train(sim, real, out=tmp_path / "cut", config=config, on_validation=on_validation, resume=True)
     assert set(heard) == {"finetune"} and resumed.id == whole.id
     assert [p["stage"] for p in resumed.training_record.results["curve"]] == ["pretrain"] * 4 + [
         "finetune"
@@ -247,9 +247,9 @@ def test_some_of_the_simulation_is_shown_as_real_and_nothing_real_as_simulated()
     domain = np.repeat([0.0, 1.0], 2000).astype(np.float32)[:, None]
     none = np.zeros((len(domain), 0), np.float32)
     batch = Batch(none, none, none, domain, none)
-    lent = fit._call_some_real(batch, 0.1, np.random.default_rng(0)).domain[:, 0]
+    lent = fit._relabel_as_real(batch, 0.1, np.random.default_rng(0)).domain[:, 0]
     assert lent[:2000].mean() == pytest.approx(0.1, abs=0.02) and np.all(lent[2000:] == 1.0)
-    assert np.array_equal(fit._call_some_real(batch, 0.0, np.random.default_rng(0)).domain, domain)
+    assert np.array_equal(fit._relabel_as_real(batch, 0.0, np.random.default_rng(0)).domain, domain)
     with pytest.raises(WrongUse, match="sim_as_real_fraction is a fraction"):
         replace(TINY, sim_as_real_fraction=1.0)
 
@@ -277,13 +277,13 @@ def test_one_folder_is_trained_by_one_process_at_a_time(tmp_path):
     data = point(tmp_path / "real")
     refused = []
 
-    def hear(point, steps):
+    def on_validation(point, steps):
         if not refused:  # before the first checkpoint: whoever is refused must not clear anything away
             with pytest.raises(LearnError, match=r"is being trained by process \d+") as caught:
                 train(real=data, out=tmp_path / "p", config=REAL, resume=True)
             refused.append(caught)
 
-    made = train(real=data, out=tmp_path / "p", config=REAL, hear=hear)
+    made = train(real=data, out=tmp_path / "p", config=REAL, on_validation=on_validation)
     assert refused and load_policy(tmp_path / "p").id == made.id
     assert sorted(path.name for path in (tmp_path / "p").iterdir()) == ["policy.json", "weights.safetensors"]
 

@@ -166,7 +166,7 @@ def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, oth
     heard = []
     from twinloop.promotion.run import Watchers
 
-    watchers = Watchers(trial=lambda number, trial, verdict: heard.append((number, trial.scene)))
+    watchers = Watchers(on_trial=lambda number, trial, verdict: heard.append((number, trial.scene)))
     with connected(robot):
         words = {"champion": other_policy, "robot": robot, "situation": ACCEPTED, "watchers": watchers}
         words |= {"out": tmp_path / "g"}

@@ -64,7 +64,7 @@ def evaluate(
         if videos is not None and out is None:
             kept = Path(stack.enter_context(TemporaryDirectory())) / "episodes"
         with console.progress_bar("evaluating") as progress:
-            trials = {"episodes": episodes, "seed": seed, "out": kept, "progress": progress}
+            trials = {"episodes": episodes, "seed": seed, "out": kept, "on_progress": progress}
             if robot is not None:
                 found = _on_robot(loaded, robot, videos is not None, until_failure, trials)
             else:

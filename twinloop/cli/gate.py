@@ -148,8 +148,8 @@ def _run(
 
     with console.progress_bar("gate") as bar:
         arguments["watchers"] = Watchers(
-            progress=lambda what: bar,
-            trial=lambda number, trial, verdict: None if json else _print_trial(number, trial, verdict),
+            on_progress=bar,
+            on_trial=lambda number, trial, verdict: None if json else _print_trial(number, trial, verdict),
             log=console.log,
         )
         if url is None:

@@ -93,7 +93,7 @@ def generate(
     started = time.monotonic()
     with generation_bar(target) as progress:
         options |= {"episodes": episodes, "workers": workers, "ray": ray, "resume": resume}
-        dataset = twinloop.generate(loaded, out=target, progress=progress, **options)
+        dataset = twinloop.generate(loaded, out=target, on_progress=progress, **options)
     _print_generated(dataset, target, time.monotonic() - started, json)
 
 

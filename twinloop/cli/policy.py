@@ -22,11 +22,11 @@ app = typer.Typer(
 @app.command()
 def show(policy: PolicyName, json: Json = False) -> None:
     """Show what a policy observes and commands, what it was trained on and how training went."""
-    from twinloop.policies.policy import WORDS
+    from twinloop.policies.policy import METADATA
 
     loaded = load_policy(policy)
     if json:
-        console.out.print((find_policy(policy) / WORDS).read_text())
+        console.out.print((find_policy(policy) / METADATA).read_text())
         return
     console.print_lines(f"{name:<10} {line}" for name, line in _describe(loaded).items())
 
@@ -113,7 +113,7 @@ def horizon(
     varied = twinloop.load_randomization(config, cell) if config else None
     with console.progress_bar("evaluating") as progress:
         found, horizons = twinloop.find_execution_horizon(
-            loaded, cell, varied, episodes=episodes, seed=seed, threads=usable_cores(), progress=progress
+            loaded, cell, varied, episodes=episodes, seed=seed, threads=usable_cores(), on_progress=progress
         )
     found.save(out)
     chosen, tried = found.execution.n_action_steps, found.training_record.results["horizons"]

@@ -106,11 +106,11 @@ def train(
     }  # fmt: skip
     origin = find_policy(start) if start else None
     with console.progress_bar("training") as bar:
-        arguments["hear"] = lambda point, total: bar(point.step, total)
+        arguments["on_validation"] = lambda point, total: bar(point.step, total)
         if mix == "auto":
             policy = _train_auto(sim, real, origin, twin, json, arguments)
         else:
-            policy = twinloop.train(sim, real, start=origin, tell=console.log, **arguments)
+            policy = twinloop.train(sim, real, start=origin, log=console.log, **arguments)
     results = {"out": target, "id": policy.id, "recipe": recipe, **policy.training_record.results}
     console.print_result(json, results, lambda: _print(policy, target))
 
@@ -130,7 +130,7 @@ def _train_auto(
         raise WrongUse("--mix auto co-trains", expected="--sim DATASET and --real DATASET, and no --from")
     log = (lambda line: None) if quiet else console.out.print
     cell = twinloop.load_twin(twin) if twin else None
-    return train_auto(sim, real, twin=cell, tell=log, **arguments)
+    return train_auto(sim, real, twin=cell, log=log, **arguments)
 
 
 def _find_tracking(tracking: str | None, root: Path) -> str | None:

@@ -11,7 +11,7 @@ from twinloop.evaluation.result import Evaluation, Trial
 from twinloop.generation.artefacts import KIND as ARTEFACT
 from twinloop.policies.protocol import PolicyLike
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with trials done and trials in total."""
 
 
@@ -25,7 +25,7 @@ class Environment(Protocol):
         episodes: int | None,
         seed: int,
         out: Path | None,
-        progress: Progress,
+        on_progress: OnProgress,
     ) -> list[Evaluation]:
         """Try every policy in every scene; see `evaluate_in_turns`."""
 

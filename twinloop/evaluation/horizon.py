@@ -6,9 +6,9 @@ between two chunks this is harmless or makes the arm oscillate until it misses; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
+from twinloop.evaluation.environment import OnProgress
 from twinloop.evaluation.result import Evaluation, compare
 from twinloop.evaluation.run import evaluate
 from twinloop.evaluation.twin import TwinEnvironment
@@ -43,7 +43,7 @@ def find_execution_horizon(
     episodes: int = 60,
     seed: int = 0,
     threads: int = 1,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> tuple[Policy, tuple[Horizon, ...]]:
     """Choose the execution horizon that succeeds most often in a twin.
 
@@ -56,7 +56,7 @@ def find_execution_horizon(
         episodes: Episodes for each horizon.
         seed: Random seed for the scenes.
         threads: Simulation threads.
-        progress: Called with episodes done and episodes in total.
+        on_progress: Called with episodes done and episodes in total.
 
     Returns:
         The policy with the chosen horizon, and the horizons that were tried, the policy's own first.
@@ -73,18 +73,18 @@ def find_execution_horizon(
     for n_action_steps in candidates:
 
         def on_episode(done: int, _: int, before: int = len(evaluations) * episodes) -> None:
-            progress(before + done, len(candidates) * episodes)
+            on_progress(before + done, len(candidates) * episodes)
 
         evaluations[n_action_steps] = evaluate(
             policy.with_action_steps(n_action_steps),
             environment,
             episodes=episodes,
             seed=seed,
-            progress=on_episode,
+            on_progress=on_episode,
         )
         if episodes - evaluations[own.n_action_steps].successes < MIN_FAILURES:
             break
-    progress(len(candidates) * episodes, len(candidates) * episodes)
+    on_progress(len(candidates) * episodes, len(candidates) * episodes)
     best = max(evaluations, key=lambda n_action_steps: evaluations[n_action_steps].successes)
     if compare(evaluations[best], evaluations[own.n_action_steps]).p_value > MAX_P_VALUE:
         best = own.n_action_steps

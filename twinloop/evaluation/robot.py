@@ -11,7 +11,7 @@ from pathlib import Path
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import WrongUse
-from twinloop.evaluation.environment import Progress, dataset_folder, read_trial
+from twinloop.evaluation.environment import OnProgress, dataset_folder, read_trial
 from twinloop.evaluation.result import Evaluation, Trial
 from twinloop.policies.act import PolicyController
 from twinloop.policies.protocol import PolicyLike, actor_id
@@ -48,7 +48,7 @@ class RobotEnvironment:
         episodes: int | None,
         seed: int,
         out: Path | None,
-        progress: Progress,
+        on_progress: OnProgress,
     ) -> list[Evaluation]:
         """Try the policies in turns; `seed` is the number of the first scene."""
         count = EPISODES if episodes is None else episodes
@@ -80,7 +80,7 @@ class RobotEnvironment:
                     )
 
                     def on_episode(done: int, _: int, before: int = sum(map(len, trials))) -> None:
-                        progress(before + done, count * len(policies))
+                        on_progress(before + done, count * len(policies))
 
                     dataset = record(
                         self.robot, controller, folder, spec, supervisor=supervisor, on_progress=on_episode

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from twinloop.errors import WrongUse
-from twinloop.evaluation.environment import Environment, Progress
+from twinloop.evaluation.environment import Environment, OnProgress
 from twinloop.evaluation.result import Evaluation
 from twinloop.evaluation.robot import RobotEnvironment
 from twinloop.evaluation.twin import TwinEnvironment
@@ -30,7 +30,7 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 0,
     out: str | Path | None = None,
-    progress: Progress = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> Evaluation:
     """Measure how often a policy succeeds.
 
@@ -41,7 +41,7 @@ def evaluate(
         episodes: Trials; default: 200 in a twin, 50 on a robot, or one for each scene that the environment lists.
         seed: Random seed for the scenes in a twin; the number of the first scene on a robot.
         out: Folder of the dataset that keeps the episodes; default: none are kept.
-        progress: Called with trials done and trials in total.
+        on_progress: Called with trials done and trials in total.
 
     Returns:
         The trials, with their success rate.
@@ -50,7 +50,9 @@ def evaluate(
         LearnError: The policy does not fit the twin or robot.
         WrongUse: There is nothing to try, or nothing that judges an episode.
     """
-    return evaluate_in_turns([policy], where, episodes=episodes, seed=seed, out=out, progress=progress)[0]
+    return evaluate_in_turns([policy], where, episodes=episodes, seed=seed, out=out, on_progress=on_progress)[
+        0
+    ]
 
 
 def evaluate_in_turns(
@@ -60,7 +62,7 @@ def evaluate_in_turns(
     episodes: int | None = None,
     seed: int = 0,
     out: str | Path | None = None,
-    progress: Progress = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> list[Evaluation]:
     """Measure how often each of several policies succeeds, in the same scenes; on a robot they take turns in every scene.
 
@@ -70,7 +72,7 @@ def evaluate_in_turns(
         episodes: Trials of each policy.
         seed: As in `evaluate`.
         out: Folder with one dataset for each policy, under its name; of a single policy, the dataset itself.
-        progress: Called with trials done and trials of all policies in total.
+        on_progress: Called with trials done and trials of all policies in total.
 
     Returns:
         One evaluation for each policy, in their order.
@@ -82,7 +84,7 @@ def evaluate_in_turns(
         raise WrongUse("a policy is named twice", got=", ".join(policy.name for policy in policies))
     folder = None if out is None else Path(out)
     with _open_environment(where) as environment:
-        return environment.try_policies(policies, episodes, seed, folder, progress)
+        return environment.try_policies(policies, episodes, seed, folder, on_progress)
 
 
 @contextmanager

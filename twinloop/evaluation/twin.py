@@ -11,7 +11,7 @@ import numpy as np
 
 from twinloop.datasets.writer import DatasetWriter, make_dataset
 from twinloop.errors import LearnError, WrongUse
-from twinloop.evaluation.environment import Progress, dataset_folder, read_trial
+from twinloop.evaluation.environment import OnProgress, dataset_folder, read_trial
 from twinloop.evaluation.result import Evaluation, Trial
 from twinloop.experts import Setup
 from twinloop.generation.job import Job, episode_seed
@@ -51,7 +51,7 @@ class TwinEnvironment:
         episodes: int | None,
         seed: int,
         out: Path | None,
-        progress: Progress,
+        on_progress: OnProgress,
     ) -> list[Evaluation]:
         """Try one policy after the other in the same scenes."""
         count = len(self.scenes) if self.scenes is not None else EPISODES if episodes is None else episodes
@@ -61,7 +61,7 @@ class TwinEnvironment:
         for policy in policies:
 
             def on_trial(done: int, before: int = len(evaluations) * count) -> None:
-                progress(before + done, len(policies) * count)
+                on_progress(before + done, len(policies) * count)
 
             folder = None if out is None else dataset_folder(out, policy, policies)
             evaluations.append(self._try_policy(policy, count, seed, folder, on_trial))

@@ -67,7 +67,7 @@ class GenerationProgress:
     bytes_in_all: float
 
 
-ProgressCallback = Callable[[GenerationProgress], None]
+OnProgress = Callable[[GenerationProgress], None]
 
 
 def generate(
@@ -85,7 +85,7 @@ def generate(
     workers: int | None = None,
     ray: str | None = None,
     resume: bool = False,
-    progress: ProgressCallback | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Dataset:
     """Simulate episodes and write them as a dataset.
 
@@ -105,7 +105,7 @@ def generate(
         workers: Processes; 1 stays in this one, None takes one per core.
         ray: Address of a Ray cluster.
         resume: Continue an unfinished run of the same config, seed and version.
-        progress: Called with a `GenerationProgress` after each chunk.
+        on_progress: Called with a `GenerationProgress` after each chunk.
 
     Returns:
         The dataset.
@@ -125,7 +125,7 @@ def generate(
         expert_sees_truth=expert_sees_truth,
         max_steps=max_steps,
     )
-    return run(work, count, out, workers=workers, ray=ray, resume=resume, progress=progress)
+    return run(work, count, out, workers=workers, ray=ray, resume=resume, on_progress=on_progress)
 
 
 def make_work(
@@ -202,7 +202,7 @@ def run(
     ray: str | None = None,
     resume: bool = False,
     chunk_episodes: int | None = None,
-    progress: ProgressCallback | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Dataset:
     """Make episodes 0 ... `episodes` - 1 of `work` as the dataset `out`; see `generate`."""
     if episodes < 1:
@@ -223,7 +223,7 @@ def run(
     chunks = split_episodes(episodes, size)
     writer = append_to(root, commit_every_s=math.inf, schema=work.schema)
     try:
-        state = _Run(root, work, chunks, writer, progress)
+        state = _Run(root, work, chunks, writer, on_progress)
         with closing(_simulate_missing(state, workers, ray)) as ticks:
             for tick in ticks:
                 state.update(tick)
@@ -261,14 +261,14 @@ class _Run:
         work: Work,
         chunks: Sequence[range],
         writer: DatasetWriter,
-        progress: ProgressCallback | None,
+        on_progress: OnProgress | None,
     ) -> None:
         self.root = root
         self.work = work
         self.parts = root / PARTS
         self._chunks = chunks
         self._writer = writer
-        self._progress = progress
+        self._on_progress = on_progress
         self._next = self._first_uncommitted()
         self._taken: list[Path] = []
         self._bytes = 0
@@ -346,7 +346,7 @@ class _Run:
         )
 
     def _report(self) -> None:
-        if self._progress is None:
+        if self._on_progress is None:
             return
         simulated = sum(tick.done for tick in self._ticks.values())
         successes = sum(tick.successes for tick in self._ticks.values())
@@ -355,7 +355,7 @@ class _Run:
         rate = simulated / elapsed_s if elapsed_s > 0 else 0.0
         each = self._bytes / self._measured if self._measured else _expected_bytes(self.work)
         left = total - self._before - simulated
-        self._progress(
+        self._on_progress(
             GenerationProgress(
                 self._before + simulated,
                 total,

@@ -22,11 +22,11 @@ from twinloop.datasets.commit import write_atomically
 from twinloop.errors import LearnError
 from twinloop.learning.adapt import Alignment, ramp
 from twinloop.learning.config import TrainConfig
-from twinloop.learning.samples import Batch, Samples, joined
+from twinloop.learning.samples import Batch, Samples, concatenate
 from twinloop.policies.network import PolicyNetwork, torch
 
 AVERAGING = 0.995
-"""Share of the old weights in the running average; the average is what is validated and kept."""
+"""Fraction of the old weights in the running average; the average is what is validated and kept."""
 
 WARM_UP_STEPS = 100
 VALIDATION_ROWS = 2048
@@ -37,9 +37,9 @@ FUSED = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class Stage:
-    """One part of a recipe: windows drawn by weight from these sources, judged on another's held-out episodes.
+    """One part of a recipe: windows drawn by weight from `sources`, validated on held-out episodes of `judge`.
 
-    `like`: what simulated windows should look like to the encoder, when the config says `adapt`.
+    With `adapt`, features of simulated images are aligned with those of `like`.
     """
 
     name: str
@@ -63,20 +63,20 @@ class Point:
     elapsed_s: float
 
 
-Hear = Callable[[Point, int], None]
-"""Told each point of the curve, and the steps of its stage."""
+OnValidation = Callable[[Point, int], None]
+"""Called with each point of the curve, and the steps of its stage."""
 
 
 class Fit:
-    """One stage on its way, on the device where `network` is. `best` are the weights that validated best so far."""
+    """One stage in progress, on the device of `network`. `best` are the weights that validated best so far."""
 
     def __init__(self, network: PolicyNetwork, stage: Stage, config: TrainConfig, number: int) -> None:
         self._network, self._stage, self._config, self._number = network, stage, config, number
         self._device = next(network.parameters()).device
         self._moving = network.parts_to_move(stage.moves)
         self._alignment: Alignment | None = None
-        if stage.like is not None and network.shape.sight is not None:
-            self._alignment = Alignment(config.adapt, network.shape.sight.size).to(self._device)
+        if stage.like is not None and network.shape.images is not None:
+            self._alignment = Alignment(config.adapt, network.shape.images.size).to(self._device)
             self._moving += list(self._alignment.parameters())
         self._optimizer = torch.optim.AdamW(
             self._moving,
@@ -101,7 +101,7 @@ class Fit:
 
     def run(
         self,
-        hear: Hear,
+        on_validation: OnValidation,
         checkpoint: Path | None,
         seconds_left: float = math.inf,
         pause_at: int | None = None,
@@ -117,16 +117,16 @@ class Fit:
             losses.append(self._update(done))
             self.step += 1
             if self.step % every == 0 or self.step == self._stage.steps:
-                self._validate(_mean(losses), hear)
+                self._validate(_mean(losses), on_validation)
                 losses = []
                 if checkpoint is not None:
                     self.save(checkpoint)
         if losses or not self.curve:
-            self._validate(_mean(losses) if losses else math.nan, hear)
+            self._validate(_mean(losses) if losses else math.nan, on_validation)
         self._network.load_state_dict(dict(self.best))
 
     def _update(self, done: float) -> torch.Tensor:
-        """One step; gives back its loss, which nobody waits for before the next validation."""
+        """One step; returns its loss, still on the device."""
         config, stage = self._config, self._stage
         rng = np.random.default_rng((config.seed, self._number, 2, self.step))
         warm = min(1.0, (self.step + 1) / WARM_UP_STEPS)
@@ -134,9 +134,9 @@ class Fit:
             group["lr"] = stage.rate * warm * (0.02 + 0.98 * 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0))))
         counts = rng.multinomial(config.batch, np.array(stage.weights) / sum(stage.weights))
         parts = [s.draw(rng, int(n)) for s, n in zip(stage.sources, counts, strict=True) if n]
-        batch = joined(parts)
+        batch = concatenate(parts)
         if len(stage.sources) > 1:
-            batch = _call_some_real(batch, config.sim_as_real_fraction, rng)
+            batch = _relabel_as_real(batch, config.sim_as_real_fraction, rng)
         self._network.train()
         loss = self._loss(batch, rng, done)
         self._optimizer.zero_grad(set_to_none=True)
@@ -151,28 +151,32 @@ class Fit:
         return kept
 
     def _loss(self, drawn: Batch, rng: np.random.Generator, done: float) -> Any:
-        """The error of actions and, where asked for, how differently simulated and real images are seen."""
+        """The error of actions and, with `adapt`, the distance between features of simulated and real images."""
         network, like = self._network, self._stage.like
         batch = self._tensors(drawn, rng)
-        seen = network.look(batch.pop("images"))
-        loss = network.loss(**batch, seen=seen)
+        features = network.encode_images(batch.pop("images"))
+        loss = network.loss(**batch, image_features=features)
         rows = np.flatnonzero(drawn.domain[:, 0] == 0.0)
-        if self._alignment is None or like is None or seen is None or len(rows) < 2:
+        if self._alignment is None or like is None or features is None or len(rows) < 2:
             return loss
-        real, simulated = like.draw(rng, len(rows)), self._there(rows)
+        real, simulated = like.draw(rng, len(rows)), self._to_device(rows)
         apart = self._alignment(
-            seen[simulated],
-            network.look(self._there(real.images)),
+            features[simulated],
+            network.encode_images(self._to_device(real.images)),
             network.scaled(batch["observation"][simulated, -1]),
-            network.scaled(self._there(real.observation[:, -1])),
+            network.scaled(self._to_device(real.observation[:, -1])),
         )
         return loss + self._config.adapt_weight * ramp(done) * apart
 
-    def _validate(self, training: float, hear: Hear) -> None:
+    def _validate(self, training: float, on_validation: OnValidation) -> None:
         self._average.eval()
         with torch.inference_mode():
             held_out = dict(self._held_out)
-            error = float(self._average.loss(seen=self._average.look(held_out.pop("images")), **held_out))
+            error = float(
+                self._average.loss(
+                    image_features=self._average.encode_images(held_out.pop("images")), **held_out
+                )
+            )
         if not math.isfinite(error):
             raise LearnError(
                 f"training diverged at step {self.step} of {self._stage.name}",
@@ -186,23 +190,23 @@ class Fit:
             self.best = copy.deepcopy(self._average.state_dict())
         else:
             self._since_best += 1
-        hear(point, self._stage.steps)
+        on_validation(point, self._stage.steps)
 
     def _tensors(self, batch: Batch, rng: np.random.Generator) -> dict[str, Any]:
         shape = self._network.shape
-        made = {name: self._there(values) for name, values in vars(batch).items()}
-        if shape.head != "flow":  # chance is dear, and only flows need it
+        made = {name: self._to_device(values) for name, values in vars(batch).items()}
+        if shape.head != "flow":  # random numbers take time, and only flows need them
             return made | {"noise": torch.empty(0), "when": torch.empty(0)}
         count = len(batch.actions)
         noise = rng.standard_normal((count, shape.chunk, shape.action), np.float32)
         when = rng.random((count, 1), np.float32)
-        return made | {"noise": self._there(noise), "when": self._there(when)}
+        return made | {"noise": self._to_device(noise), "when": self._to_device(when)}
 
-    def _there(self, values: Any) -> torch.Tensor:
+    def _to_device(self, values: Any) -> torch.Tensor:
         return torch.from_numpy(values).to(self._device)
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint: plain tensors, and numbers beside them."""
+        """Write a checkpoint: tensors, with the numbers of the run in the metadata."""
         tensors: dict[str, Any] = {}
         for part, state in (
             ("now", self._network.state_dict()),
@@ -213,7 +217,7 @@ class Fit:
             tensors |= {f"{part}.{name}": values for name, values in state.items()}
         for index, state in self._optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": values for name, values in state.items()}
-        words = {
+        numbers = {
             "stage": self._number,
             "step": self.step,
             "since_best": self._since_best,
@@ -222,12 +226,12 @@ class Fit:
             "curve": [asdict(point) for point in self.curve],
         }
         copied = {name: values.detach().to("cpu", copy=True).contiguous() for name, values in tensors.items()}
-        write_atomically(path, tensor_files.save(copied, {"words": json.dumps(words)}))
+        write_atomically(path, tensor_files.save(copied, {"state": json.dumps(numbers)}))
 
     def load(self, path: Path) -> None:
-        """Go on from a checkpoint of this stage."""
+        """Continue from a checkpoint of this stage."""
         tensors = tensor_files.load(path.read_bytes())
-        words = checkpoint_words(path)
+        numbers = read_checkpoint_state(path)
         parts: dict[str, dict[str, Any]] = {}
         for name, values in tensors.items():
             part, _, rest = name.partition(".")
@@ -242,29 +246,29 @@ class Fit:
             index, _, rest = name.partition(".")
             state.setdefault(int(index), {})[rest] = values
         self._optimizer.load_state_dict(self._optimizer.state_dict() | {"state": state})
-        self.step, self._since_best = int(words["step"]), int(words["since_best"])
-        self.best_error, self._elapsed_s = float(words["best_error"]), float(words["elapsed_s"])
-        self.curve = [Point(**point) for point in words["curve"]]
+        self.step, self._since_best = int(numbers["step"]), int(numbers["since_best"])
+        self.best_error, self._elapsed_s = float(numbers["best_error"]), float(numbers["elapsed_s"])
+        self.curve = [Point(**point) for point in numbers["curve"]]
 
 
-def checkpoint_words(path: Path) -> dict[str, Any]:
+def read_checkpoint_state(path: Path) -> dict[str, Any]:
     """The numbers of a checkpoint, without its tensors."""
     try:
         with path.open("rb") as file:
-            head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        words: dict[str, Any] = json.loads(head["__metadata__"]["words"])
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        state: dict[str, Any] = json.loads(header["__metadata__"]["state"])
     except (OSError, ValueError, KeyError) as error:
         raise LearnError(
             f"the checkpoint {path} cannot be read ({error})", remedy="delete it and start again"
         ) from error
-    return words
+    return state
 
 
 def _mean(losses: list[torch.Tensor]) -> float:
     return float(np.mean(torch.stack(losses).tolist()))
 
 
-def _call_some_real(batch: Batch, share: float, rng: np.random.Generator) -> Batch:
-    """The batch with a share of what is simulated shown as real: where nothing real was seen, simulation is what there is."""
-    lent = (rng.random(batch.domain.shape) < share).astype(np.float32)
-    return replace(batch, domain=np.maximum(batch.domain, lent))
+def _relabel_as_real(batch: Batch, fraction: float, rng: np.random.Generator) -> Batch:
+    """The batch with a fraction of its simulated windows labelled as real: on a robot, the policy then acts on them too."""
+    relabelled = (rng.random(batch.domain.shape) < fraction).astype(np.float32)
+    return replace(batch, domain=np.maximum(batch.domain, relabelled))

@@ -1,15 +1,14 @@
-"""How much simulated data to co-train with: a budgeted search over shares that needs no robot.
+"""How much simulated data to co-train with: a budgeted search over fractions of simulated data that needs no robot.
 
-Error and success rise and fall once over the share, so the search climbs: three shares train for a third of the updates, then
-the neighbours of the best so far, until both have been seen or a third of what training all shares would cost is spent; the
-best goes on to the end. Training is the real one, stopped and continued, so the policy that comes out is bit for bit the one
-that `--mix SHARE` would have made. Looking earlier misleads: at a sixth of the updates small shares, which see real data
-more often, are ahead of those that win in the end.
+Error and success rise and fall once over the fraction, so the search climbs: three fractions train for a third of the updates,
+then the neighbours of the best so far, until both are known or a third of the cost of training all fractions is spent; the best is
+trained to the end. Training is paused and resumed, so the resulting policy is bit for bit the one of `--mix FRACTION`. Comparing
+earlier misleads: at a sixth of the updates small fractions, which see real data more often, are ahead of those that win in the end.
 
-A share is scored by two things that a robot's success needs: the error on real episodes that were held out, and success in a
-twin whose readings the policy is told are a robot's, in scenes as far apart as the simulated data's: near the middle everything succeeds.
-Each alone may mislead (few held-out episodes; a twin is no robot), so the mean of both ranks decides, and the error where they tie: a
-twin in which everything fails has no say.
+A fraction is scored by two measures: the error on held-out real episodes, and the success rate in a twin with the policy in real
+mode, in scenes as far apart as the simulated data's: near the middle everything succeeds. Each alone may mislead (few held-out
+episodes; a twin is no robot), so the mean of both ranks decides, and the error where they tie: a twin in which everything fails then
+does not count.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.generation.record import find_stored_twin, load_generation, recorded_job
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.device import AUTO
-from twinloop.learning.fit import Hear
+from twinloop.learning.fit import OnValidation
 from twinloop.learning.train import UNFINISHED, train
-from twinloop.policies.policy import WORDS, Policy, load_policy
+from twinloop.policies.policy import METADATA, Policy, load_policy
 from twinloop.randomization import Randomization
 from twinloop.randomization.scenes import scenes_of
 from twinloop.records import SavedRecord, load_record, save_record
@@ -41,23 +40,21 @@ from twinloop.twins import Twin
 
 SHARES = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 0.97)
 FIRST = (1, 2, 4)
-"""Places of the shares that are tried first: 0.25, 0.5 and 0.8 of the usual seven."""
+"""Indices of the fractions that are tried first: 0.25, 0.5 and 0.8 of the default seven."""
 
 PART = 1 / 3
-"""Share of the updates after which shares are compared."""
+"""Fraction of the updates after which fractions are compared."""
 
 MOST_COST = 1 / 3
-"""Share of the cost of training them all that the search and the training of the best may take together."""
+"""Limit of the cost of search and training together, relative to training all fractions."""
 
 SCENES = 60
 CHOICE = "mix.json"
 
-Tell = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Probe(SavedRecord):
-    """One share after so many updates: error on held-out real episodes (scaled), success in the twin."""
+    """One fraction (`share`) after so many updates: error on held-out real episodes (scaled), success rate in the twin."""
 
     COMMAND = "twinloop train --mix auto"
 
@@ -69,7 +66,7 @@ class Probe(SavedRecord):
 
 @dataclass(frozen=True)
 class MixChoice(SavedRecord):
-    """The share that was chosen, and why. `cost_updates` counts the chosen one's training to the end as well."""
+    """The chosen fraction (`share`) of simulated data, and the evidence. `cost_updates` includes training the chosen one to the end."""
 
     FILE, COMMAND = CHOICE, "twinloop train --mix auto"
 
@@ -93,11 +90,29 @@ def choose_mix(
     workspace: str | Path = ".",
     threads: int = 1,
     device: str = AUTO,
-    tell: Tell = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> MixChoice:
-    """Find the sim share for `co-train`; `folder` keeps what is under way, and goes on with what is there.
+    """Find the fraction of simulated data for `co-train`.
 
-    `twin` is where policies are tried; default: the one that the simulated data was made with. A calibrated one tells more.
+    Args:
+        sim: Simulated dataset.
+        real: Real dataset.
+        config: Choices of the training; its `mix` is not used.
+        folder: Keeps unfinished trainings and their scores; an interrupted search continues from it.
+        twin: Where policies are evaluated, best a calibrated one; default: the twin that the simulated data was made with.
+        shares: Fractions to choose from.
+        scenes: Trials of each policy in the twin.
+        photos: As in `train`.
+        workspace: As in `train`.
+        threads: As in `train`.
+        device: As in `train`.
+        log: Called with a line for each fraction.
+
+    Returns:
+        The chosen fraction, with the scores of those that were tried.
+
+    Raises:
+        WrongUse: The recipe is not `co-train`, or there is nothing to choose.
     """
     if config.recipe != "co-train":
         raise WrongUse("only co-training has a mix to choose", got=config.recipe, expected="co-train")
@@ -112,21 +127,16 @@ def choose_mix(
         raise WrongUse("a search needs at least two shares between 0 and 1", got=list(shares))
     root, order = Path(folder), sorted(set(shares))
     data = tuple(source if isinstance(source, Dataset) else open_dataset(source) for source in (sim, real))
-    judge = twin or twin_of(data[0])
-    where = _scenes_in(data[0], judge) if judge else None
-    words = {
-        "photos": photos,
-        "workspace": workspace,
-        "threads": threads,
-        "device": device,
-        "scenes": scenes,
-        "where": where,
-    }
+    environment = None
+    if judge := twin or twin_of(data[0]):
+        environment = TwinEnvironment(judge, _scenes_in(data[0], judge), as_robot=True)
+    training = {"photos": photos, "workspace": workspace, "threads": threads, "device": device}
     began, pause, found = time.monotonic(), _pause(config), dict[float, Probe]()
     most = max(2, int((MOST_COST * len(order) * config.steps - (config.steps - pause)) / pause + 1e-9))
     while len(found) < most and (share := next_share(order, found)) is not None:
-        found[share] = _probe(data, root, replace(config, mix=share), judge, pause, words)
-        tell(_said(found[share]))
+        probe = _probe(data, root, replace(config, mix=share), pause, environment, scenes, training)
+        found[share] = probe
+        log(_describe_probe(probe))
     chosen = best_share(found)
     cost = len(found) * pause + config.steps - pause
     choice = MixChoice(chosen, config.steps, cost, round(time.monotonic() - began, 1), tuple(found.values()))
@@ -147,10 +157,13 @@ def train_auto(
     threads: int = 1,
     device: str = AUTO,
     resume: bool = False,
-    hear: Hear = lambda point, steps: None,
-    tell: Tell = lambda line: None,
+    on_validation: OnValidation = lambda point, steps: None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> Policy:
-    """Choose the share, then train it to the end from where the search left it. The policy's folder keeps `mix.json`."""
+    """Choose the mix (`choose_mix`), then train with it (`train`); the policy's folder keeps `mix.json`."""
+    training: dict[str, Any] = {
+        "photos": photos, "workspace": workspace, "threads": threads, "device": device,
+    }  # fmt: skip
     target = Path(out)
     search = target.with_name(f"{target.name}.mix")
     if search.exists() and not resume:
@@ -160,15 +173,12 @@ def train_auto(
     if (search / CHOICE).exists():
         choice = load_choice(search)
     else:
-        choice = choose_mix(
-            sim, real, config=config, folder=search, twin=twin, photos=photos, workspace=workspace, threads=threads, device=device,
-            tell=tell
-        )  # fmt: skip
+        choice = choose_mix(sim, real, config=config, folder=search, twin=twin, log=log, **training)
     begun = search / f"{choice.share:g}"
     if begun.exists() and not target.exists():
         shutil.move(begun, target)
-    tell(f"chose {choice.share:g}")
-    if (target / WORDS).exists():
+    log(f"chose {choice.share:g}")
+    if (target / METADATA).exists():
         policy = load_policy(target)
     else:
         policy = train(
@@ -176,13 +186,10 @@ def train_auto(
             real,
             out=target,
             config=replace(config, mix=choice.share),
-            photos=photos,
-            workspace=workspace,
             tracking=tracking,
-            threads=threads,
-            device=device,
             resume=True,
-            hear=hear,
+            on_validation=on_validation,
+            **training,
         )
     shutil.move(search / CHOICE, target / CHOICE)
     shutil.rmtree(search)
@@ -190,7 +197,7 @@ def train_auto(
 
 
 def scores(probes: Sequence[Probe]) -> Any:
-    """A number for each of these shares, larger is better: the mean of their ranks, the smaller error where equal."""
+    """A score for each probe, larger is better: the mean of both ranks, and the smaller error where they tie."""
     error = stats.rankdata([-probe.real_error for probe in probes])
     if any(probe.twin_success is None for probe in probes):
         return error
@@ -199,12 +206,12 @@ def scores(probes: Sequence[Probe]) -> Any:
 
 
 def load_choice(folder: str | Path) -> MixChoice:
-    """What a search found; `folder` is its own or the policy's."""
+    """Read `mix.json` from the folder of a search or of the policy."""
     return load_record(MixChoice, folder)
 
 
 def twin_of(dataset: Dataset) -> Twin | None:
-    """The twin that a simulated dataset was made with; None where it says of none."""
+    """The twin that a simulated dataset was made with; None where it names none."""
     side = dataset.provenance_table()
     if side is None or not len(side):
         return None
@@ -213,16 +220,16 @@ def twin_of(dataset: Dataset) -> Twin | None:
 
 
 def _scenes_in(dataset: Dataset, twin: Twin) -> Randomization | None:
-    """Where things lay in a simulated dataset; None where no run that made it is kept."""
+    """The scenes of a simulated dataset; None where the run that made it is not recorded."""
     record = load_generation(dataset.root, dataset.id)
     made = recorded_job(dataset.root, record).randomization if record else None
     return scenes_of(made, twin) if made else None
 
 
 def next_share(order: Sequence[float], found: Mapping[float, Probe]) -> float | None:
-    """The share to try next: the first ones, then neighbours of the best; None when both are known.
+    """The fraction to try next: the first ones, then neighbours of the best; None when both are known.
 
-    A neighbour beyond everything tried so far comes first: there may be more behind it.
+    A neighbour outside the range tried so far comes first: the best may lie beyond it.
     """
     for place in FIRST:
         share = order[min(place, len(order) - 1)]
@@ -235,7 +242,7 @@ def next_share(order: Sequence[float], found: Mapping[float, Probe]) -> float | 
 
 
 def best_share(found: Mapping[float, Probe]) -> float:
-    """The share that scores best of those tried."""
+    """The fraction with the best score."""
     made = list(found.values())
     return made[int(np.argmax(scores(made)))].share
 
@@ -244,34 +251,25 @@ def _probe(
     data: Sequence[Dataset],
     root: Path,
     config: TrainConfig,
-    twin: Twin | None,
     pause: int,
-    words: dict[str, Any],
+    environment: TwinEnvironment | None,
+    scenes: int,
+    training: dict[str, Any],
 ) -> Probe:
-    """Train one share up to a number of updates and look at it; once looked at, it is remembered."""
+    """Train with one fraction up to a number of updates and score it; a stored score is reused."""
     name = f"{config.mix:g}"
     note = root / f"{name}-{pause}.json"
     if note.exists():
         return load_record(Probe, note)
     out = root / name
-    if (out / WORDS).exists():  # it stopped improving before it was to pause
+    if (out / METADATA).exists():  # it stopped improving before it was to pause
         policy = load_policy(out)
     else:
-        policy = train(
-            *data,
-            out=out,
-            config=config,
-            photos=words["photos"],
-            workspace=words["workspace"],
-            threads=words["threads"],
-            device=words["device"],
-            resume=(out / UNFINISHED).exists(),
-            pause_at=pause,
-        )
+        resume = (out / UNFINISHED).exists()
+        policy = train(*data, out=out, config=config, resume=resume, pause_at=pause, **training)
     success = None
-    if twin is not None:
-        environment = TwinEnvironment(twin, words["where"], as_robot=True)
-        success = evaluate(policy, environment, episodes=words["scenes"], seed=config.seed).success_rate
+    if environment is not None:
+        success = evaluate(policy, environment, episodes=scenes, seed=config.seed).success_rate
     made = Probe(config.mix, pause, policy.training_record.results["validation"], success)
     save_record(made, note)
     return made
@@ -283,6 +281,6 @@ def _pause(config: TrainConfig) -> int:
     return min(config.steps, max(1, int(PART * config.steps / every + 1e-9)) * every)
 
 
-def _said(probe: Probe) -> str:
+def _describe_probe(probe: Probe) -> str:
     tried = "" if probe.twin_success is None else f", {100 * probe.twin_success:.0f} % in the twin"
     return f"share {probe.share:g} after {probe.updates} updates: real error {probe.real_error:.4f}{tried}"

@@ -74,7 +74,7 @@ def require_same_interface(dataset: Dataset, interface: Interface, side: int) ->
 
 def require_same_scale(samples: Samples, normalisation: Normalisation, interface: Interface) -> None:
     """Refuse data that lies nowhere near what a normalisation was fitted to."""
-    batch = samples.take(samples.validation, look=False)
+    batch = samples.take(samples.validation, with_images=False)
     observed = batch.observation[:, -1]
     away = np.abs(np.median(observed, axis=0) - normalisation.observation_mean)
     away = away / normalisation.observation_scale

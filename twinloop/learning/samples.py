@@ -37,7 +37,7 @@ class Batch:
     images: Array
 
 
-def joined(parts: Sequence[Batch]) -> Batch:
+def concatenate(parts: Sequence[Batch]) -> Batch:
     """Several batches as one."""
     columns = zip(*(vars(part).values() for part in parts), strict=True)
     return parts[0] if len(parts) == 1 else Batch(*(np.concatenate(column) for column in columns))
@@ -48,8 +48,7 @@ class Samples:
 
     Where only its images are looked at (`imitated` False), episodes that failed serve as well. `styles` are what
     training images are restyled after. Idle frames are dropped where the config says so. Beyond the end of an episode that
-    succeeded its last command counts as what was shown there: it is how the task ends. Where nobody said how an episode ended,
-    nothing is known of what would have come.
+    succeeded, its last command counts as demonstrated; where the outcome is not recorded, rows beyond the end do not count.
     """
 
     def __init__(
@@ -98,8 +97,8 @@ class Samples:
         """Some training windows, evenly."""
         return self.take(self.training[rng.integers(len(self.training), size=count)], rng)
 
-    def take(self, rows: Array, rng: np.random.Generator | None = None, look: bool = True) -> Batch:
-        """The windows around these rows; with chance, observed up to `observation_delay_steps` late, restyled and varied."""
+    def take(self, rows: Array, rng: np.random.Generator | None = None, with_images: bool = True) -> Batch:
+        """The windows around these rows; with `rng`, observed up to `observation_delay_steps` late, restyled and varied."""
         name = self._interface.action.name
         seen_rows = rows
         seen = now = self._windows.batch(rows)
@@ -107,7 +106,7 @@ class Samples:
             late = rng.integers(self._observation_delay_steps + 1, size=len(rows))
             seen_rows = np.maximum(rows - late, self._start_of_row[rows])
             seen = self._windows.batch(seen_rows)
-        images = self._images.take(seen_rows if look else rows[:0])
+        images = self._images.take(seen_rows if with_images else rows[:0])
         if rng is not None and self._styles is not None:
             images = self._styles.apply(images, rng)
         if rng is not None and self._vary:
@@ -122,7 +121,7 @@ class Samples:
 
 
 def usable_episodes(dataset: Dataset, fewest: int, imitated: bool = True) -> list[int]:
-    """Places of the episodes to learn from: those that succeeded, or all where nobody ever said or nothing is imitated.
+    """Places of the episodes to learn from: those that succeeded, or all where no outcome is recorded or nothing is imitated.
 
     Refuses data in which nothing succeeded, and too little of it.
     """

@@ -12,7 +12,7 @@ from typing import Any
 from twinloop.datasets.commit import wait_for_lock
 from twinloop.errors import LearnError, MissingExtra
 from twinloop.learning.fit import Point
-from twinloop.policies.policy import WEIGHTS, WORDS, Policy
+from twinloop.policies.policy import METADATA, WEIGHTS, Policy
 
 EXPERIMENT = "twinloop"
 DATABASE = "mlflow.db"
@@ -29,7 +29,7 @@ def mlflow_client(uri: str, purpose: str) -> Any:
     A local database appears whole: killed or out of room half-way, nothing is there that would have to be moved away.
     """
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "CRITICAL")  # what fails is raised and told as well
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "CRITICAL")  # failures are raised as LearnError
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # seven by default: minutes of silence
     try:
         from mlflow.exceptions import MlflowException
@@ -103,37 +103,37 @@ class TrackedRun:
             for name, value in (("training", point.training), ("validation", point.validation))
             if value == value  # a resumed run may have no training error yet
         ]
-        with _told("the run can no longer be logged", "--resume goes on from the last checkpoint"):
+        with _reported("the run can no longer be logged", "--resume goes on from the last checkpoint"):
             self._client.log_batch(self._run_id, metrics=metrics)
 
     def finish(self, policy: Policy, folder: Path) -> None:
         """Say which policy came of it; its files are logged where the artifact store can be written."""
-        with _told(
+        with _reported(
             f"{folder} is trained and whole, but could not be logged", "nothing needs to be done again"
         ):
             self._client.set_tag(self._run_id, "policy_id", policy.id)
             self._client.set_tag(self._run_id, "policy", str(folder.resolve()))
-            for name in (WORDS, WEIGHTS):
+            for name in (METADATA, WEIGHTS):
                 self._client.log_artifact(self._run_id, str(folder / name), "policy")
 
 
 @contextmanager
-def tracked(uri: str, name: str, words: dict[str, Any]) -> Iterator[TrackedRun]:
+def tracked(uri: str, name: str, run_description: dict[str, Any]) -> Iterator[TrackedRun]:
     """A run at a tracking URI; ends as failed when the block does."""
     client = mlflow_client(uri, "logging runs (`--tracking off` goes without)")
     from mlflow.entities import Param
     from mlflow.exceptions import MlflowException
 
-    with _told(f"the run cannot be logged at {uri}", "choose another --tracking, or 'off'"):
+    with _reported(f"the run cannot be logged at {uri}", "choose another --tracking, or 'off'"):
         path = _database(uri)
         with wait_for_lock(_lock(path)) if path else nullcontext():
             found = client.get_experiment_by_name(EXPERIMENT)
             place = (path.resolve().parent / "mlruns").as_uri() if path else None
             experiment = found.experiment_id if found else client.create_experiment(EXPERIMENT, place)
         run = client.create_run(experiment, run_name=name)
-        params = [Param(key, str(value)[:500]) for key, value in words["config"].items()]
+        params = [Param(key, str(value)[:500]) for key, value in run_description["config"].items()]
         client.log_batch(run.info.run_id, params=params)
-        for entry in words["datasets"]:
+        for entry in run_description["datasets"]:
             client.set_tag(run.info.run_id, f"data.{entry['role']}", f"{entry['id']}@{entry['version']}")
     status = "FAILED"
     try:
@@ -145,7 +145,7 @@ def tracked(uri: str, name: str, words: dict[str, Any]) -> Iterator[TrackedRun]:
 
 
 @contextmanager
-def _told(what: str, remedy: str) -> Iterator[None]:
+def _reported(what: str, remedy: str) -> Iterator[None]:
     """A failure of MLflow, or of the disk below it, in one line."""
     from mlflow.exceptions import MlflowException
 

@@ -1,4 +1,4 @@
-"""Train a policy by a recipe: check the data, fit the scaling, go through the recipe's stages, keep what validated best."""
+"""Train a policy by a recipe: check the data, fit the scaling, run the recipe's stages, keep the weights that validated best."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -26,22 +26,22 @@ from twinloop.datasets.sources import list_sources, refuse_swapped_sources
 from twinloop.errors import LearnError, UnknownName, WrongUse
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.device import AUTO, describe_device, find_device
-from twinloop.learning.fit import Fit, Hear, Point, Stage, checkpoint_words
+from twinloop.learning.fit import Fit, OnValidation, Point, Stage, read_checkpoint_state
 from twinloop.learning.require import require_same_interface, require_same_scale, require_trainable
-from twinloop.learning.samples import Role, Samples, joined
+from twinloop.learning.samples import Role, Samples, concatenate
 from twinloop.learning.sources import make_samples, require_styles
-from twinloop.learning.tracking import tracked
+from twinloop.learning.tracking import TrackedRun, tracked
 from twinloop.policies.interface import Interface, Normalisation, fit_normalisation, make_interface
 from twinloop.policies.network import PolicyNetwork, torch
-from twinloop.policies.policy import WORDS, Policy, TrainingRecord, load_policy
+from twinloop.policies.policy import METADATA, Policy, TrainingRecord, load_policy
 from twinloop.policies.protocol import Execution
-from twinloop.policies.shape import Shape, Sight
+from twinloop.policies.shape import ImageShape, Shape
 from twinloop.version import __version__
 
 SCALING_ROWS = 20_000
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 UNFINISHED = ".training"
-"""Folder in the policy's own that holds the checkpoint until training is done."""
+"""Folder inside the policy's that holds the checkpoint until training is done."""
 
 
 def train(
@@ -58,116 +58,126 @@ def train(
     device: str = AUTO,
     resume: bool = False,
     pause_at: int | None = None,
-    hear: Hear = lambda point, steps: None,
-    tell: Callable[[str], None] = lambda line: None,
+    on_validation: OnValidation = lambda point, steps: None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> Policy:
-    """Train a policy and write it to `out`.
+    """Train a policy by imitation and write it to `out`.
 
-    Which of `sim` and `real` are needed follows from the config's recipe. With `start`, a policy trained before takes
-    the place of the simulated half of `pretrain-finetune`. `photos` is a folder of photographs to restyle simulated
-    images after, instead of the real data's. `tracking` is an MLflow tracking URI; None logs nowhere.
-    `device` is where it computes (see `twinloop.learning.device`); `auto` takes an accelerator when there is one.
-    `resume` goes on from the last checkpoint of the same run. `workspace` is where consents are looked up.
-    With `pause_at` the first stage stops after so many updates, a multiple of `validate_every`: the policy as it is then
-    is given back, and only a checkpoint is written, from which `resume` goes on as if nothing had been.
-    `hear` gets every validation; `tell` what a person should know before the first.
+    The same data, config and version give the same weights on a processor, also when training was stopped and resumed.
+
+    Args:
+        sim: Simulated dataset; the config's recipe says which of `sim` and `real` it needs.
+        real: Real dataset.
+        out: Folder of the new policy.
+        config: Every choice of the training; default: `TrainConfig()`.
+        start: Policy to fine-tune, in place of the simulated half of `pretrain-finetune`.
+        photos: Folder of photographs to restyle simulated images after, instead of the real data's images.
+        workspace: Where consents are looked up.
+        tracking: MLflow tracking URI; default: the run is not logged.
+        threads: Processor threads.
+        device: `auto` (an accelerator when there is one), `cpu`, `cuda`, ...
+        resume: Continue from the last checkpoint of the same run.
+        pause_at: Stop the first stage after so many updates, a multiple of `validate_every`. Only a checkpoint is written, from
+            which `resume` continues as if there had been no pause.
+        on_validation: Called with each point of the learning curve and the steps of its stage.
+        log: Called with notes before training begins.
+
+    Returns:
+        The trained policy, or the policy so far where training paused.
+
+    Raises:
+        LearnError: The data cannot be trained on, does not fit the policy to start from, or `out` holds something else.
+        WrongUse: The recipe lacks a dataset, or arguments contradict each other.
     """
-    config = config or TrainConfig()
-    folder = Path(out)
-    _require_sense(folder, config, pause_at, threads)
-    where = find_device(device)
+    config, folder = config or TrainConfig(), Path(out)
+    _check_arguments(folder, config, pause_at, threads)
+    torch_device = find_device(device)
     require_styles(config, real, photos, start)
-    sources = _open(sim, real, config, start, Path(workspace))
+    sources = _open_datasets(sim, real, config, start, Path(workspace))
     started = load_policy(start) if start is not None else None
-    interface = started.interface if started else _interface(sources, config)
     if started is not None:
-        config = _like(config, started)
-    sight = _sight(interface, config)
+        config = _match_config(config, started)
+    interface = started.interface if started else _make_interface(sources, config)
+    images = _image_shape(interface, config)
     for dataset in sources.values():
         require_same_interface(dataset, interface, config.image_side)
-    for line in (*_doubts(sources, interface), *_chores(sources, interface, config)):
-        tell(line)
-    with _enough_memory(config, where):
+    for note in _list_notes(sources, interface, config):
+        log(note)
+    with _memory_errors(config, torch_device):
         samples = make_samples(sources, interface, config, photos)
-        normalisation = started.normalisation if started else _scaling(samples, interface, config)
-    for found in samples.values():
-        require_same_scale(found, normalisation, interface)
-    run = _run_words(config, samples, photos, started)
-    checkpoint = _prepare(folder, run, resume)
+        normalisation = started.normalisation if started else _fit_scaling(samples, interface, config)
+    for source in samples.values():
+        require_same_scale(source, normalisation, interface)
+    run = _describe_run(config, samples, photos, started)
     torch.set_num_threads(threads)
     torch.manual_seed(config.seed)
     began = time.monotonic()
-    context = tracked(tracking, folder.name, run) if tracking else nullcontext(None)
-    with _begun(checkpoint), _enough_memory(config, where), context as log:
-        network = _network(interface, sight, normalisation, config, started).to(where)
-        curve = _go(network, _stages(samples, config, started), config, checkpoint, hear, log, pause_at)
-        network.to("cpu")
-        learned = [role for role, source in samples.items() if source.imitated]
-        domains = tuple(dict.fromkeys((*(started.domains if started else ()), *learned)))
+    with (
+        _training_folder(folder, run, resume) as checkpoint,
+        _memory_errors(config, torch_device),
+        tracked(tracking, folder.name, run) if tracking else nullcontext(None) as tracker,
+    ):
+        network = _make_network(interface, images, normalisation, config, started).to(torch_device)
+        stages = _list_stages(samples, config, started)
+        curve = _run_stages(network, stages, config, checkpoint, on_validation, tracker, pause_at)
+        spent = {"seconds": round(time.monotonic() - began, 1), "device": describe_device(torch_device)}
+        record = _make_record(folder, config, samples, started, curve, photos, spent)
         execution = Execution(
             config.history, config.n_action_steps, config.inference_delay_steps, blend=config.blend
         )
-        datasets = (
-            *(started.training_record.datasets if started else ()),
-            *(_entry(s) for s in samples.values()),
-        )
-        twin = (
-            started.training_record.twin
-            if started and started.training_record.twin["name"]
-            else _twin_of(sources.values())
-        )
-        spent = {"seconds": round(time.monotonic() - began, 1), "device": describe_device(where)}
-        training_record = _story(folder, config, datasets, twin, curve, spent, photos)
-        policy = Policy(network, interface, normalisation, execution, domains, training_record)
+        imitated = [role for role, source in samples.items() if source.imitated]
+        domains = tuple(dict.fromkeys((*(started.domains if started else ()), *imitated)))
+        policy = Policy(network.to("cpu"), interface, normalisation, execution, domains, record)
         if pause_at is not None and curve[-1].step == pause_at:
             return policy
         policy.save(folder)
         shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
-        if log is not None:
-            log.finish(policy, folder)
+        if tracker is not None:
+            tracker.finish(policy, folder)
     return policy
 
 
-def _require_sense(folder: Path, config: TrainConfig, pause_at: int | None, threads: int) -> None:
-    """Refuse words that no data could make right."""
+def _check_arguments(folder: Path, config: TrainConfig, pause_at: int | None, threads: int) -> None:
     if pause_at is not None and (pause_at < 1 or pause_at % config.validate_every):
         raise WrongUse(
             "training pauses where it validates",
             got=pause_at,
             expected=f"a multiple of {config.validate_every}",
         )
-    if not 1 <= threads <= MOST_THREADS:
-        raise WrongUse("training needs a thread, or a few", got=threads, expected=f"1 to {MOST_THREADS}")
+    if not 1 <= threads <= MAX_THREADS:
+        raise WrongUse("training needs a thread, or a few", got=threads, expected=f"1 to {MAX_THREADS}")
     if folder.exists() and not folder.is_dir():
         raise WrongUse("a policy is a folder", got=f"the file {folder}", remedy="choose another --out")
-    if (folder / WORDS).exists():
+    if (folder / METADATA).exists():
         raise LearnError(f"{folder} holds a policy already", remedy="choose another folder")
 
 
-def _story(
+def _make_record(
     folder: Path,
     config: TrainConfig,
-    datasets: tuple[Mapping[str, Any], ...],
-    twin: Mapping[str, str | None],
+    samples: dict[Role, Samples],
+    started: Policy | None,
     curve: Sequence[Point],
-    spent: Mapping[str, Any],
     photos: str | Path | None,
+    spent: Mapping[str, Any],
 ) -> TrainingRecord:
-    """How the policy came to be."""
-    results = {
-        "curve": [asdict(point) for point in curve],
-        "validation": min((p.validation for p in curve if p.stage == curve[-1].stage), default=None),
-        **spent,
-        **({"photos": Path(photos).name} if photos else {}),
-    }
+    """The training record; a fine-tuned policy keeps the datasets and the twin of the policy it started from."""
+    before = started.training_record if started else None
+    datasets = tuple(_describe_source(source) for source in samples.values())
+    last = [point.validation for point in curve if point.stage == curve[-1].stage]
     return TrainingRecord(
         name=folder.resolve().name,
         recipe=config.recipe,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        datasets=datasets,
-        twin=twin,
+        datasets=(*before.datasets, *datasets) if before else datasets,
+        twin=before.twin if before and before.twin["name"] else _find_twin(samples.values()),
         config=asdict(config),
-        results=results,
+        results={
+            "curve": [asdict(point) for point in curve],
+            "validation": min(last, default=None),
+            **spent,
+            **({"photos": Path(photos).name} if photos else {}),
+        },
         software={
             "twinloop": __version__,
             "torch": version("torch"),
@@ -176,7 +186,9 @@ def _story(
     )
 
 
-def _open(sim: Any, real: Any, config: TrainConfig, start: Any, workspace: Path) -> dict[Role, Dataset]:
+def _open_datasets(
+    sim: Any, real: Any, config: TrainConfig, start: Any, workspace: Path
+) -> dict[Role, Dataset]:
     """The datasets that the recipe uses, by role; each may be trained on."""
     given: dict[Role, Any] = {"sim": sim, "real": real}
     needed = [role for role in config.needs if not (role == "sim" and start is not None)]
@@ -208,8 +220,8 @@ def _open(sim: Any, real: Any, config: TrainConfig, start: Any, workspace: Path)
     return sources
 
 
-def _doubts(sources: dict[Role, Dataset], interface: Interface) -> Iterator[str]:
-    """Datasets that may be on the wrong side, and images that are seen in part."""
+def _list_notes(sources: dict[Role, Dataset], interface: Interface, config: TrainConfig) -> Iterator[str]:
+    """Datasets that may be on the wrong side, images of which a part is used, and images that are decoded first."""
     for role, dataset in sources.items():
         found = list_sources(dataset)
         if role == "real" and found == {"sim"}:
@@ -224,28 +236,22 @@ def _doubts(sources: dict[Role, Dataset], interface: Interface) -> Iterator[str]
                     f"{dataset.root}: {camera.name} gives {theirs.width} x {theirs.height}, the policy sees images shaped "
                     f"like {camera.width} x {camera.height}: of these the {width} x {height} in the middle"
                 )
-
-
-def _chores(sources: dict[Role, Dataset], interface: Interface, config: TrainConfig) -> Iterator[str]:
-    """What takes a while before training begins."""
-    for dataset in sources.values():
-        for camera in interface.cameras:
             if not has_cached_frames(dataset, camera.name, config.image_side, (camera.height, camera.width)):
                 yield f"{dataset.root}: decoding {dataset.num_frames} images of {camera.name}, this once"
 
 
-def _interface(sources: dict[Role, Dataset], config: TrainConfig) -> Interface:
-    """What all sources can show: observations that one of them lacks are not used."""
-    shown = [{s.name for s in dataset.schema.signals} for dataset in sources.values()]
-    names = [name for name in config.signals if all(name in known for known in shown)]
+def _make_interface(sources: dict[Role, Dataset], config: TrainConfig) -> Interface:
+    """Signals that all sources have; observations that one of them lacks are not used."""
+    known = [{s.name for s in dataset.schema.signals} for dataset in sources.values()]
+    names = [name for name in config.signals if all(name in one for one in known)]
     for name in config.observations:
         if name not in names:
-            raise UnknownName("observation", name, sorted(set.intersection(*shown)))
+            raise UnknownName("observation", name, sorted(set.intersection(*known)))
     first = next(iter(sources.values()))
     return make_interface(first.schema, names or config.signals, str(first.root), config.cameras)
 
 
-def _like(config: TrainConfig, started: Policy) -> TrainConfig:
+def _match_config(config: TrainConfig, started: Policy) -> TrainConfig:
     """The config with the shape of the policy that is fine-tuned."""
     shape, used = started.network.shape, started.execution
     cameras = tuple(camera.name for camera in started.interface.cameras)
@@ -279,21 +285,23 @@ def _like(config: TrainConfig, started: Policy) -> TrainConfig:
         head=shape.head,
         adapter_rank=shape.adapter_rank or config.adapter_rank,
         cameras=cameras,
-        image_side=shape.sight.side if shape.sight else config.image_side,
-        image_features=shape.sight.features if shape.sight else config.image_features,
+        image_side=shape.images.side if shape.images else config.image_side,
+        image_features=shape.images.features if shape.images else config.image_features,
         **kept,
     )
 
 
-def _scaling(samples: dict[Role, Samples], interface: Interface, config: TrainConfig) -> Normalisation:
+def _fit_scaling(samples: dict[Role, Samples], interface: Interface, config: TrainConfig) -> Normalisation:
     """Fitted to what training begins with: all of `co-train`'s data, else the simulated or the only source."""
     first = list(samples.values()) if config.recipe == "co-train" else list(samples.values())[:1]
     rng = np.random.default_rng((config.seed, 23))
     batches = []
     for source in first:
         count = min(len(source.training), SCALING_ROWS)
-        batches.append(source.take(np.sort(rng.choice(source.training, count, replace=False)), look=False))
-    batch = joined(batches)
+        batches.append(
+            source.take(np.sort(rng.choice(source.training, count, replace=False)), with_images=False)
+        )
+    batch = concatenate(batches)
     with np.errstate(over="ignore", invalid="ignore"):
         made = fit_normalisation(interface, batch.observation[:, -1], batch.actions, batch.valid > 0)
     if not all(np.isfinite(values).all() for values in vars(made).values()):
@@ -305,26 +313,25 @@ def _scaling(samples: dict[Role, Samples], interface: Interface, config: TrainCo
     return made
 
 
-def _network(
+def _make_network(
     interface: Interface,
-    sight: Sight | None,
+    images: ImageShape | None,
     normalisation: Normalisation,
     config: TrainConfig,
     started: Policy | None,
 ) -> PolicyNetwork:
     adapts = config.recipe == "pretrain-finetune" and config.finetune == "adapter"
-    rank = config.adapter_rank if adapts else started.network.shape.adapter_rank if started else 0
     shape = Shape(
-        interface.observation_size,
-        len(config.history),
-        interface.action.size,
-        config.chunk,
-        config.width,
-        config.depth,
-        config.head,
-        config.flow_steps,
-        rank,
-        sight,
+        observation=interface.observation_size,
+        history=len(config.history),
+        action=interface.action.size,
+        chunk=config.chunk,
+        width=config.width,
+        depth=config.depth,
+        head=config.head,
+        flow_steps=config.flow_steps,
+        adapter_rank=config.adapter_rank if adapts else started.network.shape.adapter_rank if started else 0,
+        images=images,
     )
     network = PolicyNetwork(shape, normalisation)
     if started is not None:
@@ -333,7 +340,7 @@ def _network(
     return network
 
 
-def _sight(interface: Interface, config: TrainConfig) -> Sight | None:
+def _image_shape(interface: Interface, config: TrainConfig) -> ImageShape | None:
     if not interface.cameras:
         return None
     first = interface.cameras[0]
@@ -343,137 +350,124 @@ def _sight(interface: Interface, config: TrainConfig) -> Sight | None:
             got=f"{first.width} x {first.height}",
             remedy=f"--set image_side={min(first.height, first.width)}",
         )
-    return Sight(len(interface.cameras), first.height, first.width, config.image_side, config.image_features)
+    count = len(interface.cameras)
+    return ImageShape(count, first.height, first.width, config.image_side, config.image_features)
 
 
-def _stages(samples: dict[Role, Samples], config: TrainConfig, started: Policy | None) -> list[Stage]:
+def _list_stages(samples: dict[Role, Samples], config: TrainConfig, started: Policy | None) -> list[Stage]:
+    """The stages of the recipe, in order."""
     like = samples["real"] if config.adapt != "none" else None
+
+    def learn(name: str, *sources: Samples, weights: tuple[float, ...] = (1.0,)) -> Stage:
+        return Stage(name, sources, weights, sources[-1], config.steps, config.learning_rate, like=like)
+
     if config.recipe == "co-train":
-        both = (samples["sim"], samples["real"])
-        weights = (config.mix, 1.0 - config.mix)
-        return [
-            Stage("co-train", both, weights, samples["real"], config.steps, config.learning_rate, like=like)
-        ]
+        return [learn("co-train", samples["sim"], samples["real"], weights=(config.mix, 1.0 - config.mix))]
     if config.recipe != "pretrain-finetune":
         only = next(iter(samples.values()))
-        return [Stage(only.role, (only,), (1.0,), only, config.steps, config.learning_rate, like=like)]
-    stages = []
-    if started is None:
-        sim = samples["sim"]
-        stages.append(Stage("pretrain", (sim,), (1.0,), sim, config.steps, config.learning_rate, like=like))
-    real = samples["real"]
-    stages.append(
-        Stage("finetune", (real,), (1.0,), real, config.finetune_steps, config.finetune_rate, config.finetune)
+        return [learn(only.role, only)]
+    real = (samples["real"],)
+    finetune = Stage(
+        "finetune", real, (1.0,), real[0], config.finetune_steps, config.finetune_rate, config.finetune
     )
-    return stages
+    return [finetune] if started else [learn("pretrain", samples["sim"]), finetune]
 
 
-def _go(
+def _run_stages(
     network: PolicyNetwork,
     stages: Sequence[Stage],
     config: TrainConfig,
     checkpoint: Path,
-    hear: Hear,
-    log: Any,
+    on_validation: OnValidation,
+    tracker: TrackedRun | None,
     pause_at: int | None,
 ) -> list[Point]:
-    """Every stage in turn, from the checkpoint where there is one; none after one that paused."""
-    reached = int(checkpoint_words(checkpoint)["stage"]) if checkpoint.exists() else 0
+    """Run every stage in turn, from the checkpoint where there is one; none after one that paused."""
+    reached = int(read_checkpoint_state(checkpoint)["stage"]) if checkpoint.exists() else 0
     deadline = time.monotonic() + config.minutes * 60 if config.minutes else math.inf
-    curve: list[Point] = []
-    done = checkpoint.with_name("curve.json")
-    if reached:
-        curve = [Point(**point) for point in json.loads(done.read_text())]
+    finished = checkpoint.with_name("curve.json")
+    curve = [Point(**point) for point in json.loads(finished.read_text())] if reached else []
 
-    def told(point: Point, steps: int) -> None:
-        if log is not None:
-            log.point(point)
-        hear(point, steps)
+    def on_point(point: Point, steps: int) -> None:
+        if tracker is not None:
+            tracker.point(point)
+        on_validation(point, steps)
 
-    for number, stage in enumerate(stages):
-        if number < reached:
-            continue
+    for number, stage in enumerate(stages[reached:], start=reached):
         fit = Fit(network, stage, config, number)
         if number == reached and checkpoint.exists():
             fit.load(checkpoint)
-        left = (deadline - time.monotonic()) / (len(stages) - number)
-        fit.run(told, checkpoint, left, pause_at)
+        seconds_left = (deadline - time.monotonic()) / (len(stages) - number)
+        fit.run(on_point, checkpoint, seconds_left, pause_at)
         curve += fit.curve
         if pause_at == fit.step:
             return curve
         if number + 1 < len(stages):
-            write_atomically(done, json.dumps([asdict(point) for point in curve]).encode())
+            write_atomically(finished, json.dumps([asdict(point) for point in curve]).encode())
     return curve
 
 
-def _run_words(
+def _describe_run(
     config: TrainConfig, samples: dict[Role, Samples], photos: str | Path | None, started: Policy | None
 ) -> dict[str, Any]:
     """What makes a run the same run."""
+    sources = [_describe_source(source) for source in samples.values()]
     return {
         "config": json.loads(json.dumps(asdict(config))),
-        "datasets": [{k: v for k, v in _entry(s).items() if k != "episodes"} for s in samples.values()],
+        "datasets": [{k: v for k, v in source.items() if k != "episodes"} for source in sources],
         "start": started.id if started else None,
         **({"photos": str(photos)} if photos else {}),
         "twinloop": __version__,
     }
 
 
-def _prepare(folder: Path, run: dict[str, Any], resume: bool) -> Path:
-    """The place of the checkpoint; refuses to overwrite another run or to resume a different one."""
-    place = folder / UNFINISHED
-    words = place / "run.json"
-    if words.exists():
-        if not resume:
-            with _held(place):  # while somebody is at it, nobody should be told to delete it
-                pass
-            raise LearnError(
-                f"{folder} holds an unfinished training", remedy="go on with --resume, or delete it"
-            )
-        before = json.loads(words.read_text())
-        if before != run:
-            changed = [k for k in run["config"] if before["config"].get(k) != run["config"][k]]
-            raise LearnError(
-                f"cannot resume {folder}: it was another run",
-                got=", ".join(changed) or "other data",
-                remedy="use the same data and options as before, or another folder",
-            )
-        return place / "checkpoint.safetensors"
-    if folder.exists() and any(folder.iterdir()):
-        raise LearnError(f"{folder} exists and is not empty", remedy="choose another folder")
-    write_atomically(words, (json.dumps(run, indent=1) + "\n").encode())
-    return place / "checkpoint.safetensors"
-
-
 @contextmanager
-def _begun(checkpoint: Path) -> Iterator[None]:
-    """One training at a time; one that fails before its first checkpoint leaves nothing behind that would stand in the way."""
-    place = checkpoint.parent
-    with _held(place):
+def _training_folder(folder: Path, run: dict[str, Any], resume: bool) -> Iterator[Path]:
+    """The place of the checkpoint, locked; refuses to overwrite another run or to resume a different one.
+
+    A training that fails before its first checkpoint leaves nothing behind.
+    """
+    unfinished = folder / UNFINISHED
+    description, checkpoint = unfinished / "run.json", unfinished / "checkpoint.safetensors"
+    if not description.exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise LearnError(f"{folder} exists and is not empty", remedy="choose another folder")
+        write_atomically(description, (json.dumps(run, indent=1) + "\n").encode())
+    elif not resume:
+        with _lock(unfinished):  # a training that is running must not be reported as one to delete
+            pass
+        raise LearnError(f"{folder} holds an unfinished training", remedy="go on with --resume, or delete it")
+    elif (before := json.loads(description.read_text())) != run:
+        changed = [k for k in run["config"] if before["config"].get(k) != run["config"][k]]
+        raise LearnError(
+            f"cannot resume {folder}: it was another run",
+            got=", ".join(changed) or "other data",
+            remedy="use the same data and options as before, or another folder",
+        )
+    with _lock(unfinished):
         try:
-            yield
+            yield checkpoint
         except Exception:
             if not checkpoint.exists():
-                shutil.rmtree(place, ignore_errors=True)
+                shutil.rmtree(unfinished, ignore_errors=True)
                 with suppress(OSError):
-                    place.parent.rmdir()
+                    folder.rmdir()
             raise
 
 
-def _held(place: Path) -> AbstractContextManager[None]:
-    """The lock of a training."""
-
+def _lock(unfinished: Path) -> AbstractContextManager[None]:
     def busy(holder: str) -> LearnError:
         return LearnError(
-            f"{place.parent} is being trained by {holder}", remedy="wait for it, or choose another folder"
+            f"{unfinished.parent} is being trained by {holder}",
+            remedy="wait for it, or choose another folder",
         )
 
-    return hold_lock(place, "lock", busy)
+    return hold_lock(unfinished, "lock", busy)
 
 
 @contextmanager
-def _enough_memory(config: TrainConfig, device: torch.device) -> Iterator[None]:
-    """A network or batch that does not fit is no bug."""
+def _memory_errors(config: TrainConfig, device: torch.device) -> Iterator[None]:
+    """Report a network or batch that does not fit into memory as an error of the user."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -487,7 +481,7 @@ def _enough_memory(config: TrainConfig, device: torch.device) -> Iterator[None]:
         ) from error
 
 
-def _entry(samples: Samples) -> dict[str, Any]:
+def _describe_source(samples: Samples) -> dict[str, Any]:
     dataset = samples.dataset
     return {
         "id": dataset.id,
@@ -499,10 +493,10 @@ def _entry(samples: Samples) -> dict[str, Any]:
     } | ({"episodes": samples.episodes} if samples.role == "real" and samples.episodes else {})
 
 
-def _twin_of(datasets: Any) -> dict[str, str | None]:
-    """The twin that the first dataset which knows one was made with."""
-    for dataset in datasets:
-        side = dataset.provenance_table()
+def _find_twin(sources: Iterable[Samples]) -> dict[str, str | None]:
+    """The twin of the first dataset that names the twin it was made with."""
+    for source in sources:
+        side = source.dataset.provenance_table()
         if side is not None and len(side):
             row = side.select(["twin", "twin_version", "twin_hash"]).slice(0, 1).to_pylist()[0]
             if row["twin"]:

@@ -1,7 +1,7 @@
-"""What a network makes of images: a compact convolutional encoder for each camera, ending in where things are.
+"""Image encoder: a compact convolutional network for each camera, ending in a spatial softmax (Levine et al. 2016).
 
-Images enter as cameras give them and are averaged down inside, so that what is exported is complete. A soft maximum of
-each channel gives its place in the image (spatial softmax), its mean how much of it there is.
+Images enter at the camera's size and are averaged down inside, so that an exported policy is complete. The spatial softmax gives
+the place of each channel in the image, the channel's mean how much of it there is.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ import torch
 from torch import nn
 
 from twinloop.datasets.images import area_weights
-from twinloop.policies.shape import Sight
+from twinloop.policies.shape import ImageShape
 
 Tensor = torch.Tensor
 
 CHANNELS = (16, 32, 48, 32)
 GROUPS = 8
-"""Channels are normalised in so many groups: without it a small encoder finds a small thing on a patterned table late or never."""
+"""Groups of channels that are normalised together; without group normalisation a small encoder finds a small object on a patterned
+table late or never."""
 
 
-class Eye(nn.Module):
+class CameraEncoder(nn.Module):
     """Images of one camera (B, 3, side, side) to features (B, F)."""
 
     across: Tensor
     down: Tensor
 
-    def __init__(self, sight: Sight) -> None:
+    def __init__(self, shape: ImageShape) -> None:
         super().__init__()
         first, second, third, last = CHANNELS
         self.layers = nn.Sequential(
@@ -35,9 +36,9 @@ class Eye(nn.Module):
             *_layer(third, third, 3, dilation=2),
             nn.Conv2d(third, last, 1),
         )
-        self.leave = nn.Linear(3 * last, sight.features)
-        self.norm = nn.LayerNorm(sight.features)
-        places = torch.linspace(-1.0, 1.0, _halved(_halved(sight.side)))
+        self.leave = nn.Linear(3 * last, shape.features)
+        self.norm = nn.LayerNorm(shape.features)
+        places = torch.linspace(-1.0, 1.0, _halved(_halved(shape.side)))
         down, across = torch.meshgrid(places, places, indexing="ij")
         self.register_buffer("across", across.reshape(-1, 1), persistent=False)
         self.register_buffer("down", down.reshape(-1, 1), persistent=False)
@@ -51,17 +52,17 @@ class Eye(nn.Module):
         return made
 
 
-class Encoder(nn.Module):
-    """Images (B, cameras, height, width, 3), 0 to 255, to features (B, cameras * F); an eye for each camera."""
+class ImageEncoder(nn.Module):
+    """Images (B, cameras, height, width, 3), 0 to 255, to features (B, cameras * F); one `CameraEncoder` for each camera."""
 
     rows: Tensor
     columns: Tensor
 
-    def __init__(self, sight: Sight) -> None:
+    def __init__(self, shape: ImageShape) -> None:
         super().__init__()
-        self._side = sight.side
-        self.camera_model = nn.ModuleList(Eye(sight) for _ in range(sight.cameras))
-        rows, columns = area_weights(sight.height, sight.side), area_weights(sight.width, sight.side)
+        self._side = shape.side
+        self.cameras = nn.ModuleList(CameraEncoder(shape) for _ in range(shape.cameras))
+        rows, columns = area_weights(shape.height, shape.side), area_weights(shape.width, shape.side)
         self.register_buffer("rows", torch.from_numpy(rows), persistent=False)
         self.register_buffer("columns", torch.from_numpy(columns.T.copy()), persistent=False)
 
@@ -71,7 +72,7 @@ class Encoder(nn.Module):
         if tuple(planes.shape[-2:]) != (self._side, self._side):
             planes = (self.rows @ planes @ self.columns).round()
         planes = planes / 127.5 - 1.0
-        seen = [eye(planes[:, index]) for index, eye in enumerate(self.camera_model)]
+        seen = [encode(planes[:, index]) for index, encode in enumerate(self.cameras)]
         return torch.cat(seen, dim=1)
 
 

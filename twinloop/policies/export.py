@@ -33,8 +33,8 @@ def export_onnx(policy: Policy, path: str | Path) -> Path:
         torch.zeros(2, shape.chunk, shape.action),
     )
     names = ["observation", "domain", "noise"]
-    if shape.sight is not None:
-        size = (2, shape.sight.cameras, shape.sight.height, shape.sight.width, 3)
+    if shape.images is not None:
+        size = (2, shape.images.cameras, shape.images.height, shape.images.width, 3)
         example = (*example, torch.zeros(size, dtype=torch.uint8))
         names.append("images")
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from twinloop.episode import Array, Camera, Schema, Signal
 from twinloop.errors import LearnError
 
 UNNAMED = "unknown"
-"""The type of a robot that nobody named."""
+"""The type of a robot where it is not declared."""
 
 SMALLEST_READING = 0.02
 """Metres, radians or plain numbers. What hardly varies in the data is not blown up to unit variance: the height of a table
@@ -28,7 +28,7 @@ SMALLEST_ACTION = 1e-3
 """The same for commands, which are predicted more finely."""
 
 RELATIVE_BELOW = 0.5
-"""An action is predicted relative to its reading where that leaves less than this share of its spread."""
+"""An action is predicted relative to its reading where that leaves less than this fraction of its spread."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Interface:
         return {signal.name: part for signal, part in zip(self.observations, parts, strict=True)}
 
     def difference(self, other: Interface) -> str | None:
-        """The first way in which `other` does not fit this one, in words. Where nobody named the type of robot, it may be any."""
+        """The first way in which `other` does not fit this one, in words. An undeclared type of robot fits any."""
         if UNNAMED in (self.robot_type, other.robot_type):
             other = replace(other, robot_type=self.robot_type)
         return self._schema().difference(other._schema())
@@ -81,19 +81,19 @@ class Interface:
         return Schema((*self.observations, self.action), self.rate_hz, self.cameras, self.robot_type)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values; a policy without cameras does not speak of them."""
-        words = asdict(self)
-        return words if self.cameras else {name: part for name, part in words.items() if name != "cameras"}
+        """Plain values; without cameras, the key is left out."""
+        values = asdict(self)
+        return values if self.cameras else {name: part for name, part in values.items() if name != "cameras"}
 
 
-def interface_from_json(words: Mapping[str, Any]) -> Interface:
+def interface_from_json(values: Mapping[str, Any]) -> Interface:
     """What `as_json` wrote."""
     return Interface(
-        tuple(_signal(part) for part in words["observations"]),
-        _signal(words["action"]),
-        float(words["rate_hz"]),
-        str(words["robot_type"]),
-        tuple(Camera(**part) for part in words.get("cameras", ())),
+        tuple(_signal(part) for part in values["observations"]),
+        _signal(values["action"]),
+        float(values["rate_hz"]),
+        str(values["robot_type"]),
+        tuple(Camera(**part) for part in values.get("cameras", ())),
     )
 
 
@@ -184,13 +184,13 @@ class Normalisation:
         return np.asarray(taken[..., None, :], np.float32)
 
 
-def normalisation_from_json(words: Mapping[str, Any]) -> Normalisation:
+def normalisation_from_json(values: Mapping[str, Any]) -> Normalisation:
     """What `as_json` wrote."""
     numbers = {
-        name: np.asarray(words[name], np.float32)
+        name: np.asarray(values[name], np.float32)
         for name in ("observation_mean", "observation_scale", "action_mean", "action_scale")
     }
-    return Normalisation(reading=np.asarray(words["reading"], np.int64), **numbers)
+    return Normalisation(reading=np.asarray(values["reading"], np.int64), **numbers)
 
 
 def fit_normalisation(
@@ -220,8 +220,8 @@ def fit_normalisation(
     )
 
 
-def _signal(words: Mapping[str, Any]) -> Signal:
+def _signal(values: Mapping[str, Any]) -> Signal:
     made: dict[str, Any] = {
-        name: tuple(part) if isinstance(part, list) else part for name, part in words.items()
+        name: tuple(part) if isinstance(part, list) else part for name, part in values.items()
     }
     return Signal(**made)

@@ -16,7 +16,7 @@ try:
     import torch as torch
     from torch import nn
 
-    from twinloop.policies.encoder import Encoder
+    from twinloop.policies.encoder import ImageEncoder
 except ImportError as error:  # pragma: no cover - the tests install torch
     raise MissingExtra("learning", "torch", "learn") from error
 
@@ -69,15 +69,15 @@ class Trunk(nn.Module):
         self.enter = nn.Linear(shape.observation * shape.history, shape.width)
         self.domain = nn.Linear(1, shape.width, bias=False)
         nn.init.zeros_(self.domain.weight)
-        self.seen = nn.Linear(shape.sight.size, shape.width, bias=False) if shape.sight else None
+        self.images = nn.Linear(shape.images.size, shape.width, bias=False) if shape.images else None
         self.blocks = nn.Sequential(*(Block(shape.width, shape.adapter_rank) for _ in range(shape.depth)))
         self.norm = nn.LayerNorm(shape.width)
 
-    def forward(self, x: Tensor, domain: Tensor, seen: Tensor | None) -> Tensor:
-        """`x` is (B, H, D) scaled, `domain` (B, 1): 0 simulated, 1 real, `seen` what an encoder made of images."""
+    def forward(self, x: Tensor, domain: Tensor, image_features: Tensor | None) -> Tensor:
+        """`x` is (B, H, D) scaled, `domain` (B, 1): 0 simulated, 1 real, `image_features` the encoder's."""
         entered = self.enter(x.flatten(1)) + self.domain(domain)
-        if self.seen is not None:
-            entered = entered + self.seen(seen)
+        if self.images is not None:
+            entered = entered + self.images(image_features)
         made: Tensor = self.norm(self.blocks(entered))
         return made
 
@@ -155,7 +155,7 @@ class PolicyNetwork(nn.Module):
     def __init__(self, shape: Shape, normalisation: Normalisation) -> None:
         super().__init__()
         self.shape = shape
-        self.encoder = Encoder(shape.sight) if shape.sight else None
+        self.encoder = ImageEncoder(shape.images) if shape.images else None
         self.trunk = Trunk(shape)
         self.head = FlowHead(shape) if shape.head == "flow" else RegressionHead(shape)
         for name, values in vars(normalisation).items():
@@ -166,13 +166,13 @@ class PolicyNetwork(nn.Module):
         """Raw observations (..., D) in units of their spread."""
         return ((observation - self.observation_mean) / self.observation_scale).clamp(-10.0, 10.0)
 
-    def look(self, images: Tensor | None) -> Tensor | None:
-        """What the encoder makes of images (B, cameras, height, width, 3), 0 to 255."""
+    def encode_images(self, images: Tensor | None) -> Tensor | None:
+        """Features of images (B, cameras, height, width, 3), 0 to 255."""
         return None if self.encoder is None else self.encoder(images)
 
-    def features(self, observation: Tensor, domain: Tensor, seen: Tensor | None = None) -> Tensor:
-        """What the trunk makes of raw observations (B, H, D) and of what the encoder saw."""
-        made: Tensor = self.trunk(self.scaled(observation), domain, seen)
+    def features(self, observation: Tensor, domain: Tensor, image_features: Tensor | None = None) -> Tensor:
+        """The trunk's features of raw observations (B, H, D) and of the encoder's features."""
+        made: Tensor = self.trunk(self.scaled(observation), domain, image_features)
         return made
 
     def reference(self, observation: Tensor) -> Tensor:
@@ -184,7 +184,7 @@ class PolicyNetwork(nn.Module):
         self, observation: Tensor, domain: Tensor, noise: Tensor, images: Tensor | None = None
     ) -> Tensor:
         """The chunk of commands (B, chunk, A)."""
-        made: Tensor = self.head(self.features(observation, domain, self.look(images)), noise)
+        made: Tensor = self.head(self.features(observation, domain, self.encode_images(images)), noise)
         return made * self.action_scale + self.action_mean + self.reference(observation)
 
     def loss(
@@ -195,14 +195,14 @@ class PolicyNetwork(nn.Module):
         valid: Tensor,
         noise: Tensor,
         when: Tensor,
-        seen: Tensor | None = None,
+        image_features: Tensor | None = None,
     ) -> Tensor:
-        """How wrong the chunks are, in scaled units; `noise` and `when` (B, 1) are for heads that need chance.
+        """How wrong the chunks are, in scaled units; `noise` and `when` (B, 1) are for heads that sample.
 
-        `seen` is what `look` made of the images.
+        `image_features` is what `encode_images` gives.
         """
         target = (actions - self.reference(observation) - self.action_mean) / self.action_scale
-        return self.head.loss(self.features(observation, domain, seen), target, valid, noise, when)
+        return self.head.loss(self.features(observation, domain, image_features), target, valid, noise, when)
 
     def parts_to_move(self, finetune: str) -> list[Any]:
         """The weights that fine-tuning moves: all, the head's, or the adapters'; the domain's always."""

@@ -1,11 +1,11 @@
-"""A policy as plain files: `policy.json` says everything about it, `weights.safetensors` holds the numbers."""
+"""A policy as plain files: `policy.json` describes it, `weights.safetensors` holds its weights."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from twinloop.errors import LearnError, MissingExtra, NewerFormat, WrongUse
 from twinloop.policies.interface import Interface, Normalisation, interface_from_json, normalisation_from_json
 from twinloop.policies.network import PolicyNetwork, one_thread, torch
 from twinloop.policies.protocol import Execution
-from twinloop.policies.shape import Shape, sight_from_json
+from twinloop.policies.shape import ImageShape, Shape
 from twinloop.version import __version__
 
 try:
@@ -30,7 +30,7 @@ except ImportError as error:  # pragma: no cover - the tests install it
 
 
 FORMAT = 1
-WORDS = "policy.json"
+METADATA = "policy.json"
 WEIGHTS = "weights.safetensors"
 
 
@@ -97,14 +97,17 @@ class Policy:
         """64 bits that follow from the weights and from how they are used."""
         digest = hashlib.blake2b(digest_size=8)
         execution = asdict(self.execution)
-        for added in ("latency_steps", "blend"):  # a policy is the same as before it could be told of them
+        for added in (
+            "latency_steps",
+            "blend",
+        ):  # added later: without them, a policy keeps the id it had before
             if not execution[added]:
                 del execution[added]
         used = {
             "interface": self.interface.as_json(),
             "normalisation": self.normalisation.as_json(),
             "execution": execution,
-            "shape": _shape_words(self.network.shape),
+            "shape": _shape_json(self.network.shape),
         }
         digest.update(json.dumps(used, sort_keys=True).encode())
         for name, weights in sorted(self.network.state_dict().items()):
@@ -114,8 +117,8 @@ class Policy:
     @property
     def image_side(self) -> int:
         """Pixels a side of what its network sees of an image; 0 without cameras."""
-        sight = self.network.shape.sight
-        return sight.side if sight else 0
+        images = self.network.shape.images
+        return images.side if images else 0
 
     def images(self, frames: Mapping[str, Array]) -> Array:
         """What `predict` takes, (..., cameras, height, width, 3), from frames (..., height, width, 3) uint8 by camera.
@@ -181,11 +184,10 @@ class Policy:
         """Chunks of commands (N, chunk, A) for histories of observations (N, H, D), and the newest images
         (N, cameras, height, width, 3) uint8 of a policy that has cameras.
 
-        `real` says that a robot is watched and no simulation; it counts only where training told the two apart.
-        Without noise (N, chunk, A), heads that need chance give the chunk that zero noise leads to.
+        `real` says that a robot is observed, not a simulation; it has an effect only where training distinguished the two.
+        Without noise (N, chunk, A), heads that sample give the chunk of zero noise.
         """
         count, shape = len(observation), self.network.shape
-        told = float(real and "real" in self.domains)
         if (images is None) == bool(self.interface.cameras):
             raise WrongUse(
                 f"policy {self.name} {'sees images' if images is None else 'sees no images'}",
@@ -196,7 +198,7 @@ class Policy:
         with torch.inference_mode(), one_thread():
             made = self.network(
                 torch.from_numpy(np.ascontiguousarray(observation, np.float32)),
-                torch.full((count, 1), told),
+                torch.full((count, 1), float(real and "real" in self.domains)),
                 torch.zeros(count, shape.chunk, shape.action)
                 if noise is None
                 else torch.from_numpy(np.ascontiguousarray(noise, np.float32)),
@@ -252,54 +254,54 @@ class Policy:
         root.mkdir(parents=True, exist_ok=True)
         weights = {name: w.detach().cpu().contiguous() for name, w in self.network.state_dict().items()}
         write_atomically(root / WEIGHTS, tensor_files.save(weights))
-        words = {
+        content = {
             "format": FORMAT,
             "id": self.id,
             "twinloop": __version__,
             **_plain(asdict(self.training_record)),
             "interface": self.interface.as_json(),
             "normalisation": self.normalisation.as_json(),
-            "network": _shape_words(self.network.shape),
+            "network": _shape_json(self.network.shape),
             "execution": asdict(self.execution),
             "domains": list(self.domains),
         }
-        words["check"] = _check_sum(words)
-        write_atomically(root / WORDS, (json.dumps(words, indent=1) + "\n").encode())
+        content["check"] = _check_sum(content)
+        write_atomically(root / METADATA, (json.dumps(content, indent=1) + "\n").encode())
         return root
 
 
 def load_policy(folder: str | Path) -> Policy:
     """Read a policy; nothing that is read is executed."""
     root = Path(folder)
-    if not (root / WORDS).is_file():
-        raise WrongUse(f"{root} is no policy", expected=f"a folder with {WORDS}", remedy="twinloop train")
+    if not (root / METADATA).is_file():
+        raise WrongUse(f"{root} is no policy", expected=f"a folder with {METADATA}", remedy="twinloop train")
     try:
-        words: dict[str, Any] = json.loads((root / WORDS).read_text())
-        if words["format"] > FORMAT:
+        content: dict[str, Any] = json.loads((root / METADATA).read_text())
+        if content["format"] > FORMAT:
             raise NewerFormat(
                 f"{root} was written by a newer Twinloop", remedy="pip install --upgrade twinloop"
             )
-        if words.get("check", _check_sum(words)) != _check_sum(words):
-            raise LearnError(f"{root / WORDS} was changed since it was written", remedy="train it again")
-        known = str(words["id"])
-        interface = interface_from_json(words["interface"])
-        normalisation = normalisation_from_json(words["normalisation"])
-        shape = Shape(**words["network"] | {"sight": sight_from_json(words["network"].get("sight"))})
-        execution = Execution(**words["execution"] | {"history": tuple(words["execution"]["history"])})
-        told = {part.name: words[part.name] for part in fields(TrainingRecord)}
-        training_record = TrainingRecord(**told | {"datasets": tuple(told["datasets"])})
-        for part, keys in _said(training_record):
-            _ = [part[key] for key in keys]
-        domains = tuple(words["domains"])
+        if content.get("check", _check_sum(content)) != _check_sum(content):
+            raise LearnError(f"{root / METADATA} was changed since it was written", remedy="train it again")
+        known = str(content["id"])
+        interface = interface_from_json(content["interface"])
+        normalisation = normalisation_from_json(content["normalisation"])
+        images = content["network"].get("images")
+        shape = Shape(**content["network"] | {"images": ImageShape(**images) if images else None})
+        execution = Execution(**content["execution"] | {"history": tuple(content["execution"]["history"])})
+        recorded = {part.name: content[part.name] for part in fields(TrainingRecord)}
+        training_record = TrainingRecord(**recorded | {"datasets": tuple(recorded["datasets"])})
+        _require_keys(training_record)
+        domains = tuple(content["domains"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LearnError(f"{root / WORDS} cannot be read ({error})", remedy="train it again") from error
+        raise LearnError(f"{root / METADATA} cannot be read ({error})", remedy="train it again") from error
     _require_consistent(root, interface, normalisation, shape)
     try:
         network = PolicyNetwork(shape, normalisation)
         network.load_state_dict(tensor_files.load((root / WEIGHTS).read_bytes()))
     except (RuntimeError, TypeError) as error:
         raise LearnError(
-            f"{root / WEIGHTS} does not fit the network that {WORDS} describes: one of them was changed, or an earlier "
+            f"{root / WEIGHTS} does not fit the network that {METADATA} describes: one of them was changed, or an earlier "
             "version built that network in another way",
             remedy="train it again",
         ) from error
@@ -312,7 +314,7 @@ def load_policy(folder: str | Path) -> Policy:
 
 
 def _require_consistent(root: Path, interface: Interface, scale: Normalisation, shape: Shape) -> None:
-    """Normalisation, interface and network must speak of the same numbers."""
+    """Refuse a normalisation or cameras that do not fit the network."""
     sizes = {
         "observation_mean": (interface.observation_size,),
         "observation_scale": (interface.observation_size,),
@@ -320,39 +322,45 @@ def _require_consistent(root: Path, interface: Interface, scale: Normalisation, 
         "action_scale": (shape.chunk, interface.action.size),
         "reading": (interface.action.size,),
     }
-    sight = (len(interface.cameras), *((c.height, c.width) for c in interface.cameras[:1]))
-    known = (0,) if shape.sight is None else (shape.sight.cameras, (shape.sight.height, shape.sight.width))
-    if sight != known:
-        raise LearnError(f"the cameras of {root} do not fit its network", got=sight, expected=known)
-    for name, expected in sizes.items():
-        if getattr(scale, name).shape != expected:
+    declared = (len(interface.cameras), *((c.height, c.width) for c in interface.cameras[:1]))
+    images = shape.images
+    expected = (images.cameras, (images.height, images.width)) if images else (0,)
+    if declared != expected:
+        raise LearnError(f"the cameras of {root} do not fit its network", got=declared, expected=expected)
+    for name, size in sizes.items():
+        if getattr(scale, name).shape != size:
             raise LearnError(
                 f"the normalisation of {root} does not fit it: {name}",
                 got=getattr(scale, name).shape,
-                expected=expected,
+                expected=size,
                 remedy="train it again",
             )
 
 
-def _said(training_record: TrainingRecord) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...]]]:
-    """Parts of a story with what each of them must say."""
-    yield training_record.twin, ("name", "version")
-    for entry in training_record.datasets:
-        yield entry, ("id", "role", "name", "used", "version")
-    for point in training_record.results.get("curve", ()):
-        yield point, ("stage", "step", "validation")
+def _require_keys(record: TrainingRecord) -> None:
+    """Raise KeyError where a part of the training record lacks a key that others read."""
+    parts = [
+        ((record.twin,), ("name", "version")),
+        (record.datasets, ("id", "role", "name", "used", "version")),
+        (record.results.get("curve", ()), ("stage", "step", "validation")),
+    ]
+    for entries, keys in parts:
+        for entry in entries:
+            _ = [entry[key] for key in keys]
 
 
-def _check_sum(words: Mapping[str, Any]) -> str:
-    """Follows from all that `policy.json` says but itself; files from before there was one have none."""
-    rest = {name: part for name, part in words.items() if name != "check"}
+def _check_sum(content: Mapping[str, Any]) -> str:
+    """A hash of all of `policy.json` but itself."""
+    rest = {name: part for name, part in content.items() if name != "check"}
     return hashlib.blake2b(json.dumps(rest, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def _shape_words(shape: Shape) -> dict[str, Any]:
-    """Plain values; a network without eyes is the same as before there were any."""
-    words = asdict(shape)
-    return words if shape.sight else {name: part for name, part in words.items() if name != "sight"}
+def _shape_json(shape: Shape) -> dict[str, Any]:
+    """Plain values; without cameras, `images` is left out."""
+    values = asdict(shape)
+    if shape.images is None:
+        del values["images"]
+    return values
 
 
 def _plain(value: Any) -> Any:

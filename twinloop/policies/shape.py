@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 Head = Literal["regression", "transformer", "flow"]
 """How a chunk of actions is predicted: its mean by one linear map or by a transformer, or a sample by flow matching."""
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What images look like to a network: `cameras` of them, `height` x `width` as they come, averaged down to
-    `side` x `side`; `features` numbers are made of each."""
+class ImageShape:
+    """Sizes of the images of a network: `cameras` of them, `height` x `width` each, averaged down to `side` x `side`;
+    the encoder makes `features` numbers of each."""
 
     cameras: int
     height: int
@@ -22,7 +22,7 @@ class Sight:
 
     @property
     def size(self) -> int:
-        """Numbers made of all images of one moment."""
+        """Features of all images of one moment."""
         return self.cameras * self.features
 
 
@@ -39,9 +39,4 @@ class Shape:
     head: Head
     flow_steps: int
     adapter_rank: int = 0
-    sight: Sight | None = None
-
-
-def sight_from_json(words: dict[str, Any] | None) -> Sight | None:
-    """What `dataclasses.asdict` made of a sight."""
-    return None if words is None else Sight(**words)
+    images: ImageShape | None = None

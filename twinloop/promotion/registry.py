@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from twinloop.errors import GateError, TamperedRecord, WrongUse
 from twinloop.learning.tracking import local_tracking, mlflow_client
-from twinloop.policies.policy import WEIGHTS, WORDS, Policy, load_policy
+from twinloop.policies.policy import METADATA, WEIGHTS, Policy, load_policy
 from twinloop.promotion.chain import (
     EMPTY,
     FOLDER,
@@ -330,7 +330,7 @@ class PolicyRegistry:
         folder = self.folder / "policies" / policy.id
         policy.save(folder)
         version = self._enter(policy.id, policy.name, str(grounds["decision"]))
-        files = {name: _file_hash(folder / name) for name in (WORDS, WEIGHTS)}
+        files = {name: _file_hash(folder / name) for name in (METADATA, WEIGHTS)}
         details = {
             "version": version,
             "policy": policy.name,

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from twinloop.errors import GateError, WrongUse
+from twinloop.evaluation.environment import OnProgress
 from twinloop.generation.processes import usable_cores
 from twinloop.policies.protocol import PolicyLike, training_datasets
 from twinloop.promotion.attempts import record_attempt
 from twinloop.promotion.checks import Check, Subject, accept, run_checks, twin_is_current
 from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, draw_scenes, load_evidence
 from twinloop.promotion.rules import Rules
-from twinloop.promotion.scenes import Progress, Scene, SceneInstructions, draw_list, observe_list
+from twinloop.promotion.scenes import Scene, SceneInstructions, draw_list, observe_list
 from twinloop.promotion.statistics import measure
 from twinloop.promotion.trials import simulate, try_on_robot
 from twinloop.promotion.verdict import Verdict, decide
@@ -45,10 +46,10 @@ class Situation:
 
 @dataclass(frozen=True)
 class Watchers:
-    """Callbacks: progress of observing and simulating scenes, every real trial with the verdict so far, and log lines."""
+    """Callbacks: scenes observed or simulated so far, every real trial with the verdict so far, and log lines."""
 
-    progress: Callable[[str], Progress] = lambda what: lambda done, total: None
-    trial: Callable[[int, PairedTrial, Verdict], None] = lambda number, trial, verdict: None
+    on_progress: OnProgress = lambda done, total: None
+    on_trial: Callable[[int, PairedTrial, Verdict], None] = lambda number, trial, verdict: None
     log: Callable[[str], None] = lambda line: None
 
 
@@ -116,52 +117,35 @@ def gate(
         GateError: If the evidence is about other policies or another robot.
         WrongUse: If no supervisor judges trials.
     """
-    config, watchers, situation = config or GateConfig(), watchers or Watchers(), situation or Situation()
-    rules, seed = config.rules, config.seed
-    folder = Path(out)
     judge = supervisor or (robot if isinstance(robot, TrialSupervisor) else None)
     if robot is not None and judge is None:
         raise WrongUse("no supervisor judges the trials", remedy="pass a supervisor")
-    found = evidence or _make_evidence(candidate, champion, twin, robot, seed)
+    folder, config = Path(out), config or GateConfig()
+    found = evidence or _make_evidence(candidate, champion, twin, robot, config.seed)
     _require_contenders(found, candidate, champion)
     if robot is not None and found.robot is not None:
         _require_robot(found, robot)
     _require_kept(folder, evidence)
+    run = _Gate(
+        candidate,
+        champion,
+        twin,
+        config,
+        robot,
+        judge,
+        folder,
+        situation or Situation(),
+        watchers or Watchers(),
+    )
     if not found.simulated and not found.real:
-        numbers = range(config.first_scene, config.first_scene + config.scenes)
-        listed = _make_list(twin, robot, judge, numbers, config.randomization, seed, watchers)
-        simulated = simulate(
-            candidate,
-            champion,
-            twin,
-            listed,
-            measured=config.measured,
-            seed=seed,
-            threads=config.threads or usable_cores(),
-            progress=watchers.progress("simulating"),
-        )
-        found = replace(found, simulated=simulated)
-    datasets = (*training_datasets(candidate), *(training_datasets(champion) if champion else ()))
-    checks = _run_checks(found, rules, twin, datasets, situation)
-    if robot is not None and judge is not None and not any(check.blocks for check in checks):
-        current = twin_is_current(checks)
-        found = _run_trials(
-            found,
-            rules,
-            current,
-            candidate,
-            champion,
-            robot,
-            judge,
-            folder,
-            config.time_limit_s,
-            situation,
-            watchers,
-        )
-        checks = _run_checks(found, rules, twin, datasets, situation)
-    statistics = measure(found, rules, twin_is_current=twin_is_current(checks))
-    verdict = decide(found, statistics, rules, checks)
-    _save(found, folder / EVIDENCE, situation)
+        found = replace(found, simulated=run.simulate())
+    checks = run.check(found)
+    if robot is not None and not any(check.blocks for check in checks):
+        found = run.try_on_robot(found, twin_is_current(checks))
+        checks = run.check(found)
+    statistics = measure(found, config.rules, twin_is_current=twin_is_current(checks))
+    verdict = decide(found, statistics, config.rules, checks)
+    run.save(found)
     verdict.save(folder)
     return verdict
 
@@ -228,90 +212,103 @@ def _name_robot(serial: str | None, standin: bool) -> str:
     return f"{'stand-in' if standin else 'robot'} {serial}"
 
 
-def _make_list(
-    twin: Twin,
-    robot: Robot | None,
-    supervisor: TrialSupervisor | None,
-    numbers: Sequence[int],
-    randomization: Randomization | None,
-    seed: int,
-    watchers: Watchers,
-) -> list[Scene]:
-    if not numbers:
-        raise WrongUse("a gate needs at least one scene", got=len(numbers))
-    if robot is not None and supervisor is not None and robot.description.standin:
-        return observe_list(robot, supervisor, twin, numbers, watchers.progress("observing scenes"))
-    return draw_list(twin, len(numbers), seed, randomization)
+@dataclass(frozen=True)
+class _Gate:
+    """The steps of a gate and what they share; `robot` and `supervisor` are both None or both given."""
 
+    candidate: PolicyLike
+    champion: PolicyLike | None
+    twin: Twin
+    config: GateConfig
+    robot: Robot | None
+    supervisor: TrialSupervisor | None
+    folder: Path
+    situation: Situation
+    watchers: Watchers
 
-def _run_checks(
-    found: Evidence, rules: Rules, twin: Twin, datasets: Sequence[Mapping[str, Any]], situation: Situation
-) -> tuple[Check, ...]:
-    subject = Subject(
-        found,
-        rules,
-        twin,
-        situation.twin_folder,
-        situation.workspace,
-        tuple(datasets),
-        situation.drift,
-        situation.alerts,
-        situation.twin_since,
-    )
-    return accept(run_checks(subject), situation.accepted, situation.by, situation.reason)
+    @property
+    def policies(self) -> list[PolicyLike]:
+        """The candidate, and the champion if there is one."""
+        return [self.candidate] if self.champion is None else [self.candidate, self.champion]
 
-
-def _run_trials(
-    found: Evidence,
-    rules: Rules,
-    current: bool,
-    candidate: PolicyLike,
-    champion: PolicyLike | None,
-    robot: Robot,
-    supervisor: TrialSupervisor,
-    folder: Path,
-    time_limit_s: float | None,
-    situation: Situation,
-    watchers: Watchers,
-) -> Evidence:
-    """Run real trials until the evidence suffices; each is saved before the next begins."""
-    if found.drawn_with is None or (found.real and not found.combinable):
-        raise WrongUse(
-            "the evidence so far was not drawn from its list of scenes, so a robot cannot continue it",
-            remedy="gate it without a robot, or start again",
+    def simulate(self) -> tuple[PairedTrial, ...]:
+        """One simulated trial in every scene: those that a stand-in sets by number, else drawn ones."""
+        config, on_progress = self.config, self.watchers.on_progress
+        if config.scenes < 1:
+            raise WrongUse("a gate needs at least one scene", got=config.scenes)
+        if self.robot is not None and self.supervisor is not None and self.robot.description.standin:
+            numbers = range(config.first_scene, config.first_scene + config.scenes)
+            scenes = observe_list(self.robot, self.supervisor, self.twin, numbers, on_progress)
+        else:
+            scenes = draw_list(self.twin, config.scenes, config.seed, config.randomization)
+        return simulate(
+            self.candidate,
+            self.champion,
+            self.twin,
+            scenes,
+            measured=config.measured,
+            seed=config.seed,
+            threads=config.threads or usable_cores(),
+            on_progress=on_progress,
         )
-    by_number = {trial.scene: Scene(trial.scene, trial.values) for trial in found.simulated}
-    if not robot.description.standin:
-        supervisor = SceneInstructions(supervisor, list(by_number.values()), watchers.log)
-    order = draw_scenes(list(by_number), found.drawn_with, rules.max_trials)
-    names = [candidate.name] if champion is None else [candidate.name, champion.name]
-    found = replace(found, recordings=tuple(str(folder / RECORDINGS / name) for name in names))
-    _save(found, folder / EVIDENCE, situation)
-    for number in range(len(found.real), rules.max_trials):
-        if is_settled(found, rules, current):
-            break
-        trial = try_on_robot(
-            candidate,
-            champion,
-            robot,
-            supervisor,
-            by_number[order[number]],
-            turn=number,
-            out=folder / RECORDINGS,
-            time_limit_s=time_limit_s,
+
+    def check(self, found: Evidence) -> tuple[Check, ...]:
+        """Run the checks; accepted ones do not block."""
+        given = self.situation
+        subject = Subject(
+            found,
+            self.config.rules,
+            self.twin,
+            given.twin_folder,
+            given.workspace,
+            tuple(entry for policy in self.policies for entry in training_datasets(policy)),
+            given.drift,
+            given.alerts,
+            given.twin_since,
         )
-        found = found.with_real(trial)
-        _save(found, folder / EVIDENCE, situation)
-        now = measure(found, rules, twin_is_current=current, interval=False)
-        watchers.trial(number + 1, trial, decide(found, now, rules))
-    return found
+        return accept(run_checks(subject), given.accepted, given.by, given.reason)
 
+    def try_on_robot(self, found: Evidence, current: bool) -> Evidence:
+        """Run real trials until the evidence suffices; each is saved before the next begins."""
+        robot, supervisor, rules = self.robot, self.supervisor, self.config.rules
+        assert robot is not None and supervisor is not None
+        if found.drawn_with is None or (found.real and not found.combinable):
+            raise WrongUse(
+                "the evidence so far was not drawn from its list of scenes, so a robot cannot continue it",
+                remedy="gate it without a robot, or start again",
+            )
+        by_number = {trial.scene: Scene(trial.scene, trial.values) for trial in found.simulated}
+        if not robot.description.standin:
+            supervisor = SceneInstructions(supervisor, list(by_number.values()), self.watchers.log)
+        order = draw_scenes(list(by_number), found.drawn_with, rules.max_trials)
+        recordings = self.folder / RECORDINGS
+        found = replace(found, recordings=tuple(str(recordings / policy.name) for policy in self.policies))
+        self.save(found)
+        for number in range(len(found.real), rules.max_trials):
+            if is_settled(found, rules, current):
+                break
+            trial = try_on_robot(
+                self.candidate,
+                self.champion,
+                robot,
+                supervisor,
+                by_number[order[number]],
+                turn=number,
+                out=recordings,
+                time_limit_s=self.config.time_limit_s,
+            )
+            found = found.with_real(trial)
+            self.save(found)
+            now = measure(found, rules, twin_is_current=current, interval=False)
+            self.watchers.on_trial(number + 1, trial, decide(found, now, rules))
+        return found
 
-def _save(found: Evidence, file: Path, situation: Situation) -> None:
-    """Save the evidence, and record its real trials in the workspace."""
-    save_record(found, file)
-    if situation.workspace is not None and found.real:
-        record_attempt(situation.workspace, found, file)
+    def save(self, found: Evidence) -> None:
+        """Save the evidence, and record its real trials in the workspace."""
+        file = self.folder / EVIDENCE
+        save_record(found, file)
+        if self.situation.workspace is not None and found.real:
+            record_attempt(self.situation.workspace, found, file)
 
 
 def is_settled(found: Evidence, rules: Rules, current: bool) -> bool:

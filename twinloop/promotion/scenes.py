@@ -10,13 +10,12 @@ import numpy as np
 
 from twinloop.episode import Array, Outcome
 from twinloop.errors import GateError
+from twinloop.evaluation.environment import OnProgress
 from twinloop.generation.perceived import PERCEIVED
 from twinloop.randomization import Randomization, draw_many
 from twinloop.randomization.scenes import training_scenes
 from twinloop.robots.protocol import Description, Robot, TrialSupervisor
 from twinloop.twins import Twin
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def observe_list(
     supervisor: TrialSupervisor,
     twin: Twin,
     numbers: Sequence[int],
-    progress: Progress = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> list[Scene]:
     """Scenes as the robot perceives them after its supervisor has set them; the robot does not move."""
     observed = []
@@ -78,7 +77,7 @@ def observe_list(
         observed.append(
             Scene(number, estimate_scene(twin, robot.description, np.asarray(seen.signals[PERCEIVED])))
         )
-        progress(done + 1, len(numbers))
+        on_progress(done + 1, len(numbers))
     return observed
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import open_dataset
+from twinloop.evaluation.environment import OnProgress
 from twinloop.evaluation.robot import RobotEnvironment
 from twinloop.evaluation.run import evaluate, evaluate_in_turns
 from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.policies.protocol import PolicyLike
 from twinloop.promotion.evidence import PairedTrial
-from twinloop.promotion.scenes import Progress, Scene
+from twinloop.promotion.scenes import Scene
 from twinloop.robots.protocol import Robot, TrialSupervisor
 from twinloop.twins import Twin
 
@@ -26,13 +27,13 @@ def simulate(
     measured: Mapping[str, float] | None = None,
     seed: int = 0,
     threads: int = 1,
-    progress: Progress = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> tuple[PairedTrial, ...]:
     """Simulate one trial in every scene of a list; `measured` are values of the robot that hold in all of them."""
     policies = [candidate] if champion is None else [candidate, champion]
     values = [{**(measured or {}), **scene.values} for scene in scenes]
     environment = TwinEnvironment(twin, scenes=values, threads=threads)
-    evaluations = evaluate_in_turns(policies, environment, seed=seed, progress=progress)
+    evaluations = evaluate_in_turns(policies, environment, seed=seed, on_progress=on_progress)
     return tuple(
         PairedTrial(
             scene=scene.number,
