@@ -4,11 +4,12 @@ import json
 from dataclasses import replace
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from twinloop.episode import Schema, Signal
 from twinloop.policies.interface import (
+    Interface,
     fit_normalisation,
-    interface_from_json,
     make_interface,
     normalisation_from_json,
 )
@@ -36,7 +37,7 @@ def test_observations_come_in_the_order_asked_for_and_actions_find_their_reading
 
 
 def test_an_interface_survives_json_and_names_the_first_difference():
-    again = interface_from_json(json.loads(json.dumps(INTERFACE.as_json())))
+    again = TypeAdapter(Interface).validate_python(json.loads(json.dumps(INTERFACE.as_json())))
     assert again == INTERFACE and INTERFACE.difference(again) is None
     other = make_interface(SCHEMA, ("observation.state",), "here")
     assert "observation.environment_state" in str(INTERFACE.difference(other))

@@ -75,13 +75,9 @@ def test_every_body_is_where_mujoco_has_it(world):
         for part in world._parts:
             for body, link in part.links.items():
                 if link < 0:
-                    place = bullet.getBasePositionAndOrientation(part.number, physicsClientId=world._client)[
-                        0
-                    ]
+                    place = world._bullet.getBasePositionAndOrientation(part.number)[0]
                 else:
-                    place = bullet.getLinkState(
-                        part.number, link, computeForwardKinematics=1, physicsClientId=world._client
-                    )[0]
+                    place = world._bullet.getLinkState(part.number, link, computeForwardKinematics=1)[0]
                 if world.model.body_mass[body] > 0:
                     assert np.allclose(place, data.xipos[body], atol=1e-9), world.model.body(body).name
 
@@ -89,7 +85,7 @@ def test_every_body_is_where_mujoco_has_it(world):
 def test_masses_and_inertias_are_mujocos(world):
     for part in world._parts:
         for body, link in part.links.items():
-            info = bullet.getDynamicsInfo(part.number, link, physicsClientId=world._client)
+            info = world._bullet.getDynamicsInfo(part.number, link)
             assert info[0] == pytest.approx(world.model.body_mass[body], abs=1e-12)
             if info[0] > 0:
                 assert np.allclose(info[2], world.model.body_inertia[body], rtol=1e-9)
@@ -99,7 +95,7 @@ def test_joint_limits_are_mujocos(world):
     model = world.model
     for part in world._parts:
         for joint, mine in part.joints:
-            info = bullet.getJointInfo(part.number, mine, physicsClientId=world._client)
+            info = world._bullet.getJointInfo(part.number, mine)
             if model.jnt_limited[joint]:
                 expected = model.jnt_range[joint] - model.qpos0[model.jnt_qposadr[joint]]
                 assert np.allclose(info[8:10], expected)
@@ -126,9 +122,7 @@ def test_gravity_torques_agree_with_mujoco():
     mujoco.mj_forward(world.model, data)
     chain = world._chain
     offsets = [float(q) for q in start.qpos[0][world.model.jnt_qposadr[world.model.dof_jntid[chain.dofs]]]]
-    torques = bullet.calculateInverseDynamics(
-        chain.part.number, offsets, chain.still, chain.still, physicsClientId=world._client
-    )
+    torques = world._bullet.calculateInverseDynamics(chain.part.number, offsets, chain.still, chain.still)
     assert np.allclose(torques, data.qfrc_bias[chain.dofs], atol=1e-6)
     world.close()
 

@@ -4,70 +4,47 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinloop.episode import Actor, Array
-from twinloop.experts.disturb import Bumps
+from twinloop.episode import Array
 from twinloop.experts.grip import find_grip
-from twinloop.experts.motion import ToolMotion, nearest_quarter_turn, pointing_down, vertical_angle
+from twinloop.experts.motion import nearest_quarter_turn, pointing_down, vertical_angle
+from twinloop.experts.phases import PhasedExpert
 from twinloop.experts.protocol import EXPERTS, Setup
 from twinloop.experts.reading import Reading
-from twinloop.experts.style import Style
 
 HOVER, DESCEND, CLOSE, LIFT, CARRY, LOWER, OPEN, RETREAT = range(8)
 
 CLEARANCE_M = 0.004
 """Height above the table at which the object is let go."""
 
-SLOW_M_S, FAST_M_S = 0.25, 0.5
-SETTLE_M = 0.01
 CLOSE_S = 0.5
 OPEN_S = 0.3
-PATIENCE_S = 1.0
-"""A phase that has not settled this long after its path ended goes on regardless."""
 
 SMOOTHING = 0.15
-"""Share of each new reading in the running estimate of where the object is."""
+"""Weight of each new reading in the running estimate of where the object is."""
 
 DROPPED_M = 0.05
 
 
 @EXPERTS.register("pick_and_place")
-class PickAndPlaceExpert:
+class PickAndPlaceExpert(PhasedExpert):
     """Hover, descend, close, lift, carry, lower, open, retreat; back to hover when the object is not in the hand."""
-
-    actor: Actor = "expert"
 
     def __init__(self, setup: Setup) -> None:
         cell, count = setup.cell, setup.count
         assert cell.gripper is not None
         self._gripper = cell.gripper
         self._grip = find_grip(cell)
+        super().__init__(setup, self._grip.sag_per_s)
         self._closed = float(cell.control_low[self._gripper])
         widest = float(cell.control_high[self._gripper])
         self._open = self._closed + self._grip.opening_fraction * (widest - self._closed)
-        self._dt_s = cell.dt_s
-        self._actuators = len(cell.actuators)
-        self._motion = ToolMotion(cell, count, self._grip.sag_per_s)
-        self._bumps = Bumps(setup)
-        self._style = Style(setup)
-        self._phase = np.zeros(count, dtype=np.int64)
-        self._in_phase_s = np.zeros(count)
-        self._object = np.zeros((count, 3))
-        self._yaw = np.zeros(count)
         self._grasp = np.zeros((count, 3))
         self._in_hand = np.zeros((count, 3))
 
     def restart(self, ids: Array, reading: Reading, seeds: Array) -> None:
         """Start again above the object."""
-        joints = reading.position[:, self._motion.arm.actuators]
-        self._motion.restart(ids, joints[ids])
-        self._bumps.restart(ids, seeds)
-        self._style.restart(ids, seeds)
-        self._object[ids] = reading.object_position[ids]
         self._grasp[ids] = reading.object_position[ids]
-        self._in_hand[ids] = 0.0
-        which = np.zeros(len(self._phase), dtype=bool)
-        which[ids] = True
-        self._enter(which, np.full(len(self._phase), HOVER), reading)
+        super().restart(ids, reading, seeds)
 
     def act(self, reading: Reading, step: Array) -> Array:
         """Joint targets along the path of the present phase, and the gripper's opening."""
@@ -76,9 +53,8 @@ class PickAndPlaceExpert:
         self._in_phase_s += self._dt_s
         commands = np.empty((len(self._phase), self._actuators))
         place, yaw = self._motion.path(self._goal(reading), self._yaw)
-        joints = self._motion.track(place + self._bumps.offset(step) + self._style.tremor(step), yaw)
-        measured = reading.position[:, self._motion.arm.actuators]
-        commands[:, self._motion.arm.actuators] = self._motion.against_sag(joints, measured)
+        joints = self._motion.track(self._shaken(place, step), yaw)
+        commands[:, self._motion.arm.actuators] = self._motion.against_sag(joints, self._joints(reading))
         closed = (self._phase >= CLOSE) & (self._phase < OPEN)
         commands[:, self._gripper] = np.where(closed, self._closed, self._open)
         return commands
@@ -89,7 +65,7 @@ class PickAndPlaceExpert:
         lying = self._phase <= DESCEND
         self._object += np.where(lying[:, None], SMOOTHING * (seen - self._object), 0.0)
         held = (self._phase == LIFT) | (self._phase == CARRY)
-        tool = self._motion.arm.tool_pose(reading.position[:, self._motion.arm.actuators]).place
+        tool = self._motion.arm.tool_pose(self._joints(reading)).place
         self._tool = tool
         self._in_hand += np.where(held[:, None], SMOOTHING * (seen - tool - self._in_hand), 0.0)
 
@@ -115,12 +91,8 @@ class PickAndPlaceExpert:
     def _advance(self, reading: Reading) -> None:
         """Go to the next phase where the present one is done, and back to the start where the object was lost."""
         phase, waited = self._phase, self._in_phase_s
-        arrived = self._motion.arrived
-        away = self._tool - self._motion.pose.place
-        settled = (away * away).sum(axis=1) < SETTLE_M * SETTLE_M
-        moved = arrived & (settled | (waited > self._motion.duration_s + PATIENCE_S))
         waits = np.select([phase == CLOSE, phase == OPEN], [CLOSE_S, OPEN_S], 0.0)
-        done = np.where(waits > 0.0, waited >= waits, moved)
+        done = np.where(waits > 0.0, waited >= waits, self._moved(self._tool))
         empty = reading.position[:, self._gripper] < self._closed + 0.1 * (self._open - self._closed)
         below = self._tool[:, 2] - reading.object_position[:, 2] > DROPPED_M
         holding = (phase >= LIFT) & (phase <= LOWER)
@@ -132,10 +104,7 @@ class PickAndPlaceExpert:
             self._enter(changes, following, reading)
 
     def _enter(self, which: Array, phase: Array, reading: Reading) -> None:
-        self._phase = np.where(which, phase, self._phase)
-        self._in_phase_s[which] = 0.0
-        fresh = which & (self._phase == HOVER)
-        self._object[fresh] = reading.object_position[fresh]
+        fresh = self._set_phase(which, phase, reading)
         self._in_hand[fresh] = 0.0
         sees = which & (self._phase <= DESCEND)
         angle = vertical_angle(reading.object_columns)
@@ -143,5 +112,4 @@ class PickAndPlaceExpert:
         grasps = which & (self._phase == CLOSE)
         self._grasp[grasps] = self._motion.pose.place[grasps]
         careful = (self._phase == DESCEND) | (self._phase == LIFT) | (self._phase == LOWER)
-        speed_m_s = self._style.speed * np.where(careful, SLOW_M_S, FAST_M_S)
-        self._motion.begin(which, self._goal(reading), speed_m_s, self._style.pause_s)
+        self._set_off(which, careful, reading)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinloop.episode import Actor, Array
-from twinloop.experts.disturb import Bumps
-from twinloop.experts.motion import ToolMotion, vertical_angle
+from twinloop.episode import Array
+from twinloop.experts.motion import vertical_angle
+from twinloop.experts.phases import PhasedExpert
 from twinloop.experts.protocol import EXPERTS, Setup
 from twinloop.experts.reading import Reading
-from twinloop.experts.style import Style
 
 HOVER, DESCEND, PUSH, RETREAT = range(4)
 
@@ -24,7 +23,6 @@ BEHIND_M = 0.085
 NEAR_M = 0.008
 """The object's centre is this close to the target's when pushing ends."""
 
-SLOW_M_S, FAST_M_S = 0.25, 0.5
 SLOWEST_M_S, FASTEST_M_S = 0.02, 0.12
 SLOWING_PER_S = 1.5
 STEERING = 0.15
@@ -32,46 +30,23 @@ TURN_RAD_S = 1.0
 OUT_OF_LINE = 0.7
 """Cosine of the angle between the push and the way to the target, below which the tool goes behind again."""
 
-SETTLE_M = 0.01
-PATIENCE_S = 1.0
 SMOOTHING = 0.2
 
 
 @EXPERTS.register("push")
-class PushExpert:
+class PushExpert(PhasedExpert):
     """Go behind the object, push it towards the target, lift, look, and push again if need be."""
 
-    actor: Actor = "expert"
-
     def __init__(self, setup: Setup) -> None:
-        cell, count = setup.cell, setup.count
-        self._gripper = cell.gripper
-        self._closed = float(cell.control_low[self._gripper]) if self._gripper is not None else 0.0
-        self._dt_s = cell.dt_s
-        self._actuators = len(cell.actuators)
-        self._motion = ToolMotion(cell, count)
-        self._bumps = Bumps(setup)
-        self._style = Style(setup)
-        self._phase = np.zeros(count, dtype=np.int64)
-        self._in_phase_s = np.zeros(count)
-        self._object = np.zeros((count, 3))
-        self._yaw = np.zeros(count)
-        self._latched = np.zeros((count, 3))
-
-    def restart(self, ids: Array, reading: Reading, seeds: Array) -> None:
-        """Start again above the place behind the object."""
-        self._motion.restart(ids, reading.position[ids][:, self._motion.arm.actuators])
-        self._bumps.restart(ids, seeds)
-        self._style.restart(ids, seeds)
-        self._object[ids] = reading.object_position[ids]
-        which = np.zeros(len(self._phase), dtype=bool)
-        which[ids] = True
-        self._enter(which, np.zeros_like(self._phase), reading)
+        super().__init__(setup)
+        self._gripper = setup.cell.gripper
+        self._closed = float(setup.cell.control_low[self._gripper]) if self._gripper is not None else 0.0
+        self._latched = np.zeros((setup.count, 3))
 
     def act(self, reading: Reading, step: Array) -> Array:
         """Joint targets along the path, or straight ahead while pushing."""
         self._object += SMOOTHING * (reading.object_position - self._object)
-        tool = self._motion.arm.tool_pose(reading.position[:, self._motion.arm.actuators]).place
+        tool = self._motion.arm.tool_pose(self._joints(reading)).place
         self._advance(reading, tool)
         self._in_phase_s += self._dt_s
         place, yaw = self._motion.path(self._goal(reading), self._yaw)
@@ -83,8 +58,7 @@ class PushExpert:
         commands = np.empty((len(self._phase), self._actuators))
         if self._gripper is not None:
             commands[:, self._gripper] = self._closed
-        place = place + self._bumps.offset(step) + self._style.tremor(step)
-        commands[:, self._motion.arm.actuators] = self._motion.track(place, yaw)
+        commands[:, self._motion.arm.actuators] = self._motion.track(self._shaken(place, step), yaw)
         return commands
 
     def _direction(self, reading: Reading) -> Array:
@@ -114,33 +88,24 @@ class PushExpert:
         return np.select([phase == HOVER, phase == DESCEND], [behind + up, behind], self._latched + up)
 
     def _advance(self, reading: Reading, tool: Array) -> None:
-        phase, motion = self._phase, self._motion
-        away = tool - motion.pose.place
-        settled = (away * away).sum(axis=1) < SETTLE_M * SETTLE_M
-        moved = motion.arrived & (settled | (self._in_phase_s > motion.duration_s + PATIENCE_S))
         direction = self._direction(reading)
         offset = self._object[:, :2] - tool[:, :2]
         along = offset[:, 0] * direction[:, 0] + offset[:, 1] * direction[:, 1]
         out_of_line = along < OUT_OF_LINE * _length(offset)
         there = _length(reading.target_position[:, :2] - self._object[:, :2]) < NEAR_M
-        done = np.where(phase == PUSH, there | out_of_line, moved)
+        done = np.where(self._phase == PUSH, there | out_of_line, self._moved(tool))
         if done.any():
-            self._enter(done, (phase + 1) % 4, reading)
+            self._enter(done, (self._phase + 1) % 4, reading)
 
     def _enter(self, which: Array, phase: Array, reading: Reading) -> None:
-        self._phase = np.where(which, phase, self._phase)
-        self._in_phase_s[which] = 0.0
-        fresh = which & (self._phase == HOVER)
-        self._object[fresh] = reading.object_position[fresh]
+        self._set_phase(which, phase, reading)
         lands = which & ((self._phase == PUSH) | (self._phase == RETREAT))
         self._latched[lands] = self._motion.pose.place[lands]
         aims = which & (self._phase <= DESCEND)
         # Nearest to straight ahead, so that the wrist never winds up.
         wanted = nearest_half_turn(vertical_angle(self._direction(reading)), np.zeros_like(self._yaw))
         self._yaw = np.where(aims, wanted, np.where(which, self._motion.yaw, self._yaw))
-        careful = self._phase == DESCEND
-        speed_m_s = self._style.speed * np.where(careful, SLOW_M_S, FAST_M_S)
-        self._motion.begin(which, self._goal(reading), speed_m_s, self._style.pause_s)
+        self._set_off(which, self._phase == DESCEND, reading)
 
 
 def nearest_half_turn(angle: Array, to: Array) -> Array:

@@ -31,10 +31,6 @@ class Recorder:
         self._rows[self._everyone, step] = self._staged
         self._trace[self._everyone, step] = trace
 
-    def trace(self, environment: int, length: int) -> Array:
-        """The trace of one environment so far."""
-        return self._trace[environment, :length]
-
     def episode(
         self,
         environment: int,

@@ -86,17 +86,6 @@ class Interface:
         return values if self.cameras else {name: part for name, part in values.items() if name != "cameras"}
 
 
-def interface_from_json(values: Mapping[str, Any]) -> Interface:
-    """What `as_json` wrote."""
-    return Interface(
-        tuple(_signal(part) for part in values["observations"]),
-        _signal(values["action"]),
-        float(values["rate_hz"]),
-        str(values["robot_type"]),
-        tuple(Camera(**part) for part in values.get("cameras", ())),
-    )
-
-
 def make_interface(
     schema: Schema, observations: Sequence[str], where: str, cameras: Sequence[str] = ()
 ) -> Interface:
@@ -218,10 +207,3 @@ def fit_normalisation(
         np.maximum(np.sqrt(variance), SMALLEST_ACTION).astype(np.float32),
         reading,
     )
-
-
-def _signal(values: Mapping[str, Any]) -> Signal:
-    made: dict[str, Any] = {
-        name: tuple(part) if isinstance(part, list) else part for name, part in values.items()
-    }
-    return Signal(**made)

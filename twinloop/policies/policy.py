@@ -6,20 +6,21 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.images import crop, downsample
 from twinloop.episode import Array
 from twinloop.errors import LearnError, MissingExtra, NewerFormat, WrongUse
-from twinloop.policies.interface import Interface, Normalisation, interface_from_json, normalisation_from_json
+from twinloop.policies.interface import Interface, Normalisation, normalisation_from_json
 from twinloop.policies.network import PolicyNetwork, one_thread, torch
 from twinloop.policies.protocol import Execution
-from twinloop.policies.shape import ImageShape, Shape
+from twinloop.policies.shape import Shape
 from twinloop.version import __version__
 
 try:
@@ -284,17 +285,16 @@ def load_policy(folder: str | Path) -> Policy:
         if content.get("check", _check_sum(content)) != _check_sum(content):
             raise LearnError(f"{root / METADATA} was changed since it was written", remedy="train it again")
         known = str(content["id"])
-        interface = interface_from_json(content["interface"])
+        interface = TypeAdapter(Interface).validate_python(content["interface"])
         normalisation = normalisation_from_json(content["normalisation"])
-        images = content["network"].get("images")
-        shape = Shape(**content["network"] | {"images": ImageShape(**images) if images else None})
-        execution = Execution(**content["execution"] | {"history": tuple(content["execution"]["history"])})
-        recorded = {part.name: content[part.name] for part in fields(TrainingRecord)}
-        training_record = TrainingRecord(**recorded | {"datasets": tuple(recorded["datasets"])})
+        shape = TypeAdapter(Shape).validate_python(content["network"])
+        execution = TypeAdapter(Execution).validate_python(content["execution"])
+        training_record = TypeAdapter(TrainingRecord).validate_python(content)
         _require_keys(training_record)
         domains = tuple(content["domains"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LearnError(f"{root / METADATA} cannot be read ({error})", remedy="train it again") from error
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        raise LearnError(f"{root / METADATA} cannot be read ({reason})", remedy="train it again") from error
     _require_consistent(root, interface, normalisation, shape)
     try:
         network = PolicyNetwork(shape, normalisation)

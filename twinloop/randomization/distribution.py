@@ -8,8 +8,8 @@ values in the parameter's own unit: they print, compare and turn into plain YAML
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -63,26 +63,48 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Uniform:
-    """Uniform from low to high."""
+class _Range:
+    """A distribution between two finite numbers."""
 
     low: float
     high: float
+    kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        _check_range("uniform", self.low, self.high)
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            raise InvalidRandomization(
+                f"{self.kind} needs finite numbers", got=f"{self.low:g} to {self.high:g}"
+            )
+        if self.low > self.high:
+            raise InvalidRandomization(
+                "the range is reversed",
+                got=f"[{self.low:g}, {self.high:g}]",
+                expected=f"[{self.high:g}, {self.low:g}]",
+                remedy="swap the ends",
+            )
+
+    def support(self) -> tuple[float, float]:
+        """From low to high."""
+        return float(self.low), float(self.high)
+
+    def scaled(self, factor: float) -> Self:
+        """The same quantity in another unit."""
+        return replace(self, low=self.low * factor, high=self.high * factor)
+
+    def plain(self) -> Any:
+        """{kind: [low, high]}."""
+        return {self.kind: [self.low, self.high]}
+
+
+@dataclass(frozen=True)
+class Uniform(_Range):
+    """Uniform from low to high."""
+
+    kind: ClassVar[str] = "uniform"
 
     def quantile(self, uniform: Array, episode: Array) -> Array:
         """low + (high - low) u."""
         return np.asarray(self.low + (self.high - self.low) * uniform[:, 0])
-
-    def support(self) -> tuple[float, float]:
-        """From low to high."""
-        return self.low, self.high
-
-    def scaled(self, factor: float) -> Uniform:
-        """The same quantity in another unit."""
-        return Uniform(self.low * factor, self.high * factor)
 
     def plain(self) -> Any:
         """A pair."""
@@ -93,14 +115,13 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class LogUniform:
+class LogUniform(_Range):
     """Log-uniform from low to high."""
 
-    low: float
-    high: float
+    kind: ClassVar[str] = "log_uniform"
 
     def __post_init__(self) -> None:
-        _check_range("log_uniform", self.low, self.high)
+        super().__post_init__()
         if not self.low > 0.0:
             raise InvalidRandomization(
                 "log_uniform needs positive numbers", got=f"{self.low:g} to {self.high:g}"
@@ -109,18 +130,6 @@ class LogUniform:
     def quantile(self, uniform: Array, episode: Array) -> Array:
         """low (high / low)^u."""
         return np.asarray(self.low * (self.high / self.low) ** uniform[:, 0])
-
-    def support(self) -> tuple[float, float]:
-        """From low to high."""
-        return self.low, self.high
-
-    def scaled(self, factor: float) -> LogUniform:
-        """The same quantity in another unit."""
-        return LogUniform(self.low * factor, self.high * factor)
-
-    def plain(self) -> Any:
-        """{log_uniform: [low, high]}."""
-        return {"log_uniform": [self.low, self.high]}
 
     def __str__(self) -> str:
         return f"log-uniform {self.low:g} to {self.high:g}"
@@ -239,14 +248,15 @@ class Categorical:
 
 
 @dataclass(frozen=True)
-class WholeNumbers:
+class WholeNumbers(_Range):
     """Uniform over the whole numbers from low to high, both included."""
 
     low: int
     high: int
+    kind: ClassVar[str] = "whole_numbers"
 
     def __post_init__(self) -> None:
-        _check_range("whole_numbers", self.low, self.high)
+        super().__post_init__()
         if self.low != round(self.low) or self.high != round(self.high):
             raise InvalidRandomization("whole_numbers needs whole numbers", got=[self.low, self.high])
 
@@ -254,11 +264,7 @@ class WholeNumbers:
         """low plus the floor of u times the count."""
         return np.asarray(self.low + np.floor(uniform[:, 0] * (self.high - self.low + 1)))
 
-    def support(self) -> tuple[float, float]:
-        """From low to high."""
-        return float(self.low), float(self.high)
-
-    def scaled(self, factor: float) -> WholeNumbers:
+    def scaled(self, factor: float) -> Self:
         """Counts have no other unit."""
         if factor != 1.0:
             raise InvalidRandomization("a count has no unit to convert", got=factor)
@@ -385,18 +391,6 @@ class Schedule:
 
 def _words_support() -> tuple[float, float]:
     return -math.inf, math.inf
-
-
-def _check_range(kind: str, low: float, high: float) -> None:
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise InvalidRandomization(f"{kind} needs finite numbers", got=f"{low:g} to {high:g}")
-    if low > high:
-        raise InvalidRandomization(
-            "the range is reversed",
-            got=f"[{low:g}, {high:g}]",
-            expected=f"[{high:g}, {low:g}]",
-            remedy="swap the ends",
-        )
 
 
 def _text(value: float | str) -> str:

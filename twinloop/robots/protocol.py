@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -58,9 +58,7 @@ class Description:
     def schema(self, cameras: tuple[str, ...] = ()) -> Schema:
         """The schema of a recording of this robot: every signal, the action, and the named cameras."""
         every = Schema((*self.signals, self.action), self.rate_hz, self.cameras, self.robot_type)
-        return Schema(
-            every.signals, self.rate_hz, tuple(every.camera(name) for name in cameras), self.robot_type
-        )
+        return replace(every, cameras=tuple(every.camera(name) for name in cameras))
 
 
 @dataclass(frozen=True)

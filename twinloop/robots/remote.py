@@ -15,10 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from twinloop.episode import Array, Camera, Outcome, Signal
+from pydantic import TypeAdapter, ValidationError
+
+from twinloop.episode import Array, Outcome
 from twinloop.errors import RobotError, RobotGone, WrongUse
 from twinloop.robots import wire
-from twinloop.robots.protocol import ROBOTS, Description, Limits, Observation, validate_action
+from twinloop.robots.protocol import ROBOTS, Description, Observation, validate_action
 
 PROTOCOL = 1
 ANSWER_TIMEOUT_S = 30.0
@@ -179,9 +181,7 @@ class StandinRobot(RemoteRobot):
             arguments += ["--twin", self._twin]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "twinloop.robots.standin", *arguments],
-            env={"MUJOCO_GL": "egl"}
-            | os.environ
-            | {TOKEN: self._token},  # read by MuJoCo when it is imported
+            env={"MUJOCO_GL": "egl", **os.environ, TOKEN: self._token},  # read by MuJoCo when it is imported
             stdin=subprocess.PIPE,  # held open: the server exits when this process does
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -243,38 +243,26 @@ def open_tcp(rest: str) -> RemoteRobot:
 
 
 def description_as_json(description: Description) -> dict[str, Any]:
-    """Plain values for the wire."""
+    """Plain values for the wire; an infinite limit is None."""
     fields = asdict(description)
-    fields["limits"] = {
-        name: [None if math.isinf(number) else number for number in part]
-        for name, part in fields["limits"].items()
-    }
+    for name, part in fields["limits"].items():
+        fields["limits"][name] = [None if math.isinf(number) else number for number in part]
     return fields
 
 
 def description_from_json(fields: dict[str, Any]) -> Description:
     """Read what `description_as_json` wrote; a malformed description is refused with the reason."""
     try:
-        return Description(
-            **fields
-            | {
-                "signals": tuple(_signal(part) for part in fields["signals"]),
-                "action": _signal(fields["action"]),
-                "limits": Limits(**{name: _numbers(name, part) for name, part in fields["limits"].items()}),
-                "cameras": tuple(Camera(**part) for part in fields["cameras"]),
-            }
-        )
-    except (KeyError, TypeError, ValueError) as error:
+        limits = {
+            name: [
+                (-math.inf if name == "low" else math.inf) if number is None else number for number in part
+            ]
+            for name, part in fields["limits"].items()
+        }
+        return TypeAdapter(Description).validate_python(fields | {"limits": limits})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RobotError(f"the robot's description cannot be read ({where}: {first['msg']})") from error
+    except (KeyError, TypeError, AttributeError) as error:
         raise RobotError(f"the robot's description cannot be read ({error})") from error
-
-
-def _signal(fields: dict[str, Any]) -> Signal:
-    arguments: dict[str, Any] = {
-        name: tuple(part) if isinstance(part, list) else part for name, part in fields.items()
-    }
-    return Signal(**arguments)
-
-
-def _numbers(name: str, part: list[float | None]) -> tuple[float, ...]:
-    endless = -math.inf if name == "low" else math.inf
-    return tuple(endless if number is None else float(number) for number in part)

@@ -16,24 +16,8 @@ TURNING_RAD_S = 4.0
 
 def list_signals(cell: Cell) -> tuple[Signal, ...]:
     """The observed signals of this cell."""
-    signals = [
-        _per_actuator(cell, "observation.state", "pos", "rad", "m"),
-        _per_actuator(cell, "observation.velocity", "vel", "rad/s", "m/s"),
-        _per_actuator(cell, "observation.effort", "effort", "N·m", "N"),
-    ]
-    if not cell.actuators:
-        signals = []
-    if cell.object_qpos is not None:
-        elements = [f"object.{axis}" for axis in "xyz"]
-        elements += [f"object.r{row}{column}" for column in "12" for row in "123"]
-        units = ["m"] * 3 + ["1"] * 6
-        if cell.target_mocap is not None:
-            elements += [f"target.{axis}" for axis in "xyz"]
-            units += ["m"] * 3
-        signals.append(
-            Signal("observation.environment_state", (len(units),), tuple(units), elements=tuple(elements))
-        )
-    return tuple(signals)
+    scene = [cell.environment_state()] if cell.object_qpos is not None else []
+    return (*cell.observed_actuators(), *scene)
 
 
 def describe_cell(cell: Cell, *, serial: str, lockstep: bool) -> Description:
@@ -44,7 +28,7 @@ def describe_cell(cell: Cell, *, serial: str, lockstep: bool) -> Description:
         robot_type=twin.robot or "unknown",
         serial=serial,
         signals=list_signals(cell),
-        action=_per_actuator(cell, "action", "target", "rad", "m"),
+        action=cell.actuator_signal("action", "target", "rad", "m"),
         limits=Limits(
             tuple(cell.control_low.tolist()),
             tuple(cell.control_high.tolist()),
@@ -93,9 +77,3 @@ def make_reading(cell: Cell, observation: Observation) -> Reading:
         object_columns=seen[None, 3:9],
         target_position=target[None],
     )
-
-
-def _per_actuator(cell: Cell, name: str, suffix: str, turning: str, sliding: str) -> Signal:
-    units = tuple(turning if turns else sliding for turns in cell.turning)
-    elements = tuple(f"{actuator}.{suffix}" for actuator in cell.actuators)
-    return Signal(name, (max(1, len(elements)),), units or ("1",), elements=elements)

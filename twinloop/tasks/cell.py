@@ -8,7 +8,7 @@ from functools import lru_cache
 import mujoco
 import numpy as np
 
-from twinloop.episode import Array
+from twinloop.episode import Array, Signal
 from twinloop.errors import InvalidTwin
 from twinloop.tasks.sensors import Sensors, find_sensors
 from twinloop.twins import Twin
@@ -56,6 +56,32 @@ class Cell:
     def velocities(self, qvel: Array) -> Array:
         """Actuator velocities (N, actuators) from qvel (N, nv)."""
         return _weighted(qvel, self.dof_addresses, self.weights)
+
+    def actuator_signal(self, name: str, suffix: str, turning: str, sliding: str) -> Signal:
+        """A signal with one element per actuator, in the unit of joints that turn or slide."""
+        units = tuple(turning if turns else sliding for turns in self.turning)
+        elements = tuple(f"{actuator}.{suffix}" for actuator in self.actuators)
+        return Signal(name, (max(1, len(elements)),), units or ("1",), elements=elements)
+
+    def observed_actuators(self) -> list[Signal]:
+        """Positions, velocities and efforts of the actuators; none without actuators."""
+        if not self.actuators:
+            return []
+        return [
+            self.actuator_signal("observation.state", "pos", "rad", "m"),
+            self.actuator_signal("observation.velocity", "vel", "rad/s", "m/s"),
+            self.actuator_signal("observation.effort", "effort", "N·m", "N"),
+        ]
+
+    def environment_state(self) -> Signal:
+        """The object as perceived, then the target. Orientation is two columns of the rotation matrix: no jumps."""
+        elements = [f"object.{axis}" for axis in "xyz"]
+        elements += [f"object.r{row}{column}" for column in "12" for row in "123"]
+        units = ["m"] * 3 + ["1"] * 6
+        if self.target_mocap is not None:
+            elements += [f"target.{axis}" for axis in "xyz"]
+            units += ["m"] * 3
+        return Signal("observation.environment_state", (len(units),), tuple(units), elements=tuple(elements))
 
 
 class _ByHash:

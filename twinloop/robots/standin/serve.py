@@ -26,6 +26,7 @@ from twinloop.robots.remote import PROTOCOL, description_as_json
 from twinloop.robots.standin.session import Session
 
 Request = dict[str, Any]
+Answer = tuple[dict[str, Any], dict[str, Array]]
 
 MAX_WAIT_STEPS = 100_000
 MAX_EPISODE_NUMBER = 10**9
@@ -107,12 +108,8 @@ class Server:
         client, _ = self._listener.accept()
         if self._client is not None:
             with contextlib.suppress(TwinloopError):
-                wire.send(
-                    client,
-                    "refused",
-                    what="the robot is busy with another client",
-                    remedy="close that one first",
-                )
+                busy = "the robot is busy with another client"
+                wire.send(client, "refused", what=busy, remedy="close that one first")
             client.close()
             return
         client.settimeout(CLIENT_TIMEOUT_S)
@@ -140,13 +137,13 @@ class Server:
             with contextlib.suppress(RobotGone):
                 wire.send(client, "refused", what=error.what, remedy=error.remedy)
 
-    def _perform(self, request: Request, arrays: dict[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
+    def _perform(self, request: Request, arrays: dict[str, Array]) -> Answer:
         kind = request["kind"]
         if kind == "hello":
             return self._hello(request), {}
         if not self._greeted:
             raise RobotError("the first request must be `hello`")
-        answers: dict[str, Callable[[Request, dict[str, Array]], tuple[dict[str, Any], dict[str, Array]]]] = {
+        answers: dict[str, Callable[[Request, dict[str, Array]], Answer]] = {
             "observe": self._observe,
             "act": self._act,
             "wait": self._wait,
@@ -170,7 +167,7 @@ class Server:
         self._greeted = True
         return {"description": description_as_json(self._session.description)}
 
-    def _observe(self, request: Request, arrays: dict[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
+    def _observe(self, request: Request, arrays: dict[str, Array]) -> Answer:
         cameras = request.get("cameras", [])
         if not isinstance(cameras, list):
             raise RobotError("cameras must be a list of names")
@@ -178,7 +175,7 @@ class Server:
         frames = {f"frame:{name}": frame for name, frame in seen.frames.items()}
         return {"time_s": seen.time_s}, {**seen.signals, **frames}
 
-    def _act(self, request: Request, arrays: dict[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
+    def _act(self, request: Request, arrays: dict[str, Array]) -> Answer:
         if "action" not in arrays:
             raise RobotError("a command needs an action")
         action = validate_action(self._session.description, arrays["action"])
@@ -192,19 +189,19 @@ class Server:
         fields, seen = self._observe({}, {})
         return fields | self._judge({}, {})[0], {"sent": sent} | seen
 
-    def _wait(self, request: Request, arrays: dict[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
+    def _wait(self, request: Request, arrays: dict[str, Array]) -> Answer:
         if not self._lockstep:
             raise RobotError("this robot runs in real time", remedy="wait on the client's side")
         for _ in range(_whole(request.get("steps"), MAX_WAIT_STEPS)):
             self._session.tick()
         return {}, {}
 
-    def _prepare(self, request: Request, arrays: dict[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
+    def _prepare(self, request: Request, arrays: dict[str, Array]) -> Answer:
         self._session.prepare(_whole(request.get("number"), MAX_EPISODE_NUMBER))
         self._due_s = time.monotonic()
         return {}, {}
 
-    def _judge(self, request: Request, arrays: dict[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
+    def _judge(self, request: Request, arrays: dict[str, Array]) -> Answer:
         outcome = self._session.judge(bool(request.get("over")))
         return {"success": outcome.success, "failure": outcome.failure}, {}
 

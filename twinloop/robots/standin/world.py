@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,29 @@ class _Part:
     links: dict[int, int]
 
 
+class _Client:
+    """A connection to Bullet, whose functions are called on it as methods."""
+
+    def __init__(self) -> None:
+        self._number = bullet.connect(bullet.DIRECT)
+
+    def __getattr__(self, name: str) -> Any:
+        function = partial(getattr(bullet, name), physicsClientId=self._number)
+        setattr(self, name, function)  # looked up once: some are called in every physics step
+        return function
+
+    def close(self) -> None:
+        if self._number >= 0:
+            bullet.disconnect(self._number)
+            self._number = -1
+
+
 class World:
     """One cell; `model` is what is simulated, hidden differences from the twin included."""
 
     def __init__(self, cell: Cell, model: mujoco.MjModel, dt_s: float = SERVO_DT_S) -> None:
         self.cell, self.model, self.dt_s = cell, model, dt_s
-        self._client = bullet.connect(bullet.DIRECT)
+        self._bullet = _Client()
         self._configure()
         self._parts = [self._load(tree) for tree in make_trees(model)]
         self._data = mujoco.MjData(model)
@@ -93,9 +111,7 @@ class World:
 
     def close(self) -> None:
         """Disconnect from Bullet."""
-        if self._client >= 0:
-            bullet.disconnect(self._client)
-            self._client = -1
+        self._bullet.close()
 
     def reset(self, start: Start) -> None:
         """Set the state at the start of an episode (one row)."""
@@ -103,9 +119,7 @@ class World:
         for part in self._parts:
             for joint, mine in part.joints:
                 at = int(model.jnt_qposadr[joint])
-                bullet.resetJointState(
-                    part.number, mine, float(qpos[at] - model.qpos0[at]), 0.0, physicsClientId=self._client
-                )
+                self._bullet.resetJointState(part.number, mine, float(qpos[at] - model.qpos0[at]), 0.0)
             if part.tree.free:
                 at = int(model.jnt_qposadr[model.body_jntadr[part.tree.root]])
                 self._place(part, qpos[at : at + 3], qpos[at + 3 : at + 7])
@@ -118,7 +132,7 @@ class World:
         """Simulate one physics step with the servos at `command` (actuators,)."""
         if self._chain is not None:
             self._drive(self._chain, drive, command)
-        bullet.stepSimulation(physicsClientId=self._client)
+        self._bullet.stepSimulation()
         self.time_s += self.dt_s
 
     def refresh(self) -> None:
@@ -129,20 +143,16 @@ class World:
         """Apply a force and torque to a body at its centre of mass, in the world frame, for the next physics step."""
         part, link = self._where(body)
         if link >= 0:
-            place = bullet.getLinkState(part.number, link, physicsClientId=self._client)[0]
+            place = self._bullet.getLinkState(part.number, link)[0]
         else:
-            place = bullet.getBasePositionAndOrientation(part.number, physicsClientId=self._client)[0]
-        bullet.applyExternalForce(
-            part.number, link, list(force_n), place, bullet.WORLD_FRAME, physicsClientId=self._client
-        )
+            place = self._bullet.getBasePositionAndOrientation(part.number)[0]
+        self._bullet.applyExternalForce(part.number, link, list(force_n), place, bullet.WORLD_FRAME)
         if any(torque_nm):
-            bullet.applyExternalTorque(
-                part.number, link, list(torque_nm), bullet.WORLD_FRAME, physicsClientId=self._client
-            )
+            self._bullet.applyExternalTorque(part.number, link, list(torque_nm), bullet.WORLD_FRAME)
 
     def set_gravity(self, gravity_m_s2: Sequence[float]) -> None:
         """Set the gravity vector."""
-        bullet.setGravity(*gravity_m_s2, physicsClientId=self._client)
+        self._bullet.setGravity(*gravity_m_s2)
 
     def set_surface(self, bodies: Sequence[int], surface: Surface) -> None:
         """Set the contact properties of these bodies."""
@@ -157,14 +167,14 @@ class World:
         for body in bodies:
             part, link = self._where(body)
             if changes:
-                bullet.changeDynamics(part.number, link, **changes, physicsClientId=self._client)
+                self._bullet.changeDynamics(part.number, link, **changes)
 
     def qpos_qvel(self) -> tuple[Array, Array]:
         """The state in MuJoCo's coordinates: (nq,) and (nv,)."""
         qpos, qvel = self._qpos0.copy(), np.zeros(self.model.nv)
         for reader in self._readers:
             if reader.mine:
-                states = bullet.getJointStates(reader.number, reader.mine, physicsClientId=self._client)
+                states = self._bullet.getJointStates(reader.number, reader.mine)
                 qpos[reader.qpos] += [state[0] for state in states]
                 qvel[reader.dofs] = [state[1] for state in states]
             if reader.free is not None:
@@ -209,16 +219,12 @@ class World:
 
     def _drive(self, chain: _Chain, drive: Drive, command: Array) -> None:
         number, mine = chain.part.number, chain.mine
-        states = bullet.getJointStates(number, mine, physicsClientId=self._client)
+        states = self._bullet.getJointStates(number, mine)
         offsets = [state[0] for state in states]
         speeds = [state[1] for state in states]
-        bias = np.array(
-            bullet.calculateInverseDynamics(
-                number, offsets, speeds, chain.still, physicsClientId=self._client
-            )
-        )
+        bias = np.array(self._bullet.calculateInverseDynamics(number, offsets, speeds, chain.still))
         if self._mass is None:
-            mass = bullet.calculateMassMatrix(number, offsets, physicsClientId=self._client)
+            mass = self._bullet.calculateMassMatrix(number, offsets)
             self._mass = np.array(mass)
             self._inertia = np.diagonal(self._mass)
         qpos, qvel = np.array(offsets) + chain.zero, np.array(speeds)
@@ -227,26 +233,23 @@ class World:
         needed = np.abs(bias + self._mass @ ((output.speed - qvel) / self.dt_s))
         most = np.maximum(_TORQUE_MARGIN * needed, output.blocked)
         most[chain.passive] = 0.0
-        bullet.setJointMotorControlArray(
+        self._bullet.setJointMotorControlArray(
             number,
             mine,
             bullet.VELOCITY_CONTROL,
             targetVelocities=output.speed.tolist(),
             forces=most.tolist(),
-            physicsClientId=self._client,
         )
 
     def _configure(self) -> None:
-        client = self._client
-        bullet.setTimeStep(self.dt_s, physicsClientId=client)
-        bullet.setGravity(*(float(g) for g in self.model.opt.gravity), physicsClientId=client)
-        bullet.setPhysicsEngineParameter(
+        self._bullet.setTimeStep(self.dt_s)
+        self._bullet.setGravity(*(float(g) for g in self.model.opt.gravity))
+        self._bullet.setPhysicsEngineParameter(
             numSolverIterations=50,
             numSubSteps=BULLET_STEPS,
             contactBreakingThreshold=0.002,
             enableConeFriction=1,
             deterministicOverlappingPairs=1,
-            physicsClientId=client,
         )
 
     def _load(self, tree: Tree) -> _Part:
@@ -255,15 +258,12 @@ class World:
             path.write_text(tree.urdf)
             for name, text in tree.hulls.items():
                 (Path(folder) / name).write_text(text)
-            number = bullet.loadURDF(
-                str(path),
-                useFixedBase=not tree.free,
-                flags=bullet.URDF_USE_INERTIA_FROM_FILE,
-                physicsClientId=self._client,
+            number = self._bullet.loadURDF(
+                str(path), useFixedBase=not tree.free, flags=bullet.URDF_USE_INERTIA_FROM_FILE
             )
         joints, links = [], {} if tree.base is None else {tree.base: -1}
-        for mine in range(bullet.getNumJoints(number, physicsClientId=self._client)):
-            info = bullet.getJointInfo(number, mine, physicsClientId=self._client)
+        for mine in range(self._bullet.getNumJoints(number)):
+            info = self._bullet.getJointInfo(number, mine)
             name, link = info[1].decode(), info[12].decode()
             if name.startswith("joint"):
                 joints.append((int(name.removeprefix("joint")), mine))
@@ -271,13 +271,9 @@ class World:
                 links[int(link.removeprefix("body"))] = mine
         part = _Part(tree, number, tuple(joints), links)
         for _, mine in part.joints:  # by default Bullet brakes every joint
-            bullet.setJointMotorControl2(
-                number, mine, bullet.VELOCITY_CONTROL, force=0.0, physicsClientId=self._client
-            )
-        for link in (-1, *range(bullet.getNumJoints(number, physicsClientId=self._client))):
-            bullet.changeDynamics(
-                number, link, linearDamping=0.0, angularDamping=0.0, physicsClientId=self._client
-            )
+            self._bullet.setJointMotorControl2(number, mine, bullet.VELOCITY_CONTROL, force=0.0)
+        for link in (-1, *range(self._bullet.getNumJoints(number))):
+            self._bullet.changeDynamics(number, link, linearDamping=0.0, angularDamping=0.0)
         return part
 
     def _find_chain(self) -> _Chain | None:
@@ -318,14 +314,11 @@ class World:
                 )
             part, mine = self._joint(first)
             other_part, other = self._joint(second)
-            gear = bullet.createConstraint(
-                part.number, mine, other_part.number, other, bullet.JOINT_GEAR, [1, 0, 0], [0] * 3, [0] * 3,
-                physicsClientId=self._client,
-            )  # fmt: skip
-            ratio = -float(model.eq_data[equality, 1])
-            bullet.changeConstraint(
-                gear, gearRatio=ratio, maxForce=1e4, erp=0.5, physicsClientId=self._client
+            gear = self._bullet.createConstraint(
+                part.number, mine, other_part.number, other, bullet.JOINT_GEAR, [1, 0, 0], [0] * 3, [0] * 3
             )
+            ratio = -float(model.eq_data[equality, 1])
+            self._bullet.changeConstraint(gear, gearRatio=ratio, maxForce=1e4, erp=0.5)
 
     def _filter(self) -> None:
         """Enable collisions for exactly the pairs that MuJoCo collides; a tree never collides with itself."""
@@ -339,13 +332,8 @@ class World:
                             for x in bits.get(body, ())
                             for y in bits.get(second, ())
                         )
-                        bullet.setCollisionFilterPair(
-                            part.number,
-                            other.number,
-                            link,
-                            second_link,
-                            int(touch),
-                            physicsClientId=self._client,
+                        self._bullet.setCollisionFilterPair(
+                            part.number, other.number, link, second_link, int(touch)
                         )
 
     def _collision_bits(self) -> dict[int, set[tuple[int, int]]]:
@@ -365,23 +353,17 @@ class World:
             for joint, mine in part.joints:
                 dof = int(model.jnt_dofadr[joint])
                 if dof not in driven:
-                    bullet.changeDynamics(
-                        part.number,
-                        mine,
-                        jointDamping=float(model.dof_damping[dof]),
-                        physicsClientId=self._client,
+                    self._bullet.changeDynamics(part.number, mine, jointDamping=float(model.dof_damping[dof]))
+                    self._bullet.setJointMotorControl2(
+                        part.number, mine, bullet.VELOCITY_CONTROL, force=float(model.dof_frictionloss[dof])
                     )
-                    bullet.setJointMotorControl2(
-                        part.number, mine, bullet.VELOCITY_CONTROL, force=float(model.dof_frictionloss[dof]),
-                        physicsClientId=self._client,
-                    )  # fmt: skip
 
     def _place(self, part: _Part, place: Array, quat: Array) -> None:
         """Put a free body's frame at a pose; Bullet wants the pose of its centre of mass."""
-        info = bullet.getDynamicsInfo(part.number, -1, physicsClientId=self._client)
+        info = self._bullet.getDynamicsInfo(part.number, -1)
         pose = bullet.multiplyTransforms(place.tolist(), _xyzw(quat), info[3], info[4])
-        bullet.resetBasePositionAndOrientation(part.number, *pose, physicsClientId=self._client)
-        bullet.resetBaseVelocity(part.number, [0.0] * 3, [0.0] * 3, physicsClientId=self._client)
+        self._bullet.resetBasePositionAndOrientation(part.number, *pose)
+        self._bullet.resetBaseVelocity(part.number, [0.0] * 3, [0.0] * 3)
 
     def _reader(self, part: _Part) -> _Reader:
         model = self.model
@@ -389,7 +371,7 @@ class World:
         free = None
         if part.tree.free:
             joint = int(model.body_jntadr[part.tree.root])
-            info = bullet.getDynamicsInfo(part.number, -1, physicsClientId=self._client)
+            info = self._bullet.getDynamicsInfo(part.number, -1)
             from_centre = bullet.invertTransform(info[3], info[4])
             free = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]), from_centre
         return _Reader(
@@ -401,9 +383,9 @@ class World:
         )
 
     def _read_free(self, number: int, at: int, dof: int, from_centre: Any, qpos: Array, qvel: Array) -> None:
-        centre = bullet.getBasePositionAndOrientation(number, physicsClientId=self._client)
+        centre = self._bullet.getBasePositionAndOrientation(number)
         place, turn = bullet.multiplyTransforms(*centre, *from_centre)
-        linear, angular = (np.array(v) for v in bullet.getBaseVelocity(number, physicsClientId=self._client))
+        linear, angular = (np.array(v) for v in self._bullet.getBaseVelocity(number))
         matrix = np.array(bullet.getMatrixFromQuaternion(turn)).reshape(3, 3)
         qpos[at : at + 3] = place
         qpos[at + 3 : at + 7] = (turn[3], *turn[:3])
@@ -415,7 +397,7 @@ class World:
         force, depth = 0.0, 0.0
         for one, links in first.items():
             for other, other_links in second.items():
-                for point in bullet.getContactPoints(one, other, physicsClientId=self._client) or ():
+                for point in self._bullet.getContactPoints(one, other) or ():
                     if point[3] in links and point[4] in other_links:
                         force, depth = max(force, point[9]), max(depth, -point[8])
         return Touch(np.array([force > 0.0]), np.array([force]), np.array([max(depth, 0.0)]))
