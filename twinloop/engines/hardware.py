@@ -57,7 +57,7 @@ class Hardware:
         self._noise: dict[str, Array] = {}
         actuators = len(cell.actuators)
         self._bias = np.zeros((count, actuators))
-        self._play = np.zeros((count, actuators))
+        self._backlash = np.zeros((count, actuators))
         self._load, self._load_slope = np.zeros((count, actuators)), np.zeros((count, actuators))
         self._stiffness = np.ones((count, actuators))
         self._joints = np.zeros((count, actuators))
@@ -98,8 +98,8 @@ class Hardware:
                 column = self._number.setdefault(parameter.name, np.full(self._count, parameter.nominal))
                 column[ids] = values.get(parameter.name, parameter.nominal)
         for index, name in enumerate(self._cell.actuators):
-            for kind, table in (("encoder_bias", self._bias), ("backlash", self._play)):
-                table[ids, index] = self._told(f"{to_identifier(name)}_{kind}_rad")[ids]
+            for kind, table in (("encoder_bias", self._bias), ("backlash", self._backlash)):
+                table[ids, index] = self._value(f"{to_identifier(name)}_{kind}_rad")[ids]
         if self._loaded:
             self._restart_loads(ids, values, truth)
         which = np.zeros(self._count, dtype=bool)
@@ -184,7 +184,7 @@ class Hardware:
         )
 
     def command(self, action: Array, step: Array) -> Array:
-        """What the servos are told at each physics step of this control step, (N, 1 or substeps, actuators)."""
+        """Commands of the servos at each physics step of this control step, (N, 1 or substeps, actuators)."""
         step = np.minimum(step, self._steps - 1)
         if not self._late_action:
             return self._at_the_joint(action)[:, None]
@@ -205,7 +205,7 @@ class Hardware:
 
     def _at_the_joint(self, command: Array) -> Array:
         if self._slack:
-            self._driven, command = backlash.step(backlash.Backlash(self._play), self._driven, command)
+            self._driven, command = backlash.step(backlash.Backlash(self._backlash), self._driven, command)
         if self._loaded:
             command = command - (self._load + self._load_slope * self._joints) / self._stiffness
         return command - self._bias if self._biased else command
@@ -213,7 +213,7 @@ class Hardware:
     def _restart_loads(self, ids: Array, values: Values, truth: Truth) -> None:
         for index, joint in enumerate(self._cell.actuators):
             for name, table in zip(load_names(joint), (self._load, self._load_slope), strict=True):
-                table[ids, index] = self._told(name)[ids]
+                table[ids, index] = self._value(name)[ids]
         gains = loaded_rows(self._cell, "actuator_gainprm", values, len(ids))
         self._stiffness[ids] = np.maximum(gains[:, :, 0], 1e-9)
         self._joints = truth.position
@@ -227,10 +227,10 @@ class Hardware:
             return exact
         pose = exact.copy()
         if self._pose_biased:
-            pose[:, :3] *= 1.0 + self._told(POSE_SCALE)[:, None]
-            pose[:, :3] += np.stack([self._told(name) for name in POSE_BIAS], axis=1)
+            pose[:, :3] *= 1.0 + self._value(POSE_SCALE)[:, None]
+            pose[:, :3] += np.stack([self._value(name) for name in POSE_BIAS], axis=1)
         if self._pose_tilted:
-            turn = np.stack([*(self._told(name) for name in TABLE_TILT), np.zeros(self._count)], axis=1)
+            turn = np.stack([*(self._value(name) for name in TABLE_TILT), np.zeros(self._count)], axis=1)
             for first in (3, 6):
                 pose[:, first : first + 3] += np.cross(turn, pose[:, first : first + 3])
         if "object_pose" in self._noise:
@@ -239,8 +239,8 @@ class Hardware:
             angle = self._number["object_pose_noise_rad"] * normal[:, 3]
             pose[:, 3:] = _turned(pose[:, 3:], angle)
         if "object_pose_drop" in self._noise:
-            share = self._number["object_pose_drop_probability"]
-            missing = self._noise["object_pose_drop"][self._rows, step, 0] < share
+            probability = self._number["object_pose_drop_probability"]
+            missing = self._noise["object_pose_drop"][self._rows, step, 0] < probability
             pose[missing] = self._pose[missing]
         if self._pose_hidden:
             away = np.linalg.norm(truth.tool_position - truth.object_position, axis=1)
@@ -285,8 +285,8 @@ class Hardware:
         parts = [truth.position, truth.velocity, truth.effort, *sensors, truth.object_position, columns]
         return np.concatenate(parts, axis=1)
 
-    def _told(self, name: str) -> Array:
-        """A value of every environment; zero in twins from before there was such a parameter."""
+    def _value(self, name: str) -> Array:
+        """Values of a parameter in every environment; zeros in twins without it."""
         return self._number[name] if name in self._number else np.zeros(self._count)
 
     def _any(self, *names: str) -> bool:
@@ -306,7 +306,7 @@ class Hardware:
         )
 
     def _longest(self, side: str) -> delay.Delay:
-        """The delay of an episode that has the worst of everything."""
+        """The longest delay of any episode."""
         twin = self._cell.twin
 
         def most(name: str) -> float:

@@ -54,16 +54,21 @@ class Friction:
 
 def dry_level_nm(params: Friction, speed_rad_s: Array, load_nm: Value = 0.0) -> Array:
     """The largest dry friction at this speed and load: (N, ...), never negative."""
-    speed = np.asarray(speed_rad_s)
-    shape = speed.shape
-    ratio = np.ascontiguousarray(speed / broadcast(params.stribeck_speed_rad_s, shape))
-    np.multiply(ratio, ratio, out=ratio)
-    np.negative(ratio, out=ratio)
-    level = np.exp(ratio, out=ratio)
+    level = _stribeck_factor(params, speed_rad_s)
+    shape = level.shape
     level *= broadcast(params.stiction_extra_nm, shape)
     level += broadcast(params.coulomb_nm, shape)
     level += broadcast(params.load_coefficient, shape) * np.abs(broadcast(load_nm, shape))
     return level
+
+
+def _stribeck_factor(params: Friction, speed_rad_s: Array) -> Array:
+    """exp(-(v / stribeck_speed)^2): 1 at rest, 0 at speed; a new array (N, ...)."""
+    speed = np.asarray(speed_rad_s)
+    ratio: Array = np.ascontiguousarray(speed / broadcast(params.stribeck_speed_rad_s, speed.shape))
+    np.multiply(ratio, ratio, out=ratio)
+    np.negative(ratio, out=ratio)
+    return np.exp(ratio, out=ratio)
 
 
 @dataclass(frozen=True)
@@ -88,12 +93,8 @@ def gear_level_nm(
     params: Friction, load: GearLoad, speed_rad_s: Array, drive_nm: Array, external_nm: Array
 ) -> Array:
     """The largest dry friction of a gear between a motor's torque and the other torques on the joint: (N, ...)."""
-    speed = np.asarray(speed_rad_s)
-    shape = speed.shape
-    ratio = np.ascontiguousarray(speed / broadcast(params.stribeck_speed_rad_s, shape))
-    np.multiply(ratio, ratio, out=ratio)
-    np.negative(ratio, out=ratio)
-    resting = np.exp(ratio, out=ratio)
+    resting = _stribeck_factor(params, speed_rad_s)
+    shape = resting.shape
     level: Array = np.abs(
         broadcast(load.drive_at_rest, shape) * drive_nm
         - broadcast(load.external_at_rest, shape) * external_nm

@@ -129,9 +129,9 @@ class ShadowController:
         self._allowed = True
         self._done: list[dict[str, Any]] = []
 
-    def looks(self) -> bool:
-        """Whether either controller needs images with the next observation."""
-        return any(getattr(controller, "looks", lambda: True)() for controller in self._watching)
+    def needs_images(self) -> bool:
+        """Whether either controller needs frames with the next observation."""
+        return any(getattr(controller, "needs_images", lambda: True)() for controller in self._watching)
 
     def restart(self, observation: Observation, seed: int) -> None:
         """Judge the previous episode and begin a new one."""
