@@ -294,8 +294,8 @@ def test_one_folder_is_trained_by_one_process_at_a_time(tmp_path):
         ({"history": (-0.5, 0)}, "whole numbers"),
         ({"history": (0, -5)}, "must end with now"),
         ({"cameras": (3,)}, "cameras are names"),
-        ({"adapt_weight": math.nan}, "adapt_weight not negative"),
-        ({"mix": math.nan}, "share of simulated data"),
+        ({"adapt_weight": math.nan}, "adapt_weight is out of range"),
+        ({"mix": math.nan}, "mix is out of range"),
         ({"learning_rate": math.inf}, "positive number"),
     ],
 )

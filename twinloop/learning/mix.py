@@ -130,7 +130,9 @@ def choose_mix(
     environment = None
     if judge := twin or twin_of(data[0]):
         environment = TwinEnvironment(judge, _scenes_in(data[0], judge), as_robot=True)
-    training = {"photos": photos, "workspace": workspace, "threads": threads, "device": device}
+    training: dict[str, Any] = {
+        "photos": photos, "workspace": workspace, "threads": threads, "device": device,
+    }  # fmt: skip
     began, pause, found = time.monotonic(), _pause(config), dict[float, Probe]()
     most = max(2, int((MOST_COST * len(order) * config.steps - (config.steps - pause)) / pause + 1e-9))
     while len(found) < most and (share := next_share(order, found)) is not None:

@@ -112,10 +112,13 @@ def train(
     torch.set_num_threads(threads)
     torch.manual_seed(config.seed)
     began = time.monotonic()
+    tracking_run: AbstractContextManager[TrackedRun | None] = (
+        tracked(tracking, folder.name, run) if tracking else nullcontext()
+    )
     with (
         _training_folder(folder, run, resume) as checkpoint,
         _memory_errors(config, torch_device),
-        tracked(tracking, folder.name, run) if tracking else nullcontext(None) as tracker,
+        tracking_run as tracker,
     ):
         network = _make_network(interface, images, normalisation, config, started).to(torch_device)
         stages = _list_stages(samples, config, started)
