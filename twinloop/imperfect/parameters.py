@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from twinloop.episode import Array
+from twinloop.episode import Array as Array
 from twinloop.errors import WrongUse
 
 Value = float | Array
