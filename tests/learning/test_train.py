@@ -250,7 +250,7 @@ def test_some_of_the_simulation_is_shown_as_real_and_nothing_real_as_simulated()
     lent = fit._relabel_as_real(batch, 0.1, np.random.default_rng(0)).domain[:, 0]
     assert lent[:2000].mean() == pytest.approx(0.1, abs=0.02) and np.all(lent[2000:] == 1.0)
     assert np.array_equal(fit._relabel_as_real(batch, 0.0, np.random.default_rng(0)).domain, domain)
-    with pytest.raises(WrongUse, match="sim_as_real_fraction is a fraction"):
+    with pytest.raises(WrongUse, match="sim_as_real_fraction is out of range"):
         replace(TINY, sim_as_real_fraction=1.0)
 
 
