@@ -28,7 +28,7 @@ class Windows:
     def __init__(self, domain):
         self._domain = domain
 
-    def take(self, rows, rng=None, look=True):
+    def take(self, rows, rng=None, with_images=True):
         return self.draw(np.random.default_rng(0), len(rows))
 
     def draw(self, rng, count):
@@ -60,8 +60,8 @@ def test_every_part_of_a_step_is_where_the_network_is(head, adapt):
     made = fit_on("meta", head, adapt)
     assert made._update(0.5).device.type == "meta"
     held_out = dict(made._held_out)
-    seen = made._average.look(held_out.pop("images"))
-    assert made._average.loss(seen=seen, **held_out).device.type == "meta"
+    seen = made._average.encode_images(held_out.pop("images"))
+    assert made._average.loss(image_features=seen, **held_out).device.type == "meta"
     assert np.isfinite(float(fit_on("cpu", head, adapt)._update(0.5)))
 
 

@@ -120,8 +120,8 @@ def error(policy, data):
     batch = samples.take(np.concatenate([samples.training, samples.validation]))
     tensors = {name: torch.from_numpy(values) for name, values in vars(batch).items()}
     with torch.inference_mode():
-        seen = policy.network.look(tensors.pop("images"))
-        return float(policy.network.loss(**tensors, noise=None, when=None, seen=seen))
+        seen = policy.network.encode_images(tensors.pop("images"))
+        return float(policy.network.loss(**tensors, noise=None, when=None, image_features=seen))
 
 
 def test_averaging_keeps_what_there_is_at_any_ratio():
@@ -255,7 +255,7 @@ def test_alignment_brings_real_images_closer_and_can_be_resumed(signposts, tmp_p
             torch.from_numpy(np.array(cached_frames(d, "front", 16)[:, None])) for d in (signposts, dark)
         ]
         with torch.inference_mode():
-            return float(coral(*(policy.network.look(side) for side in sides)))
+            return float(coral(*(policy.network.encode_images(side) for side in sides)))
 
     assert apart(made) < apart(plain)
     assert made.domains == ("sim",) and [e["role"] for e in made.training_record.datasets] == ["sim", "real"]
