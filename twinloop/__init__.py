@@ -165,7 +165,7 @@ _NAMES = {
     "twinloop.logs.propose": ["propose_map"],
     "twinloop.loop": ["LoopConfig", "run_loop"],
     "twinloop.loop_result": ["LoopResult"],
-    "twinloop.monitoring.run": ["MonitorReport", "load_monitor_report", "monitor"],
+    "twinloop.monitoring.run": ["MonitorConfig", "MonitorReport", "load_monitor_report", "monitor"],
     "twinloop.planning.items": ["Plan", "load_plan"],
     "twinloop.planning.run": ["plan"],
     "twinloop.policies.policy": ["Policy", "load_policy"],

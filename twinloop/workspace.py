@@ -158,8 +158,10 @@ def read_status(workspace: Workspace) -> Status:
     if unknown:
         step = f"twinloop data label {unknown[0].path} --success --by NAME EPISODE ..."
         return Status(workspace.name, datasets, step, f"outcomes in {unknown[0].name} are unknown")
+    simulated = [summary for summary in datasets if summary.sources == "sim"]
+    options = f"--sim {simulated[0].path}" if simulated else f"--recipe real-only --real {datasets[0].path}"
     return Status(
-        workspace.name, datasets, "collect more, or train", "all datasets are readable and labelled"
+        workspace.name, datasets, f"twinloop train {options}", "all datasets are readable and labelled"
     )
 
 
