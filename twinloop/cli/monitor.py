@@ -69,7 +69,6 @@ def monitor(
     Distinguishes an aged actuator, a changed scene and a changed camera, and names the next step. With --once, exits with 1
     if there is an alert. Alerts are stored, and the gate blocks on those that concern the twin.
     """
-    from twinloop.monitoring.run import MonitorConfig
     from twinloop.monitoring.watch import Outputs, run_pass, watch_dataset
 
     if every <= 0:
@@ -81,7 +80,7 @@ def monitor(
             expected="neither the deployed episodes nor the reference",
         )
     cell = twinloop.load_twin(twin) if twin else None
-    config = MonitorConfig(baseline, expected, after, cell, tuple(split_names(parameters)))
+    config = twinloop.MonitorConfig(baseline, expected, after, cell, tuple(split_names(parameters)))
     outputs = Outputs(state or _state_folder(dataset), failures, webhook)
     usual = twinloop.open_dataset(reference) if reference else None
     if once:
