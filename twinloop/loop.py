@@ -33,8 +33,9 @@ from twinloop.monitoring.run import load_monitor_report
 from twinloop.planning.items import load_plan
 from twinloop.policies.policy import Policy, load_policy
 from twinloop.promotion.champion import find_champion, load_champion
+from twinloop.promotion.checks import Situation
 from twinloop.promotion.rules import Rules
-from twinloop.promotion.run import RECORDINGS, GateConfig, Situation
+from twinloop.promotion.run import RECORDINGS, GateConfig
 from twinloop.promotion.verdict import Verdict, load_verdict
 from twinloop.randomization import Randomization
 from twinloop.randomization.scenes import training_scenes

@@ -39,8 +39,9 @@ from twinloop.planning.run import plan
 from twinloop.policies.act import PolicyController
 from twinloop.policies.policy import Policy
 from twinloop.promotion.champion import Champion, find_champion, promote
+from twinloop.promotion.checks import Situation
 from twinloop.promotion.evidence import load_evidence
-from twinloop.promotion.run import EVIDENCE, GateConfig, Situation, Watchers, gate
+from twinloop.promotion.run import EVIDENCE, GateConfig, Watchers, gate
 from twinloop.promotion.verdict import Verdict
 from twinloop.quality.select import select_usable
 from twinloop.randomization import Randomization

@@ -13,7 +13,7 @@ import pytest
 import twinloop as tl
 from tests.identification.test_drift import BASELINE, USUAL, lifetime
 from twinloop.errors import WrongUse
-from twinloop.monitoring.alerts import load_alerts, make_alert, send
+from twinloop.monitoring.alerts import Alert, load_alerts, send
 from twinloop.monitoring.failures import UNSPECIFIED, collect_failures
 from twinloop.monitoring.features import episode_features, usual_frames
 from twinloop.monitoring.run import MonitorConfig, monitor
@@ -182,7 +182,9 @@ def test_a_pass_says_what_to_do_and_the_gate_heeds_it(twinloop, tmp_path, monkey
     alerts = load_alerts(tmp_path / "used.monitor")
     twin = load_twin("servo_pendulum")
     evidence = Evidence(Contender("a", "1"), None, {"hash": twin.content_hash})
-    subject = Subject(evidence, Rules(), twin, alerts=tuple(vars(alert) for alert in alerts))
+    subject = Subject(
+        evidence=evidence, rules=Rules(), twin=twin, alerts=tuple(vars(alert) for alert in alerts)
+    )
     drift = next(check for check in run_checks(subject) if check.name == "drift")
     assert drift.blocks and "aged actuator" in drift.detail
 
@@ -291,7 +293,7 @@ def test_the_monitor_logs_what_it_waits_for(tmp_path):
 
 
 def test_an_unreachable_webhook_is_reported_and_stops_nothing():
-    alert = make_alert("aged actuator", "w", "e", "n", "c", "d", True)
+    alert = Alert("aged actuator", "w", "e", "n", "c", changes_twin=True, dataset="d")
     for url in ("http://127.0.0.1:9/hook", "http://127.0.0.1:port", "http://[x"):
         assert "cannot be reached" in send(url, alert)
     with pytest.raises(WrongUse, match="not the address of a webhook"):

@@ -71,7 +71,7 @@ def test_a_shadow_watches_and_never_acts(tmp_path):
         )
     assert np.array_equal(robot.sent, alone.sent), "what the robot was sent is the champion's alone"
     lines = both.finish()
-    assert len(lines) == 2 and all(line["good"] and line["away"] < 0.1 for line in lines)
+    assert len(lines) == 2 and all(line.good and line.away < 0.1 for line in lines)
     save_shadow(lines, tmp_path / "both.shadow.jsonl")
     assert load_shadow(tmp_path / "both.shadow.jsonl", alike.id) == [True, True]
     assert load_shadow(tmp_path / "both.shadow.jsonl", champion.id) == []
@@ -104,7 +104,7 @@ def test_a_shadow_that_would_break_limits_or_go_elsewhere_is_told(tmp_path):
                 RecordingSpec(episodes=1, time_limit_s=0.2),
                 supervisor=robot,
             )
-        assert [line["good"] for line in both.finish()] == [good]
+        assert [line.good for line in both.finish()] == [good]
 
 
 @pytest.mark.filterwarnings("ignore")

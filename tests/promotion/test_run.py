@@ -11,10 +11,10 @@ from tests.learning.examples import TINY
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import GateError, UnknownName, WrongUse
 from twinloop.learning.train import train
-from twinloop.promotion.checks import CHECKS, Subject, accept, run_checks
+from twinloop.promotion.checks import CHECKS, Situation, Subject, accept, run_checks
 from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, load_evidence, make_evidence
 from twinloop.promotion.rules import Rules
-from twinloop.promotion.run import EVIDENCE, GateConfig, Situation, gate
+from twinloop.promotion.run import EVIDENCE, GateConfig, gate
 from twinloop.promotion.verdict import load_verdict
 from twinloop.robots import connected, open_robot
 from twinloop.testing.gate import check_gate_check
@@ -32,7 +32,7 @@ def other_policy(panda_data, tmp_path_factory):
 def subject(twin, folder=None, **more):
     trials = tuple(PairedTrial(k, True, None, {}, int(k == 0)) for k in range(100))
     evidence = Evidence(Contender("a", "1"), None, {"hash": twin.content_hash, "version": "1"}, trials)
-    return Subject(more.pop("evidence", evidence), Rules(), twin, folder, **more)
+    return Subject(folder, **{"evidence": evidence, "rules": Rules(), "twin": twin} | more)
 
 
 def answers(found):

@@ -18,8 +18,8 @@ from twinloop.cli.places import find_workspace, load_policy
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
+    from twinloop.promotion.checks import Situation
     from twinloop.promotion.evidence import Evidence, PairedTrial
-    from twinloop.promotion.run import Situation
 
 REPORT = "report.html"
 
@@ -194,7 +194,7 @@ def _load_situation(
 ) -> tuple[twinloop.Twin, Situation]:
     """The twin to simulate in (named, the workspace's or the policy's), and what its checks need."""
     from twinloop.monitoring.alerts import FOLDER, load_alerts
-    from twinloop.promotion.run import Situation
+    from twinloop.promotion.checks import Situation
     from twinloop.workspace import twin_history
 
     workspace = find_workspace()

@@ -47,7 +47,7 @@ def find_unlike(
     """Clusters of points that are far from simulation and in no region yet, larger than chance, the largest first."""
     far = (scores.score > 1.0) & ~already
     chance = _by_chance(scores.held_out, episodes, rng)
-    if _fraction(far, real.episode, episodes) <= chance:
+    if fraction_of(far, real.episode, episodes) <= chance:
         return []
     whole = Cluster(far, *describe(far, real, sim))
     if min(whole.recall, whole.precision) >= ONE:
@@ -59,7 +59,7 @@ def find_unlike(
         marks = np.zeros(len(far), dtype=bool)
         marks[places[labels == label]] = True
         enough = len(np.unique(real.episode[marks])) >= FEWEST_EPISODES
-        if enough and _fraction(marks, real.episode, episodes) > 0.5 * chance:
+        if enough and fraction_of(marks, real.episode, episodes) > 0.5 * chance:
             found.append(Cluster(marks, *describe(marks, real, sim)))
     return found
 
@@ -120,7 +120,7 @@ def _clusters(vectors: Array) -> Array:
     return np.asarray(connected_components(graph, directed=False)[1])
 
 
-def _fraction(marks: Array, owner: Array, episodes: int) -> float:
+def fraction_of(marks: Array, owner: Array, episodes: int) -> float:
     """Fraction of marked points, each episode counting the same."""
     marked = np.bincount(owner, weights=marks, minlength=episodes)
     return float(np.mean(marked / np.maximum(np.bincount(owner, minlength=episodes), 1)))

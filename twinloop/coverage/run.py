@@ -13,7 +13,7 @@ from scipy import stats
 
 from twinloop.coverage.embed import score_moments
 from twinloop.coverage.holes import find_holes, find_words, named_apart
-from twinloop.coverage.likeness import Cluster, find_unlike
+from twinloop.coverage.likeness import Cluster, find_unlike, fraction_of
 from twinloop.coverage.result import Coverage, CoverageMap, DatasetSummary, Level, Outcomes, Region
 from twinloop.coverage.rule import Condition, Range, Rule
 from twinloop.coverage.sample import DatasetSample, Points, Progress, sample_datasets
@@ -90,7 +90,7 @@ def compare_samples(real: DatasetSample, sim: DatasetSample, *, seed: int = 0) -
         real=_summary(real),
         sim=_summary(sim),
         twin=sim.twin,
-        outside=_fraction(real, outside),
+        outside=fraction_of(outside, real.moments.episode, len(real)),
         far=float(np.mean(scores.score > 1.0)) if len(scores.score) else 0.0,
         regions=tuple(region for region, _ in marked),
         variables=tuple(variable.name for variable in real.moments.variables),
@@ -142,13 +142,6 @@ def _any(masks: Sequence[Array], count: int) -> Array:
     return np.asarray(np.logical_or.reduce([np.zeros(count, dtype=bool), *masks]))
 
 
-def _fraction(real: DatasetSample, marks: Array) -> float:
-    """Fraction of marked real moments, each episode counting the same."""
-    owner = real.moments.episode
-    inside = np.bincount(owner, weights=marks, minlength=len(real))
-    return float(np.mean(inside / np.maximum(np.bincount(owner, minlength=len(real)), 1)))
-
-
 def _summary(side: DatasetSample) -> DatasetSummary:
     known = [success for success in side.success if success is not None]
     return DatasetSummary(
@@ -176,7 +169,7 @@ def _region(
         conditions=tuple(_with_seen(points_here, condition, inside) for condition in rule.conditions),
         query=rule.query(numbers),
         episodes=numbers,
-        fraction=_fraction(real, points),
+        fraction=fraction_of(points, real.moments.episode, len(real)),
         sim_episodes=met,
         outcomes=_outcomes(real, places),
         recall=1.0 if cluster is None else cluster.recall,

@@ -7,7 +7,7 @@ nominal hardware in its training scenes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -283,8 +283,3 @@ def spread(dataset: Dataset, most: int) -> list[int]:
     numbers = dataset.numbers
     places = np.unique(np.linspace(0, len(numbers) - 1, min(most, len(numbers))).round().astype(int))
     return [numbers[place] for place in places]
-
-
-def find_conditions(table: Mapping[str, Known], number: int, identity: str) -> Known | None:
-    """An episode's conditions in a table, by its id or number."""
-    return table.get(identity, table.get(str(number)))

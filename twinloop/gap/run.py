@@ -11,7 +11,7 @@ from twinloop.episode import Episode
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.gap import actuation, contact, human, latency, numerics, sensing, slices, visual
 from twinloop.gap.conditions import Known, conditions_of, dimension_of
-from twinloop.gap.evidence import GapEvidence, Options, find_conditions, simulated, spread
+from twinloop.gap.evidence import GapEvidence, Options, simulated, spread
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Gap, Measure, NotEvaluated, collect
 from twinloop.gap.success import Success, measure_success
@@ -64,7 +64,7 @@ def measure_gap(
     episodes = [source.episode(number) for number in numbers]
     table = conditions or {}
     known = [
-        conditions_of(one, find_conditions(table, n, one.id))
+        conditions_of(one, table.get(one.id, table.get(str(n))))
         for n, one in zip(numbers, episodes, strict=True)
     ]
     simulation = None

@@ -9,7 +9,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
@@ -34,22 +34,14 @@ class Alert:
     since: str
     next_step: str
     command: str
-    at: str
     changes_twin: bool
     dataset: str
+    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     @property
     def key(self) -> tuple[str, str]:
         """Two alerts with the same key are the same, until it is resolved."""
         return self.kind, self.dataset
-
-
-def make_alert(
-    kind: str, what: str, since: str, next_step: str, command: str, dataset: str, twin: bool
-) -> Alert:
-    """Make an alert with the current time."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Alert(kind, what, since, next_step, command, now, twin, dataset)
 
 
 def load_alerts(folder: Path) -> list[Alert]:

@@ -11,7 +11,7 @@ from twinloop.episode import Episode
 from twinloop.errors import DatasetError, WrongUse
 from twinloop.identification.change import FEWEST
 from twinloop.identification.drift import Change, Drift, watch_drift
-from twinloop.monitoring.alerts import Alert, make_alert
+from twinloop.monitoring.alerts import Alert
 from twinloop.monitoring.features import Group, episode_features, group_of, usual_frames
 from twinloop.monitoring.shifts import CHANCE, WATCHED, Shift, find_shifts, kind_of
 from twinloop.monitoring.success import Success, follow_success
@@ -279,15 +279,18 @@ def _alerts(
         own = [shift.began for shift in shifts if shift.group == kind]
         since = fresh[min(own)].id if own else fresh[0].id
         step, command = NEXT[kind]
-        yield make_alert(KINDS[kind], what, since, step, command.format(place), place, True)
+        yield Alert(KINDS[kind], what, since, step, command.format(place), changes_twin=True, dataset=place)
     if success.fell is not None and success.expected is not None:
         what = (
             f"success rate fell below {100 * success.expected:.0f} %: {success.successes} of {success.episodes}, "
             f"{100 * success.low:.0f} to {100 * success.high:.0f} % (95 % band, valid at all times)"
         )
         since = [episode for episode in fresh if episode.success is not None][success.fell].id
-        command = "twinloop rollback --by NAME --reason 'success fell'"
-        yield make_alert("success fell", what, since, "roll back, then find the cause", command, place, False)
+        step, command = (
+            "roll back, then find the cause",
+            "twinloop rollback --by NAME --reason 'success fell'",
+        )
+        yield Alert("success fell", what, since, step, command, changes_twin=False, dataset=place)
 
 
 NEXT: Mapping[Group, tuple[str, str]] = {

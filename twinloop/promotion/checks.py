@@ -48,22 +48,34 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """Input of the checks: the evidence, the twin and its folder, and the training data of the policies.
+class Situation:
+    """What checks look at in addition to the evidence, and the checks that `by` accepted for a `reason`.
 
-    `datasets` are entries of a policy's training record: id, version, role, name, episodes. `drift` is the output of
-    `twinloop drift --json`, `alerts` are the monitor's, `twin_since` is the time since when the twin is in use.
+    `drift` is the output of `twinloop drift --json`, `alerts` are the monitor's, `twin_since` is the time since when the twin is in
+    use.
+    """
+
+    twin_folder: Path | None = None
+    workspace: Path | None = None
+    drift: Mapping[str, Any] | None = None
+    alerts: tuple[Mapping[str, Any], ...] = ()
+    twin_since: datetime | None = None
+    accepted: tuple[str, ...] = ()
+    by: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject(Situation):
+    """Input of the checks: the evidence, the twin, the situation, and the training data of the policies.
+
+    `datasets` are entries of a policy's training record: id, version, role, name, episodes.
     """
 
     evidence: Evidence
     rules: Rules
     twin: Twin
-    twin_folder: Path | None = None
-    workspace: Path | None = None
     datasets: tuple[Mapping[str, Any], ...] = ()
-    drift: Mapping[str, Any] | None = None
-    alerts: tuple[Mapping[str, Any], ...] = ()
-    twin_since: datetime | None = None
 
 
 class GateCheck(Protocol):

@@ -7,15 +7,14 @@ is high enough, and advances as soon as they refute that it is not.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from twinloop.datasets.jsonl import append_jsonl
+from twinloop.datasets.jsonl import append_jsonl, read_jsonl
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Actor, Array
 from twinloop.errors import GateError, UnknownName, WrongUse
@@ -108,6 +107,16 @@ def is_canary(number: int, fraction: float, salt: str) -> bool:
     return int.from_bytes(digest, "little") < fraction * 2.0**64
 
 
+@dataclass(frozen=True)
+class ShadowEpisode:
+    """How a shadow did in one episode: `away` is the mean distance of its actions from the sent ones."""
+
+    shadow: str
+    good: bool
+    away: float
+    within_limits: bool
+
+
 class ShadowController:
     """Runs an acting and a shadow controller; the shadow's actions are compared and never sent.
 
@@ -127,7 +136,7 @@ class ShadowController:
         self._watching = [c for c in (acting, shadow) if c.cameras]
         self._away: list[float] = []
         self._allowed = True
-        self._done: list[dict[str, Any]] = []
+        self._done: list[ShadowEpisode] = []
 
     def needs_images(self) -> bool:
         """Whether either controller needs frames with the next observation."""
@@ -152,7 +161,7 @@ class ShadowController:
         self._away.append(float(np.mean(np.abs(proposed - sent) / wide)))
         return sent
 
-    def finish(self) -> list[dict[str, Any]]:
+    def finish(self) -> list[ShadowEpisode]:
         """One record for every episode so far."""
         self._close()
         return list(self._done)
@@ -161,27 +170,18 @@ class ShadowController:
         if self._away or not self._allowed:
             away = float(np.mean(self._away)) if self._away else float("inf")
             good = self._allowed and away <= self._near
-            line = {
-                "shadow": self.shadow_id,
-                "good": good,
-                "away": round(away, 6),
-                "within_limits": self._allowed,
-            }
-            self._done.append(line)
+            self._done.append(ShadowEpisode(self.shadow_id, good, round(away, 6), self._allowed))
         self._away, self._allowed = [], True
 
 
-def save_shadow(lines: Sequence[dict[str, Any]], path: Path) -> None:
-    """Append a shadow's records to a file, one line per episode."""
-    append_jsonl(path, lines)
+def save_shadow(episodes: Sequence[ShadowEpisode], path: Path) -> None:
+    """Append a shadow's episodes to a file, one per line."""
+    append_jsonl(path, [asdict(episode) for episode in episodes])
 
 
 def load_shadow(path: Path, policy_id: str) -> list[bool]:
     """Which episodes of a shadow were good."""
-    try:
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        return [bool(line["good"]) for line in lines if line["shadow"].endswith(f"@{policy_id}")]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise GateError(
-            f"{path} is not a record of a shadow ({error})", remedy="twinloop record --shadow"
-        ) from error
+    if not path.is_file():
+        raise GateError(f"{path} is not a record of a shadow", remedy="twinloop record --shadow")
+    episodes = read_jsonl(path, ShadowEpisode, "an episode of a shadow")
+    return [episode.good for episode in episodes if episode.shadow.endswith(f"@{policy_id}")]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from twinloop.errors import GateError, WrongUse
 from twinloop.evaluation.environment import OnProgress
 from twinloop.generation.processes import usable_cores
 from twinloop.policies.protocol import PolicyLike, training_datasets
 from twinloop.promotion.attempts import record_attempt
-from twinloop.promotion.checks import Check, Subject, accept, run_checks, twin_is_current
+from twinloop.promotion.checks import Check, Situation, Subject, accept, run_checks, twin_is_current
 from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, draw_scenes, load_evidence
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.scenes import Scene, SceneInstructions, draw_list, observe_list
@@ -28,20 +26,6 @@ from twinloop.twins import Twin
 EVIDENCE, RECORDINGS = Evidence.FILE, "recordings"
 FIRST_SCENE = 200
 """First scene number on a stand-in; other evaluations use the lower ones."""
-
-
-@dataclass(frozen=True)
-class Situation:
-    """Input of the checks in addition to the evidence; see `Subject`."""
-
-    twin_folder: Path | None = None
-    workspace: Path | None = None
-    drift: Mapping[str, Any] | None = None
-    alerts: tuple[Mapping[str, Any], ...] = ()
-    twin_since: datetime | None = None
-    accepted: tuple[str, ...] = ()
-    by: str | None = None
-    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -255,16 +239,9 @@ class _Gate:
     def check(self, found: Evidence) -> tuple[Check, ...]:
         """Run the checks; accepted ones do not block."""
         given = self.situation
+        datasets = tuple(entry for policy in self.policies for entry in training_datasets(policy))
         subject = Subject(
-            found,
-            self.config.rules,
-            self.twin,
-            given.twin_folder,
-            given.workspace,
-            tuple(entry for policy in self.policies for entry in training_datasets(policy)),
-            given.drift,
-            given.alerts,
-            given.twin_since,
+            **vars(given), evidence=found, rules=self.config.rules, twin=self.twin, datasets=datasets
         )
         return accept(run_checks(subject), given.accepted, given.by, given.reason)
 

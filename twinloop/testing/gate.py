@@ -17,7 +17,7 @@ def make_subject(twin: Twin, simulated: int = 10, real: int = 5) -> Subject:
     evidence = Evidence(
         Contender("candidate", "0"), None, words, tuple(trials[:simulated]), tuple(trials[:real])
     )
-    return Subject(evidence, Rules(), twin)
+    return Subject(evidence=evidence, rules=Rules(), twin=twin)
 
 
 def check_gate_check(name: str, check: GateCheck, twin: Twin) -> None:
