@@ -67,7 +67,7 @@ def test_every_part_of_a_step_is_where_the_network_is(head, adapt):
 
 def test_the_meta_device_would_notice_what_was_left_behind():
     made = fit_on("meta", "regression", "none")
-    made._there = torch.from_numpy
+    made._to_device = torch.from_numpy
     with pytest.raises(RuntimeError, match="device"):
         made._update(0.5)
 
