@@ -1,10 +1,16 @@
 """Fixtures that every test may use, and the order in which files run."""
 
+import os
 import signal
 
 import pytest
 
-LONGEST = ("test_loop.py", "test_docs.py", "test_every_parameter.py", "test_images.py", "test_look.py")
+for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(
+        threads, "1"
+    )  # before NumPy is loaded: threads of two tests on two cores wait for each other
+
+LONGEST = ("test_loop.py", "test_code_blocks.py", "test_every_parameter.py", "test_images.py", "test_look.py")
 """Files that take longest. They are begun first: one that begins last keeps a single worker busy while the others idle."""
 
 PLACES = "{environment: {object_offset_x_m: [-0.05, 0.05], object_offset_y_m: [-0.05, 0.05]}}"
@@ -18,6 +24,19 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, everything else in its usual order."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def spend_no_time_on_the_machine():
+    """Neither wait for the disk nor start a process per core.
+
+    The kernel outlives whatever a test kills. The other cores are busy with other tests, and data has the same bytes on any
+    number of workers; tests of that pass `workers`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr("twinloop.generation.run.usable_cores", lambda: 1)
+        yield
 
 
 @pytest.fixture

@@ -15,10 +15,16 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from twinloop.cli import main
+import typer.main
+
+from twinloop.cli import app, main
 
 WIDTH = {"COLUMNS": "80"}
 """Width of the terminal unless the environment sets another, so that output does not depend on the window."""
+
+
+COMMANDS = typer.main.get_command(app)
+"""Built once: a user's process builds it once too."""
 
 
 def run_command(*arguments: object, cwd: str | Path = ".") -> tuple[int, str, str]:
@@ -30,6 +36,7 @@ def run_command(*arguments: object, cwd: str | Path = ".") -> tuple[int, str, st
         contextlib.redirect_stderr(err),
         patch.dict(os.environ, WIDTH | os.environ),
         patch.object(sys, "argv", ["twinloop", *map(str, arguments)]),
+        patch.object(typer.main, "get_command", lambda _: COMMANDS),
     ):
         try:
             main()

@@ -1,4 +1,4 @@
-"""Documentation can fail the build: the site, commands, help and code blocks."""
+"""Documentation can fail the build: the site, commands, help and links. Its code blocks run in test_code_blocks.py."""
 
 import ast
 import os
@@ -13,45 +13,10 @@ import yaml
 import twinloop
 from docs import api_page
 from docs.generate import PAGE, commands, page
-from tests.terminal import run_script
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```", re.MULTILINE | re.DOTALL)
-CONTINUES = {"your-logs.md": [ROOT / "docs/tutorials/your-robot.md"]}
-"""Pages that go on in the folder where other pages ended; those are run on the way."""
-
-STORIES = [path for path in PAGES if not any(path in before for before in CONTINUES.values())]
-
-NOT_RUN = ("make ", "pip ", "source ")
-"""Commands that set up an environment, which the tests have already."""
-
-SMALLER = {
-    "--episodes 60": "--episodes 12",
-    "--episodes 8": "--episodes 3",
-    "--steps 600": "--steps 20 --set width=32",
-    "twinloop diagnose": "twinloop diagnose --scenes 8 --budget 60",
-    "twinloop coverage": "twinloop coverage --points 500",
-}
-"""Sizes in bash blocks of the README, and the sizes at which the tests run them."""
-
-LOOP = "tl.anchor("
-"""The README's loop, which tests/test_loop.py runs at a smaller size."""
-
-MY_ARM = """<robot name="my_arm">
-  <link name="base"/>
-  <link name="upper">
-    <inertial><origin xyz="0 0 0.1"/><mass value="0.5"/>
-      <inertia ixx="0.002" ixy="0" ixz="0" iyy="0.002" iyz="0" izz="0.0005"/></inertial>
-  </link>
-  <joint name="shoulder" type="revolute">
-    <parent link="base"/><child link="upper"/><axis xyz="0 1 0"/>
-    <limit lower="-1.5" upper="1.5" effort="4" velocity="3"/>
-  </joint>
-</robot>
-"""
-"""The reader's own robot, which examples on a page may load as `my_arm.urdf`."""
-
 PUBLIC_PACKAGES = ("twinloop.imperfect", "twinloop.testing")
 """Packages that pages import besides `twinloop` itself: parts of imperfect hardware, and checks for users' own tests."""
 
@@ -130,55 +95,6 @@ def test_every_command_explains_itself_and_takes_json(name, command):
     for parameter in command.params:
         assert parameter.help or parameter.name == "help", f"{name}: {parameter.name} has no help"
     assert any("--json" in parameter.opts for parameter in command.params), f"{name} has no --json"
-
-
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.name)
-def test_code_blocks_run(path, tmp_path):
-    """A page works for a reader who types it from top to bottom, in one shell that starts in an empty folder.
-
-    A block with a title is saved under that name. Python blocks without a command between them are one script. Lines of
-    a console block that begin with `$` are commands, and so is every line of a bash block of the README; see NOT_RUN
-    and SMALLER for what is left out and what is run at a smaller size.
-    """
-    (tmp_path / "my_arm.urdf").write_text(MY_ARM)
-    folder = tmp_path
-    for part in [*CONTINUES.get(path.name, ()), path]:
-        folder = _type_page(part, folder)
-
-
-def _type_page(path, folder):
-    """Run the blocks of one page and return the folder that the reader's shell is in at the end."""
-    program = ""
-    for language, title, text in BLOCK.findall(path.read_text()):
-        is_bash = language == "console" or (language == "bash" and path.name == "README.md")
-        if program and is_bash:
-            _run_python(program, folder)
-            program = ""
-        if title:
-            (folder / title).write_text(text)
-        elif language == "python" and LOOP not in text:
-            program += text + "\n"
-        elif is_bash:
-            lines = text.splitlines()
-            if language == "console":
-                lines = [line[2:] for line in lines if line.startswith("$ ")]
-            else:
-                lines = [_make_smaller(line) for line in lines]
-            folder = run_script([line for line in lines if not line.startswith(NOT_RUN)], folder)
-    if program:
-        _run_python(program, folder)
-    return folder
-
-
-def _make_smaller(line):
-    for words, smaller in SMALLER.items():
-        line = line.replace(words, smaller)
-    return line
-
-
-def _run_python(program, folder):
-    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, f"{program}\n{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

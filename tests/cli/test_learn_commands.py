@@ -165,7 +165,7 @@ def test_a_policy_is_recorded_on_a_robot(twinloop, tmp_path, monkeypatch, look):
     pytest.importorskip("pybullet")
     monkeypatch.chdir(tmp_path)
     assert "standin" in ROBOTS.names()
-    robot = ("--robot", "standin:ideal", "--episodes", 5, "--seconds", 0.4)
+    robot = ("--robot", "standin:ideal", "--episodes", 5, "--seconds", 0.2)
     filmed = [word for name in look for word in ("--camera", name)]
     code, _, err = twinloop("record", *robot, *filmed, "--operator", "person-1", "--out", "demonstrations")
     assert code == 0, err

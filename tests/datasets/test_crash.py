@@ -125,8 +125,18 @@ def test_a_writer_killed_at_random_moments_loses_only_what_was_not_committed(
     assert_repaired_and_usable(folder, kind, committed)
 
 
-@pytest.mark.parametrize("kind", ["state", "camera"])
-def test_a_commit_killed_before_any_of_its_steps_happens_wholly_or_not_at_all(tmp_path, writer_process, kind):
+@pytest.mark.parametrize(
+    ("kind", "every"),
+    [
+        ("state", 3),
+        ("camera", 8),
+        pytest.param("state", 1, marks=pytest.mark.slow),
+        pytest.param("camera", 1, marks=pytest.mark.slow),
+    ],
+)
+def test_a_commit_killed_before_any_of_its_steps_happens_wholly_or_not_at_all(
+    tmp_path, writer_process, kind, every
+):
     pristine = tmp_path / "pristine"
     with make_dataset(pristine, SCHEMAS[kind]) as writer:
         for seed in range(3):
@@ -135,7 +145,7 @@ def test_a_commit_killed_before_any_of_its_steps_happens_wholly_or_not_at_all(tm
     steps = writer_process.rest()["steps"]
     assert steps >= 30
     lengths = set()
-    for step in range(0, steps, 1 if kind == "state" else 4):
+    for step in range(0, steps, every):
         folder = shutil.copytree(pristine, tmp_path / f"{step}")
         writer_process.order(folder, kind, 3, 2, 10, step)
         assert writer_process.rest()["ended"] == -signal.SIGKILL

@@ -26,14 +26,15 @@ COMPANIONS = {
 }
 """What else must differ from nominal for a parameter to mean anything, such as a push for its direction."""
 
-FRAMES, ROWS, TOUCHES = 12, 150, 500
+FRAMES, ROWS, TOUCHES = (2, 12), (25, 150), 500
+"""Control steps of a short and a long episode: most parameters show at once, and a long one is only for the rest."""
 LONGEST_S = 2.0
 """In which a slow signal has moved every joint, however fast the control rate."""
 SEEN = ("clutter_count", "clutter_layout", "occlusion")
 """Seen by cameras only, unless something bumps into it."""
 
 
-def episodes(twin, changes, expert=None, cameras=(), steps=ROWS):
+def episodes(twin, changes, expert=None, cameras=(), steps=TOUCHES):
     """Nominal, then one episode for each change: a dictionary of values."""
     names = sorted({name for change in changes for name in change})
     rows = [{}, *changes]
@@ -95,8 +96,12 @@ def test_every_parameter_changes_something_that_is_recorded(twin):
     cameras = tuple(camera.name for camera in twin.cameras)
     seen = [p for p in twin.parameters if p.dimension == "visual" or p.name in SEEN]
     felt = [p for p in twin.parameters if p not in seen]
-    left = without_effect(twin, seen, cameras=cameras, steps=FRAMES)
-    left += without_effect(twin, felt, steps=max(ROWS, round(LONGEST_S * twin.control_hz)))
+    short, long = ROWS
+    for steps in FRAMES:
+        seen = without_effect(twin, seen, cameras=cameras, steps=steps)
+    for steps in (short, max(long, round(LONGEST_S * twin.control_hz))):
+        felt = without_effect(twin, felt, steps=steps)
+    left = seen + felt
     if left and "gripper" in twin.roles:
         # Felt only by an arm that bumps into things, such as the friction of the object's top.
         left = without_effect(twin, left, expert="random", steps=TOUCHES)

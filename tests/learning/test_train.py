@@ -322,7 +322,7 @@ def test_fine_tuning_goes_on_from_all_that_the_policy_has(tmp_path):
 
 def test_what_fails_before_the_first_step_stands_in_nobodys_way(tmp_path):
     real = point(tmp_path / "real")
-    for wrong in ({"width": 10_000_000}, {"chunk": 100_000_000, "n_action_steps": 3}):
+    for wrong in ({"width": 10**10}, {"chunk": 10**11, "n_action_steps": 3}):
         with pytest.raises(LearnError, match=r"too little memory .* width"):
             train(real=real, out=tmp_path / "p", config=replace(REAL, **wrong))
         assert not (tmp_path / "p").exists()

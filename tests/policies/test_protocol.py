@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.learning.examples import TINY, Standin
+from tests.trials import shorten_trials
 from twinloop.datasets.reader import open_dataset
 from twinloop.diagnosis.run import diagnose
 from twinloop.errors import LearnError
@@ -121,9 +122,10 @@ def test_it_is_evaluated_and_recorded_on_a_robot(tmp_path):
 
 
 def test_it_is_gated_by_simulation_and_diagnosed(foreign, twin, tmp_path):
-    verdict = gate(foreign, twin, GateConfig(scenes=6), out=tmp_path / "gate")
-    assert verdict.decision != "promote", "it grasps nothing"
-    assert json.loads((tmp_path / "gate" / "evidence.json").read_text())["candidate"]["id"] == foreign.id
-    evaluate(foreign, twin, episodes=4, seed=5, out=tmp_path / "runs")
-    found = diagnose(foreign, open_dataset(tmp_path / "runs"), twin, scenes=8)
+    with shorten_trials():
+        verdict = gate(foreign, twin, GateConfig(scenes=6), out=tmp_path / "gate")
+        assert verdict.decision != "promote", "it grasps nothing"
+        assert json.loads((tmp_path / "gate" / "evidence.json").read_text())["candidate"]["id"] == foreign.id
+        evaluate(foreign, twin, episodes=4, seed=5, out=tmp_path / "runs")
+        found = diagnose(foreign, open_dataset(tmp_path / "runs"), twin, scenes=8)
     assert found.policy_id == foreign.id

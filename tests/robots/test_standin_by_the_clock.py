@@ -110,12 +110,12 @@ def test_other_twins_have_a_stand_in_too(tmp_path, name):
         assert robot.description.twin == name
         assert robot.observe(("front",)).frames["front"].std() > 5
         controller = ExpertController(twin, twin.task, time_limit_s)
-        spec = RecordingSpec(2, time_limit_s)
+        spec = RecordingSpec(1, time_limit_s)
         recorded = record(robot, controller, tmp_path / "expert", spec, supervisor=robot)
         operator = OperatorController(robot, "person-7")
         spec = RecordingSpec(1, 2.0, operator="person-7")
         shown = record(robot, operator, tmp_path / "shown", spec, supervisor=robot)
-    assert len(recorded) == 2 and any(known_outcomes(recorded))
+    assert known_outcomes(recorded) == [True]
     assert len(shown) == 1
     episode = recorded.episode(0)
     assert (episode.provenance.twin, episode.provenance.source) == (name, "standin")

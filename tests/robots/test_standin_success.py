@@ -26,9 +26,9 @@ def record_expert(out, episodes):
 
 
 def test_the_expert_succeeds_where_nothing_is_wrong(tmp_path):
-    """At a true 95 %, five or six of six come in 97 of 100 runs; the scenes are seeded, so this is one fixed draw."""
-    recorded = record_expert(tmp_path / "out", 6)
-    assert sum(known_outcomes(recorded)) >= 5
+    """Two of two; the scenes are seeded, so this is one fixed draw. The slow test below measures the rate."""
+    recorded = record_expert(tmp_path / "out", 2)
+    assert known_outcomes(recorded) == [True, True]
     episode = recorded.episode(0)
     assert (episode.provenance.source, episode.provenance.engine) == ("standin", "bullet stand-in")
     assert episode.provenance.robot_serial.startswith("standin-")
@@ -42,9 +42,9 @@ def test_the_expert_succeeds_in_at_least_95_of_100(tmp_path):
 def test_a_person_demonstrates_in_the_severe_reality(tmp_path):
     robot = open_robot("standin:severe")
     with connected(robot):
-        spec = RecordingSpec(2, 25.0, operator="person-7")
+        spec = RecordingSpec(1, 25.0, operator="person-7")
         shown = record(robot, OperatorController(robot, "person-7"), tmp_path / "out", spec, supervisor=robot)
-    assert any(known_outcomes(shown))
+    assert known_outcomes(shown) == [True]
     assert shown.episode(0).provenance.actor == "operator"
 
 

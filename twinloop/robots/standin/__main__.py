@@ -37,7 +37,9 @@ def main() -> int:
 
 def _end_with_parent() -> None:
     """A killed parent sends no signal, but its end of the pipe closes."""
-    sys.stdin.buffer.read()
+    # Not `sys.stdin.read`, whose lock an exiting interpreter would wait for.
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
