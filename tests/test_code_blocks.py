@@ -24,7 +24,7 @@ SMALLER = {
     "--episodes 60": "--episodes 12",
     "--episodes 20": "--episodes 13",
     "--episodes 48": "--episodes 24",
-    "--episodes 6 ": "--episodes 4 ",
+    "--episodes 6 --out data": "--episodes 2 --out data",
     "--episodes 4 --out data": "--episodes 2 --out data",
     "episodes=20": "episodes=13",
     "--steps 600": "--steps 20 --set width=32",
