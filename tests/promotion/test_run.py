@@ -159,7 +159,9 @@ def test_a_gate_does_not_replace_trials_that_were_made_before(tiny_policy, tmp_p
     assert file.read_bytes() == before
 
 
-def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, other_policy, tmp_path):
+def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(
+    tiny_policy, other_policy, short_trials, tmp_path
+):
     pytest.importorskip("pybullet")
     twin = load_twin("franka_pick_place")
     robot = open_robot("standin:ideal")
@@ -196,7 +198,7 @@ def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(tiny_policy, oth
         gate(tiny_policy, twin, **words, evidence=replace(evidence, standin=False))
 
 
-def test_earlier_trials_are_neither_lost_nor_left_out(tiny_policy, tmp_path):
+def test_earlier_trials_are_neither_lost_nor_left_out(tiny_policy, short_trials, tmp_path):
     pytest.importorskip("pybullet")
     twin, robot = load_twin("franka_pick_place"), open_robot("standin:ideal")
     remembered = replace(ACCEPTED, workspace=tmp_path)
