@@ -16,9 +16,9 @@ from twinloop.identification.change import watch
 from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.design import Design, design_excitation
 from twinloop.identification.drift import Drift, follow, watch_drift
+from twinloop.identification.fit import Prepared, prepare
 from twinloop.identification.predict import Window
 from twinloop.identification.problem import Noise, Problem
-from twinloop.identification.run import Prepared, prepare
 from twinloop.identification.scale import Scale
 from twinloop.identification.solve import solve
 from twinloop.twins import Parameter, Twin, load_twin

@@ -20,9 +20,9 @@ from benchmarks.report import ROOT, Section, Settings, Table, Target
 from tests.quality import recordings
 from twinloop.episode import Episode
 from twinloop.identification.config import IdentifyConfig
+from twinloop.identification.fit import prepare
 from twinloop.identification.predict import Predictor, Window
 from twinloop.identification.recording import find_channels, read_recording
-from twinloop.identification.run import prepare
 from twinloop.identification.scale import values_at
 from twinloop.identification.solve import solve
 from twinloop.identification.windows import split_episodes

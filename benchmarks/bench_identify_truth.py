@@ -13,7 +13,8 @@ import numpy as np
 from benchmarks.kept import answers, made_on
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.identification.config import IdentifyConfig
-from twinloop.identification.run import RefusedData, identify
+from twinloop.identification.fit import RefusedData
+from twinloop.identification.run import identify
 from twinloop.testing.known_truth import record_known
 from twinloop.twins import load_twin
 

@@ -41,6 +41,14 @@ def test_errors_below_what_the_sensor_can_tell_do_not_count():
     assert not verdict.accepted
 
 
+def test_a_channel_that_gets_worse_is_named_though_the_whole_gets_better():
+    before = np.concatenate([errors(0.02), errors(0.02, 1), errors(0.004, 2)], axis=1)
+    after = np.concatenate([errors(0.01, 3), errors(0.01, 4), errors(0.005, 5)], axis=1)
+    verdict = judge(WINDOWS, before, after, np.full(3, 1e-4), ["pan", "lift", "roll"])
+    assert verdict.accepted and verdict.worse == ("roll",) and "it rose for roll" in verdict.reason
+    assert judge(WINDOWS, before, 0.5 * before, np.full(3, 1e-4), ["pan", "lift", "roll"]).worse == ()
+
+
 def test_errors_are_reported_by_episode_and_channel():
     windows = [Window(0, 0, 2), Window(0, 2, 4), Window(1, 0, 2)]
     before = np.array([[3.0], [3.0], [4.0], [4.0], [1.0], [1.0]])

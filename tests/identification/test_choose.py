@@ -3,8 +3,8 @@
 import pytest
 
 from twinloop.errors import WrongUse
-from twinloop.identification.choose import choose_model
 from twinloop.identification.config import IdentifyConfig
+from twinloop.identification.run import identify
 from twinloop.twins import load_twin
 
 from .worlds import record
@@ -19,20 +19,19 @@ MODELS = {
 def choose(truth):
     twin = load_twin("servo_pendulum")
     episodes = [record(twin, truth, seed, seconds=1.5) for seed in range(8)]
-    return choose_model(
-        twin.with_values(motor_friction_nm=0.0), episodes, MODELS, config=IdentifyConfig(threads=1)
-    )
+    config = IdentifyConfig(threads=1)
+    return identify(twin.with_values(motor_friction_nm=0.0), episodes, models=MODELS, config=config)
 
 
 def test_friction_that_is_there_is_found_and_what_is_not_is_left_out():
-    choice, result = choose({"motor_damping_nms_rad": 0.03, "motor_friction_nm": 0.06})
-    assert choice.chosen == "coulomb-viscous", choice
+    result = choose({"motor_damping_nms_rad": 0.03, "motor_friction_nm": 0.06})
+    assert result.choice.chosen == "coulomb-viscous", result.choice
     assert result["motor_friction_nm"].value == pytest.approx(0.06, rel=0.05)
-    assert not set(result.held_out) & set(choice.validation)
+    assert not set(result.held_out) & set(result.choice.validation)
 
 
 def test_without_friction_the_simplest_model_wins():
-    choice, _ = choose({"motor_damping_nms_rad": 0.03, "motor_friction_nm": 0.0})
+    choice = choose({"motor_damping_nms_rad": 0.03, "motor_friction_nm": 0.0}).choice
     assert choice.chosen == "viscous", choice
     assert choice.contenders[0].name == "viscous"
 
@@ -41,6 +40,6 @@ def test_too_little_to_choose_from_is_refused():
     twin = load_twin("servo_pendulum")
     episodes = [record(twin, {}, seed, seconds=0.5) for seed in range(3)]
     with pytest.raises(WrongUse, match="at least 4 episodes"):
-        choose_model(twin, episodes, MODELS)
+        identify(twin, episodes, models=MODELS)
     with pytest.raises(WrongUse, match="at least 2 models"):
-        choose_model(twin, episodes, {"one": ["motor_friction_nm"]})
+        identify(twin, episodes, models={"one": ["motor_friction_nm"]})

@@ -7,8 +7,9 @@ import pytest
 
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.identification.config import IdentifyConfig
+from twinloop.identification.fit import RefusedData
 from twinloop.identification.result import load_identification
-from twinloop.identification.run import RefusedData, identify
+from twinloop.identification.run import identify
 from twinloop.twins import load_twin
 
 from .worlds import record

@@ -19,7 +19,15 @@ from twinloop.identification.recording import (
     rotation_between,
     turning_rates,
 )
-from twinloop.identification.windows import cut, find_horizon_s, sensor_noise, split_episodes, unmoved_noise
+from twinloop.identification.windows import (
+    cut,
+    duration_s,
+    find_horizon_s,
+    sensor_noise,
+    split_episodes,
+    spread,
+    unmoved_noise,
+)
 from twinloop.measure.trace import slopes
 from twinloop.tasks import make_cell
 from twinloop.twins import load_twin
@@ -142,6 +150,32 @@ def test_windows_cover_a_recording_without_overlap():
     assert len(rows) == len(set(rows.tolist()))
     assert len(rows) > 0.85 * len(predictor.recordings[0])
     assert cut(predictor.recordings, [0], None) == (Window(0, 0, len(predictor.recordings[0])),)
+
+
+def of_duration(*seconds):
+    return [SimpleNamespace(time_s=np.arange(0.0, duration, 0.02)) for duration in seconds]
+
+
+def test_with_more_data_than_is_fitted_every_recording_contributes_in_proportion():
+    recordings = of_duration(*[30.0] * 20, *[120.0] * 10)
+    windows = spread(recordings, range(30), None, 240.0)
+    count = np.bincount([window.recording for window in windows], minlength=30)
+    assert count.min() >= 1 and count[20:].mean() == pytest.approx(4 * count[:20].mean(), rel=0.35)
+    assert duration_s(windows, recordings) == pytest.approx(240.0, rel=0.2)
+    places = [w.start / len(recordings[w.recording].time_s) for w in windows]
+    assert np.histogram(places, 4, (0.0, 1.0))[0].min() > 0.15 * len(windows), "not always the same part"
+
+
+def test_data_that_is_short_enough_is_fitted_whole():
+    recordings = of_duration(30.0, 40.0)
+    assert spread(recordings, [0, 1], None, 240.0) == cut(recordings, [0, 1], None)
+    assert spread(recordings, [0, 1], 0.5, 240.0) == cut(recordings, [0, 1], 0.5)
+
+
+def test_far_more_recordings_than_windows_are_taken_evenly():
+    recordings = of_duration(*[2.0] * 1000)
+    used = sorted({window.recording for window in spread(recordings, range(1000), None, 100.0)})
+    assert 80 <= len(used) <= 110 and used[0] == 0 and used[-1] == 999
 
 
 def test_a_servo_needs_no_short_windows():

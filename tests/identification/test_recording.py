@@ -4,8 +4,8 @@ import numpy as np
 
 from twinloop.episode import Provenance, Schema, Signal, make_episode
 from twinloop.identification.config import IdentifyConfig
+from twinloop.identification.fit import prepare
 from twinloop.identification.recording import find_channels, read_recording, unknown_joints
-from twinloop.identification.run import prepare
 from twinloop.tasks import make_cell
 from twinloop.twins import load_twin
 

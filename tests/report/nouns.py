@@ -100,6 +100,8 @@ def make_identification(name: str) -> Identification:
         gate=ReplayGate(True, 0.5, 0.01, 6, name, name),
         warnings=(name,),
         forced=name,
+        details={"windows": 3, "fitted_s": 9.0, "available_s": 20.0},
+        choice=make_choice(name),
     )
 
 

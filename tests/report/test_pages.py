@@ -52,7 +52,7 @@ WRITERS = {
     write_gap_page: lambda path, name: write_gap_page(nouns.make_gap(name), path),
     write_diagnosis_page: lambda path, name: write_diagnosis_page(nouns.make_diagnosis(name), path),
     write_identification_page: lambda path, name: write_identification_page(
-        nouns.make_identification(name), [nouns.make_replay(name)], path, nouns.make_choice(name)
+        nouns.make_identification(name), [nouns.make_replay(name)], path
     ),
     write_gate_page: lambda path, name: write_gate_page(*nouns.make_verdict(name), path),
     write_plan_sheet: lambda path, name: write_plan_sheet(nouns.make_plan(name), path),

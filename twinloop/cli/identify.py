@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Option
@@ -16,14 +15,11 @@ from twinloop.cli.options import Json, RealData, Threads, WorkspaceTwin, split_n
 from twinloop.cli.places import default_out, find_workspace, load_twin, require_new
 from twinloop.errors import WrongUse
 
-if TYPE_CHECKING:
-    from twinloop.identification.choose import Choice
-
 Parameters = Annotated[
     str | None,
     Option(
         metavar="NAME,...",
-        help="Parameters to fit; * and ? match, as in '*_friction_nm'. Default: friction, damping and rotor inertia of every joint that is read, and the action delay.",
+        help="Parameters to fit; * and ? match, as in '*_friction_nm'. Default: friction, damping and rotor inertia of every joint that is read, servo stiffness and action delay, with and without gear friction, whichever replays new episodes better.",
     ),
 ]
 Models = Annotated[
@@ -144,16 +140,20 @@ def identify(
     folder = out or _next_folder(default_out(workspace, f"twins/{base.name}"))
     require_new(folder)
     models = {label: split_names(names) for label, names in split_pairs(model, "--model").items()}
-    result, choice = _fit(base, dataset, split_names(parameters), models, config)
+    with console.progress_bar("fitting") as bar:
+        rounds = count(1)
+        result = twinloop.identify(
+            base, dataset, split_names(parameters) or None, models=models, config=config, on_progress=lambda *_: bar(next(rounds), 0),
+        )  # fmt: skip
     if not result.gate.accepted:
         folder = folder.with_name(f"{folder.name}-rejected")
-    page = _save(result, choice, base, dataset, config, folder)
+    page = _save(result, base, dataset, config, folder)
     if result.gate.accepted and workspace is not None and out is None:
         from twinloop.workspace import use_twin
 
         use_twin(workspace, str(folder.relative_to(workspace.root)), result.gate.reason)
-    files = {"out": folder, "report": page, "choice": asdict(choice) if choice else None}
-    console.print_result(json, result.as_json() | files, lambda: _print(result, choice, folder, page))
+    files = {"out": folder, "report": page}
+    console.print_result(json, result.as_json() | files, lambda: _print(result, folder, page))
     if not result.gate.accepted:
         raise typer.Exit(1)
 
@@ -198,35 +198,8 @@ def anchor(
     console.print_result(json, value, "\n".join([*(f"warning: {line}" for line in warnings), last]))
 
 
-def _fit(
-    base: twinloop.Twin,
-    dataset: twinloop.Dataset,
-    parameters: list[str],
-    models: dict[str, list[str]],
-    config: twinloop.IdentifyConfig,
-) -> tuple[twinloop.Identification, Choice | None]:
-    from twinloop.identification.choose import choose_model
-    from twinloop.identification.config import expand_parameters
-
-    if models and parameters:
-        raise WrongUse("--parameters and --model exclude each other")
-    with console.progress_bar("fitting") as bar:
-        rounds = count(1)
-
-        def on_progress(_: int, __: float) -> None:
-            bar(next(rounds), 0)
-
-        if models:
-            expanded = {label: expand_parameters(base, names) for label, names in models.items()}
-            choice, result = choose_model(base, dataset, expanded, config=config, on_progress=on_progress)
-            return result, choice
-        result = twinloop.identify(base, dataset, parameters or None, config=config, on_progress=on_progress)
-        return result, None
-
-
 def _save(
     result: twinloop.Identification,
-    choice: Choice | None,
     base: twinloop.Twin,
     dataset: twinloop.Dataset,
     config: twinloop.IdentifyConfig,
@@ -241,7 +214,7 @@ def _save(
     replays = replay_held_out(
         base, result, dataset, given=config.given, signals=config.signals, threads=config.threads
     )
-    return write_identification_page(result, replays, folder / "report.html", choice)
+    return write_identification_page(result, replays, folder / "report.html")
 
 
 def _next_folder(path: Path) -> Path:
@@ -270,9 +243,14 @@ def _load_randomization(text: str, twin: twinloop.Twin, option: str) -> twinloop
     return twinloop.load_randomization(Path(text), twin)
 
 
-def _print(result: twinloop.Identification, choice: Choice | None, folder: Path, page: Path) -> None:
-    if choice is not None:
-        console.out.print(choice.reason)
+def _print(result: twinloop.Identification, folder: Path, page: Path) -> None:
+    if result.choice is not None:
+        console.out.print(result.choice.reason)
+    used = result.details
+    console.out.print(
+        f"fitted {used['windows']} windows of {len(result.fitted)} episodes, {used['fitted_s']:.0f} of "
+        f"{used['available_s']:.0f} s; judged on {len(result.held_out)} episodes that were held out"
+    )
     console.print_table(
         ("parameter", "nominal", "value", "95 % interval", "unit", ""),
         [

@@ -17,6 +17,8 @@ Array = NDArray[Any]
 CHANCE = 0.05
 WORTH = 0.01
 """A smaller relative reduction of the error does not justify a new version, however certain."""
+WORSE = 0.05
+"""A channel whose error rises by more than this qualifies the verdict."""
 _ENOUGH = 6
 """With fewer held-out episodes than this, windows within them are the units of the test."""
 
@@ -35,7 +37,7 @@ class ReplayGate:
     """Whether held-out replay error fell by more than chance.
 
     `ratio` is the geometric mean of after over before, over units and channels; `p_value` is one-sided, of the signed
-    ranks of the units' log ratios.
+    ranks of the units' log ratios. `worse` are channels whose own error rose by more than chance, though the whole fell.
     """
 
     accepted: bool
@@ -44,6 +46,7 @@ class ReplayGate:
     units: int
     unit: str
     reason: str
+    worse: tuple[str, ...] = ()
 
 
 def replay_errors(
@@ -66,8 +69,10 @@ def replay_errors(
     )
 
 
-def judge(windows: Sequence[Window], before: Array, after: Array, sensor: Array) -> ReplayGate:
-    """The verdict on residuals (rows, channels) of held-out windows before and after."""
+def judge(
+    windows: Sequence[Window], before: Array, after: Array, sensor: Array, channels: Sequence[str] = ()
+) -> ReplayGate:
+    """The verdict on residuals (rows, channels) of held-out windows before and after; `channels` are their names."""
     by_episode = len({window.recording for window in windows}) >= _ENOUGH
     sums: dict[tuple[int, int], list[Array]] = {}
     begin = 0
@@ -78,10 +83,11 @@ def judge(windows: Sequence[Window], before: Array, after: Array, sensor: Array)
             errors = np.stack([before[rows] ** 2, after[rows] ** 2]).mean(axis=1)
             sums.setdefault(key, []).append(errors)
         begin += len(window)
-    logs = []
+    by_channel = []
     for parts in sums.values():
         error = np.sqrt(np.mean(parts, axis=0) + sensor**2)
-        logs.append(float(np.mean(np.log(error[1] / error[0]))))
+        by_channel.append(np.log(error[1] / error[0]))
+    logs = np.mean(by_channel, axis=1)
     ratio = float(np.exp(np.mean(logs)))
     unit = "episodes" if by_episode else "windows"
     p_value = 1.0
@@ -94,4 +100,17 @@ def judge(windows: Sequence[Window], before: Array, after: Array, sensor: Array)
         reason += ", too little to matter"
     elif ratio < 1.0 and not accepted:
         reason += f", not significant at the {CHANCE:.0%} level"
-    return ReplayGate(accepted, ratio, p_value, len(logs), unit, reason)
+    worse = _worse(np.array(by_channel), channels)
+    if worse:
+        reason += f"; it rose for {', '.join(worse)}"
+    return ReplayGate(accepted, ratio, p_value, len(logs), unit, reason, worse)
+
+
+def _worse(logs: Array, channels: Sequence[str]) -> tuple[str, ...]:
+    """Channels whose error rose by more than `WORSE` and chance, from log ratios (units, channels)."""
+    found = []
+    for name, column in zip(channels, logs.T, strict=False):
+        risen = float(np.mean(column)) > np.log1p(WORSE) and len(column) >= 2 and np.ptp(column) > 0.0
+        if risen and stats.wilcoxon(column, alternative="greater").pvalue < CHANCE:
+            found.append(name)
+    return tuple(found)

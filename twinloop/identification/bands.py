@@ -22,6 +22,7 @@ from twinloop.identification.predict import Window
 from twinloop.identification.problem import Linear, Solution
 from twinloop.identification.recording import Recording
 from twinloop.identification.scale import values_at
+from twinloop.identification.windows import duration_s
 
 Array = NDArray[Any]
 
@@ -46,32 +47,26 @@ class Bands:
         return np.asarray(spread * np.array(self.factors))
 
 
-def fit_bands(solution: Solution, linear: Linear, level: float = LEVEL) -> Bands:
-    """Bands from the residuals of a solution, each episode's as if it had been left out.
+def fit_bands(
+    solution: Solution, linear: Linear, windows: Sequence[Window] | None = None, level: float = LEVEL
+) -> Bands:
+    """Bands from the residuals of a solution over `windows`; default: those that were fitted.
 
-    Replay starts from the first reading as it is, so the starts of windows, which the fit adjusts, are put back first.
+    Residuals of fitted windows are as if their episode had been left out. Replay starts from the first reading as it is, so
+    the starts of windows, which the fit adjusts, are put back first.
     """
     problem = solution.problem
     values = values_at(problem.scales, solution.place[None])
-    residual = left_out_residuals(solution, linear, problem.predictor.residuals(values, problem.windows)[0])
+    windows = problem.windows if windows is None else tuple(windows)
+    residual = problem.predictor.residuals(values, windows)[0]
+    if windows == problem.windows:
+        residual = left_out_residuals(solution, linear, residual)
     recordings = problem.predictor.recordings
-    pace = np.maximum(
-        np.mean([np.abs(_speeds(recordings[w.recording], w)).mean(axis=0) for w in problem.windows], axis=0),
-        1e-9,
-    )
-    age_s = max(
-        float(
-            np.max(
-                [
-                    recordings[w.recording].time_s[w.stop - 1] - recordings[w.recording].time_s[w.start]
-                    for w in problem.windows
-                ]
-            )
-        ),
-        1e-9,
-    )
-    stacked = np.concatenate([_features(recordings[w.recording], w, pace, age_s) for w in problem.windows])
-    episode = np.concatenate([np.full(len(w), w.recording) for w in problem.windows])
+    speeds = [np.abs(_speeds(recordings[w.recording], w)).mean(axis=0) for w in windows]
+    pace = np.maximum(np.mean(speeds, axis=0), 1e-9)
+    age_s = max(1e-9, *(duration_s([window], recordings) for window in windows))
+    stacked = np.concatenate([_features(recordings[w.recording], w, pace, age_s) for w in windows])
+    episode = np.concatenate([np.full(len(w), w.recording) for w in windows])
     coefficients, factors = [], []
     for channel in range(residual.shape[1]):
         fitted, factor = fit_band(stacked[:, channel], np.abs(residual[:, channel]), episode, level)
@@ -144,8 +139,8 @@ def _speeds(recording: Recording, window: Window) -> Array:
 
 
 def _features(recording: Recording, window: Window, pace: Array, age_s: float) -> Array:
-    """(rows, channels, features): one, speed over the usual speed, square root of time since the start."""
+    """(rows, channels, features): one, speed over the usual speed, square root of time since the start, up to `age_s`."""
     speeds = np.abs(_speeds(recording, window)) / pace
     time_s = recording.time_s[window.start : window.stop]
-    age = np.sqrt(np.maximum(time_s - time_s[0], 0.0) / age_s)
+    age = np.sqrt(np.clip((time_s - time_s[0]) / age_s, 0.0, 1.0))
     return np.stack([np.ones_like(speeds), speeds, np.broadcast_to(age[:, None], speeds.shape)], axis=2)

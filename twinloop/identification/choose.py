@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from twinloop.datasets.reader import Dataset
-from twinloop.episode import Episode
-from twinloop.errors import WrongUse
-from twinloop.identification.config import IdentifyConfig
-from twinloop.identification.result import Identification
-from twinloop.identification.run import identify
-from twinloop.identification.solve import Progress
-from twinloop.identification.windows import split_episodes
-from twinloop.quality.require import require_usable
-from twinloop.twins import Twin
+from twinloop.identification.accept import ReplayError
 
 
 @dataclass(frozen=True)
@@ -48,75 +39,31 @@ class Choice:
     reason: str
 
 
-def choose_model(
-    twin: Twin,
-    real: Iterable[Episode],
-    models: Mapping[str, Sequence[str]],
-    *,
-    config: IdentifyConfig | None = None,
-    on_progress: Progress | None = None,
-) -> tuple[Choice, Identification]:
-    """Fit every model, choose, and identify the chosen one on all but the held-out episodes, which no choice has seen.
+def choose(
+    fits: Mapping[str, tuple[Sequence[str], Sequence[ReplayError]]], validation: Sequence[str]
+) -> Choice:
+    """The simplest model whose errors on validation episodes are not worse than the best one's.
 
-    Args:
-        twin: The twin to calibrate.
-        real: A dataset or episodes, at least 4.
-        models: Competing sets of parameters, by label.
-        config: As for `identify`.
-        on_progress: As for `identify`.
-
-    Returns:
-        The choice, and the identification with the chosen model.
+    `fits` holds each model's parameters and its errors on the `validation` episodes, by label.
     """
-    config = config or IdentifyConfig()
-    if isinstance(real, Dataset) and config.force is None:
-        require_usable(real, "identify")
-    episodes = list(real)
-    if len(models) < 2:
-        raise WrongUse("nothing to choose from", got=list(models), expected="at least 2 models")
-    if len(episodes) < 4:
-        raise WrongUse(
-            "too few episodes to fit, to choose and to judge",
-            got=len(episodes),
-            expected="at least 4 episodes",
-        )
-    held = config.held_out
-    if config.held_out_every is not None:
-        held = [episode.id for episode in episodes[1 :: config.held_out_every]]
-    elif held is None:
-        held = [episodes[i].id for i in split_episodes([episode.id for episode in episodes])[1]]
-    rest = [episode for episode in episodes if episode.id not in held]
-    validation = [
-        rest[i].id for i in split_episodes([f"choice {episode.id}" for episode in rest], 1.0 / 3.0)[1]
-    ]
-
-    def fit(episodes: list[Episode], parameters: Sequence[str], held_out: Sequence[str]) -> Identification:
-        priors = {name: bounds for name, bounds in config.priors.items() if name in parameters}
-        how = replace(config, held_out=held_out, held_out_every=None, priors=priors)
-        return identify(twin, episodes, parameters, config=how, on_progress=on_progress)
-
-    fits = {name: fit(rest, parameters, validation) for name, parameters in models.items()}
-    contenders = _compare(fits)
-    chosen = next(contender for contender in contenders if contender.not_worse)
-    best = min(contenders, key=lambda contender: contender.error)
-    result = fit(episodes, chosen.parameters, held)
-    return Choice(chosen.name, contenders, tuple(validation), _reason(chosen, best)), result
-
-
-def _compare(fits: Mapping[str, Identification]) -> tuple[Contender, ...]:
     logs = {
-        name: np.log(np.array([error.after for error in fit.errors]) + 1e-12) for name, fit in fits.items()
+        name: np.log(np.array([error.after for error in errors]) + 1e-12)
+        for name, (_, errors) in fits.items()
     }
     means = {name: float(values.mean()) for name, values in logs.items()}
     best = min(means, key=lambda name: means[name])
-    made = []
-    for name, fit in fits.items():
+    contenders = []
+    for name, (parameters, _) in fits.items():
         lead = (logs[name] - logs[best]).mean(axis=1)
         if len(lead) < 3:
             lead = (logs[name] - logs[best]).reshape(-1)
         spread = float(lead.std(ddof=1) / np.sqrt(len(lead))) if len(lead) > 1 else 0.0
-        made.append(Contender(name, fit.names, float(np.exp(means[name])), float(lead.mean()), spread))
-    return tuple(sorted(made, key=lambda contender: (len(contender.parameters), contender.error)))
+        error, behind = float(np.exp(means[name])), float(lead.mean())
+        contenders.append(Contender(name, tuple(parameters), error, behind, spread))
+    contenders.sort(key=lambda contender: (len(contender.parameters), contender.error))
+    chosen = next(contender for contender in contenders if contender.not_worse)
+    leader = next(contender for contender in contenders if contender.name == best)
+    return Choice(chosen.name, tuple(contenders), tuple(validation), _reason(chosen, leader))
 
 
 def _reason(chosen: Contender, best: Contender) -> str:

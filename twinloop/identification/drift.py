@@ -20,14 +20,14 @@ from twinloop.episode import Episode
 from twinloop.errors import WrongUse
 from twinloop.identification.change import FEWEST, Watch, total_variances, watch
 from twinloop.identification.config import IdentifyConfig
+from twinloop.identification.fit import Prepared, RefusedData, check, prepare
 from twinloop.identification.identifiable import BLUNT
 from twinloop.identification.posterior import make_posterior
 from twinloop.identification.problem import Linear, Problem, Solution
-from twinloop.identification.run import Prepared, RefusedData, check, prepare
 from twinloop.identification.scale import PRIOR_DEVIATION, Scale
 from twinloop.identification.slopes import linearize
 from twinloop.identification.solve import Progress, solve, solve_from_many
-from twinloop.identification.windows import cut, thinned
+from twinloop.identification.windows import cut, spread
 from twinloop.records import Record, derived
 from twinloop.stats.interval import NORMAL
 from twinloop.twins import Twin
@@ -359,7 +359,7 @@ def _attribute(
 def _refitted(ready: Prepared, reference: Solution, began: int) -> tuple[Array, Array]:
     """Place and covariance of a fit to the first episodes after a change."""
     which = range(began, min(began + _REFITTED, len(ready.recordings)))
-    windows = thinned(cut(ready.recordings, which, ready.horizon_s), ready.recordings, 60.0)
+    windows = spread(ready.recordings, which, ready.horizon_s, 60.0)
     solution = solve(replace(reference.problem, windows=windows), reference.place, rounds=2)
     posterior = make_posterior(solution, linearize(solution.problem, solution))
     return posterior.mean, posterior.covariance

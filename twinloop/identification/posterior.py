@@ -57,7 +57,7 @@ class Posterior:
 
 
 def make_posterior(solution: Solution, linear: Linear) -> Posterior:
-    """The posterior at a solution whose derivatives are `linear`."""
+    """The posterior at a solution whose derivatives are `linear`; wide enough to reach its rivals."""
     count = len(solution.place)
     classical = np.linalg.inv(linear.curvature)
     scores = _block_scores(solution, linear)
@@ -65,7 +65,10 @@ def make_posterior(solution: Solution, linear: Linear) -> Posterior:
     episodes = _episode_scores(solution, linear)
     if len(episodes) >= max(_FEWEST_EPISODES, 2 * count):
         covariance = _widened(covariance, _sandwich(classical, episodes, count))
-    return Posterior(solution.place, _widened(covariance, 0.5 * classical), classical, len(scores))
+    covariance = _widened(covariance, 0.5 * classical)
+    for rival in solution.rivals:
+        covariance = _widened(covariance, np.diag((rival - solution.place) ** 2))
+    return Posterior(solution.place, covariance, classical, len(scores))
 
 
 def memory_rows(residual: Array) -> int:

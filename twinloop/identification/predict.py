@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.engines import DEFAULT_ENGINE, Engine, EngineOptions, make_engine
+from twinloop.engines.stability import Instability, find_runaway
 from twinloop.identification.recording import Channel, Recording, rotation_between
 from twinloop.imperfect import backlash
 from twinloop.tasks import Cell
@@ -121,6 +122,33 @@ class Predictor:
     ) -> list[Array]:
         recordings = [self.recordings[window.recording] for window in windows]
         drawn = self._values(values, rows, recordings)
+        bias, states_q, states_v, diverged = self._roll(drawn, recordings, windows, rows, which, offsets)
+        made = []
+        for env, (recording, window) in enumerate(zip(recordings, windows, strict=True)):
+            if diverged[env]:
+                made.append(np.full((len(window), len(self.channels)), LOST))
+                continue
+            shift = {k: float(drawn[k][env]) for k in POSE_BIAS.values() if k in drawn}
+            made.append(self._compare(recording, window, states_q[env], states_v[env], bias[env], shift))
+        return made
+
+    def find_runaway(self, window: Window) -> Instability | None:
+        """Which joint's simulation diverges in a window of the nominal twin, and when."""
+        recordings = [self.recordings[window.recording]]
+        drawn = self._values({}, [0], recordings)
+        _, _, speeds, _ = self._roll(drawn, recordings, [window], [0], [0], None)
+        return find_runaway(self.cell, speeds[0])
+
+    def _roll(
+        self,
+        drawn: Mapping[str, Array],
+        recordings: Sequence[Recording],
+        windows: Sequence[Window],
+        rows: Sequence[int],
+        which: Sequence[int],
+        offsets: Array | None,
+    ) -> tuple[Array, Array, Array, Array]:
+        """Encoder bias, qpos and qvel of every physics step, and which environments diverged."""
         engine = self._make_engine(len(rows))
         bias = self._encoder_bias(drawn, len(rows))
         qpos, qvel = self._starts(recordings, windows, bias, drawn)
@@ -133,14 +161,7 @@ class Predictor:
         self.steps_done += steps * len(rows)
         states_q = np.concatenate([qpos[:, None], rolled.qpos], axis=1)
         states_v = np.concatenate([qvel[:, None], rolled.qvel], axis=1)
-        made = []
-        for env, (recording, window) in enumerate(zip(recordings, windows, strict=True)):
-            if rolled.diverged[env]:
-                made.append(np.full((len(window), len(self.channels)), LOST))
-                continue
-            shift = {k: float(drawn[k][env]) for k in POSE_BIAS.values() if k in drawn}
-            made.append(self._compare(recording, window, states_q[env], states_v[env], bias[env], shift))
-        return made
+        return bias, states_q, states_v, rolled.diverged
 
     def _values(
         self, values: Mapping[str, Array], rows: Sequence[int], recordings: Sequence[Recording]

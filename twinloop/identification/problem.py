@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from twinloop.identification.predict import Predictor, Window
 from twinloop.identification.scale import Scale
+from twinloop.twins.declare import to_identifier
 
 Array = NDArray[Any]
 
@@ -42,6 +43,25 @@ class Problem:
         return np.flatnonzero(self.start_deviation > 0.0)
 
     @property
+    def joint_groups(self) -> list[list[tuple[int, list[int]]]]:
+        """Parameters of the same kind of different joints, as (parameter, channels of its joint); others in no group.
+
+        In a robot whose joints have servos, friction of one joint hardly moves another: one simulation in which all of a group
+        change gives each one's derivative, nearly.
+        """
+        channels: dict[str, list[int]] = {}
+        for index, channel in enumerate(self.predictor.channels):
+            stem = to_identifier(channel.name.removesuffix(".velocity"))
+            channels.setdefault(stem, []).append(index)
+        groups: dict[str, list[tuple[int, list[int]]]] = {}
+        for index, scale in enumerate(self.scales):
+            stems = [stem for stem in channels if scale.name.startswith(f"{stem}_")]
+            if stems:
+                stem = max(stems, key=len)
+                groups.setdefault(scale.name.removeprefix(stem), []).append((index, channels[stem]))
+        return [group for group in groups.values() if len(group) > 1]
+
+    @property
     def window_rows(self) -> list[slice]:
         """Where each window's rows are in a stack of all."""
         ends = np.cumsum([len(window) for window in self.windows]).tolist()
@@ -66,7 +86,10 @@ class Linear:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The best place (P,), the windows' start offsets (windows, handles), and what is left: residuals (rows, channels)."""
+    """The best place (P,), the windows' start offsets (windows, handles), and what is left: residuals (rows, channels).
+
+    `rivals` are other places (P,) that explain the data about as well.
+    """
 
     place: Array
     offsets: Array
@@ -75,3 +98,4 @@ class Solution:
     problem: Problem
     converged: bool
     iterations: int
+    rivals: tuple[Array, ...] = ()

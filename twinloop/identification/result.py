@@ -14,6 +14,7 @@ from pydantic import Field, InstanceOf, PlainSerializer
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.identification.accept import ReplayError, ReplayGate
 from twinloop.identification.bands import Bands
+from twinloop.identification.choose import Choice
 from twinloop.identification.identifiable import Confusion, Status
 from twinloop.records import NumberArray, SavedRecord, derived, load_record, save_record
 from twinloop.stats.interval import Interval
@@ -43,7 +44,7 @@ class Identification(SavedRecord):
     `twin` is the calibrated version; parameters that the data would not identify even if the others were known keep their
     nominal value in it. `covariance` of the estimates, `run_to_run` (how much the true values differ between episodes) and
     posterior `samples` are in the parameters' own units, in the order of `estimates`. `discrepancy` per channel is the
-    replay error of the calibrated twin beyond the sensor's noise.
+    replay error of the calibrated twin beyond the sensor's noise. `choice` says how the model was chosen, if several competed.
     """
 
     FILE, COMMAND = "identification.json", "twinloop identify --out FOLDER"
@@ -70,6 +71,7 @@ class Identification(SavedRecord):
     forced: str | None = None
     seed: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
+    choice: Choice | None = None
 
     def __getitem__(self, name: str) -> Estimate:
         """The estimate of one parameter."""

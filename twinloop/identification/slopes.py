@@ -19,46 +19,61 @@ def linearize(problem: Problem, solution: Solution, central: bool = False) -> Li
 
 
 def measured_slopes(
-    problem: Problem, solution: Solution, central: bool = False, *, near: Array | None = None
+    problem: Problem,
+    solution: Solution,
+    central: bool = False,
+    *,
+    near: Array | None = None,
+    grouped: bool = False,
 ) -> Array:
     """Derivatives (rows, channels, columns) by parameters, then by the start handles in use, all in one batch.
 
     `central` takes those by the parameters from both sides. `near` are slopes from close by whose columns of the starts
-    are kept: what a start does to a window changes little with the parameters.
+    are kept: what a start does to a window changes little with the parameters. `grouped` changes parameters of the same kind
+    of all joints at once and takes each one's effect on its own joint only: nearly right, at a fraction of the cost.
     """
     count, handles = len(problem.scales), problem.handles
     steps = _difference_steps(problem, solution.place)
-    places, offsets, columns = [], [], []
+    everywhere = list(range(solution.residual.shape[1]))
+    groups = problem.joint_groups if grouped else []
+    together = {index for group in groups for index, _ in group}
+    groups = [*groups, *([(index, everywhere)] for index in range(count) if index not in together)]
+    places, offsets = [], []
+    columns: list[list[tuple[int, list[int], float]]] = []
     for side in (1.0, -1.0) if central else (1.0,):
-        for index in range(count):
-            move = side * steps[index]
+        for group in groups:
             at = solution.place.copy()
-            at[index] += move if 0.0 <= at[index] + move <= 1.0 else -move
+            changed = []
+            for index, channels in group:
+                move = side * steps[index]
+                at[index] += move if 0.0 <= at[index] + move <= 1.0 else -move
+                changed.append((index, channels, float(at[index] - solution.place[index])))
             places.append(at)
             offsets.append(solution.offsets)
-            columns.append((index, at[index] - solution.place[index]))
+            columns.append(changed)
     for column, handle in enumerate(handles if near is None else (), count):
-        move = 0.5 * problem.start_deviation[handle]
         moved = solution.offsets.copy()
-        moved[:, handle] += move
+        moved[:, handle] += 0.5 * problem.start_deviation[handle]
         places.append(solution.place)
         offsets.append(moved)
-        columns.append((column, move))
+        columns.append([(column, everywhere, 0.5 * problem.start_deviation[handle])])
     slopes = np.zeros((*solution.residual.shape, count + len(handles))) if near is None else near.copy()
     if not places:
         return slopes
     residuals = problem.predictor.residuals(
         values_at(problem.scales, np.stack(places)), problem.windows, np.stack(offsets)
     )
-    sides: dict[int, list[tuple[float, Array]]] = {}
-    for (column, move), residual in zip(columns, residuals, strict=True):
-        sides.setdefault(column, []).append((move, residual))
+    sides: dict[int, list[tuple[list[int], float, Array]]] = {}
+    for changed, residual in zip(columns, residuals, strict=True):
+        for column, channels, move in changed:
+            sides.setdefault(column, []).append((channels, move, residual))
     for column, found in sides.items():
-        (move, residual), (back, behind) = found[0], found[-1]
-        if move * back < 0.0:
-            slopes[:, :, column] = (residual - behind) / (move - back)
-        else:
-            slopes[:, :, column] = (residual - solution.residual) / move
+        (channels, move, residual), (_, back, behind) = found[0], found[-1]
+        slopes[:, :, column] = 0.0
+        difference, distance = (
+            (residual - behind, move - back) if move * back < 0.0 else (residual - solution.residual, move)
+        )
+        slopes[:, channels, column] = difference[:, channels] / distance
     return slopes
 
 

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
-from twinloop.identification.posterior import make_posterior
+from twinloop.identification.posterior import make_posterior, memory_rows
 from twinloop.identification.predict import Window
 from twinloop.identification.problem import KNEE, Linear, Noise, Problem, Solution
 from twinloop.identification.scale import PRIOR_DEVIATION, values_at
-from twinloop.identification.slopes import corrected_slopes, measured_slopes, project
+from twinloop.identification.slopes import corrected_slopes, linearize, measured_slopes, project
 
 Array = NDArray[Any]
 
@@ -27,6 +27,11 @@ _TRIALS: Sequence[float] = (0.1, 1.0, 10.0, 100.0)
 _ROUNDS = 3
 _SCREEN_S = 3.0
 _STEPS = 24
+_FAR = 0.25
+"""Starts differ by this part of some parameter's range, so that two searches can disagree."""
+_DOUBT, _SURE = 10.0, 3.0
+"""Lead in log likelihood beyond which the worse of two solutions is dropped: on some windows, and on all."""
+_INTERVAL = 3.0
 _TRUSTED, _USEFUL = 0.5, 0.1
 """Fraction of the predicted gain that a step must reach: to correct slopes only, and to measure again those by parameters only."""
 
@@ -82,17 +87,45 @@ def screen(problem: Problem, start: Array, count: int = 32, seed: int = 0) -> li
     subset = replace(problem, windows=_some(problem, 6, _SCREEN_S))
     offsets = np.zeros((len(places), len(subset.windows), len(problem.start_deviation)))
     ranked = sorted(_evaluate(subset, places, offsets), key=lambda solution: solution.cost)
-    return [solution.place for solution in ranked[:2]]
+    best = ranked[0].place
+    far = (s.place for s in ranked[1:] if len(best) and float(np.abs(s.place - best).max()) > _FAR)
+    return [best, next(far, ranked[1].place)]
 
 
 def solve_from_many(
     problem: Problem, start: Array, progress: Progress | None = None, seed: int = 0
 ) -> Solution:
-    """Screen, descend from the best few on some of the windows, then from the best of those on all."""
+    """Screen, descend from two starts far apart on some of the windows, then from the better one on all.
+
+    Where both fit about as well and end at different places, the other is taken to the end as well: `Solution.rivals`.
+    """
     subset = replace(problem, windows=_some(problem, 12, _SCREEN_S))
     tried = [solve(subset, place, progress, rounds=1) for place in screen(problem, start, seed=seed)]
-    best = min(tried, key=lambda s: float(np.sum(np.log(robust_deviation(s.residual) + 1e-12))))
-    return solve(problem, best.place, progress)
+    tried.sort(key=lambda s: float(np.sum(np.log(robust_deviation(s.residual) + 1e-12))))
+    best = solve(problem, tried[0].place, progress)
+    rivals = []
+    for other in tried[1:]:
+        if _fits_as_well(other, tried[0], _DOUBT) and _apart(other, tried[0]):
+            found = solve(problem, other.place, progress)
+            if found.cost < best.cost:
+                best, found = found, best
+            if _fits_as_well(found, best, _SURE) and _apart(found, best):
+                rivals.append(found.place)
+    return replace(best, rivals=tuple(rivals))
+
+
+def _fits_as_well(other: Solution, best: Solution, lead: float) -> bool:
+    """Whether the log likelihood of `other` is behind by less than `lead`, counting correlated residuals once."""
+    rows = best.problem.window_rows
+    memory = float(np.median([memory_rows(best.residual[part]) for part in rows]))
+    cost = _cost(best.problem, other.place, other.offsets, other.residual)
+    return (cost - best.cost) / memory < lead
+
+
+def _apart(other: Solution, best: Solution) -> bool:
+    """Whether two solutions differ by more than the intervals of the second."""
+    deviation = make_posterior(best, linearize(best.problem, best)).deviation
+    return bool(np.any(np.abs(other.place - best.place) > _INTERVAL * deviation + 0.02))
 
 
 def _some(problem: Problem, count: int, longest_s: float) -> tuple[Window, ...]:
@@ -110,10 +143,12 @@ def _descend(
 ) -> tuple[Solution, Array | None, int]:
     """The lowest place from `best` on, slopes near it, and the steps it took. `slopes` may be from nearby."""
     damping, fresh, trials = 1e-2, False, _TRIALS
+    grouped = not ending.exact
     near: Array | None = None
     for iteration in range(_STEPS):
         if slopes is None:
-            slopes, fresh = measured_slopes(problem, best, ending.exact, near=near), True
+            slopes = measured_slopes(problem, best, ending.exact, near=near, grouped=grouped)
+            fresh = True
         linear = project(problem, best, slopes)
         free = ~(
             ((best.place <= 0.0) & (linear.gradient > 0.0)) | ((best.place >= 1.0) & (linear.gradient < 0.0))
@@ -125,8 +160,8 @@ def _descend(
         after = tried[chosen]
         if not after.cost < best.cost:
             trials = _TRIALS
-            if not fresh:
-                slopes = near = None
+            if not fresh or grouped:
+                slopes, near, grouped = None, None, grouped and not fresh
                 continue
             damping *= 1e3
             if damping > 1e7:
@@ -146,7 +181,7 @@ def _descend(
         trusted = sure or (not settled and gained > _TRUSTED * predicted)
         slopes, trials = (near, _TRIALS[1:2]) if trusted else (None, _TRIALS)
         if gained < _USEFUL * predicted:
-            near = None
+            near, grouped = None, False
         best, fresh = after, False
         if progress:
             progress(iteration, best.cost)

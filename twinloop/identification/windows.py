@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,15 @@ HELD_OUT_FRACTION = 0.25
 MIN_DURATION_S = 0.25
 GROWTH = 10.0
 """A window ends before an error in its start has grown by this."""
+PROBED_S = 10.0
+"""How far simulations from displaced starts are followed."""
+NEGLIGIBLE = 0.2
+"""A start whose likely error moves every channel by less than this fraction of its noise is taken as it was read."""
 _PROBE = 1e-4
+SHORTEST_WINDOW_S, USUAL_WINDOW_S = 1.0, 3.0
+"""Duration of fitted windows where there is more data than is fitted: long beside what servos remember, short enough for many."""
+WINDOWS_PER_RECORDING = 3
+_GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 UNMOVED = 1e-3
 """A joint that moves by less than this fraction of its travel has not been excited."""
 
@@ -60,48 +69,85 @@ def cut(recordings: Sequence[Recording], which: Sequence[int], horizon_s: float 
     return tuple(made)
 
 
-def thinned(windows: Sequence[Window], recordings: Sequence[Recording], seconds: float) -> tuple[Window, ...]:
-    """At most about `seconds` of windows, spread evenly over all of them."""
-    lengths = [
-        recordings[w.recording].time_s[w.stop - 1] - recordings[w.recording].time_s[w.start] for w in windows
-    ]
-    total = float(sum(lengths))
-    if total <= seconds or len(windows) <= 2:
-        return tuple(windows)
-    count = max(2, int(len(windows) * seconds / total))
-    return tuple(windows[i] for i in np.unique(np.linspace(0, len(windows) - 1, count).round().astype(int)))
+def duration_s(windows: Sequence[Window], recordings: Sequence[Recording]) -> float:
+    """Total duration of windows."""
+    return float(
+        sum(
+            recordings[w.recording].time_s[w.stop - 1] - recordings[w.recording].time_s[w.start]
+            for w in windows
+        )
+    )
 
 
-def find_horizon_s(predictor: Predictor, which: Sequence[int]) -> float | None:
-    """How long a window may be before errors of its initial state dominate; None if a whole recording may be.
+def spread(
+    recordings: Sequence[Recording], which: Sequence[int], horizon_s: float | None, seconds: float
+) -> tuple[Window, ...]:
+    """Windows to fit: all of the data if it lasts at most `seconds`, else about `seconds` of it from every recording.
 
-    Measured in the twin: two simulations from nearly the same state, and how fast they diverge.
+    Windows then get shorter, so that each recording gives several, and lie at other places in every recording. With more
+    recordings than windows of `SHORTEST_WINDOW_S` fit into `seconds`, recordings are taken evenly.
     """
-    if not predictor.handles:
-        return None
-    shortest = np.inf
-    for index in list(which)[:6]:
+    everything = cut(recordings, which, horizon_s)
+    total = duration_s(everything, recordings)
+    if total <= seconds:
+        return everything
+    length = float(np.clip(seconds / (WINDOWS_PER_RECORDING * len(which)), SHORTEST_WINDOW_S, USUAL_WINDOW_S))
+    length = min(length, horizon_s or np.inf)
+    most = max(2, int(seconds / length))
+    if len(which) > most:
+        which = [which[i] for i in np.linspace(0, len(which) - 1, most).round().astype(int)]
+    made: list[Window] = []
+    for number, index in enumerate(which):
+        own = cut(recordings, [index], length)
+        count = int(np.clip(round(duration_s(own, recordings) / total * seconds / length), 1, len(own)))
+        phase = (0.5 + number * _GOLDEN) % 1.0
+        made += [own[int((place + phase) * len(own) / count)] for place in range(count)]
+    return tuple(made)
+
+
+@dataclass(frozen=True, eq=False)
+class StartEffect:
+    """What an error in the start of a window does, measured in the twin by simulations from nearly the same state.
+
+    `horizon_s` is how long a window may be before such errors dominate, None if a whole recording may be. `effect` (handles,
+    channels) is the root mean square of what a start off by one does to each channel over a usual window.
+    """
+
+    horizon_s: float | None
+    effect: Array
+
+
+def measure_start_effect(predictor: Predictor, which: Sequence[int]) -> StartEffect:
+    """Simulate the first recordings of `which` from displaced starts."""
+    handles = len(predictor.handles)
+    shortest, squares = np.inf, []
+    for index in list(which)[:6] if handles else ():
         recording = predictor.recordings[index]
-        windows = [
-            Window(index, start, len(recording))
-            for start in (0, len(recording) // 3)
-            if start < len(recording) - 3
-        ]
-        handles = len(predictor.handles)
+        windows = []
+        for start in (0, len(recording) // 3):
+            stop = int(np.searchsorted(recording.time_s, recording.time_s[start] + PROBED_S))
+            if stop > start + 3:
+                windows.append(Window(index, start, stop))
         offsets = np.zeros((handles + 1, len(windows), handles))
         for handle in range(handles):
             offsets[handle + 1, :, handle] = _PROBE
         residual = predictor.residuals({}, windows, offsets)
-        apart = np.abs(residual[1:] - residual[:1]).max(axis=(0, 2))
-        begin = 0
+        moved = np.abs(residual[1:] - residual[:1])
+        apart, begin = moved.max(axis=(0, 2)), 0
         for window in windows:
-            grown = np.flatnonzero(apart[begin : begin + len(window)] > GROWTH * _PROBE)
-            if len(grown):
-                shortest = min(
-                    shortest, recording.time_s[window.start + grown[0]] - recording.time_s[window.start]
-                )
+            time_s = recording.time_s[window.start : window.stop] - recording.time_s[window.start]
+            rows = slice(begin, begin + len(window))
+            squares.append(np.mean(moved[:, rows][:, time_s <= USUAL_WINDOW_S] ** 2, axis=1))
+            if len(grown := np.flatnonzero(apart[rows] > GROWTH * _PROBE)):
+                shortest = min(shortest, float(time_s[grown[0]]))
             begin += len(window)
-    return None if np.isinf(shortest) else max(MIN_DURATION_S, float(shortest))
+    effect = np.sqrt(np.mean(squares, axis=0)) / _PROBE if squares else np.zeros((0, 0))
+    return StartEffect(None if np.isinf(shortest) else max(MIN_DURATION_S, shortest), effect)
+
+
+def find_horizon_s(predictor: Predictor, which: Sequence[int]) -> float | None:
+    """How long a window may be before errors of its initial state dominate; None if a whole recording may be."""
+    return measure_start_effect(predictor, which).horizon_s
 
 
 def sensor_noise(recordings: Sequence[Recording]) -> Array:
@@ -124,8 +170,8 @@ def unmoved_noise(noise: Array, recordings: Sequence[Recording], travel: Array) 
     return np.asarray(np.where(moved < UNMOVED * travel, np.maximum(noise, UNMOVED * travel), noise))
 
 
-def start_deviation(predictor: Predictor, noise: Array) -> Array:
-    """How wrong the start of a window may be, per handle: a few times what the sensor allows."""
+def start_deviation(predictor: Predictor, noise: Array, effect: Array | None = None) -> Array:
+    """How wrong the start of a window may be, per handle: a few times what the sensor allows, 0 where its `effect` is negligible."""
     gaps = np.concatenate([np.diff(recording.time_s) for recording in predictor.recordings])
     dt_s = float(np.median(gaps))
     channels = {channel.name: index for index, channel in enumerate(predictor.channels)}
@@ -137,4 +183,8 @@ def start_deviation(predictor: Predictor, noise: Array) -> Array:
             name = f"object.turn_{axis}" if " turn " in handle.label else f"object.{axis}"
         sigma = float(noise[channels[name]])
         made.append(3.0 * sigma / (3.0 * dt_s) if handle.speed else 2.0 * sigma)
-    return np.array(made)
+    deviation = np.array(made)
+    if effect is None or not len(deviation):
+        return deviation
+    seen = np.any(deviation[:, None] * effect > NEGLIGIBLE * noise, axis=1)
+    return np.where(seen, deviation, 0.0)

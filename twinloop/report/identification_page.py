@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from twinloop.identification.choose import Choice
 from twinloop.identification.replays import ReplayOverlay
 from twinloop.identification.result import Identification
 from twinloop.report.identification_plots import draw_corner, draw_replay, draw_spectra
@@ -18,7 +17,6 @@ def write_identification_page(
     identification: Identification,
     replays: Sequence[ReplayOverlay],
     path: str | Path,
-    choice: Choice | None = None,
 ) -> Path:
     """Write the report to one self-contained file.
 
@@ -26,7 +24,6 @@ def write_identification_page(
         identification: The estimates and the held-out replay errors.
         replays: Held-out episodes with the twin's replay of each.
         path: The HTML file to write.
-        choice: The model selection, if there were several models.
 
     Returns:
         The path of the page.
@@ -38,7 +35,6 @@ def write_identification_page(
         "identification.html",
         title=f"Identification of {twin.name}",
         result=identification,
-        choice=choice,
         replays=[
             (draw_replay(replay, identification), f"{replay.task or 'episode'} ({replay.episode[:12]})")
             for replay in replays[:MAX_REPLAYS]
