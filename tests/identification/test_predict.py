@@ -160,7 +160,7 @@ def test_with_more_data_than_is_fitted_every_recording_contributes_in_proportion
     recordings = of_duration(*[30.0] * 20, *[120.0] * 10)
     windows = spread(recordings, range(30), None, 240.0)
     count = np.bincount([window.recording for window in windows], minlength=30)
-    assert count.min() >= 1 and count[20:].mean() == pytest.approx(4 * count[:20].mean(), rel=0.35)
+    assert count.min() >= 1 and count[20:].mean() == pytest.approx(4 * count[:20].mean(), rel=0.6)
     assert duration_s(windows, recordings) == pytest.approx(240.0, rel=0.2)
     places = [w.start / len(recordings[w.recording].time_s) for w in windows]
     assert np.histogram(places, 4, (0.0, 1.0))[0].min() > 0.15 * len(windows), "not always the same part"

@@ -23,6 +23,7 @@ class LinearWorld:
 
     def __init__(self, seed, truth, noise=0.01, design=None, memory=0.0, outliers=0.0):
         rng = np.random.default_rng(seed)
+        self.channels = ()
         self.recordings = [SimpleNamespace(time_s=np.arange(ROWS) * 0.01) for _ in range(WINDOWS)]
         self.windows = tuple(Window(i, 0, ROWS) for i in range(WINDOWS))
         rows = ROWS * WINDOWS

@@ -91,13 +91,13 @@ def _position_servos(cell: Cell) -> Array:
 
 def _cause(cell: Cell, servo: int) -> str:
     """What of a servo makes its simulation unstable, if its gains and the time step do."""
-    model = cell.model
+    model = cell.twin.make_model()
     data = mujoco.MjData(model)
     for joint, position in cell.twin.home.items():
         data.qpos[model.joint(joint).qposadr[0]] = position
     mujoco.mj_forward(model, data)
     inertia = np.zeros((model.nv, model.nv))
-    mujoco.mj_fullM(model, inertia, data.qM)
+    mujoco.mj_fullM(model, data, inertia)
     dof = int(cell.dof_addresses[servo, 0])
     # What the servo can move alone; other joints give way.
     moved = 1.0 / float(np.linalg.inv(inertia)[dof, dof])
