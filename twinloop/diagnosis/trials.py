@@ -6,12 +6,10 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +18,7 @@ from twinloop.diagnosis.attribute import Coalition
 from twinloop.diagnosis.evidence import Run, read_evidence
 from twinloop.diagnosis.look import Look, RestyledPolicy
 from twinloop.diagnosis.measured import Measured
+from twinloop.engines.mujoco_batch import quiet_warnings
 from twinloop.episode import Episode
 from twinloop.experts import Expert, Setup
 from twinloop.generation.job import Job, episode_seed
@@ -67,14 +66,14 @@ class Trials:
     def runs(self, values: Mapping[str, Array], rows: int) -> tuple[Run, ...]:
         """Episodes with these values (rows,) on top of the first scenes, read as evidence."""
         scenes = {name: np.resize(column, rows) for name, column in self.base.items()}
-        with _quiet():
+        with quiet_warnings():
             return read_evidence(self.twin, self._rollout({**scenes, **values}, rows)).runs
 
     def textured(self, indices: Array) -> dict[str, Array]:
         """How the first scene begins with each texture (n,), by camera of the policy: (n, height, width, 3)."""
         first = {name: np.full(len(indices), column[0]) for name, column in self.base.items()}
         cameras = tuple(camera.name for camera in self.policy.interface.cameras)
-        with _quiet():
+        with quiet_warnings():
             episodes = list(
                 self._rollout(
                     {**first, "texture_index": indices.astype(np.float64)},
@@ -91,7 +90,7 @@ class Trials:
         if not cameras:
             return []
         scenes = {name: np.resize(column, rows) for name, column in self.base.items()}
-        with _quiet():
+        with quiet_warnings():
             return list(self._rollout(scenes, rows, cameras=cameras, steps=steps))
 
     def values(self, coalition: Coalition) -> dict[str, Array]:
@@ -106,7 +105,7 @@ class Trials:
         names = sorted(set().union(*drawn))
         stacked = {n: np.concatenate([d.get(n, self._nominal(n)) for d in drawn]) for n in names}
         restyled = np.repeat([self._restyled(coalition) for coalition in coalitions], self.rows)
-        with _quiet():
+        with quiet_warnings():
             episodes = list(self._rollout(stacked, self.rows, len(coalitions), restyled=restyled))
         wrong = np.random.default_rng([self.seed, 77]).random(self.rows)
         made = {}
@@ -184,14 +183,3 @@ class Trials:
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(drawn[name], np.float64).tobytes())
         return digest.hexdigest()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Grasps at the edge of slipping make MuJoCo's solver complain thousands of times, and there is nothing to do about it."""
-    before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(lambda text: None)
-    try:
-        yield
-    finally:
-        mujoco.set_mju_user_warning(before)

@@ -8,7 +8,8 @@ included), so that the slot an episode runs in does not matter either.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import mujoco
@@ -161,9 +162,11 @@ class MujocoBatch:
         if self._drive.active:
             self._drive.load(ids, values)
             self._batch.forward(ids)
-            rolled = self._roll_by_step(ids, controls, enabled, effort)
+            with quiet_warnings():
+                rolled = self._roll_by_step(ids, controls, enabled, effort)
         else:
-            rolled = self._roll_at_once(ids, start, controls, effort)
+            with quiet_warnings():
+                rolled = self._roll_at_once(ids, start, controls, effort)
         # MuJoCo puts a simulation that diverged back to the start and goes on; only its warnings say so.
         diverged = rolled.diverged | (self._warnings()[ids] > warned)
         return replace(rolled, diverged=diverged | ~np.isfinite(rolled.qpos).all(axis=(1, 2)))
@@ -286,3 +289,14 @@ def _contact_pairs(cell: Cell) -> dict[str, str]:
     if root and "table" in roles:
         pairs["robot_table"] = f'subtree1="{root}" body2="{roles["table"]}"'
     return pairs
+
+
+@contextmanager
+def quiet_warnings() -> Iterator[None]:
+    """MuJoCo does not print its warnings: callers learn of simulations that diverged, and a grasp at the edge of slipping warns thousands of times."""
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda text: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)

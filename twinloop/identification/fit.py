@@ -76,8 +76,8 @@ class Prepared:
     horizon_s: float | None
     problem: Problem
     start: Array
-    lost: tuple[Window, ...]
     warnings: tuple[str, ...]
+    lost: tuple[Window, ...] = ()
 
 
 def fit(
@@ -242,8 +242,8 @@ def prepare(
         horizon,
         problem,
         start,
-        tuple(lost),
         tuple(warnings),
+        tuple(lost),
     )
 
 
