@@ -50,8 +50,8 @@ Array = NDArray[Any]
 SLOWEST_HZ = 30.0
 """Logged below this rate, joint parameters come out wrong by 40 to 56 %, as public experience has it."""
 _DYNAMIC = ("friction", "damping", "armature", "delay", "stiffness", "backlash", "inertia")
-JUDGED = 8.0
-"""Held-out recordings are replayed whole up to this many times the duration that is fitted."""
+JUDGED_S = 3600.0
+"""Recordings are replayed whole, to judge the fit and to size its bands, up to this duration; beyond it, in part."""
 UNEXPLAINED = 0.5
 """A channel whose replay error exceeds this part of its motion is not described by the model."""
 _SAMPLES = 1000
@@ -102,10 +102,10 @@ def fit(
     scales, predictor = ready.problem.scales, ready.problem.predictor
     kept = find_individually_identifiable(posterior)
     calibrated, place = _calibrated(twin, scales, solution, kept, ready.start)
-    windows = spread(ready.recordings, ready.held_out, ready.horizon_s, JUDGED * config.seconds)
+    windows = spread(ready.recordings, ready.held_out, ready.horizon_s, JUDGED_S)
     after = predictor.residuals(values_at(scales, place[None]), windows)[0]
     nominal = predictor.residuals({}, windows)[0]
-    training = spread(ready.recordings, ready.fitted, ready.horizon_s, JUDGED * config.seconds)
+    training = spread(ready.recordings, ready.fitted, ready.horizon_s, JUDGED_S)
     bands = fit_bands(solution, linear, training)
     covariance, samples = _in_units(scales, posterior, seed)
     estimates = _estimates(scales, posterior, status_of(scales, posterior), ready.start)
