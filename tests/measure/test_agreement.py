@@ -63,7 +63,9 @@ def diagnosed_delay(usual, late):
 
 
 def identified_delay(late):
-    found = identify(TWIN, late, ["action_delay_s"], config=IdentifyConfig(seconds=10.0, threads=1))
+    found = identify(
+        TWIN, late, ["action_delay_s"], config=IdentifyConfig(seconds=10.0, threads=1, allow_simulated=True)
+    )
     estimate = found["action_delay_s"]
     return Interval(*(number - USUAL_S for number in (estimate.value, estimate.low, estimate.high)))
 

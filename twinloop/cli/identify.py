@@ -118,7 +118,12 @@ def identify(
     given: Given = None,
     signals: Signals = None,
     horizon: Horizon = None,
-    seconds: Annotated[float, Option(help="Maximum duration of recordings to fit, spread evenly.")] = 240.0,
+    seconds: Annotated[
+        float, Option(help="Maximum duration of recordings to fit; of more data, windows from every episode.")
+    ] = 120.0,
+    simulated: Annotated[
+        bool, Option("--simulated", help="Fit simulated episodes as if they were real.")
+    ] = False,
     held_out_every: HeldOutEvery = None,
     out: TwinOut = None,
     force: Force = None,
@@ -136,6 +141,7 @@ def identify(
     config = twinloop.IdentifyConfig(
         priors=priors, given=split_pairs(given, "--given"), signals=split_names(signals) or None, horizon_s=horizon,
         held_out_every=held_out_every, seconds=seconds, seed=seed, threads=threads, force=force,
+        allow_simulated=simulated,
     )  # fmt: skip
     folder = out or _next_folder(default_out(workspace, f"twins/{base.name}"))
     require_new(folder)

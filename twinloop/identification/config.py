@@ -22,7 +22,8 @@ class IdentifyConfig:
             state do not dominate.
         held_out: Ids of the episodes that are never fitted and judge the result; default: a quarter, by the hash of their ids.
         held_out_every: Hold out every n-th episode from the second on instead; the same however and whenever they were recorded.
-        seconds: Maximum duration of recordings to fit, spread evenly.
+        seconds: Maximum duration of recordings to fit; of more data, windows from every episode. Time and memory grow with it.
+        allow_simulated: Fit simulated episodes as if they were real, to try a method on known truth.
         seed: Random seed for the search's starts and the posterior's samples.
         threads: Simulation threads; 0: all cores.
         force: Reason for fitting data that the quality check refuses; it is recorded.
@@ -34,7 +35,8 @@ class IdentifyConfig:
     horizon_s: float | None = None
     held_out: Sequence[str] | None = None
     held_out_every: int | None = None
-    seconds: float = 240.0
+    seconds: float = 120.0
+    allow_simulated: bool = False
     seed: int = 0
     threads: int = 0
     force: str | None = None

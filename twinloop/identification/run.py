@@ -52,7 +52,7 @@ def identify(
     Raises:
         RefusedData: If the recordings cannot identify what is asked.
         UnknownName: If the twin has no such parameter.
-        WrongUse: If there are too few episodes.
+        WrongUse: If there are too few episodes, or simulated ones.
     """
     config = config or IdentifyConfig()
     if parameters is not None and models:
@@ -60,6 +60,13 @@ def identify(
     if isinstance(real, Dataset) and config.force is None:
         require_usable(real, "identify")
     episodes = list(real)
+    made = sum(episode.provenance.source == "sim" for episode in episodes)
+    if made and not config.allow_simulated:
+        raise WrongUse(
+            f"{made} of {len(episodes)} episodes are simulated",
+            expected="recordings of the real robot",
+            remedy="--simulated fits them on purpose (IdentifyConfig(allow_simulated=True))",
+        )
     if parameters is not None:
         return fit(twin, episodes, expand_parameters(twin, parameters), config, on_progress)
     if models:
