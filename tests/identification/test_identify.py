@@ -127,3 +127,27 @@ def test_nonsense_is_refused(recordings):
     )
     with pytest.raises(RefusedData, match="not finite"):
         identify(twin, [broken, *recordings[1:]], ["motor_friction_nm"])
+
+
+def test_simulated_episodes_are_fitted_only_on_purpose():
+    twin = load_twin("servo_pendulum")
+    episodes = [record(twin, {}, seed, seconds=1.0).with_provenance(source="sim") for seed in range(3)]
+    with pytest.raises(WrongUse, match=r"3 of 3 episodes are simulated[\s\S]*--simulated"):
+        identify(twin, episodes, ["motor_friction_nm"])
+    config = IdentifyConfig(threads=1, allow_simulated=True)
+    assert identify(twin, episodes, ["motor_friction_nm"], config=config).names == ("motor_friction_nm",)
+
+
+def test_an_unstable_twin_is_named_before_anything_is_fitted():
+    twin = load_twin("so101")
+    episodes = [record(twin, {}, seed, seconds=1.0) for seed in range(2)]
+    shaky = twin.with_values(
+        elbow_flex_stiffness_nm_rad=89.0,
+        elbow_flex_damping_nms_rad=0.0,
+        elbow_flex_armature_kgm2=0.0,
+        elbow_flex_friction_nm=0.0,
+    )
+    with pytest.raises(
+        RefusedData, match=r"unstable: joint elbow_flex .*a gain of 89[\s\S]*shorten the physics step"
+    ):
+        identify(shaky, episodes, ["shoulder_pan_friction_nm"], config=IdentifyConfig(threads=1))

@@ -12,7 +12,7 @@ from twinloop.identification.predict import Window
 from twinloop.identification.problem import Noise, Problem
 from twinloop.identification.scale import Scale
 from twinloop.identification.slopes import corrected_slopes, linearize, measured_slopes
-from twinloop.identification.solve import solve
+from twinloop.identification.solve import solve, solve_from_many
 from twinloop.twins import Parameter
 
 ROWS, WINDOWS = 50, 12
@@ -183,3 +183,59 @@ def test_a_correction_explains_the_step_and_leaves_other_directions_alone():
     np.testing.assert_allclose(better @ move, after.residual - before.residual, atol=1e-12)
     across = np.array([0.02, 0.05, 0.3, 0.0])
     np.testing.assert_allclose(better @ across, slopes @ across, atol=1e-12)
+
+
+class FoldedWorld(LinearWorld):
+    """Readings that depend on the first parameter's size alone: plus and minus fit alike."""
+
+    def residuals(self, values, windows, offsets=None):
+        return super().residuals(values | {"p0": np.abs(values["p0"])}, windows, offsets)
+
+
+def test_two_solutions_that_fit_alike_are_both_named_and_the_interval_reaches_both():
+    solution = solve_from_many(FoldedWorld(3, (0.4, -0.2)).problem(), np.full(2, 0.5))
+    assert abs(2 * solution.place[0] - 1) == pytest.approx(0.4, abs=0.01)
+    (rival,) = solution.rivals
+    assert rival[0] == pytest.approx(1.0 - solution.place[0], abs=0.01)
+    posterior = make_posterior(solution, linearize(solution.problem, solution, central=True))
+    assert posterior.half_width()[0] > abs(rival[0] - solution.place[0])
+    assert posterior.half_width()[1] < 0.01, "the other parameter is as certain as before"
+
+
+def test_one_solution_has_no_rival():
+    assert solve_from_many(LinearWorld(3, (0.4, -0.2)).problem(), np.full(2, 0.5)).rivals == ()
+
+
+class JointWorld(LinearWorld):
+    """Two joints that hardly feel each other: channel k reads mostly parameter k."""
+
+    def __init__(self, coupling):
+        super().__init__(4, (0.4, -0.3))
+        self.names = ["pan_friction_nm", "lift_friction_nm"]
+        self.channels = [SimpleNamespace(name="pan"), SimpleNamespace(name="lift")]
+        self.mixing = np.array([[1.0, coupling], [coupling, 1.0]])
+        rng = np.random.default_rng(5)
+        exact = (np.array([0.4, -0.3]) @ self.mixing) * self.design
+        self.both = exact + 0.01 * rng.standard_normal(exact.shape)
+
+    def residuals(self, values, windows, offsets=None):
+        theta = np.stack([values[name] for name in self.names], axis=1)
+        made = (theta @ self.mixing)[:, None, :] * self.design - self.both
+        return np.concatenate([made[:, w.recording * ROWS : w.recording * ROWS + len(w)] for w in windows], 1)
+
+    def problem(self):
+        sigma = np.full(2, 0.01)
+        return replace(super().problem(), noise=Noise(sigma, 10 * sigma))
+
+
+@pytest.mark.parametrize("coupling", [0.0, 0.1, 0.6])
+def test_slopes_measured_together_lead_to_the_same_place_even_if_joints_feel_each_other(coupling):
+    problem = JointWorld(coupling).problem()
+    solution = solve(problem, np.full(2, 0.5))
+    np.testing.assert_allclose(2 * solution.place - 1, (0.4, -0.3), atol=0.005)
+    grouped = measured_slopes(problem, solution, grouped=True)
+    exact = measured_slopes(problem, solution)
+    for joint in range(2):
+        own = (slice(None), joint, joint)
+        assert np.all(np.abs(grouped[own] / exact[own] - 1.0) <= 1.5 * coupling + 1e-6)
+        assert not grouped[:, 1 - joint, joint].any(), "nothing is said of the other joint"

@@ -50,6 +50,8 @@ Array = NDArray[Any]
 SLOWEST_HZ = 30.0
 """Logged below this rate, joint parameters come out wrong by 40 to 56 %, as public experience has it."""
 _DYNAMIC = ("friction", "damping", "armature", "delay", "stiffness", "backlash", "inertia")
+UNSTABLE = "lower the servo's gain, add damping or armature, or shorten the physics step of the twin"
+MISSING = "record what is missing, request fewer parameters, or pass a reason with --force"
 JUDGED_S = 3600.0
 """Recordings are replayed whole, to judge the fit and to size its bands, up to this duration; beyond it, in part."""
 UNEXPLAINED = 0.5
@@ -94,7 +96,7 @@ def fit(
         raise RefusedData(
             "these recordings cannot identify the requested parameters",
             got="; ".join(refusals),
-            remedy="record what is missing, request fewer parameters, or pass a reason with --force",
+            remedy=UNSTABLE if any("simulation" in reason for reason in refusals) else MISSING,
         )
     solution = solve_from_many(ready.problem, ready.start, on_progress, seed)
     linear = linearize(solution.problem, solution, central=True)
