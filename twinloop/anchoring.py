@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 from scipy import stats
 
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.reader import Dataset
 from twinloop.diagnosis.result import Diagnosis
+from twinloop.episode import Array
 from twinloop.errors import WrongUse
 from twinloop.generation.run import generate
 from twinloop.identification.result import Identification
@@ -31,8 +31,6 @@ from twinloop.randomization.distribution import Constant, Distribution, LogUnifo
 from twinloop.randomization.randomization import make_randomization
 from twinloop.records import SavedRecord, load_record
 from twinloop.twins import Twin, list_twins, load_twin
-
-Array = NDArray[Any]
 
 PILOT_EPISODES = 64
 """Simulated episodes that test whether the expert still succeeds."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.coverage.scan import log_likelihood_ratio
-
-Array = NDArray[Any]
+from twinloop.episode import Array
 
 _ROUNDS = 4
 

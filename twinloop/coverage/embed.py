@@ -7,15 +7,12 @@ image is not lost among many joints.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.coverage.nearest import FALSE_FRACTION, fold_of, held_out_distances, kth_distance, threshold_of
 from twinloop.coverage.sample import DatasetSample
-
-Array = NDArray[Any]
+from twinloop.episode import Array
 
 KEPT = 0.99
 """Fraction of the variance that an embedding keeps."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from twinloop.coverage import scan
@@ -20,8 +18,7 @@ from twinloop.coverage.box import Cloud, fit_box
 from twinloop.coverage.nearest import fold_of, held_out_distances, kth_distance, threshold_of
 from twinloop.coverage.rule import Range, Rule, Word, make_range
 from twinloop.coverage.sample import Points
-
-Array = NDArray[Any]
+from twinloop.episode import Array
 
 FEWEST_EPISODES = 3
 """Fewer real episodes than this make no region."""

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.coverage.variables import Variable
-from twinloop.episode import Episode
-
-Array = NDArray[Any]
+from twinloop.episode import Array, Episode
 
 SIDE = 8
 """The small image is this many pixels high and wide."""

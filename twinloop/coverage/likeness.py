@@ -7,10 +7,8 @@ to clusters, and each is described by the ranges of named variables that fit it 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
@@ -18,8 +16,7 @@ from scipy.spatial import cKDTree
 from twinloop.coverage.embed import Scores
 from twinloop.coverage.rule import Rule, make_range
 from twinloop.coverage.sample import Points
-
-Array = NDArray[Any]
+from twinloop.episode import Array
 
 FEWEST_EPISODES = 4
 MOST_CLUSTERS = 4

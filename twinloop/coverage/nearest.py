@@ -6,13 +6,10 @@ the threshold is what an episode that simulation does cover would show.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-Array = NDArray[Any]
+from twinloop.episode import Array
 
 NEIGHBOURS = 3
 FOLDS = 4

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, InstanceOf
 
 from twinloop.coverage.rule import Condition, Rule
 from twinloop.coverage.sample import DatasetSample
+from twinloop.episode import Array
 from twinloop.records import Record, SavedRecord, derived, load_record
 
-Array = NDArray[Any]
 Level = Literal["situation", "moment"]
 
 WHOLE = 0.8

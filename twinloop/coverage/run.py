@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from twinloop.coverage.embed import score_moments
@@ -20,9 +18,8 @@ from twinloop.coverage.sample import DatasetSample, Points, Progress, sample_dat
 from twinloop.coverage.worst import narrowed
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.sources import refuse_swapped_sources
+from twinloop.episode import Array
 from twinloop.errors import WrongUse
-
-Array = NDArray[Any]
 
 FEWEST_SIM = 12
 """Simulated episodes below which nothing can be calibrated."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.coverage.images import Look, look_at
 from twinloop.coverage.variables import (
@@ -20,9 +19,9 @@ from twinloop.coverage.variables import (
 )
 from twinloop.datasets.query import episode_rows
 from twinloop.datasets.reader import Dataset
+from twinloop.episode import Array
 from twinloop.errors import UnknownName, WrongUse
 
-Array = NDArray[Any]
 Progress = Callable[[int, int], None]
 
 FEWEST_ROWS = 4

@@ -11,15 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from twinloop.coverage.variables import Variable
-
-Array = NDArray[Any]
+from twinloop.episode import Array
 
 CELLS = 12
 EMPTY = 0.1

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Schema, Signal
+from twinloop.episode import Array, Schema, Signal
 
-Array = NDArray[Any]
 Place = Literal["frames", "start", "episodes", "nowhere"]
 
 DEFAULT_SIGNALS = ("observation.state", "observation.environment_state")

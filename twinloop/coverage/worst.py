@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from twinloop.coverage.rule import Condition, Range, Rule, make_range
 from twinloop.coverage.sample import DatasetSample
 from twinloop.coverage.variables import Variable
-
-Array = NDArray[Any]
+from twinloop.episode import Array
 
 FEWEST = 3
 """Episodes on either side of a cut, at least."""

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.diagnosis.evidence import Run, RunEvidence
 from twinloop.diagnosis.follow import ArmResponse, measure_arm
 from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled, set_draws
+from twinloop.episode import Array
 from twinloop.measure.noise import noise_of
 from twinloop.measure.tracker import measure_tracker_delay
 from twinloop.tasks import Cell
 from twinloop.twins import Twin
 from twinloop.twins.declare import to_identifier
 from twinloop.twins.hardware import load_names
-
-Array = NDArray[Any]
 
 NEEDS_EFFORT = "needs observation.effort of a position servo"
 MOST_RUNS = 10

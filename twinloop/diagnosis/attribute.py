@@ -11,12 +11,11 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from twinloop.episode import Array
+
 Coalition = frozenset[str]
 Evaluate = Callable[[Sequence[Coalition]], dict[Coalition, Array]]
 """Outcomes (rows,) of each combination, as numbers: 1 is a success."""

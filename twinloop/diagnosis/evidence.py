@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Episode, Outcome
+from twinloop.episode import Array, Episode, Outcome
 from twinloop.errors import InvalidTwin, WrongUse
 from twinloop.experts.kinematics import Arm
 from twinloop.generation.perceived import POSE, read_perceived
@@ -18,8 +16,6 @@ from twinloop.measure.trace import find_stretches
 from twinloop.measure.tracker import Track
 from twinloop.tasks import Cell, make_cell
 from twinloop.twins import Twin
-
-Array = NDArray[Any]
 
 STOPPED_FRACTION = 0.05
 """A gripper that stops this fraction of its range before its command has something between its fingers."""

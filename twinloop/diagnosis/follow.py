@@ -7,19 +7,16 @@ runs, measured in the same way, and is taken off there.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.diagnosis.evidence import Run
+from twinloop.episode import Array
 from twinloop.measure.friction import EDGE_ROWS, EffortEquations, effort_equations, solve_effort
 from twinloop.measure.saturation import measure_effort_limit
 from twinloop.measure.servo import measure_servo
 from twinloop.measure.trace import Trace
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 FEWEST_ROWS = 40
 

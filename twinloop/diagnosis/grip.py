@@ -7,16 +7,13 @@ a range of frictions, and those count whose slips look like the real ones. Where
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.diagnosis.evidence import Run, RunEvidence
 from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled
+from twinloop.episode import Array
 from twinloop.measure.trace import find_stretches
-
-Array = NDArray[Any]
 
 MOST_M = 0.06
 """A grasp that is lost has slipped by this much: more than any object's half."""

@@ -11,21 +11,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import ndimage
 
 from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled
 from twinloop.diagnosis.pattern import Textured, find_textures, measure_pattern
-from twinloop.episode import Actor, Episode
+from twinloop.episode import Actor, Array, Episode
 from twinloop.experts import Reading, Setup
 from twinloop.measure.images import LUMINANCE, QUALITIES, measure_qualities
 from twinloop.policies.act import PolicyExpert
 from twinloop.policies.protocol import PolicyLike
-
-Array = NDArray[Any]
 
 BEGINS_S = 1.5
 """Images up to here are compared: later a policy that fails shows other things than one that succeeds."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.randomization.distribution import Constant, Distribution, Normal
 from twinloop.randomization.randomization import Randomization, make_randomization
 from twinloop.records import NumberArray
 from twinloop.twins import Twin
-
-Array = NDArray[Any]
 
 NOT_INDEPENDENT = ("_load_nm", "_load_slope_nm_rad", "wind_x_m_s2", "wind_y_m_s2")
 """Endings of parameters whose draws belong together: a load and its slope at the same pose, wind that blows in some runs only.

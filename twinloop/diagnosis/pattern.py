@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import ndimage
 
 from twinloop.diagnosis.measured import Quantity, quantity, resampled
+from twinloop.episode import Array
 from twinloop.measure.images import LUMINANCE, shrink
-
-Array = NDArray[Any]
 
 SIDE = 64
 SCALES_PX = (1.0, 2.0, 4.0, 8.0)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.diagnosis.evidence import Run, RunEvidence
 from twinloop.diagnosis.measured import Quantity, quantity, set_draws
 from twinloop.engines.disturbance import PUSH_S
+from twinloop.episode import Array
 from twinloop.measure.noise import noise_of
-
-Array = NDArray[Any]
 
 ONE_WAY = 0.8
 """Objects that set off in directions this alike are blown, not pushed."""

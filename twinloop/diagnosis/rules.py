@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from twinloop.diagnosis.evidence import RunEvidence
 from twinloop.diagnosis.result import Rule
 from twinloop.diagnosis.scene import Layout
+from twinloop.episode import Array
 from twinloop.stats.interval import Interval, exact_interval
-
-Array = NDArray[Any]
 
 UNLIKELY = 0.01
 WIDE = 0.5

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.diagnosis import arm, grip, look, scene
 from twinloop.diagnosis.attribute import Attribution, attribute
@@ -19,13 +18,12 @@ from twinloop.diagnosis.result import NOTABLE, Diagnosis
 from twinloop.diagnosis.rules import apply_rules, slice_runs
 from twinloop.diagnosis.trials import Trials
 from twinloop.diagnosis.weigh import weigh
-from twinloop.episode import Episode
+from twinloop.episode import Array, Episode
 from twinloop.errors import LearnError, WrongUse
 from twinloop.policies.protocol import PolicyLike
 from twinloop.stats.interval import Interval, exact_interval
 from twinloop.twins import Twin, load_twin
 
-Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
 
 SCENES = 32

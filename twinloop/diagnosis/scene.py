@@ -12,18 +12,16 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.diagnosis.evidence import Run, RunEvidence
 from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled, set_draws
 from twinloop.diagnosis.pushes import measure_pushes
+from twinloop.episode import Array
 from twinloop.measure.noise import noise_of
 from twinloop.measure.tracker import FROZEN, measure_dropouts, measure_frozen, measure_hidden_distance
 from twinloop.randomization.scenes import SCENES
 from twinloop.tasks import Cell
 from twinloop.tasks.place import target_radius_m
-
-Array = NDArray[Any]
 
 NEEDS_POSE = "needs the perceived object (observation.environment_state)"
 GRASP_M = np.array([0.015, 0.003, 0.012])

@@ -8,10 +8,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.datasets.commit import write_atomically
 from twinloop.diagnosis.attribute import Coalition
@@ -19,7 +17,7 @@ from twinloop.diagnosis.evidence import Run, read_evidence
 from twinloop.diagnosis.look import Look, RestyledPolicy
 from twinloop.diagnosis.measured import Measured
 from twinloop.engines.mujoco_batch import quiet_warnings
-from twinloop.episode import Episode
+from twinloop.episode import Array, Episode
 from twinloop.experts import Expert, Setup
 from twinloop.generation.job import Job, episode_seed
 from twinloop.generation.rollout import rollout_drawn
@@ -27,7 +25,6 @@ from twinloop.policies.act import PolicyExpert
 from twinloop.policies.protocol import PolicyLike
 from twinloop.twins import Twin
 
-Array = NDArray[Any]
 Progress = Callable[[int, int], None]
 
 SIDE_BY_SIDE = 256

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.engines.mujoco_batch import MujocoBatch
 from twinloop.engines.protocol import EngineOptions
+from twinloop.episode import Array
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 HOLD_S = 1.0
 STEP = 0.02

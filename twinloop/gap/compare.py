@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import TwinloopError
 from twinloop.gap.evidence import REPLAY, Followings, GapEvidence
 from twinloop.gap.result import ALL, Measure, NotEvaluated, measure
 from twinloop.measure.delay import Following
 from twinloop.stats.bootstrap import FEWEST, Difference, paired, unpaired
 
-Array = NDArray[Any]
 Number = Callable[[Following], float]
 
 SMALL = {"rad": 2e-4, "m": 1e-4}

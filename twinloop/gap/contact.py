@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Episode
+from twinloop.episode import Array, Episode
 from twinloop.errors import TwinloopError
 from twinloop.gap.compare import FEW
 from twinloop.gap.evidence import GapEvidence
@@ -36,8 +34,6 @@ from twinloop.identification.windows import cut
 from twinloop.measure.noise import noise_of
 from twinloop.stats.bootstrap import unpaired
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 WINDOW_S = 0.2
 NEAR_M = 0.004

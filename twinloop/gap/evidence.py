@@ -11,14 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.datasets.reader import Dataset
 from twinloop.engines.render import open_context
-from twinloop.episode import Episode
+from twinloop.episode import Array, Episode
 from twinloop.errors import TwinloopError
 from twinloop.gap.conditions import Known, conditions_of
 from twinloop.gap.replay import (
@@ -41,7 +39,6 @@ from twinloop.tasks import make_cell
 from twinloop.twins import Twin
 from twinloop.twins.declare import is_position_servo
 
-Array = NDArray[Any]
 Followings = list[list[Following | None]]
 
 REPLAY = "the twin's replay"

@@ -7,20 +7,16 @@ what the recorded effort has beyond it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Episode
+from twinloop.episode import Array, Episode
 from twinloop.gap.replay import RecordingSet
 from twinloop.identification.recording import Recording
 from twinloop.measure.friction import measure_friction
 from twinloop.measure.trace import Trace, slopes
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 EFFORTS = ("observation.effort", "observation.torque")
 TORQUES = ("N·m", "N")

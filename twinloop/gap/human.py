@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import TwinloopError
 from twinloop.gap.compare import FEW
 from twinloop.gap.evidence import GapEvidence
@@ -17,8 +16,6 @@ from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.identification.recording import Recording
 from twinloop.stats.bootstrap import unpaired
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 SLOW_FRACTION = 0.05
 """A person pauses where the tool is slower than this fraction of its 95th percentile."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.episode import Episode
 from twinloop.gap.compare import compare_following
@@ -16,8 +14,6 @@ from twinloop.gap.replay import nominal
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.quality.view import CLOCK_PREFIX
 from twinloop.stats.bootstrap import paired
-
-Array = NDArray[Any]
 
 LARGEST_AGE_MS = 5000.0
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import TwinloopError
 from twinloop.gap.evidence import GapEvidence
 from twinloop.gap.registry import METRICS
@@ -15,8 +14,6 @@ from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.generation.artefacts import KIND
 from twinloop.generation.convergence import Convergence, check_time_step, list_simulated
 from twinloop.stats.bootstrap import of_fraction, of_mean
-
-Array = NDArray[Any]
 
 CHECKED = 4
 """Episodes that are made again at half the time step."""

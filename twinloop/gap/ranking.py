@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import WrongUse
 from twinloop.records import Record
 from twinloop.stats.bootstrap import RESAMPLES, Difference, of_draws
 
-Array = NDArray[Any]
 ONE_TASK = "all"
 """The name of the task where a file does not name one."""
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.engines.hardware import WALK_S
-from twinloop.episode import Episode, Signal
+from twinloop.episode import Array, Episode, Signal
 from twinloop.errors import TwinloopError
 from twinloop.generation.perceived import POSE, quaternions_of, read_perceived
 from twinloop.identification.predict import LOST, Predictor, Window
@@ -25,8 +23,6 @@ from twinloop.identification.windows import cut, find_horizon_s, sensor_noise
 from twinloop.imperfect import quantize
 from twinloop.measure.quantization import resolution_of
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

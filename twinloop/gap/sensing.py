@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Episode
+from twinloop.episode import Array, Episode
 from twinloop.errors import TwinloopError
 from twinloop.gap.compare import FEW, by_unit, cannot_replay, compare_following_tables, compare_tables
 from twinloop.gap.evidence import JOINTS, REPLAY, GapEvidence
@@ -24,7 +22,6 @@ from twinloop.measure.quantization import resolution_of
 from twinloop.measure.trace import Trace, split_columns
 from twinloop.stats.bootstrap import FEWEST
 
-Array = NDArray[Any]
 Number = Callable[[Trace], float]
 
 ALLAN_S = (0.1, 1.0, 10.0)

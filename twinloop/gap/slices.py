@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import TwinloopError
 from twinloop.gap.compare import FEW
 from twinloop.gap.conditions import dimension_of, most_frequent, sliced
@@ -16,8 +15,6 @@ from twinloop.gap.evidence import GapEvidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.stats.bootstrap import FEWEST, unpaired
-
-Array = NDArray[Any]
 
 MOST_SLICES = 12
 NEEDS = {

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Episode
+from twinloop.episode import Array, Episode
 from twinloop.gap.compare import FEW
 from twinloop.gap.evidence import GapEvidence
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.measure.images import QUALITIES, describe, measure_qualities
 from twinloop.stats.bootstrap import FEWEST, of_draws, unpaired
-
-Array = NDArray[Any]
 
 FRAMES = 6
 """Frames of an episode that are looked at, spread evenly."""

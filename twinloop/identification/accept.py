@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
+from twinloop.episode import Array
 from twinloop.identification.predict import Window
-
-Array = NDArray[Any]
 
 CHANCE = 0.05
 WORTH = 0.01

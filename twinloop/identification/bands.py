@@ -12,19 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from twinloop.episode import Array
 from twinloop.identification.predict import Window
 from twinloop.identification.problem import Linear, Solution
 from twinloop.identification.recording import Recording
 from twinloop.identification.scale import values_at
 from twinloop.identification.windows import duration_s
-
-Array = NDArray[Any]
 
 LEVEL = 0.9
 _FEATURES = 3

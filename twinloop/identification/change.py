@@ -14,13 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-Array = NDArray[Any]
+from twinloop.episode import Array
 
 SHIFTS = (1.0, 3.0, 10.0)
 """Sizes of shift, in units of the scatter, with equal prior probability."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, InstanceOf, PlainSerializer
 
+from twinloop.episode import Array
 from twinloop.errors import WrongUse
 from twinloop.experts.excitation import chirp
 from twinloop.experts.playback import Motion
@@ -30,7 +30,6 @@ from twinloop.stats.interval import NORMAL
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin
 
-Array = NDArray[Any]
 Progress = Callable[[int, int], None]
 
 SEGMENT_S = 3.0

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Episode
+from twinloop.episode import Array, Episode
 from twinloop.errors import WrongUse
 from twinloop.identification.change import FEWEST, Watch, total_variances, watch
 from twinloop.identification.config import IdentifyConfig
@@ -32,7 +31,6 @@ from twinloop.records import Record, derived
 from twinloop.stats.interval import NORMAL
 from twinloop.twins import Twin
 
-Array = NDArray[Any]
 Role = Literal["moved", "followed"]
 
 BASELINE = 20

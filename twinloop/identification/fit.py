@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.engines.stability import find_unstable_servos
-from twinloop.episode import Episode
+from twinloop.episode import Array, Episode
 from twinloop.errors import TwinloopError, WrongUse
 from twinloop.identification.accept import judge, replay_errors
 from twinloop.identification.bands import coverage, fit_bands
@@ -44,8 +43,6 @@ from twinloop.identification.windows import (
 )
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin
-
-Array = NDArray[Any]
 
 SLOWEST_HZ = 30.0
 """Logged below this rate, joint parameters come out wrong by 40 to 56 %, as public experience has it."""

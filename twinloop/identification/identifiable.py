@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.identification.posterior import Posterior
 from twinloop.identification.scale import PRIOR_DEVIATION, Scale
 
-Array = NDArray[Any]
 Status = Literal["identifiable", "weak", "not identifiable"]
 
 SHARP = 0.15

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Schema, Signal, make_episode
+from twinloop.episode import Array, Schema, Signal, make_episode
 from twinloop.experts.excitation import home_qpos
 from twinloop.identification.predict import Predictor, Window
 from twinloop.identification.problem import Noise, Problem
@@ -19,8 +17,6 @@ from twinloop.identification.slopes import linearize
 from twinloop.identification.solve import solve
 from twinloop.identification.windows import cut, find_horizon_s, start_deviation
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 USUAL_NOISE = 1e-3
 """The deviation of a position reading where the twin declares neither noise nor step."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.engines import DEFAULT_ENGINE, Engine, EngineOptions, make_engine
+from twinloop.episode import Array
 from twinloop.errors import WrongUse
 from twinloop.experts.excitation import (
     FASTEST_HZ,
@@ -20,8 +19,6 @@ from twinloop.experts.excitation import (
     home_qpos,
 )
 from twinloop.tasks import Cell
-
-Array = NDArray[Any]
 
 CLEARANCE_M = 0.005
 _LOOK_S = 0.04

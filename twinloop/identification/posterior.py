@@ -8,16 +8,13 @@ episodes the scores of whole episodes do too, which includes differences between
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
+from twinloop.episode import Array
 from twinloop.identification.problem import Linear, Solution
 from twinloop.identification.scale import PRIOR_DEVIATION
-
-Array = NDArray[Any]
 
 _LONGEST_BLOCK = 0.25
 """A block is at most this fraction of a window, however long residuals are correlated."""

@@ -12,19 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.engines import DEFAULT_ENGINE, Engine, EngineOptions, make_engine
 from twinloop.engines.stability import Instability, find_runaway
+from twinloop.episode import Array
 from twinloop.identification.recording import Channel, Recording, rotation_between
 from twinloop.imperfect import backlash
 from twinloop.tasks import Cell
 from twinloop.twins.declare import to_identifier
-
-Array = NDArray[Any]
 
 DELAYS = ("action_delay_s", "observation_delay_s")
 POSE_BIAS = {"object.x": "object_pose_bias_x_m", "object.y": "object_pose_bias_y_m"}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.identification.predict import Predictor, Window
 from twinloop.identification.scale import Scale
 from twinloop.twins.declare import to_identifier
-
-Array = NDArray[Any]
 
 KNEE = 2.5
 """Standardized residuals beyond this count by their size and no longer by its square."""

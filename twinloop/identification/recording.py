@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Episode, Signal
+from twinloop.episode import Array, Episode, Signal
 from twinloop.errors import WrongUse
 from twinloop.measure.trace import SMOOTHING_ROWS, slopes
 from twinloop.tasks import Cell
 
-Array = NDArray[Any]
 Kind = Literal["position", "velocity", "place", "turn"]
 
 SUFFIXES = (".pos", ".vel", ".target", ".position", ".velocity")

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import signal
 
-from twinloop.episode import Episode
+from twinloop.episode import Array, Episode
 from twinloop.identification.predict import Predictor
 from twinloop.identification.recording import find_channels, read_recording
 from twinloop.identification.result import Identification
 from twinloop.identification.windows import cut
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin
-
-Array = NDArray[Any]
 
 LONGEST_SEGMENT = 512
 """Rows of a segment whose spectrum is averaged with the others'."""

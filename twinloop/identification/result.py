@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, InstanceOf, PlainSerializer
 
 from twinloop.errors import UnknownName, WrongUse
@@ -21,7 +20,6 @@ from twinloop.stats.interval import Interval
 from twinloop.twins import Twin
 from twinloop.twins.folder import load_twin_folder, save_twin
 
-Array = NDArray[Any]
 SAMPLES = "samples.npy"
 
 

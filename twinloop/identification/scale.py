@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import WrongUse
 from twinloop.twins import Parameter, Twin
-
-Array = NDArray[Any]
 
 PRIOR_DEVIATION = 1.0 / math.sqrt(12.0)
 """The standard deviation of a uniform prior on the unit interval."""

@@ -7,16 +7,12 @@ acts like a parameter.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.identification.posterior import memory_rows
 from twinloop.identification.problem import Linear, Solution
 from twinloop.identification.scale import PRIOR_DEVIATION
-
-Array = NDArray[Any]
 
 FEWEST = 4
 """With fewer episodes nothing can be said about how they differ."""

@@ -6,16 +6,12 @@ and a phase. An actuator of small size holds its offset while others move, so th
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.experts.excitation import FADE_S, SLOWEST_HZ
 from twinloop.experts.motion import minimum_jerk
 from twinloop.identification.limits import MotionLimits
-
-Array = NDArray[Any]
 
 TONES = 4
 _FRESH = 0.25

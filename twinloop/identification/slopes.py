@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.identification.problem import KNEE, Linear, Problem, Solution
 from twinloop.identification.scale import PRIOR_DEVIATION, values_at
-
-Array = NDArray[Any]
 
 
 def linearize(problem: Problem, solution: Solution, central: bool = False) -> Linear:

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import qmc
 
+from twinloop.episode import Array
 from twinloop.identification.posterior import make_posterior, memory_rows
 from twinloop.identification.predict import Window
 from twinloop.identification.problem import KNEE, Linear, Noise, Problem, Solution
 from twinloop.identification.scale import PRIOR_DEVIATION, values_at
 from twinloop.identification.slopes import corrected_slopes, linearize, measured_slopes, project
-
-Array = NDArray[Any]
 
 _TRIALS: Sequence[float] = (0.1, 1.0, 10.0, 100.0)
 _ROUNDS = 3

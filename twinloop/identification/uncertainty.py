@@ -13,16 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.identification.result import Estimate, Identification
 from twinloop.randomization.distribution import Distribution, LogUniform, Normal, Uniform
 from twinloop.randomization.randomization import MAX_FRACTION_OUTSIDE, Randomization, make_randomization
 from twinloop.twins import Parameter
 from twinloop.twins.declare import to_identifier
-
-Array = NDArray[Any]
-
 
 SUMS = (("action_delay_s", "observation_delay_s"),)
 """In open loop only the sum of these is identifiable: the identified one stands for both, and the other must not add to it."""

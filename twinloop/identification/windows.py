@@ -6,18 +6,15 @@ import hashlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.errors import WrongUse
 from twinloop.identification.predict import Predictor, Window
 from twinloop.identification.recording import Recording
 from twinloop.measure.noise import FEWEST_ROWS, noise_of
 from twinloop.measure.quantization import resolution_of
-
-Array = NDArray[Any]
 
 HELD_OUT_FRACTION = 0.25
 MIN_DURATION_S = 0.25

@@ -21,8 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.signal import savgol_filter
 
+from twinloop.episode import Array
 from twinloop.imperfect.backlash import Backlash, drive
-from twinloop.measure.trace import Array, Trace
+from twinloop.measure.trace import Trace
 from twinloop.stats.interval import NORMAL, Interval, normal_interval
 
 EARLIEST_S, LATEST_S = -0.2, 1.0

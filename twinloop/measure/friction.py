@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twinloop.measure.trace import Array, Trace, slopes
+from twinloop.episode import Array
+from twinloop.measure.trace import Trace, slopes
 from twinloop.stats.interval import Interval, normal_interval
 
 TURN_PER_S = 0.02

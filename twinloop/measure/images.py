@@ -9,13 +9,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import ndimage
 
-Array = NDArray[Any]
+from twinloop.episode import Array
 
 SIZE = 64
 CELLS = 4

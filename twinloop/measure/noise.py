@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import signal
 
-from twinloop.measure.trace import Array, Trace, find_stretches
+from twinloop.episode import Array
+from twinloop.measure.trace import Trace, find_stretches
 from twinloop.stats.interval import NORMAL, Interval
 
 FEWEST_ROWS = 8

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinloop.measure.trace import Array, Trace
+from twinloop.episode import Array
+from twinloop.measure.trace import Trace
 from twinloop.stats.interval import Interval
 
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.ndimage import uniform_filter1d
 
+from twinloop.episode import Array
 from twinloop.imperfect.backlash import Backlash, drive
 from twinloop.measure.noise import noise_of
-from twinloop.measure.trace import Array, Trace
+from twinloop.measure.trace import Trace
 
 EARLIEST_S, LATEST_S, STEP_S = -0.04, 0.6, 0.01
 BACKLASHES_RAD = (0.0, 0.002, 0.004, 0.007, 0.012, 0.02, 0.03, 0.045, 0.06, 0.08, 0.1)

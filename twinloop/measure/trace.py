@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from twinloop.episode import Array
 
 SMOOTHING_ROWS = 4
 """Rows on either side from which a slope is read off."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twinloop.measure.trace import Array, find_stretches
+from twinloop.episode import Array
+from twinloop.measure.trace import find_stretches
 
 CARRY_S, CARRY_M = 0.4, 0.03
 """A shorter carry does not say how late the object is seen."""

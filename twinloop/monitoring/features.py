@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinloop.episode import Episode
+from twinloop.episode import Array, Episode
 from twinloop.measure.delay import measure_following
 from twinloop.measure.friction import measure_friction
 from twinloop.measure.images import QUALITIES, measure_qualities, measure_shift
 from twinloop.measure.trace import Trace
 
-Array = NDArray[Any]
 Group = Literal["actuator", "scene", "camera"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twinloop.episode import Array
 from twinloop.identification.change import FEWEST, watch
 from twinloop.monitoring.features import GROUPS, Group, group_of
-
-Array = NDArray[Any]
 
 CHANCE, WATCHED = 0.02, 100
 """Probability of a false alarm in any feature, in this many episodes: at most one in 5,000 episodes."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import asin, ceil, log, sqrt
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from twinloop.coverage.result import Outcomes
+from twinloop.episode import Array
 from twinloop.stats.interval import NORMAL
-
-Array = NDArray[Any]
 
 POWER = 0.8
 LEVEL = 0.05

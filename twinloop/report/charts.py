@@ -15,12 +15,10 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
 from twinloop.datasets.commit import write_atomically
+from twinloop.episode import Array
 from twinloop.errors import WrongUse
-
-Array = NDArray[Any]
 
 INK, SOFT, GRID = "#22303c", "#5d6b78", "#d5dce2"
 BLUE, ORANGE, GREEN, RED, PURPLE, PINK = "#1f6fb2", "#d17a12", "#2d7a46", "#b3261e", "#7a4fa0", "#a03a5a"

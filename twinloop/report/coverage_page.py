@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinloop.coverage.result import Coverage, CoverageMap
 from twinloop.coverage.rule import Range
 from twinloop.coverage.sample import DatasetSample, Points
 from twinloop.datasets.reader import Dataset
+from twinloop.episode import Array
 from twinloop.errors import WrongUse
 from twinloop.report.charts import encode_frame
 from twinloop.report.page import write_page
-
-Array = NDArray[Any]
 
 MAX_FRAMES = 300
 REGION_COLOURS = "#d32f2f #9c39a0 #388e3c #e69700 #007b8a #ff5c5c #2b4a6b #d01f9b".split()
