@@ -27,7 +27,6 @@ NEGLIGIBLE = 0.2
 _PROBE = 1e-4
 SHORTEST_WINDOW_S, USUAL_WINDOW_S = 1.0, 3.0
 """Duration of fitted windows where there is more data than is fitted: long beside what servos remember, short enough for many."""
-WINDOWS_PER_RECORDING = 3
 _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 UNMOVED = 1e-3
 """A joint that moves by less than this fraction of its travel has not been excited."""
@@ -81,14 +80,14 @@ def spread(
 ) -> tuple[Window, ...]:
     """Windows to fit: all of the data if it lasts at most `seconds`, else about `seconds` of it from every recording.
 
-    Windows then get shorter, so that each recording gives several, and lie at other places in every recording. With more
-    recordings than windows of `SHORTEST_WINDOW_S` fit into `seconds`, recordings are taken evenly.
+    Windows then are short enough for every recording to give one, and lie at other places in each. With more recordings than
+    windows of `SHORTEST_WINDOW_S` fit into `seconds`, recordings are taken evenly.
     """
     everything = cut(recordings, which, horizon_s)
     total = duration_s(everything, recordings)
     if total <= seconds:
         return everything
-    length = float(np.clip(seconds / (WINDOWS_PER_RECORDING * len(which)), SHORTEST_WINDOW_S, USUAL_WINDOW_S))
+    length = float(np.clip(seconds / len(which), SHORTEST_WINDOW_S, USUAL_WINDOW_S))
     length = min(length, horizon_s or np.inf)
     most = max(2, int(seconds / length))
     if len(which) > most:
