@@ -88,7 +88,7 @@ def test_wrong_words_are_answered_with_the_right_ones(twinloop, tmp_path, monkey
         (("train", "--mix", "most", "--out", "p"), "or auto"),
         (("train", "--adapt", "ot", "--out", "p"), "name cameras"),
         (("train", "--cameras", "front", "--restyle", "fourrier", "--out", "p"), "did you mean 'fourier'"),
-        (("train", "--seed", "-1", "--out", "p"), "from 0 on"),
+        (("train", "--seed", "-1", "--out", "p"), "a whole number from 0"),
         (("train", "--minutes", "0", "--out", "p"), "minutes above 0"),
         (("train", "--set", "learning_rate=.nan", "--out", "p"), "a positive number"),
         (("train", "--threads", "0", "--out", "p", "--tracking", "off"), "needs a thread"),
