@@ -16,19 +16,22 @@ TWIN, REALITY = "franka_pick_place", "remote"
 
 SMALL = LoopConfig(
     by="demo",
-    sim_episodes=300,
-    train_steps=1200,
-    n_sim_trials=100,
-    n_trials=10,
+    sim_episodes=200,
+    train_steps=800,
+    horizon_episodes=40,
+    n_sim_trials=60,
+    n_trials=8,
     excitation_runs=4,
-    identification_s=12.0,
-    diagnosis_budget=400,
+    identification_s=9.0,
+    n_demonstrations=3,
+    diagnosis_budget=256,
+    n_retrials=6,
     max_demonstrations=12,
-    anchored_episodes=400,
-    finetune_steps=3000,
-    gate_scenes=100,
+    anchored_episodes=250,
+    finetune_steps=2000,
+    gate_scenes=60,
     gate_trials=60,
-    deployed_episodes=10,
+    deployed_episodes=6,
 )
 """Less of everything than a loop that is meant."""
 
