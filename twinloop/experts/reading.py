@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from twinloop.episode import Array
-from twinloop.tasks import Truth
+from twinloop.tasks import Cell, Truth
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,27 @@ def ideal_reading(truth: Truth) -> Reading:
         target_position=truth.target_position,
         sensors=truth.sensors,
     )
+
+
+def name_signals(cell: Cell, reading: Reading) -> dict[str, Array]:
+    """A reading by the names under which it is recorded, (N, size) each: everything that an expert sees, except frames."""
+    signals: dict[str, Array] = {}
+    if cell.actuators:
+        signals["observation.state"] = reading.position
+        signals["observation.velocity"] = reading.velocity
+        signals["observation.effort"] = reading.effort
+    if cell.sensors and reading.sensors is not None:
+        ends = np.cumsum([len(group.elements) for group in cell.sensors])[:-1]
+        parts = np.split(reading.sensors, ends, axis=1)
+        signals |= {group.signal.name: part for group, part in zip(cell.sensors, parts, strict=True)}
+    scene = []
+    if cell.object_qpos is not None:
+        scene += [reading.object_position, reading.object_columns]
+    if cell.target_mocap is not None:
+        scene.append(reading.target_position)
+    if scene:
+        signals["observation.environment_state"] = np.concatenate(scene, axis=1)
+    return signals
 
 
 def rotation_columns(quat: Array) -> Array:

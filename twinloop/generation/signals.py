@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from twinloop.episode import Array, Schema, Signal
-from twinloop.experts import Reading
+from twinloop.experts.reading import Reading, name_signals
 from twinloop.tasks import Cell, Truth
 
 
@@ -24,12 +24,11 @@ def make_schema(cell: Cell, cameras: tuple[str, ...]) -> Schema:
 
 
 def _signals(cell: Cell) -> tuple[Signal, ...]:
-    signals = [*cell.observed_actuators(), *(group.signal for group in cell.sensors)]
+    signals = [*cell.observed_actuators(), *(group.signal for group in cell.sensors), *cell.observed_scene()]
     if cell.object_qpos is not None:
         pose = ("object.x", "object.y", "object.z", "object.qw", "object.qx", "object.qy", "object.qz")
         forces = ("robot_object.deepest_force", "object_table.deepest_force")
         signals += [
-            cell.environment_state(),
             Signal("simulation.object", (7,), ("m",) * 3 + ("1",) * 4, elements=pose),
             Signal("simulation.contact", (2,), ("N",), elements=forces),
         ]
@@ -40,16 +39,8 @@ def _signals(cell: Cell) -> tuple[Signal, ...]:
 
 def row_parts(cell: Cell, truth: Truth, reading: Reading, action: Array) -> list[Array]:
     """One control step of all environments, in the order of the schema's signals: (N, size) each."""
-    parts: list[Array] = []
-    if cell.actuators:
-        parts += [reading.position, reading.velocity, reading.effort]
-    if cell.sensors:
-        assert reading.sensors is not None
-        parts.append(reading.sensors)
+    parts = list(name_signals(cell, reading).values())
     if cell.object_qpos is not None:
-        parts += [reading.object_position, reading.object_columns]
-        if cell.target_mocap is not None:
-            parts.append(reading.target_position)
         parts += [truth.object_position, truth.object_quat]
         parts += [truth.robot_object.force_n[:, None], truth.object_table.force_n[:, None]]
     if cell.actuators:

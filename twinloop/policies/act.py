@@ -18,7 +18,8 @@ import numpy as np
 
 from twinloop.episode import Actor, Array
 from twinloop.errors import LearnError
-from twinloop.experts import Reading, Setup
+from twinloop.experts import Setup
+from twinloop.experts.reading import Reading, name_signals
 from twinloop.policies.interface import Interface, require_cameras
 from twinloop.policies.protocol import PolicyLike, actor_id, make_batched, min_image_side
 from twinloop.robots.protocol import Description, Observation
@@ -122,7 +123,7 @@ class PolicyExpert:
         require_fits(policy, policy.interface.action.size, len(cell.actuators), f"twin {cell.twin.name}")
         self._executor = ChunkExecutor(policy, setup.count, real=real)
         self._interface = policy.interface
-        self._targeted = cell.target_mocap is not None
+        self._cell = cell
         self._low, self._high = cell.control_low, cell.control_high
         self.cameras = tuple(camera.name for camera in policy.interface.cameras)
 
@@ -136,7 +137,7 @@ class PolicyExpert:
 
     def act(self, reading: Reading, step: Array) -> Array:
         """The present action of each environment's chunk."""
-        observation = self._interface.vector(signals_of_reading(reading, self._targeted))
+        observation = self._interface.vector(name_signals(self._cell, reading))
         frames = {name: reading.frames[name] for name in self.cameras}
         return np.clip(self._executor.act(observation, frames), self._low, self._high)
 
@@ -167,19 +168,6 @@ class PolicyController:
             {name: observation.frames[name][None] for name in self.cameras} if self.needs_images() else {}
         )
         return np.asarray(self._executor.act(self._interface.vector(observation.signals)[None], frames)[0])
-
-
-def signals_of_reading(reading: Reading, targeted: bool) -> dict[str, Array]:
-    """A batch of readings by the names under which they are recorded."""
-    scene = [reading.object_position, reading.object_columns]
-    if targeted:
-        scene.append(reading.target_position)
-    return {
-        "observation.state": reading.position,
-        "observation.velocity": reading.velocity,
-        "observation.effort": reading.effort,
-        "observation.environment_state": np.concatenate(scene, axis=1),
-    }
 
 
 def require_fits(policy: PolicyLike, mine: int, theirs: int, where: str) -> None:

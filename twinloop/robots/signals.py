@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from twinloop.episode import Array, Signal
-from twinloop.experts import Reading
+from twinloop.experts.reading import Reading, name_signals
 from twinloop.robots.protocol import Description, Limits, Observation
 from twinloop.tasks import Cell
 from twinloop.version import __version__
@@ -16,8 +16,7 @@ TURNING_RAD_S = 4.0
 
 def list_signals(cell: Cell) -> tuple[Signal, ...]:
     """The observed signals of this cell."""
-    scene = [cell.environment_state()] if cell.object_qpos is not None else []
-    return (*cell.observed_actuators(), *scene)
+    return (*cell.observed_actuators(), *cell.observed_scene())
 
 
 def describe_cell(cell: Cell, *, serial: str, lockstep: bool) -> Description:
@@ -49,31 +48,28 @@ def describe_cell(cell: Cell, *, serial: str, lockstep: bool) -> Description:
 
 def make_signals(cell: Cell, reading: Reading) -> dict[str, Array]:
     """One reading as an array per declared signal."""
-    signals: dict[str, Array] = {}
-    if cell.actuators:
-        signals["observation.state"] = reading.position[0]
-        signals["observation.velocity"] = reading.velocity[0]
-        signals["observation.effort"] = reading.effort[0]
-    if cell.object_qpos is not None:
-        parts = [reading.object_position[0], reading.object_columns[0]]
-        if cell.target_mocap is not None:
-            parts.append(reading.target_position[0])
-        signals["observation.environment_state"] = np.concatenate(parts)
-    return {name: np.asarray(values, dtype=np.float32) for name, values in signals.items()}
+    declared = {signal.name for signal in list_signals(cell)}
+    return {
+        name: np.asarray(values[0], dtype=np.float32)
+        for name, values in name_signals(cell, reading).items()
+        if name in declared
+    }
 
 
 def make_reading(cell: Cell, observation: Observation) -> Reading:
     """An observation as the reading that experts take; parts that the robot does not report are zeros."""
     signals = {name: np.asarray(values, np.float64) for name, values in observation.signals.items()}
     still = np.zeros(len(cell.actuators))
-    seen = signals.get("observation.environment_state", np.zeros(12))
-    target = seen[9:12] if len(seen) >= 12 else np.zeros(3)
+    elements = [element for signal in cell.observed_scene() for element in signal.elements]
+    seen = signals.get("observation.environment_state", np.zeros(len(elements)))
+    pose = seen[:9] if cell.object_qpos is not None else np.zeros(9)
+    target = seen[-3:] if cell.target_mocap is not None and len(seen) == len(elements) else np.zeros(3)
     return Reading(
         time_s=np.array([observation.time_s]),
         position=signals.get("observation.state", still)[None],
         velocity=signals.get("observation.velocity", still)[None],
         effort=signals.get("observation.effort", still)[None],
-        object_position=seen[None, :3],
-        object_columns=seen[None, 3:9],
+        object_position=pose[None, :3],
+        object_columns=pose[None, 3:],
         target_position=target[None],
     )

@@ -73,15 +73,25 @@ class Cell:
             self.actuator_signal("observation.effort", "effort", "N·m", "N"),
         ]
 
-    def environment_state(self) -> Signal:
-        """The object as perceived, then the target. Orientation is two columns of the rotation matrix: no jumps."""
-        elements = [f"object.{axis}" for axis in "xyz"]
-        elements += [f"object.r{row}{column}" for column in "12" for row in "123"]
-        units = ["m"] * 3 + ["1"] * 6
+    def observed_scene(self) -> list[Signal]:
+        """The object as perceived, then the target; none without either.
+
+        Orientation is two columns of the rotation matrix: no jumps.
+        """
+        elements, units = [], []
+        if self.object_qpos is not None:
+            elements += [f"object.{axis}" for axis in "xyz"]
+            elements += [f"object.r{row}{column}" for column in "12" for row in "123"]
+            units += ["m"] * 3 + ["1"] * 6
         if self.target_mocap is not None:
             elements += [f"target.{axis}" for axis in "xyz"]
             units += ["m"] * 3
-        return Signal("observation.environment_state", (len(units),), tuple(units), elements=tuple(elements))
+        if not elements:
+            return []
+        signal = Signal(
+            "observation.environment_state", (len(units),), tuple(units), elements=tuple(elements)
+        )
+        return [signal]
 
 
 class _ByHash:
@@ -119,7 +129,13 @@ def _resolve(holder: _ByHash) -> Cell:
             raise InvalidTwin(
                 f"twin {twin.name!r}: the object cannot move freely", expected="a body with a freejoint"
             )
-    mocap = int(model.body(twin.role("target")).mocapid[0]) if "target" in twin.roles else -1
+    mocap = int(model.body(twin.role("target")).mocapid[0]) if "target" in twin.roles else None
+    if mocap is not None and mocap < 0:
+        raise InvalidTwin(
+            f"twin {twin.name!r}: the target cannot be placed",
+            got=f"the body {twin.role('target')!r}",
+            expected='a body of the world with mocap="true"',
+        )
     return Cell(
         twin=twin,
         actuators=names,
@@ -133,7 +149,7 @@ def _resolve(holder: _ByHash) -> Cell:
         gripper=gripper,
         object_qpos=None if object_joint is None else int(model.jnt_qposadr[object_joint]),
         object_dof=None if object_joint is None else int(model.jnt_dofadr[object_joint]),
-        target_mocap=None if mocap < 0 else mocap,
+        target_mocap=mocap,
         robot_root=_robot_root(twin),
         sensors=find_sensors(model),
     )

@@ -35,27 +35,28 @@ class InitialState:
     mocap_pos: Array
 
 
+def target_parameters() -> tuple[Parameter, ...]:
+    """The place of the target."""
+    return (
+        _scene("target_offset_x_m", 0.0, -0.2, 0.2, "m", "target, along x from its nominal place"),
+        _scene("target_offset_y_m", 0.0, -0.2, 0.2, "m", "target, along y from its nominal place"),
+    )
+
+
 def scene_parameters(distractors: int, *, occluder: bool = False) -> tuple[Parameter, ...]:
     """Poses of object and target, disturbances, occlusion and clutter."""
-
-    def scene(
-        name: str, nominal: float, low: float, high: float, unit: str, text: str, whole: bool = False
-    ) -> Parameter:
-        return Parameter(name, nominal, (low, high), unit, "environment", "scene", text, whole=whole)
-
     parameters: tuple[Parameter, ...] = (
-        scene("object_offset_x_m", 0.0, -0.2, 0.2, "m", "object's start, along x from its nominal place"),
-        scene("object_offset_y_m", 0.0, -0.2, 0.2, "m", "object's start, along y from its nominal place"),
-        scene("object_yaw_rad", 0.0, -math.pi, math.pi, "rad", "object's start, turn about the vertical"),
-        scene("target_offset_x_m", 0.0, -0.2, 0.2, "m", "target, along x from its nominal place"),
-        scene("target_offset_y_m", 0.0, -0.2, 0.2, "m", "target, along y from its nominal place"),
-        scene("push_force_n", 0.0, 0.0, 50.0, "N", "force of one push on the object"),
-        scene("push_time_s", 1.0, 0.0, 60.0, "s", "time of the push"),
-        scene(
+        _scene("object_offset_x_m", 0.0, -0.2, 0.2, "m", "object's start, along x from its nominal place"),
+        _scene("object_offset_y_m", 0.0, -0.2, 0.2, "m", "object's start, along y from its nominal place"),
+        _scene("object_yaw_rad", 0.0, -math.pi, math.pi, "rad", "object's start, turn about the vertical"),
+        *target_parameters(),
+        _scene("push_force_n", 0.0, 0.0, 50.0, "N", "force of one push on the object"),
+        _scene("push_time_s", 1.0, 0.0, 60.0, "s", "time of the push"),
+        _scene(
             "push_direction_rad", 0.0, -math.pi, math.pi, "rad", "direction of the push about the vertical"
         ),
-        scene("vibration_m", 0.0, 0.0, 0.005, "m", "amplitude of the table's vibration"),
-        scene("vibration_hz", 10.0, 0.5, 60.0, "Hz", "frequency of the table's vibration"),
+        _scene("vibration_m", 0.0, 0.0, 0.005, "m", "amplitude of the table's vibration"),
+        _scene("vibration_hz", 10.0, 0.5, 60.0, "Hz", "frequency of the table's vibration"),
         *(
             Parameter(
                 f"wind_{axis}_m_s2",
@@ -71,14 +72,20 @@ def scene_parameters(distractors: int, *, occluder: bool = False) -> tuple[Param
     )
     if occluder:
         text = "fraction of the object's height that a bottle occludes from the first camera"
-        parameters = (*parameters, scene("occlusion", 0.0, 0.0, 1.0, "1", text))
+        parameters = (*parameters, _scene("occlusion", 0.0, 0.0, 1.0, "1", text))
     if not distractors:
         return parameters
     return (
         *parameters,
-        scene("clutter_count", 0, 0, distractors, "1", "distractors on the table", whole=True),
-        scene("clutter_layout", 0, 0, 9999, "1", "which layout of the distractors", whole=True),
+        _scene("clutter_count", 0, 0, distractors, "1", "distractors on the table", whole=True),
+        _scene("clutter_layout", 0, 0, 9999, "1", "which layout of the distractors", whole=True),
     )
+
+
+def _scene(
+    name: str, nominal: float, low: float, high: float, unit: str, text: str, whole: bool = False
+) -> Parameter:
+    return Parameter(name, nominal, (low, high), unit, "environment", "scene", text, whole=whole)
 
 
 def initial_state(twin: Twin, values: Mapping[str, Any], count: int) -> InitialState:

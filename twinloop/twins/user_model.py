@@ -30,7 +30,7 @@ from twinloop.twins.hardware import (
     sensor_parameters,
 )
 from twinloop.twins.parameter import Parameter
-from twinloop.twins.scene import scene_parameters
+from twinloop.twins.scene import scene_parameters, target_parameters
 from twinloop.twins.twin import Twin, check_twin
 from twinloop.twins.urdf import mimic_joints, read_urdf
 
@@ -80,16 +80,16 @@ def make_twin_from_model(path: str | Path, *, name: str | None = None, control_h
         _add_servos(spec, model, followers)
         model = _compile(file, spec)
     substeps = max(1, round(1.0 / (control_hz * model.opt.timestep)))
-    free = _free_bodies(model)
+    free, placed = _free_bodies(model), _placed_bodies(model)
     twin = Twin(
         name or to_identifier(file.stem),
         spec.to_xml(),
-        parameters=_parameters(model, free),
+        parameters=_parameters(model, free, placed),
         assets=assets,
         control_hz=round(1.0 / (substeps * model.opt.timestep), 9),
         cameras=tuple(Camera(model.camera(i).name, 128, 128) for i in range(model.ncam)),
         home=_home(model),
-        roles={"object": free[0]} if len(free) == 1 else {},
+        roles=_roles(free, placed),
         robot=to_identifier(model.names[: model.names.index(b"\0")].decode() or file.stem),
         description=f"made from {file.name}",
     )
@@ -227,7 +227,7 @@ def _gravity_load(model: mujoco.MjModel) -> np.ndarray:
     return largest
 
 
-def _parameters(model: mujoco.MjModel, free: list[str]) -> tuple[Parameter, ...]:
+def _parameters(model: mujoco.MjModel, free: list[str], placed: list[str]) -> tuple[Parameter, ...]:
     actuators = [model.actuator(i).name for i in range(model.nu)]
     turning = [name for name in actuators if is_rotary(model, model.actuator(name).id)]
     made = [
@@ -243,6 +243,8 @@ def _parameters(model: mujoco.MjModel, free: list[str]) -> tuple[Parameter, ...]
         made += body_parameters(model, body, "object" if len(free) == 1 else None)
     if len(free) == 1:
         made += [*scene_parameters(distractors=0), *object_pose_parameters()]
+    elif len(placed) == 1:
+        made += target_parameters()
     made += sensor_parameters(model)
     if model.ncam:
         made += [
@@ -257,6 +259,17 @@ def _free_bodies(model: mujoco.MjModel) -> list[str]:
     bodies = [int(model.jnt_bodyid[joint]) for joint in free]
     # A body that carries others is a robot on a floating base, not an object.
     return [model.body(body).name for body in bodies if not (model.body_parentid == body).any()]
+
+
+def _placed_bodies(model: mujoco.MjModel) -> list[str]:
+    """Bodies of the world that a scene places: those with mocap."""
+    return [model.body(int(body)).name for body in np.flatnonzero(np.asarray(model.body_mocapid) >= 0)]
+
+
+def _roles(free: list[str], placed: list[str]) -> dict[str, str]:
+    """The only free body is the object, the only placed one the target; of several, the user chooses."""
+    found = {"object": free, "target": placed}
+    return {role: bodies[0] for role, bodies in found.items() if len(bodies) == 1}
 
 
 def _home(model: mujoco.MjModel) -> dict[str, float]:
