@@ -1,5 +1,7 @@
 """CSV and NPZ, the thinnest path: write with the reference library, ingest with a map, read back equal."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -241,3 +243,68 @@ def test_pickled_arrays_are_refused(tmp_path):
     log_map = parse_map(HEAD + "clock: t\nsignals: {observation.state: {from: x, unit: m}}")
     with pytest.raises(DamagedLog, match="pickled Python objects, which are never loaded"):
         ingest(tmp_path / "run.npz", tmp_path / "out", log_map)
+
+
+def tracking_runs(folder):
+    """Two tables of one archive: the second has the desired position before the torque."""
+    time_s = np.arange(60) / 50
+    position, torque, desired = np.sin(time_s), 0.1 * np.cos(time_s), np.sin(time_s + 0.1)
+    runs = {
+        "run_1": np.column_stack([time_s, position, torque]),
+        "run_2": np.column_stack([time_s, position, desired, torque]),
+    }
+    np.savez(folder / "runs.npz", **runs)
+    names = {"runs/run_1": ["time", "pos", "tau"], "run_2": ["time", "pos", "pos_des", "tau"]}
+    return folder / "runs.npz", names, torque
+
+
+TRACKING = (
+    HEAD
+    + """
+episodes: {by: groups}
+signals:
+  observation.state: {from: "{group}", columns: [1], unit: rad, clock: {channel: "{group}", column: 0}}
+  action: {from: "{group}", columns: [2], unit: N·m, clock: {channel: "{group}", column: 0}}
+"""
+)
+
+
+def test_a_number_that_means_another_column_in_another_table_is_refused(tmp_path):
+    path, names, _ = tracking_runs(tmp_path)
+    with pytest.raises(MapError, match=r"runs.npz#run_2.*other columns than in runs.npz#run_1") as refused:
+        ingest(path, tmp_path / "out", parse_map(TRACKING))
+    assert "column 1 of 4" in str(refused.value) and "columns.json" in str(refused.value)
+    (tmp_path / "columns.json").write_text(json.dumps(names))
+    with pytest.raises(MapError, match=r"signals.action .*got pos_des; expected tau"):
+        ingest(path, tmp_path / "out", parse_map(TRACKING))
+
+
+def test_columns_are_bound_by_the_names_in_a_name_file(tmp_path):
+    path, names, torque = tracking_runs(tmp_path)
+    (tmp_path / "columns.json").write_text(json.dumps(names))
+    by_name = parse_map(TRACKING.replace("columns: [2]", "columns: [tau]"))
+    done = ingest(tmp_path, tmp_path / "out", by_name)
+    assert done.skipped == {"columns.json": "names the columns of other logs"}
+    for episode in done.dataset:
+        np.testing.assert_allclose(episode["action"][:, 0], torque)
+        assert episode.schema.signal("action").elements == ("tau",)
+    names["run_2"].pop()
+    (tmp_path / "columns.json").write_text(json.dumps(names))
+    with pytest.raises(DamagedLog, match="got 3 names for run_2; expected 4"):
+        ingest(path, tmp_path / "again", by_name)
+
+
+def test_files_without_headers_must_be_equally_wide_or_have_names(tmp_path):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    time_s, values = np.arange(30) / 50, np.sin(np.arange(30) / 9)
+    np.savetxt(folder / "a.csv", np.column_stack([time_s, values]), delimiter=",")
+    np.savetxt(folder / "b.csv", np.column_stack([time_s, 0 * values, values]), delimiter=",")
+    text = HEAD + "clock: column_0\nsignals: {observation.state: {from: column_1, unit: rad}}"
+    with pytest.raises(MapError, match=r"b.csv.*got column_1 of 3; expected column_1 of 2"):
+        ingest(folder, tmp_path / "out", parse_map(text))
+    names = {"a": ["time", "elbow"], "b": ["time", "wrist", "elbow"]}
+    (folder / "columns.json").write_text(json.dumps(names))
+    named = text.replace("column_0", "time").replace("column_1", "elbow")
+    done = ingest(folder, tmp_path / "out", parse_map(named))
+    assert all(np.ptp(episode["observation.state"]) > 1 for episode in done.dataset)

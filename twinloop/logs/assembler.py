@@ -70,6 +70,11 @@ class Assembler:
             for name, signal in self._map.signals.items()
         }
 
+    @property
+    def columns(self) -> dict[str, tuple[str, ...]]:
+        """The columns that each signal is read from, as far as the log tells them apart."""
+        return {name: converter.columns for name, converter in self._converters.items() if converter.columns}
+
     def __call__(self, raw: RawEpisode, schema: Schema | None) -> Assembled:
         """Assemble one episode; its schema must equal `schema` if recorded."""
         loaded = {name: self._load(raw, name, signal) for name, signal in self._map.signals.items()}

@@ -29,6 +29,7 @@ Signature = tuple[str, int]
 class Checkpoint:
     """Progress of an ingest: completed logs, episodes and parts of originals so far, reports and notes.
 
+    `columns` maps each signal to its first log and the columns that the map selects there;
     `cameras` maps each camera to how its frames were stored, `skipped` each skipped episode or file to a reason.
     """
 
@@ -40,6 +41,7 @@ class Checkpoint:
     cameras: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    columns: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
 
 
 def hash_plan(map_text: str, twin_hash: str | None, skip_unusable: bool) -> str:

@@ -58,6 +58,25 @@ class Converter:
         return Signal(self.name, tuple(example.shape[1:]), tuple(units), dtype, elements)
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """What is selected: names of columns, or their numbers and the table's width if it names none."""
+        labels: list[str] = []
+        for channel in self.channels:
+            width = int(np.prod(channel.shape))
+            if len(channel.elements) == width:
+                labels += channel.elements
+            elif channel.number_of is not None:
+                labels.append(f"{channel.name} of {channel.number_of}")
+            else:
+                labels += [f"column {i} of {width}" for i in range(width)]
+        picks = self.signal.columns
+        if picks is None:
+            return tuple(labels)
+        return tuple(
+            labels[c] if isinstance(c, int) and -len(labels) <= c < len(labels) else str(c) for c in picks
+        )
+
+    @property
     def summary(self) -> str:
         """The conversion in words, for the report."""
         parts = [f"{unit} to {to}" for unit, to in dict.fromkeys(self._unit_pairs()) if unit != to]

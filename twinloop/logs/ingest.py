@@ -19,7 +19,7 @@ from twinloop.datasets.layout import MANIFEST
 from twinloop.datasets.partial_folder import is_process_running, partial_folder
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
-from twinloop.errors import InvalidEpisode, LogError
+from twinloop.errors import InvalidEpisode, LogError, MapError
 from twinloop.logs.assembler import Assembled, Assembler
 from twinloop.logs.cameras import discard_frames, store_frames, video_settings
 from twinloop.logs.checkpoint import (
@@ -179,14 +179,28 @@ class _Run:
                 progress(done, total)
 
     def _ingest_log(self, log: Log) -> None:
-        channels = {channel.name: channel for channel in log.reader.channels(log.path)}
+        channels = log.channels()
         groups, skipped = find_groups(self._map, log, channels)
         self.state.skipped |= skipped
         for group in groups:
             selected = GroupChannels(self._map, group, log, channels)
             assembler = Assembler(selected, self._twin, self._accepted)
+            self._check_columns(f"{log.name}#{group}" if group else log.name, assembler.columns)
             for raw in selected.episodes(self._spool):
                 self._add(assembler, raw)
+
+    def _check_columns(self, where: str, columns: Mapping[str, tuple[str, ...]]) -> None:
+        """Refuse a table in which the map would select other columns than in the tables before."""
+        for name, selected in columns.items():
+            first, usual = self.state.columns.setdefault(name, (where, selected))
+            if selected != usual:
+                raise MapError(
+                    f"{where}: signals.{name} would be read from other columns than in {first}",
+                    got=_shorten(selected),
+                    expected=_shorten(usual),
+                    remedy=f"select the columns by name (signals.{name}.columns: [NAME, ...]; a columns.json beside the "
+                    "log names them), or restrict `files` or `episodes.groups` to logs with the same columns",
+                )
 
     def _add(self, assembler: Assembler, raw: RawEpisode) -> None:
         try:
@@ -280,6 +294,10 @@ class _Run:
             self._originals.finish_part()
         if self._writer is not None:
             self._writer.close()
+
+
+def _shorten(names: Sequence[str], most: int = 6) -> str:
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 @contextmanager

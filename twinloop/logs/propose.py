@@ -70,7 +70,7 @@ def propose_map(source: str | Path, joints: Joints | None = None) -> str:
     logs = find_logs(source).logs
     usual = Counter(log.format for log in logs).most_common(1)[0][0]
     log = next(log for log in logs if log.format == usual)
-    channels = {channel.name: channel for channel in log.reader.channels(log.path)}
+    channels = log.channels()
     layout = find_layout(log, channels)
     full = {layout.start + name: name for name in layout.names}
     samples = {full[name]: sample for name, sample in load_samples(log, list(full)).items()}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from twinloop.errors import DamagedLog
+from twinloop.logs.name_files import find_names, load_names
 from twinloop.logs.reader import (
     READERS,
     SPAN_BYTES,
@@ -36,10 +37,13 @@ class _Head:
     names: tuple[str, ...]
     delimiter: str
     skip: int
+    numbered: bool = False
 
 
 class CsvReader:
-    """Reads delimited text with or without a header line; a leading '#' before the header is fine."""
+    """Reads delimited text with or without a header line; a leading '#' before the header is fine.
+
+    A name file beside it may take the place of the header."""
 
     def sniff(self, path: Path) -> float:
         """The extension, or a first line of numbers."""
@@ -61,7 +65,11 @@ class CsvReader:
             if first is None:
                 raise DamagedLog(f"{path.name} has no rows")
             return [
-                Channel(name, dtype="text" if values.dtype.kind == "U" else values.dtype.name)
+                Channel(
+                    name,
+                    dtype="text" if values.dtype.kind == "U" else values.dtype.name,
+                    number_of=len(head.names) if head.numbered else None,
+                )
                 for name, values in first.items()
             ]
 
@@ -93,7 +101,9 @@ def _head(path: Path) -> _Head:
     if len(fields) > MAX_COLUMNS:
         raise DamagedLog(f"{path.name} has too many columns", got=len(fields), expected=MAX_COLUMNS)
     if all(_is_number(field) for field in fields):
-        return _Head(tuple(f"column_{i}" for i in range(len(fields))), delimiter, skip)
+        known = find_names(path, load_names(path), "", len(fields))
+        names = known or tuple(f"column_{i}" for i in range(len(fields)))
+        return _Head(names, delimiter, skip, numbered=not known)
     names = tuple(field or f"column_{i}" for i, field in enumerate(fields))
     if twice := [name for name in names if names.count(name) > 1]:
         raise DamagedLog(f"{path.name} has two columns called {twice[0]!r}")

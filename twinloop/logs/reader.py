@@ -39,7 +39,8 @@ class Channel:
 
     `dtype` is a NumPy type, "text", or for encoded images "h264", "jpeg", "rgb8" ...; `shape` is per sample (and
     (height, width, 3) for images, (0, 0, 3) if only decoding would tell). `count` is None if unknown.
-    `constant` marks a single value for the whole log.
+    `constant` marks a single value for the whole log. `number_of` is the number of columns of a table without header,
+    whose names are only numbers.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Channel:
     start_s: float | None = None
     end_s: float | None = None
     constant: bool = False
+    number_of: int | None = None
 
     @property
     def rate_hz(self) -> float | None:

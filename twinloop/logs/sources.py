@@ -9,7 +9,8 @@ from pathlib import Path
 
 from twinloop.errors import LogError
 from twinloop.logs import read_csv, read_hdf5, read_json, read_lerobot, read_mcap, read_npz, read_rosbag2
-from twinloop.logs.reader import READERS, LogReader
+from twinloop.logs.name_files import is_name_file, name_columns
+from twinloop.logs.reader import READERS, Channel, LogReader
 
 BUILT_IN = (read_csv, read_hdf5, read_json, read_lerobot, read_mcap, read_npz, read_rosbag2)
 """Imported so that they register themselves, as a plug-in does."""
@@ -26,6 +27,10 @@ class Log:
     name: str
     format: str
     reader: LogReader
+
+    def channels(self) -> dict[str, Channel]:
+        """Return every channel by name; a name file beside the log names the columns of its tables."""
+        return name_columns(self.path, {channel.name: channel for channel in self.reader.channels(self.path)})
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,9 @@ def find_logs(
         name = candidate.relative_to(root).as_posix() if candidate.is_relative_to(root) else candidate.name
         if files is not None and not named and not any(fnmatch(name, pattern) for pattern in files):
             ignored[name] = "does not match `files` in the map"
+            continue
+        if is_name_file(candidate) and not named:
+            ignored[name] = "names the columns of other logs"
             continue
         chosen = format if named and format else _find_reader(candidate, format)
         if chosen is None:
