@@ -1,19 +1,26 @@
 """How often a policy succeeds: exact intervals, the same scenes for all, in a twin and on a robot."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from tests.learning.examples import TINY, Standin, point
 from tests.terminal import twinloop
+from twinloop.cli.evaluate import _load_scenes
 from twinloop.datasets.reader import open_dataset
+from twinloop.episode import Outcome
 from twinloop.errors import LearnError, NewerFormat, WrongUse
 from twinloop.evaluation.result import Evaluation, Trial, compare, load_evaluation
 from twinloop.evaluation.robot import RobotEnvironment
 from twinloop.evaluation.run import evaluate, evaluate_in_turns
+from twinloop.evaluation.twin import require_twin
+from twinloop.generation.job import Job
+from twinloop.generation.rollout import episode_schema
 from twinloop.learning.train import train
 from twinloop.robots import connected
-from twinloop.twins import load_twin
+from twinloop.testing.policies import ProportionalPolicy
+from twinloop.twins import load_twin, save_twin
 
 
 def evaluation(*outcomes, name="a"):
@@ -54,6 +61,33 @@ def test_pairs_are_compared_where_they_disagree():
     assert compare(first, first).p_value == 1.0
     with pytest.raises(WrongUse, match="cannot be paired"):
         compare(first, evaluation(1, 0))
+
+
+def test_a_trial_that_nobody_judged_does_not_count_against_a_policy():
+    first = Evaluation(
+        "a", "a", "here", 0, tuple(Trial(k, s) for k, s in enumerate((True, None, False, None)))
+    )
+    assert (first.successes, len(first.judged), first.success_rate) == (1, 2, 0.5)
+    assert first.interval() == evaluation(1, 0).interval()
+    assert sum(first.failures.values()) == 1
+    found = first.as_json()
+    assert (found["episodes"], found["judged"], found["outcomes"]) == (4, 2, [True, None, False, None])
+    pair = compare(first, evaluation(0, 0, 0, 0, name="b"))
+    assert (pair.difference, pair.only_first, pair.only_second) == (0.5, 1, 0)
+    unknown = replace(first, trials=(Trial(0, None),))
+    assert unknown.as_json()["success"] is None and unknown.as_json()["interval_95"] == [0.0, 1.0]
+
+
+def test_trials_on_a_robot_go_on_after_one_that_nobody_judged():
+    class Undecided(Standin):
+        def judge(self, over=False):
+            return Outcome()
+
+    robot = Undecided()
+    pointer = ProportionalPolicy(robot.description.schema(), [0.5, 0.5])
+    with connected(robot):
+        found = evaluate(pointer, RobotEnvironment(robot, time_limit_s=0.2, until_failure=True), episodes=2)
+    assert [trial.success for trial in found.trials] == [None, None]
 
 
 def test_every_policy_meets_the_same_scenes_in_a_twin(panda_data, tiny_policy, short_trials, tmp_path):
@@ -109,6 +143,39 @@ def test_a_twin_or_robot_that_does_not_fit_is_refused(tiny_policy, tmp_path):
     robot = Standin()
     with connected(robot), pytest.raises(LearnError, match="8 actions"):
         evaluate(tiny_policy, robot, episodes=1)
+
+
+def test_a_policy_of_another_robot_is_refused_in_a_twin_as_on_a_robot():
+    twin = load_twin("so101")
+    schema = episode_schema(Job(twin, "excite", "waypoints"))
+    ours = ProportionalPolicy(schema, [0.0] * 6)
+    require_twin(ours, Job(twin, "excite", "waypoints"))
+    other = replace(ours.interface.action, elements=tuple(f"axis{k}.target" for k in range(6)))
+    ours.interface = replace(ours.interface, action=other)
+    with pytest.raises(LearnError, match=r"does not fit twin so101: elements of action: "):
+        require_twin(ours, Job(twin, "excite", "waypoints"))
+
+
+def test_a_robot_that_does_not_say_how_long_its_task_takes_is_given_a_limit(tmp_path):
+    robot = Standin()
+    policy = ProportionalPolicy(robot.description.schema(), [0.5, 0.5])
+    with connected(robot), pytest.raises(WrongUse, match="--seconds on the command line"):
+        evaluate(policy, robot, episodes=1)
+    refused = twinloop("evaluate", "p", "--seconds", "3", cwd=tmp_path, code=2)
+    assert "--seconds limits trials on a robot" in " ".join(refused.split())
+
+
+def test_a_config_is_evaluated_in_its_own_twin(tmp_path):
+    own = replace(load_twin("franka_push").with_values(object_mass_kg=0.2), name="bench")
+    save_twin(own, tmp_path / "twins" / "bench")
+    policy = SimpleNamespace(training_record=SimpleNamespace(twin={"name": "franka_push"}))
+    config = tmp_path / "scenes.yaml"
+    config.write_text("twin: twins/bench\nrandomization: {object_mass_kg: [0.1, 0.3]}\n")
+    twin, randomization = _load_scenes(policy, None, config)
+    assert (twin.name, randomization.names) == ("bench", ["object_mass_kg"])
+    config.write_text("randomization: {object_mass_kg: [0.1, 0.3]}\n")
+    assert _load_scenes(policy, None, config)[0].name == "franka_push", "without one, in the policy's"
+    assert _load_scenes(policy, str(tmp_path / "twins/bench"), config)[0].name == "bench"
 
 
 def test_what_cannot_end_well_is_refused_before_anybody_acts(panda_data, tmp_path):

@@ -8,16 +8,22 @@ from pathlib import Path
 import pytest
 
 from tests.learning.examples import TINY
+from tests.terminal import twinloop
 from twinloop.datasets.reader import open_dataset
+from twinloop.episode import Outcome
 from twinloop.errors import GateError, UnknownName, WrongUse
 from twinloop.learning.train import train
 from twinloop.promotion.checks import CHECKS, Situation, Subject, accept, run_checks
 from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, load_evidence, make_evidence
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.run import EVIDENCE, GateConfig, gate
+from twinloop.promotion.scenes import Scene
+from twinloop.promotion.trials import try_on_robot
 from twinloop.promotion.verdict import load_verdict
 from twinloop.robots import connected, open_robot
 from twinloop.testing.gate import check_gate_check
+from twinloop.testing.policies import ProportionalPolicy
+from twinloop.testing.robots import FakeRobot
 from twinloop.twins import load_twin
 from twinloop.twins.folder import save_twin
 
@@ -318,3 +324,20 @@ def test_the_examples_of_the_page_can_be_typed_one_after_the_other():
         assert (out in champions) == (said.get("--evidence") == f"{out}/evidence.json"), line
         assert champions.setdefault(out, said.get("--champion")) == said.get("--champion"), line
     assert champions and "--accept replay --by" in text
+
+
+def test_a_trial_that_nobody_judged_is_neither_a_failure_nor_left_out(tmp_path):
+    class Undecided(FakeRobot):
+        def judge(self, over=False):
+            return Outcome()
+
+    robot = Undecided()
+    policy = ProportionalPolicy(robot.description.schema(), [0.5, 0.5], name="pointer")
+    with connected(robot):
+        for _ in range(2):
+            with pytest.raises(GateError, match="outcome of trial 0 is unknown"):
+                try_on_robot(policy, None, robot, robot, Scene(0, {}), turn=0, out=tmp_path, time_limit_s=0.2)
+        assert len(open_dataset(tmp_path / "pointer")) == 1, "the trial is not repeated but labelled"
+        twinloop("data", "label", "pointer", "0", "--success", "--by", "me", cwd=tmp_path)
+        trial = try_on_robot(policy, None, robot, robot, Scene(0, {}), turn=0, out=tmp_path, time_limit_s=0.2)
+    assert trial.candidate is True

@@ -27,6 +27,9 @@ Seed = Annotated[
 UntilFailure = Annotated[
     bool, Option("--until-failure", help="On a robot: stop after the first trial that fails.")
 ]
+Seconds = Annotated[
+    float | None, Option(help="On a robot: time limit of an episode; default: that of the robot's task.")
+]
 Out = Annotated[
     Path | None, Option(help="Store the episodes as a dataset; of several policies, one dataset each.")
 ]
@@ -42,6 +45,7 @@ def evaluate(
     episodes: Episodes = 200,
     seed: Seed = 0,
     until_failure: UntilFailure = False,
+    seconds: Seconds = None,
     config: SceneConfig = None,
     latency_ms: LatencyMs = None,
     out: Out = None,
@@ -56,6 +60,10 @@ def evaluate(
         raise WrongUse("--twin and --robot exclude each other")
     if robot is not None and config is not None:
         raise WrongUse("--config varies a twin, not a robot", got=f"--config {config}", remedy="leave it out")
+    if robot is None and seconds is not None:
+        raise WrongUse("--seconds limits trials on a robot; in a twin the task's own time limit holds")
+    if seconds is not None and seconds <= 0:
+        raise WrongUse("--seconds must be positive", got=seconds)
     if videos is not None and videos.exists() and not videos.is_dir():
         raise WrongUse("videos are written to a folder", got=f"the file {videos}")
     loaded = _rename_duplicates([load_policy(path, latency_ms) for path in policies])
@@ -66,10 +74,12 @@ def evaluate(
         with console.progress_bar("evaluating") as progress:
             trials = {"episodes": episodes, "seed": seed, "out": kept, "on_progress": progress}
             if robot is not None:
-                found = _on_robot(loaded, robot, videos is not None, until_failure, trials)
+                found = _on_robot(loaded, robot, videos is not None, until_failure, seconds, trials)
             else:
                 found = _in_twin(loaded, twin, config, trials)
-        written = _write_videos(loaded, kept, twin, videos) if videos is not None and kept is not None else []
+        written = []
+        if videos is not None and kept is not None:
+            written = _write_videos(loaded, kept, twin, config, videos)
     _report(found, written, out, videos, json)
 
 
@@ -89,14 +99,32 @@ def _in_twin(
 ) -> list[twinloop.Evaluation]:
     from twinloop.generation.processes import usable_cores
 
-    cell = load_policy_twin(policies[0], twin)
-    randomization = twinloop.load_randomization(config, cell) if config else None
+    cell, randomization = _load_scenes(policies[0], twin, config)
     environment = twinloop.TwinEnvironment(cell, randomization, threads=usable_cores())
     return twinloop.evaluate_in_turns(policies, environment, **trials)
 
 
+def _load_scenes(
+    policy: twinloop.Policy, twin: str | None, config: Path | None
+) -> tuple[twinloop.Twin, twinloop.Randomization | None]:
+    """The twin, named or else the config's own or else the policy's, and what varies in it."""
+    from twinloop.randomization import load_config_twin, load_generate_config
+
+    if config is None:
+        return load_policy_twin(policy, twin), None
+    loaded = load_generate_config(config)
+    declared = loaded.twin is not None or loaded.scene is not None
+    cell = load_config_twin(loaded) if twin is None and declared else load_policy_twin(policy, twin)
+    return cell, twinloop.load_randomization(loaded, cell)
+
+
 def _on_robot(
-    policies: list[twinloop.Policy], robot: str, filmed: bool, until_failure: bool, trials: dict[str, Any]
+    policies: list[twinloop.Policy],
+    robot: str,
+    filmed: bool,
+    until_failure: bool,
+    seconds: float | None,
+    trials: dict[str, Any],
 ) -> list[twinloop.Evaluation]:
     """Evaluate on a robot; stored episodes have the cameras that the policies see, and one to film."""
     from twinloop.cli.robot import open_supervised
@@ -106,19 +134,21 @@ def _on_robot(
         filming = [camera.name for camera in opened.description.cameras[: int(filmed)]]
         cameras = tuple(dict.fromkeys((*seen, *filming))) if trials["out"] is not None else ()
         environment = twinloop.RobotEnvironment(
-            opened, supervisor, cameras=cameras, until_failure=until_failure
+            opened, supervisor, seconds, cameras=cameras, until_failure=until_failure
         )
         return twinloop.evaluate_in_turns(policies, environment, **trials)
 
 
-def _write_videos(policies: list[twinloop.Policy], kept: Path, twin: str | None, folder: Path) -> list[Path]:
+def _write_videos(
+    policies: list[twinloop.Policy], kept: Path, twin: str | None, config: Path | None, folder: Path
+) -> list[Path]:
     """Videos of failures: from the robot's camera where it has one, else rendered in the twin."""
     from twinloop.generation.videos import record_failure_videos
 
     written = []
     for policy in policies:
-        name = twin or policy.training_record.twin["name"]
-        cell = twinloop.load_twin(name) if name is not None else None
+        known = twin or config or policy.training_record.twin["name"]
+        cell = _load_scenes(policy, twin, config)[0] if known else None
         dataset = twinloop.open_dataset(kept / policy.name if len(policies) > 1 else kept)
         written += record_failure_videos(dataset, folder, twin=cell, title=policy.name)
     return written
@@ -150,6 +180,9 @@ def _row(found: twinloop.Evaluation) -> tuple[object, ...]:
     rate = found.interval()
     where = f"stand-in {found.where.removeprefix('standin-')}" if found.standin else found.where
     success = f"{100 * rate.value:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}]"
+    unknown = len(found.trials) - len(found.judged)
+    if unknown:
+        success = f"{success if found.judged else 'unknown'}; {unknown} not judged"
     reasons, phases = (
         ", ".join(f"{name} {count}" for name, count in counts.items()) or "-"
         for counts in (found.failures, found.failed_in)

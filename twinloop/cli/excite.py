@@ -11,6 +11,7 @@ from typer import Argument, Option
 import twinloop
 from twinloop.cli import console
 from twinloop.cli.options import Json, ParameterNames, Plot, Threads, TwinName, split_names
+from twinloop.cli.places import find_twin
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def excite(
 
     if out is not None and out.suffix not in (".npz", ".csv"):
         raise WrongUse("a motion is a .npz or a .csv file", got=str(out))
-    cell = twinloop.load_twin(twin)
+    cell = find_twin(twin)
     limits = make_limits(
         make_cell(cell), reach=reach, speed_rad_s=speed, acceleration_rad_s2=acceleration, torque_fraction=torque,
         fastest_hz=fastest,
@@ -93,7 +94,7 @@ def drift(
 
     List parameters of the robot and of the scene together, so that each change is attributed to its own parameter.
     """
-    cell, episodes, names = twinloop.load_twin(twin), twinloop.open_dataset(dataset), split_names(parameters)
+    cell, episodes, names = find_twin(twin), twinloop.open_dataset(dataset), split_names(parameters)
     result = twinloop.watch_drift(
         cell, episodes, names, baseline=baseline, chance=chance, seed=seed, threads=threads
     )

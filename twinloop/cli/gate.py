@@ -14,7 +14,7 @@ from typer import Argument, Option
 import twinloop
 from twinloop.cli import console
 from twinloop.cli.options import Json, LatencyMs, SceneConfig, WorkspaceTwin
-from twinloop.cli.places import find_workspace, load_policy
+from twinloop.cli.places import find_twin, find_workspace, load_policy
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _load_situation(
     root = workspace.root if workspace else None
     alerts = tuple(asdict(alert) for alert in load_alerts(root / FOLDER)) if root else ()
     situation = Situation(folder, root, _load_drift(drift), alerts, since, accepted, by, reason)
-    return twinloop.load_twin(place), situation
+    return find_twin(place), situation
 
 
 def _load_drift(path: Path | None) -> Any:

@@ -14,7 +14,7 @@ from typer import Argument, Option
 import twinloop
 from twinloop.cli import console
 from twinloop.cli.options import EpisodeName, Json, split_episode, split_names
-from twinloop.cli.places import default_out, find_workspace, next_version
+from twinloop.cli.places import default_out, find_twin, find_workspace, next_version
 
 if TYPE_CHECKING:
     from twinloop.generation.replay import Replay, SignalError
@@ -105,7 +105,7 @@ def replay(episode: EpisodeName, twin: ReplayTwin = None, json: Json = False) ->
     folder, number = split_episode(episode)
     dataset = twinloop.open_dataset(folder)
     if twin is not None:
-        found, cell = dataset.episode(number), twinloop.load_twin(twin)
+        found, cell = dataset.episode(number), find_twin(twin)
         if found.provenance.source != "sim" or cell.content_hash != found.provenance.twin_hash:
             _replay_actions(found, cell, json)
             return

@@ -11,6 +11,7 @@ from typer import Argument, Option
 import twinloop
 from twinloop.cli import console
 from twinloop.cli.options import Json, SkipUnusable
+from twinloop.cli.places import find_twin
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def ingest(
         )
     if out is None:
         raise WrongUse("ingest needs a path for the new dataset", remedy="--out DATASET")
-    log_map, cell = twinloop.load_map(map_), twinloop.load_twin(twin) if twin is not None else None
+    log_map, cell = twinloop.load_map(map_), find_twin(twin) if twin is not None else None
     with console.progress_bar("ingesting", size=True) as progress:
         result = twinloop.ingest(
             source, out, log_map, map_text=map_.read_text(), twin=cell, skip_unusable=skip_unusable,

@@ -11,7 +11,7 @@ from typer import Argument, Option
 import twinloop
 from twinloop.cli import console
 from twinloop.cli.options import Json, split_names
-from twinloop.cli.places import find_workspace
+from twinloop.cli.places import find_twin, find_workspace
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def monitor(
             got=f"--failures {failures}",
             expected="neither the deployed episodes nor the reference",
         )
-    cell = twinloop.load_twin(twin) if twin else None
+    cell = find_twin(twin) if twin else None
     config = twinloop.MonitorConfig(baseline, expected, after, cell, tuple(split_names(parameters)))
     outputs = Outputs(state or _state_folder(dataset), failures, webhook)
     usual = twinloop.open_dataset(reference) if reference else None

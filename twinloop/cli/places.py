@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import twinloop
-from twinloop.errors import WorkspaceError, WrongUse
+from twinloop.errors import UnknownName, WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
     from twinloop.workspace import Workspace
@@ -27,10 +27,25 @@ def find_workspace(start: Path = Path()) -> Workspace | None:
         return None
 
 
+def find_twin(named: str) -> twinloop.Twin:
+    """Load a twin by its folder, by its name in the workspace that this is, or by its built-in name."""
+    workspace = None if "/" in named or Path(named, "twin.yaml").is_file() else find_workspace()
+    own = workspace.root / "twins" / named if workspace else None
+    if own is not None and (own / "twin.yaml").is_file():
+        return twinloop.load_twin(own)
+    try:
+        return twinloop.load_twin(named)
+    except UnknownName as error:
+        kept = sorted(path.parent.name for path in own.parent.glob("*/twin.yaml")) if own is not None else []
+        from twinloop.twins.library import TWINS
+
+        raise UnknownName("twin", named, (*TWINS.names(), *kept)) from error
+
+
 def load_twin(named: str | None, workspace: Workspace | None) -> twinloop.Twin:
     """Load the named twin, or else the workspace's current one."""
     if named is not None:
-        return twinloop.load_twin(named)
+        return find_twin(named)
     if workspace is None or workspace.twin is None:
         raise WrongUse(
             "no twin is named", remedy="--twin NAME|FOLDER, or run the command in a workspace with a twin"
@@ -55,7 +70,7 @@ def load_policy_twin(policy: twinloop.Policy, named: str | None) -> twinloop.Twi
     name = named or policy.training_record.twin["name"]
     if name is None:
         raise WrongUse("the policy does not state its twin", remedy="--twin NAME|FOLDER")
-    return twinloop.load_twin(name)
+    return find_twin(name)
 
 
 def default_out(workspace: Workspace | None, inside: str, expected: str = "FOLDER") -> Path:

@@ -14,7 +14,7 @@ from typer import Option
 import twinloop
 from twinloop.cli import console
 from twinloop.cli.options import TRACKING, Json, RobotUrl
-from twinloop.cli.places import find_policy
+from twinloop.cli.places import find_policy, find_twin
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _load_task(
     name = twin or description.twin
     if name is None:
         raise WrongUse("the robot does not declare a twin", remedy="--twin NAME")
-    loaded = twinloop.load_twin(name)
+    loaded = find_twin(name)
     if description.twin_hash and loaded.content_hash != description.twin_hash:
         raise WrongUse(
             f"the robot's twin {name!r} differs from the one installed here", remedy="--twin FOLDER"

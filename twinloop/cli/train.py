@@ -10,7 +10,7 @@ from typer import Option
 import twinloop
 from twinloop.cli import console
 from twinloop.cli.options import TRACKING, Json, make_config, split_names
-from twinloop.cli.places import default_out, find_policy, find_workspace, next_version
+from twinloop.cli.places import default_out, find_policy, find_twin, find_workspace, next_version
 from twinloop.cli.policy import describe_idle
 from twinloop.errors import WrongUse
 
@@ -129,7 +129,7 @@ def _train_auto(
     if sim is None or real is None or start is not None:
         raise WrongUse("--mix auto co-trains", expected="--sim DATASET and --real DATASET, and no --from")
     log = (lambda line: None) if quiet else console.out.print
-    cell = twinloop.load_twin(twin) if twin else None
+    cell = find_twin(twin) if twin else None
     return train_auto(sim, real, twin=cell, log=log, **arguments)
 
 

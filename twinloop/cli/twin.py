@@ -12,7 +12,7 @@ from typer import Argument, Option
 import twinloop
 from twinloop.cli import console
 from twinloop.cli.options import Json, WorkspaceFolder
-from twinloop.cli.places import require_workspace
+from twinloop.cli.places import find_twin, require_workspace
 from twinloop.errors import UnknownName
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def show(
 
     if dimension is not None and dimension not in DIMENSIONS:
         raise UnknownName("gap dimension", dimension, DIMENSIONS)
-    found = twinloop.load_twin(twin)
+    found = find_twin(twin)
     parameters = [p for p in found.parameters if dimension in (None, p.dimension)]
     if json:
         console.print_json(_as_json(found, parameters))
@@ -115,7 +115,7 @@ def compare(
     """Show the parameters whose nominal values differ between two versions of a twin."""
     from twinloop.twins import compare_twins
 
-    rows = compare_twins(twinloop.load_twin(first), twinloop.load_twin(second))
+    rows = compare_twins(find_twin(first), find_twin(second))
     columns, none = (
         ("parameter", "first", "second", "unit", "dimension"),
         "the twins have the same nominal values",

@@ -40,7 +40,7 @@ def read_trial(number: int, episode: Episode) -> Trial:
     phases = [event.detail for event in episode.events if event.kind == "phase"]
     return Trial(
         number,
-        episode.success is True,
+        episode.success,
         episode.outcome.failure,
         phases[-1] if phases else None,
         dict(episode.provenance.draw),

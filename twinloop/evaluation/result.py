@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +20,12 @@ from twinloop.stats.interval import Interval, exact_interval, mcnemar_p_value
 class Trial:
     """One episode.
 
-    `phase` is the last phase of the task that was reached, None where it is not observed; `draw` are the drawn parameters of a
+    `success` is None where nobody judged it. `phase` is the last phase of the task that was reached, None where it is not observed; `draw` are the drawn parameters of a
     simulated scene; `artefacts` counts what the simulator did wrong.
     """
 
     number: int
-    success: bool
+    success: bool | None
     failure: str | None = None
     phase: str | None = None
     draw: Mapping[str, float | str] | None = None
@@ -50,40 +51,49 @@ class Evaluation(SavedRecord):
     twin: Mapping[str, str | None] | None = None
 
     @property
+    def judged(self) -> tuple[Trial, ...]:
+        """The trials whose outcome is known; rates and intervals are of these."""
+        return tuple(trial for trial in self.trials if trial.success is not None)
+
+    @property
     def successes(self) -> int:
         """The number of trials that succeeded."""
-        return sum(trial.success for trial in self.trials)
+        return sum(trial.success is True for trial in self.trials)
 
     @property
     def success_rate(self) -> float:
-        """The fraction of trials that succeeded."""
-        return self.successes / len(self.trials)
+        """The fraction of judged trials that succeeded; NaN if none was judged."""
+        return self.successes / len(self.judged) if self.judged else math.nan
 
     def interval(self, confidence: float = 0.95) -> Interval:
-        """The success rate with its exact (Clopper-Pearson) interval."""
-        return exact_interval(self.successes, len(self.trials), confidence)
+        """The success rate of judged trials with its exact (Clopper-Pearson) interval: 0 to 1 if none was judged."""
+        if not self.judged:
+            return Interval(math.nan, 0.0, 1.0, confidence)
+        return exact_interval(self.successes, len(self.judged), confidence)
 
     @property
     def failures(self) -> dict[str, int]:
         """Failures by reason, most frequent first."""
-        return dict(Counter(t.failure or "unknown" for t in self.trials if not t.success).most_common())
+        return dict(Counter(t.failure or "unknown" for t in self.judged if not t.success).most_common())
 
     @property
     def failed_in(self) -> dict[str, int]:
         """Failures by the last phase that was reached, most frequent first."""
-        return dict(Counter(t.phase for t in self.trials if not t.success and t.phase).most_common())
+        return dict(Counter(t.phase for t in self.judged if not t.success and t.phase).most_common())
 
     def slices(self) -> list[tuple[str, int, int]]:
-        """For each drawn parameter, successes and trials in the lower and upper half of its draws."""
+        """For each drawn parameter, successes and judged trials in the lower and upper half of its draws."""
         slices = []
-        draws = [trial.draw or {} for trial in self.trials]
+        draws = [trial.draw or {} for trial in self.judged]
         for name in sorted(set().union(*draws)):
             values = np.array([float(d[name]) if isinstance(d.get(name), float) else np.nan for d in draws])
             if np.isnan(values).any() or np.ptp(values) == 0.0:
                 continue
             median = float(np.median(values))
             for text, inside in (("<=", values <= median), (">", values > median)):
-                successes = sum(t.success for t, here in zip(self.trials, inside, strict=True) if here)
+                successes = sum(
+                    t.success is True for t, here in zip(self.judged, inside, strict=True) if here
+                )
                 slices.append((f"{name} {text} {median:.3g}", successes, int(inside.sum())))
         return slices
 
@@ -98,8 +108,9 @@ class Evaluation(SavedRecord):
             "twin": dict(self.twin) if self.twin else None,
             "seed": self.seed,
             "episodes": len(self.trials),
+            "judged": len(self.judged),
             "successes": self.successes,
-            "success": self.success_rate,
+            "success": self.success_rate if self.judged else None,
             "interval_95": [interval.low, interval.high],
             "failures": self.failures,
             "failed_in": self.failed_in,
@@ -128,7 +139,10 @@ def load_evaluation(folder: str | Path) -> Evaluation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two policies in the same scenes: the difference of their success rates, with the p-value of an exact McNemar test."""
+    """Two policies in the same scenes: the difference of their success rates, with the p-value of an exact McNemar test.
+
+    Scenes in which a trial was not judged are left out; the difference is NaN if none is left.
+    """
 
     difference: float
     only_first: int
@@ -157,6 +171,7 @@ def compare(first: Evaluation, second: Evaluation) -> Comparison:
             expected=f"{first.where}, seed {first.seed}, {len(first.trials)} trials",
         )
     pairs = [(a.success, b.success) for a, b in zip(first.trials, second.trials, strict=True)]
-    only_first, only_second = pairs.count((True, False)), pairs.count((False, True))
-    p_value = mcnemar_p_value(only_first, only_second)
-    return Comparison(first.success_rate - second.success_rate, only_first, only_second, p_value)
+    judged = [pair for pair in pairs if None not in pair]
+    only_first, only_second = judged.count((True, False)), judged.count((False, True))
+    difference = (only_first - only_second) / len(judged) if judged else math.nan
+    return Comparison(difference, only_first, only_second, mcnemar_p_value(only_first, only_second))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.errors import WrongUse
+from twinloop.errors import UnknownName, WrongUse
 from twinloop.evaluation.environment import OnProgress, dataset_folder, read_trial
 from twinloop.evaluation.result import Evaluation, Trial
 from twinloop.policies.act import PolicyController
@@ -31,7 +31,7 @@ class RobotEnvironment:
     - `supervisor`: prepares scenes and judges; default: the robot itself, as a stand-in can.
     - `time_limit_s`: limit of an episode; default: that of the robot's task.
     - `cameras`: whose frames are kept in addition to the signals.
-    - `until_failure`: stop after the first trial that is not judged a success.
+    - `until_failure`: stop after the first trial that fails.
     - `resume`: trials of a single policy that its dataset holds already count, and only the others are made.
     """
 
@@ -65,7 +65,7 @@ class RobotEnvironment:
             if self.resume and len(policies) == 1 and (root / "meta").exists():
                 trials[0] = _read_trials(open_dataset(root), seed, count, newest=False)
             for first, scenes in self._rounds(seed, len(trials[0]), count, len(policies)):
-                if self.until_failure and not all(trial.success for own in trials for trial in own):
+                if self.until_failure and any(trial.success is False for own in trials for trial in own):
                     break
                 for index, controller in enumerate(controllers):
                     folder = dataset_folder(root, policies[index], policies)
@@ -109,10 +109,16 @@ class RobotEnvironment:
 def task_time_limit_s(robot: Robot) -> float:
     """Return the time limit of the task of a connected robot."""
     description = robot.description
+    remedy = "give the time limit of an episode: time_limit_s in Python, --seconds on the command line"
     if description.twin is None:
-        raise WrongUse("the robot does not declare how long its task takes", remedy="set time_limit_s")
-    twin = load_twin(description.twin)
-    return make_task(description.task or twin.task, twin).time_limit_s
+        raise WrongUse("the robot does not declare how long its task takes", remedy=remedy)
+    try:
+        twin = load_twin(description.twin)
+        return make_task(description.task or twin.task, twin).time_limit_s
+    except UnknownName as error:
+        raise WrongUse(
+            f"how long the robot's task takes is not known: {error.what}", remedy=remedy
+        ) from error
 
 
 def _require_own_episodes(folder: Path, policy: PolicyLike, robot: Robot) -> None:

@@ -16,7 +16,7 @@ from twinloop.evaluation.result import Evaluation, Trial
 from twinloop.experts import Setup
 from twinloop.generation.job import Job, episode_seed
 from twinloop.generation.rollout import episode_schema, rollout_drawn
-from twinloop.policies.act import PolicyExpert
+from twinloop.policies.act import PolicyExpert, require_same_signals
 from twinloop.policies.interface import require_cameras
 from twinloop.policies.protocol import PolicyLike, actor_id, min_image_side
 from twinloop.randomization import Randomization, draw_many
@@ -99,7 +99,7 @@ class TwinEnvironment:
 
 
 def require_twin(policy: PolicyLike, job: Job) -> None:
-    """Refuse a twin whose signals, cameras or control rate are not those of the policy."""
+    """Refuse a twin whose signals, cameras or control rate are not those of the policy, as on a robot."""
     where = f"twin {job.twin.name}"
     declared = {signal.name: signal for signal in episode_schema(job).signals}
     for signal in (*policy.interface.observations, policy.interface.action):
@@ -117,3 +117,4 @@ def require_twin(policy: PolicyLike, job: Job) -> None:
             got=f"{job.twin.control_hz:g} Hz",
             expected=f"{policy.interface.rate_hz:g} Hz",
         )
+    require_same_signals(policy, declared, declared["action"], job.twin.control_hz, where)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from twinloop.episode import Actor, Array
+from twinloop.episode import Actor, Array, Signal
 from twinloop.errors import LearnError
 from twinloop.experts import Setup
 from twinloop.experts.reading import Reading, name_signals
@@ -195,12 +195,18 @@ def require_robot(policy: PolicyLike, description: Description) -> None:
     require_cameras(
         policy.interface.cameras, description.cameras, min_image_side(policy), f"robot {description.serial}"
     )
-    found = Interface(
-        tuple(declared[s.name] for s in policy.interface.observations),
-        description.action,
-        description.rate_hz,
-        policy.interface.robot_type,
-        policy.interface.cameras,
-    )
-    if difference := policy.interface.difference(found):
-        raise LearnError(f"policy {policy.name} does not fit robot {description.serial}: {difference}")
+    where = f"robot {description.serial}"
+    require_same_signals(policy, declared, description.action, description.rate_hz, where)
+
+
+def require_same_signals(
+    policy: PolicyLike, declared: Mapping[str, Signal], action: Signal, rate_hz: float, where: str
+) -> None:
+    """Refuse where an observed signal, the action or the rate is not the one the policy learned from, down to names and units."""
+    mine = policy.interface
+    observed = tuple(declared[signal.name] for signal in mine.observations)
+    if difference := mine.difference(Interface(observed, action, rate_hz, mine.robot_type, mine.cameras)):
+        raise LearnError(
+            f"policy {policy.name} does not fit {where}: {difference}",
+            remedy="try it on the robot that it learned from, or train one on data of this robot",
+        )

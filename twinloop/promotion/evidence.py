@@ -119,7 +119,7 @@ class EvaluatedPolicy:
     where: str
     seed: int
     standin: bool
-    outcomes: tuple[bool, ...]
+    outcomes: tuple[bool | None, ...]
     scenes: tuple[Mapping[str, float | str], ...] | None = None
     artefacts: tuple[int, ...] | None = None
     twin: Mapping[str, str | None] | None = None
@@ -203,17 +203,25 @@ def load_trials(path: str | Path, candidate: Contender, champion: Contender | No
         raise GateError(
             f"{path}: the two policies were evaluated in different scenes", remedy="evaluate them together"
         )
-    count = len(first.outcomes)
+    pairs = list(
+        zip(first.outcomes, second.outcomes if second else [None] * len(first.outcomes), strict=True)
+    )
+    # A trial that nobody judged says nothing about either policy.
+    judged = [
+        number
+        for number, (own, other) in enumerate(pairs)
+        if own is not None and (not second or other is not None)
+    ]
     trials = tuple(
         PairedTrial(
             scene=number + (first.seed if first.standin else 0),
-            candidate=first.outcomes[number],
-            champion=None if second is None else second.outcomes[number],
+            candidate=pairs[number][0] is True,
+            champion=pairs[number][1],
             values={n: v for n, v in first.scenes[number].items() if not isinstance(v, str)}
             if first.scenes
             else {},
             artefacts=None if first.artefacts is None else first.artefacts[number],
         )
-        for number in range(count)
+        for number in judged
     )
     return Evaluated(trials, first.where, first.standin, first.twin)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import open_dataset
+from twinloop.errors import GateError
 from twinloop.evaluation.environment import OnProgress
 from twinloop.evaluation.robot import RobotEnvironment
 from twinloop.evaluation.run import evaluate, evaluate_in_turns
@@ -37,8 +38,8 @@ def simulate(
     return tuple(
         PairedTrial(
             scene=scene.number,
-            candidate=evaluations[0].trials[k].success,
-            champion=None if champion is None else evaluations[1].trials[k].success,
+            candidate=evaluations[0].trials[k].success is True,
+            champion=None if champion is None else evaluations[1].trials[k].success is True,
             values=dict(scene.values),
             artefacts=evaluations[0].trials[k].artefacts,
         )
@@ -72,7 +73,7 @@ def try_on_robot(
             continue
         environment = RobotEnvironment(robot, supervisor, time_limit_s)
         evaluation = evaluate(policy, environment, episodes=1, seed=scene.number, out=out / policy.name)
-        successes[policy.id] = evaluation.trials[0].success
+        successes[policy.id] = _require_judged(evaluation.trials[0].success, out / policy.name, turn)
     return PairedTrial(
         scene.number,
         successes[candidate.id],
@@ -84,4 +85,17 @@ def try_on_robot(
 def _recorded(folder: Path, turn: int) -> bool | None:
     """Outcome of the trial of a turn, if its recording is the last and every earlier turn has one."""
     outcomes = known_outcomes(open_dataset(folder)) if (folder / "meta").exists() else []
-    return outcomes[turn] if len(outcomes) == turn + 1 else None
+    if len(outcomes) != turn + 1:
+        return None
+    return _require_judged(outcomes[turn], folder, turn)
+
+
+def _require_judged(success: bool | None, folder: Path, turn: int) -> bool:
+    """The outcome of a trial; a gate neither counts an unknown one against a policy nor leaves it out."""
+    if success is None:
+        raise GateError(
+            f"the outcome of trial {turn} is unknown",
+            expected="a success or a failure",
+            remedy=f"twinloop data label {folder} {turn} --success (or --failure REASON) --by NAME, then gate again",
+        )
+    return success

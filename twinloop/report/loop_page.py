@@ -102,7 +102,7 @@ def _success(result: LoopResult, robot: str) -> list[SuccessRow]:
     counts = []
     for where, evaluation in (("simulation", result.evaluate_sim), (robot, result.evaluate)):
         if evaluation is not None:
-            counts.append(("before", where, evaluation.successes, len(evaluation.trials)))
+            counts.append(("before", where, evaluation.successes, len(evaluation.judged)))
     evidence: Evidence | None = result.evidence
     if evidence is not None:
         when = "after, at the gate" if result.gate else "at the gate"

@@ -51,7 +51,7 @@ def _(result: Policy) -> str:
 
 @summarize.register
 def _(result: Evaluation) -> str:
-    return success_rate(result.successes, len(result.trials))
+    return success_rate(result.successes, len(result.judged))
 
 
 @summarize.register
