@@ -182,4 +182,7 @@ def test_a_built_in_twin_gives_its_joints(tmp_path):
     assert joints.names == tuple(load_twin("so101_pick_place").home)
     assert all(low < high for low, high in joints.ranges)
     fingers = load_joints("franka_pick_place")
-    assert len(fingers) == 9 and fingers.units[7:] == ("m", "m"), "what lies on the table is not the robot's"
+    assert fingers.names[7:] == ("gripper", "finger_joint1", "finger_joint2"), (
+        "what lies on the table is not the robot's"
+    )
+    assert fingers.units[7:] == ("m", "m", "m")

@@ -50,7 +50,8 @@ def test_an_episode_names_its_twin_by_version_and_content(tmp_path, so101):
 
 def test_another_number_of_joints_is_refused(tmp_path, so101):
     with pytest.raises(
-        MapError, match=r"does not fit the twin so101_pick_place; got 5 elements; expected 6 joints"
+        MapError,
+        match=r"does not fit the twin so101_pick_place; got 5 elements without names; expected 6 \(shoulder_pan, ",
     ):
         ingest(record(tmp_path / "a.npz", motion(5)), tmp_path / "out", state(), twin=so101)
     named = state(", elements: [wrist_roll, elbow_flex]")
@@ -67,12 +68,14 @@ def test_an_arm_without_fingers_or_with_one_number_for_them_fits(tmp_path, size)
     assert done.notes == ()
 
 
-def test_strange_names_are_taken_in_order_and_said(tmp_path, so101):
+def test_strange_names_are_refused_with_the_line_to_write(tmp_path, so101):
     q = motion(6)
     q[:, 5] += 0.6
     odd = state(", elements: [Rotation, Pitch, Elbow, Wrist_Pitch, Wrist_Roll, Jaw]")
-    done = ingest(record(tmp_path / "a.npz", q), tmp_path / "out", odd, twin=so101)
-    assert any("no joint called Rotation" in note and "shoulder_pan" in note for note in done.notes)
+    with pytest.raises(MapError, match="does not have the joints of the twin") as refused:
+        ingest(record(tmp_path / "a.npz", q), tmp_path / "out", odd, twin=so101)
+    names = "[shoulder_pan, shoulder_lift, elbow_flex, wrist_flex, wrist_roll, gripper]"
+    assert f"signals.observation.state.elements: {names}" in refused.value.remedy
 
 
 def test_degrees_called_radians_and_slides_in_radians_are_refused(tmp_path, so101):

@@ -15,6 +15,7 @@ from twinloop.errors import GenerationError, WrongUse
 from twinloop.generation.replay import SignalError, signal_errors
 from twinloop.generation.signals import make_schema, row_parts, split_row
 from twinloop.tasks import Cell, make_cell
+from twinloop.tasks.joint_names import actuator_columns
 from twinloop.tasks.place import start_at_rest
 from twinloop.twins import Twin
 
@@ -50,19 +51,24 @@ def replay_actions(
     """
     cell = make_cell(twin)
     times = np.arange(int(np.floor(episode.duration_s * twin.control_hz + 1e-9)) + 1) / twin.control_hz
-    recording = _resampled(episode, times)
-    actions = recording.get("action")
-    if actions is None or actions.shape[1:] != (len(cell.actuators),):
+    resampled = _resampled(episode, times)
+    recording = _in_actuator_order(cell, episode, resampled)
+    commands = next((signal for signal in episode.schema.signals if signal.name == "action"), None)
+    columns = actuator_columns(cell, commands) if commands is not None else None
+    if commands is None or columns is None:
         raise WrongUse(
             f"the actions do not fit twin {twin.name!r}",
-            got=f"{actions.shape[1:]} numbers" if actions is not None else "no signal called 'action'",
+            got=f"{commands.size}: {', '.join(commands.elements) or 'without names'}"
+            if commands is not None
+            else "no signal called 'action'",
             expected=f"{len(cell.actuators)}: {', '.join(cell.actuators)}",
+            remedy="name the elements of the action as the twin names its actuators",
         )
     drawn = {
         name: np.array([value]) for name, value in twin.values(values or {}).items() if name in (values or {})
     }
     engine = make_engine(DEFAULT_ENGINE, cell, 1, threads, tuple(drawn))
-    rows = _simulate(engine, actions, recording.get("observation.state"), drawn)
+    rows = _simulate(engine, resampled["action"][:, columns], recording.get("observation.state"), drawn)
     schema = make_schema(cell, ())
     again = make_episode(
         schema,
@@ -91,6 +97,16 @@ def _resampled(episode: Episode, times: Array) -> dict[str, Array]:
         columns = [np.interp(times, since, flat[:, k]) for k in range(flat.shape[1])]
         resampled[signal.name] = np.stack(columns, axis=1).reshape(len(times), *signal.shape)
     return resampled
+
+
+def _in_actuator_order(cell: Cell, episode: Episode, rows: Mapping[str, Array]) -> dict[str, Array]:
+    """The signals, those with one element per actuator in the twin's order, whatever the recording's."""
+    ordered = dict(rows)
+    for signal in episode.schema.signals:
+        columns = actuator_columns(cell, signal) if signal.size == len(cell.actuators) else None
+        if columns is not None and len(signal.shape) == 1:
+            ordered[signal.name] = rows[signal.name][:, columns]
+    return ordered
 
 
 def _simulate(engine: Engine, actions: Array, states: Array | None, drawn: Mapping[str, Any]) -> Array:

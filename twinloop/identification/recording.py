@@ -9,17 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import mujoco
 import numpy as np
 
 from twinloop.episode import Array, Episode, Signal
 from twinloop.errors import WrongUse
 from twinloop.measure.trace import SMOOTHING_ROWS, slopes
 from twinloop.tasks import Cell
+from twinloop.tasks.joint_names import actuator_columns, bare_name, find_joint_names
 
 Kind = Literal["position", "velocity", "place", "turn"]
 
-SUFFIXES = (".pos", ".vel", ".target", ".position", ".velocity")
 ENABLED = "observation.torque_enable"
 """The signal that says whether servos are on."""
 
@@ -106,8 +105,8 @@ def unknown_joints(cell: Cell, episode: Episode) -> tuple[str, ...]:
     if "observation.state" not in episode.signals:
         return ()
     signal = episode.schema.signal("observation.state")
-    known = {channel.name for channel in _channels_of(cell, signal)}
-    return tuple(name for name in map(_bare, signal.elements) if name not in known)
+    places = zip(signal.elements, _names_in_twin(cell, signal), strict=False)
+    return tuple(bare_name(element) for element, name in places if name is None)
 
 
 def read_recording(
@@ -146,19 +145,21 @@ def _channels_of(cell: Cell, signal: Signal) -> list[Channel]:
             return [_place(axis) for axis in range(3)]
         return [Channel(f"object.turn_{axis}", "turn", "rad") for axis in "xyz"]
     kind: Kind = "velocity" if signal.name == "observation.velocity" else "position"
-    names = signal.elements or cell.actuators
-    if len(names) != signal.size:
-        return []
-    made = []
-    for index, raw in enumerate(names):
-        unit = signal.units[index if len(signal.units) > 1 else 0]
-        channel = _of_joint(cell, _bare(raw), kind, unit)
-        if channel is not None:
-            made.append(channel)
-    return made
+    return [
+        _of_joint(cell, name, kind, signal.units[index if len(signal.units) > 1 else 0])
+        for index, name in enumerate(_names_in_twin(cell, signal))
+        if name is not None
+    ]
 
 
-def _of_joint(cell: Cell, name: str, kind: Kind, unit: str) -> Channel | None:
+def _names_in_twin(cell: Cell, signal: Signal) -> list[str | None]:
+    """What the twin calls each element of a signal; None for what it does not have."""
+    known = find_joint_names(cell)
+    places = known.match(signal.elements, signal.size)
+    return [None if place is None else known.names[place] for place in places]
+
+
+def _of_joint(cell: Cell, name: str, kind: Kind, unit: str) -> Channel:
     model = cell.model
     label = name if kind == "position" else f"{name}.velocity"
     if name in cell.actuators:
@@ -167,9 +168,7 @@ def _of_joint(cell: Cell, name: str, kind: Kind, unit: str) -> Channel | None:
         return Channel(
             label, kind, unit, tuple(table[index].tolist()), tuple(cell.weights[index].tolist()), index
         )
-    joint = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, name)
-    if joint < 0:
-        return None
+    joint = model.joint(name).id
     address = int(model.jnt_qposadr[joint] if kind == "position" else model.jnt_dofadr[joint])
     return Channel(label, kind, unit, (address,), (1.0,))
 
@@ -202,7 +201,7 @@ def _column(episode: Episode, cell: Cell, channel: Channel) -> Array:
                 return np.asarray(episode.signals[name], np.float64)[:, index]
     name = "observation.velocity" if channel.kind == "velocity" else "observation.state"
     signal = episode.schema.signal(name)
-    names = [_bare(element) for element in signal.elements] or list(cell.actuators)
+    names = _names_in_twin(cell, signal)
     wanted = channel.name.removesuffix(".velocity")
     return np.asarray(episode.signals[name], np.float64).reshape(len(episode), -1)[:, names.index(wanted)]
 
@@ -224,17 +223,15 @@ def _commands(cell: Cell, episode: Episode, time_s: Array) -> tuple[Array, Array
         raise WrongUse(f"episode {episode.id} has no commands", expected="a signal called 'action'")
     signal = episode.schema.signal(name)
     rows = np.asarray(episode.signals[name], np.float64).reshape(len(time_s), -1)
-    names = [_bare(element) for element in signal.elements]
-    if names and set(cell.actuators) <= set(names):
-        rows = rows[:, [names.index(actuator) for actuator in cell.actuators]]
-    elif rows.shape[1] != len(cell.actuators):
+    columns = actuator_columns(cell, signal)
+    if columns is None:
         raise WrongUse(
             f"the commands of episode {episode.id} do not fit twin {cell.twin.name!r}",
-            got=f"{rows.shape[1]}: {', '.join(names) or 'without names'}",
+            got=f"{rows.shape[1]}: {', '.join(signal.elements) or 'without names'}",
             expected=f"{len(cell.actuators)}: {', '.join(cell.actuators)}",
             remedy="name the command's elements in the map as the twin names its actuators",
         )
-    return rows, time_s
+    return rows[:, columns], time_s
 
 
 def _states(
@@ -323,10 +320,3 @@ def rotation_between(first: Array, second: Array) -> Array:
     size = np.linalg.norm(v, axis=-1, keepdims=True)
     angle = 2.0 * np.arctan2(size, w)
     return np.asarray(np.where(size > 1e-12, v / np.maximum(size, 1e-12), 0.0) * angle)
-
-
-def _bare(name: str) -> str:
-    for suffix in SUFFIXES:
-        if name.endswith(suffix):
-            return name[: -len(suffix)]
-    return name

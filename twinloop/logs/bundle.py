@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from twinloop.errors import UnknownName
 from twinloop.logs.guess import Guess, guess_role
-from twinloop.logs.joints import Joints, normalize_name
+from twinloop.logs.joints import Joints
 from twinloop.logs.units import known_unit
 
 _SUFFIXES = dict(
@@ -138,7 +138,7 @@ def _by_stem(names: Sequence[str], _: Joints | None) -> Iterator[Bundle]:
         stem, unit = split_unit(name)
         base, role = _without_role(stem)
         if base:
-            groups.setdefault((role, unit), {})[normalize_name(base)] = name
+            groups.setdefault((role, unit), {})[re.sub(r"[\W_]", "", base.lower())] = name
     for (role, unit), members in groups.items():
         others = [set(g) for key, g in groups.items() if key != (role, unit)]
         shared = [base for base in members if any(base in other for other in others)]

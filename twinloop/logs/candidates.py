@@ -94,12 +94,8 @@ def _with_joints(candidate: Candidate, joints: Joints | None) -> Candidate:
     count = candidate.values.shape[1]
     if joints is None or candidate.elements or count < 2:
         return candidate
-    arm = [i for i, unit in enumerate(joints.units) if unit == "rad"]
-    if count == len(joints):
-        return replace(candidate, joints=joints)
-    if count == len(arm):  # an arm without its fingers
-        return replace(candidate, joints=joints.select(arm))
-    return candidate
+    places = [place for place in joints.known.match((), count) if place is not None]
+    return replace(candidate, joints=joints.select(places)) if places else candidate
 
 
 def _same_times(members: list[Candidate]) -> bool:

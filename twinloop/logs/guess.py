@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinloop.episode import Array
-from twinloop.logs.joints import Joints, normalize_name
+from twinloop.logs.joints import Joints
 from twinloop.logs.units import family_of
 
 SURE = 0.8
@@ -236,11 +236,11 @@ def match_joints(names: Sequence[str], joints: Joints | None) -> tuple[list[int]
     """
     if joints is None or not names:
         return None
-    places = {normalize_name(name): i for i, name in enumerate(names)}
-    numbers = [i for i, name in enumerate(joints.names) if normalize_name(name) in places]
+    found = joints.known.match(names, len(names))
+    numbers = sorted(number for number in found if number is not None)
     if len(numbers) < min(2, len(joints)):
         return None
-    order = [places[normalize_name(joints.names[i])] for i in numbers]
+    order = [found.index(number) for number in numbers]
     moved = "in the twin's order" if order == list(range(len(order))) else "reordered to the twin's order"
     missing = [joints.names[i] for i in range(len(joints)) if i not in numbers]
     lacks = f", without {', '.join(missing)}" if missing else ""

@@ -31,12 +31,12 @@ class ToolMotion:
 
 def tool_motion(values: Array, unit: str, joints: Joints) -> ToolMotion | None:
     """Compute the tool motion for the joint positions of a log; None if the twin has no tool."""
-    if joints.tool_poses is None or unit not in _ANGLES or len(values) < 20:
+    if joints.poses is None or unit not in _ANGLES or len(values) < 20:
         return None
     rows = np.unique(np.linspace(0, len(values) - 1, MAX_ROWS).astype(int))
     hinges = np.array([kind == "rad" for kind in joints.units])
     factor = np.where(hinges, _ANGLES[unit], 1.0)
-    positions, rotations = joints.tool_poses(values[rows].astype(np.float64) * factor)
+    positions, rotations = joints.poses(joints.names, values[rows].astype(np.float64) * factor)
     return ToolMotion(rows, positions, rotations)
 
 

@@ -27,20 +27,12 @@ class TwinCheck:
     def __init__(self, twin: Twin) -> None:
         self._name = twin.name
         self._joints: Joints = find_joints(twin)
-        # A log may omit the fingers, or have one value for all of them as the actuators do.
-        self._arm = [i for i, unit in enumerate(self._joints.units) if unit == "rad"]
-        self._actuators = int(twin.make_model().nu)
         self._notes: dict[str, str] = {}
 
     @property
     def notes(self) -> list[str]:
         """Unusual observations, each once."""
         return list(self._notes.values())
-
-    @property
-    def _counts(self) -> set[int]:
-        """Row sizes that can be this robot's joints, or its commands, in order."""
-        return {len(self._joints), len(self._arm), max(self._actuators, len(self._arm))}
 
     def check(self, episode: Episode, where: str) -> None:
         """Raise `MapError` if the episode cannot be from this robot."""
@@ -54,34 +46,48 @@ class TwinCheck:
                         self._check_element(signal, element, joint, episode.signals[name], where)
 
     def _match_joints(self, signal: Signal) -> list[tuple[int, int]]:
-        """Match elements to joints: by name, or by position if there are as many as the twin has."""
-        named = [self._joints.find(element) for element in signal.elements]
-        unknown = [e for e, n in zip(signal.elements, named, strict=True) if n is None]
-        in_place = all(number in (None, place) for place, number in enumerate(named))
-        if len(unknown) < len(named) and not (unknown and in_place and signal.size in self._counts):
-            if unknown:
-                self._add_note(
-                    f"{signal.name}: the twin {self._name} has no joint called {', '.join(unknown)}",
-                    signal.name,
-                )
-            return [(i, n) for i, n in enumerate(named) if n is not None]
-        if signal.size not in self._counts:
-            called = f" called {', '.join(signal.elements)}" if signal.elements else ""
+        """Match elements to joints by the rule that identification uses too."""
+        places = self._joints.known.match(signal.elements, signal.size)
+        found = [(element, place) for element, place in enumerate(places) if place is not None]
+        if not found and not signal.elements:
             raise MapError(
                 f"{signal.name} does not fit the twin {self._name}",
-                got=f"{signal.size} elements{called}",
-                expected=f"{len(self._joints)} joints ({', '.join(self._joints.names)}), the {len(self._arm)} of the arm, "
-                f"or {self._actuators} commands",
+                got=f"{signal.size} elements without names",
+                expected=self._describe_orders(),
                 remedy=f"name the joints it has with `elements` (signals.{signal.name}), or omit --twin",
             )
+        # An arm may be called otherwise than the twin's, and still share a name or two with it.
+        direct = min(map(len, self._joints.known.orders.values()), default=1)
+        if 2 * len(found) < min(signal.size, direct):
+            raise MapError(
+                f"{signal.name} does not have the joints of the twin {self._name}",
+                got=", ".join(signal.elements),
+                expected=f"names such as {', '.join(self._joints.names)}",
+                remedy=self._suggest_elements(signal),
+            )
+        unknown = [e for e, place in zip(signal.elements, places, strict=False) if place is None]
         if unknown:
             self._add_note(
                 f"{signal.name}: the twin {self._name} has no joint called {', '.join(unknown)}; "
-                f"they are matched in order to {', '.join(self._joints.names)}",
+                "identify does not use them",
                 signal.name,
             )
-        places = range(signal.size) if signal.size == len(self._joints) else self._arm
-        return list(enumerate(places))
+        return found
+
+    def _describe_orders(self) -> str:
+        orders = sorted(self._joints.known.orders.items())
+        return ", or ".join(
+            f"{size} ({', '.join(self._joints.names[place] for place in places)})" for size, places in orders
+        )
+
+    def _suggest_elements(self, signal: Signal) -> str:
+        places = self._joints.known.orders.get(signal.size)
+        if places is None:
+            return (
+                f"name its joints as the twin does, with `elements` (signals.{signal.name}), or omit --twin"
+            )
+        names = ", ".join(self._joints.names[place] for place in places)
+        return f"if they are in the twin's order, signals.{signal.name}.elements: [{names}]; or omit --twin"
 
     def _check_element(self, signal: Signal, element: int, joint: int, values: Array, where: str) -> None:
         unit = signal.units[element if len(signal.units) > 1 else 0]

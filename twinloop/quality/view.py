@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ from twinloop.measure.quantization import resolution_of
 from twinloop.measure.trace import Trace
 from twinloop.quality.finding import Finding, Severity
 from twinloop.quality.settings import Settings
+from twinloop.tasks.joint_names import bare_name
 
 FEWEST_MOVING = 10
 """Rows in which a command has to move before a check speaks of how it is followed."""
@@ -249,10 +249,7 @@ def _channel(signal: Signal, element: int, values: Array) -> Channel:
 
 def _base_name(channel: Channel) -> str:
     """Return the element's name without words that distinguish a target from a reading."""
-    name = channel.signal.elements[channel.element].lower()
-    return re.sub(
-        r"(^|[._\- ])(pos|position|cmd|command|target|goal|desired|meas|measured)(?=$|[._\- ])", "", name
-    )
+    return bare_name(channel.signal.elements[channel.element].lower())
 
 
 def _same_unit(command: Channel, response: Channel) -> bool:
