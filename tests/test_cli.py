@@ -170,7 +170,7 @@ def test_tables_fit_the_terminal(shelf, width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     for words in (("twin", "show", "so101_pick_place"), ("data", "info", "sim"), ("check", "sim")):
         for line in twinloop(*words, cwd=shelf).splitlines():
-            if not line.startswith(("lag behind", "id ", "error", "  ->", "so101_pick_place, version")):
+            if not line.startswith(("lag of", "id ", "error", "  ->", "so101_pick_place, version")):
                 assert len(line.rstrip()) <= max(width, 80), line
 
 

@@ -9,6 +9,7 @@ from twinloop.errors import DamagedLog, LogError, MapError, UnknownName
 from twinloop.logs.ingest import ingest
 from twinloop.logs.log_map import parse_map
 from twinloop.logs.originals import load_originals
+from twinloop.quality.check import check_dataset
 
 HEAD = """
 rate_hz: 50
@@ -308,3 +309,33 @@ def test_files_without_headers_must_be_equally_wide_or_have_names(tmp_path):
     named = text.replace("column_0", "time").replace("column_1", "elbow")
     done = ingest(folder, tmp_path / "out", parse_map(named))
     assert all(np.ptp(episode["observation.state"]) > 1 for episode in done.dataset)
+
+
+def test_an_angle_logged_within_one_turn_is_unwrapped_before_it_is_resampled(tmp_path):
+    time_s = np.arange(100) / 50
+    angle = np.column_stack([4 * time_s, -5 * time_s])
+    np.savez(tmp_path / "run.npz", t=time_s, q=(angle + np.pi) % (2 * np.pi) - np.pi)
+    text = (
+        HEAD
+        + "clock: t\nrows: {rate_hz: 50}\nsignals: {observation.state: {from: q, unit: rad, method: linear}}"
+    )
+    wrapped = ingest(tmp_path / "run.npz", tmp_path / "wrapped", parse_map(text)).dataset
+    assert {f.code for f in check_dataset(wrapped).findings} == {"wrap"}
+    done = ingest(
+        tmp_path / "run.npz", tmp_path / "out", parse_map(text.replace("linear", "linear, unwrap: true"))
+    )
+    np.testing.assert_allclose(done.dataset.episode(0)["observation.state"], angle, atol=1e-9)
+    assert "unwrapped" in done.streams[0].conversion
+    with pytest.raises(MapError, match="unwrap: it has no angle; got m"):
+        metres = parse_map(text.replace("linear", "linear, unwrap: true").replace("rad", "m"))
+        ingest(tmp_path / "run.npz", tmp_path / "m", metres)
+
+
+def test_constants_of_a_map_are_not_taken_for_dead_sensors(tmp_path):
+    write_csv(tmp_path / "run.csv", *rows(60))
+    text = (
+        HEAD
+        + "clock: time\nsignals: {observation.state: {from: a, unit: rad}}\nconstants: {observation.kp: {value: 3}}"
+    )
+    dataset = ingest(tmp_path / "run.csv", tmp_path / "out", parse_map(text)).dataset
+    assert check_dataset(dataset).findings == ()

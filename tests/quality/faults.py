@@ -93,6 +93,22 @@ def leave_gap(episode, size, rng):
     return Faulty(rebuilt(episode, rows=np.flatnonzero(rows)))
 
 
+@fault("wrapped angle", "wrap", "1 wrap", "2 wraps", "at every second row")
+def wrap_angle(episode, size, rng):
+    element, name = liveliest(episode, unit="rad") if _has_angles(episode) else (0, "")
+    if not name:
+        return None
+    values = np.array(episode[STATE][:, element], np.float64)
+    if size == 2:  # at rest on the cut, where noise decides the side
+        values = (
+            np.pi - 0.01 + 0.002 * np.arange(len(values)) / len(values) + 0.02 * (np.arange(len(values)) % 2)
+        )
+    else:
+        values += np.linspace(0, 2 * np.pi * (1 + size), len(values)) + np.pi - values[0] - 0.5
+        values = np.maximum.accumulate(values)
+    return Faulty(with_channel(episode, STATE, element, (values + np.pi) % (2 * np.pi) - np.pi), name)
+
+
 @fault("jitter", "jitter", "σ = 0.1 periods", "0.2", "0.3")
 def scatter_times(episode, size, rng):
     period_s = float(np.median(np.diff(episode.time_s)))
@@ -366,3 +382,7 @@ def _in_motion(episode: Episode) -> bool:
     from twinloop.quality.timing import repeated_rows
 
     return bool(repeated_rows(View(episode, Settings()))[1].mean() > 0.2)
+
+
+def _has_angles(episode: Episode) -> bool:
+    return any(c.unit == "rad" for c in View(episode, Settings()).channels if c.signal.name == STATE)

@@ -199,3 +199,45 @@ def test_a_clipped_reading_blocks_identification_but_not_learning():
     for purpose, severity in (("identify", "blocking"), ("train", "warning")):
         found = check_episode(flat, Settings(purpose=purpose, checks=("clipped",)))
         assert [finding.severity for finding in found] == [severity]
+
+
+def turning(rows=400, turns=3.0, unit="rad"):
+    """A wheel that turns on, logged within one turn, and the same without wraps."""
+    schema = Schema((Signal("observation.state", (1,), (unit,)),), 50.0)
+    turn = {"rad": 2 * np.pi, "deg": 360.0}[unit]
+    angle = turn * turns * np.linspace(0, 1, rows) ** 1.5
+    logged = (angle + turn / 2) % turn - turn / 2
+    return [make_episode(schema, np.arange(rows) / 50, {STATE: v[:, None]}) for v in (logged, angle)]
+
+
+@pytest.mark.parametrize("unit", ["rad", "deg"])
+def test_an_angle_that_wraps_is_called_a_wrap_and_not_a_spike(unit):
+    wrapped, continuous = turning(unit=unit)
+    (found,) = check_episode(wrapped, Settings(checks=("wrap", "spike", "wrong_unit", "not_a_number")))
+    assert found.code == "wrap" and found.value == 3
+    assert "wraps around 3 times" in found.message and "unwrap: true" in found.remedy
+    assert codes(continuous, checks=("wrap",)) == set()
+
+
+def test_noise_on_the_cut_wraps_at_single_samples():
+    wrapped, _ = turning()
+    rng = np.random.default_rng(0)
+    angle = np.pi + 0.1 * np.sin(np.arange(400) / 40) + rng.normal(0, 0.005, 400)
+    noisy = rebuilt(wrapped, signals={STATE: ((angle + np.pi) % (2 * np.pi) - np.pi)[:, None]})
+    assert codes(noisy, checks=("wrap", "spike")) == {"wrap"}
+
+
+def test_a_lag_names_its_command():
+    late = delayed(arm_episode(), 0.4)
+    found = check_episode(late, Settings(checks=("lag",)))
+    assert found
+    for finding in found:
+        joint = finding.channel.partition("[")[2]
+        assert f"lags its command action[{joint} by" in finding.message
+
+
+def test_a_signal_declared_as_constant_is_no_dead_sensor():
+    episode = arm_episode()
+    still = rebuilt(episode, signals={STATE: np.ones_like(episode[STATE])})
+    assert "constant" in codes(still, checks=("constant",))
+    assert codes(still, checks=("constant",), constants=(STATE,)) == set()

@@ -17,7 +17,7 @@ from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
     from twinloop.generation.convergence import Convergence
-    from twinloop.quality.finding import QualityReport
+    from twinloop.quality.finding import Measurement, QualityReport
     from twinloop.quality.settings import Settings
 
 Episodes = Annotated[str | None, Option(help="Only these episodes: numbers and ranges, for example 0-9,17.")]
@@ -136,12 +136,7 @@ def _print(report: QualityReport, page: Path | None, notes: bool, convergence: C
         ):
             remedy = next(g.worst.remedy for g in groups if g.worst.code == code)
             console.out.print(f"{code}: {remedy}")
-    lags = report.pooled("lag")
-    if lags:
-        text = ", ".join(
-            f"{m.channel.split('[')[-1].rstrip(']')} {m.value:.0f} ± {m.uncertainty:.0f}" for m in lags
-        )
-        console.out.print(f"lag behind the command, ms: {text}")
+    console.print_lines(_format_lags(report.pooled("lag")))
     warnings = console.count(report.count("warning"), "warning")
     hidden = " (--notes lists them)" if report.count("note") and not notes else ""
     counts = f"{report.count('blocking')} blocking, {warnings}, {console.count(report.count('note'), 'note')}{hidden}"
@@ -149,6 +144,19 @@ def _print(report: QualityReport, page: Path | None, notes: bool, convergence: C
     console.out.print(f"{console.count(report.episodes, 'episode')}: {verdict}; {counts}{wrote}")
     if convergence is not None:
         _print_convergence(convergence)
+
+
+def _format_lags(lags: list[Measurement]) -> list[str]:
+    """Return a line per pair of signals: which lags behind which, by how much in each element."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for lag in lags:
+        (response, _, element), (command, *_) = lag.channel.partition("["), lag.command.partition("[")
+        value = f"{element.rstrip(']')} {lag.value:.0f} ± {lag.uncertainty:.0f}".strip()
+        lines.setdefault((response, command), []).append(value)
+    return [
+        f"lag of {response} behind {command}, ms: {', '.join(values)}"
+        for (response, command), values in lines.items()
+    ]
 
 
 def _format_numbers(numbers: tuple[int, ...]) -> str:

@@ -19,12 +19,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import yaml
 
 from twinloop.datasets.commit import disk_errors, read_errors, write_atomically
 from twinloop.datasets.layout import INGESTS, MANIFEST
 from twinloop.datasets.manifest import file_entry, load_manifest, with_files
-from twinloop.errors import DatasetError
+from twinloop.errors import DamagedDataset, DatasetError, first_line
 
+MAP = "map.yaml"
 ORIGINALS = "originals"
 
 
@@ -36,6 +38,21 @@ def copy_ingests(sources: Sequence[Path], root: Path, episode_ids: Collection[st
             _copy_ingest(folder, root / INGESTS / folder.name, wanted)
     if (root / INGESTS).is_dir():
         list_ingests_in_manifest(root)
+
+
+def load_constants(root: Path) -> tuple[str, ...]:
+    """Return the signals that the log maps of a dataset declare as constants."""
+    names: set[str] = set()
+    for path in (root / INGESTS).glob(f"*/{MAP}"):
+        try:
+            content = yaml.safe_load(path.read_text())
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise DamagedDataset(
+                f"{path} cannot be read ({first_line(error)})", remedy="run `twinloop data verify`"
+            ) from error
+        constants = content.get("constants") if isinstance(content, dict) else None
+        names |= set(constants) if isinstance(constants, dict) else set()
+    return tuple(sorted(names))
 
 
 def list_ingests_in_manifest(root: Path) -> None:

@@ -122,6 +122,7 @@ class Assembler:
         if not len(values):
             raise LogError(f"{raw.name}: {name} has no samples")
         stream, lost = drop_out_of_order(Stream(time_s, values), clock, f"{raw.name}: {name}")
+        stream = replace(stream, values=self._converters[name].unwrap(stream.values))
         return _Loaded(stream, lost, missing)
 
     def _raw(self, raw: RawEpisode, source: str) -> Block:

@@ -11,7 +11,7 @@ from twinloop.episode import DTYPES, Array, Signal
 from twinloop.errors import LogError, MapError, UnknownName
 from twinloop.logs.log_map import ConstantMap, SignalMap
 from twinloop.logs.reader import Channel
-from twinloop.logs.units import conversion, stored_unit
+from twinloop.logs.units import conversion, family_of, stored_unit
 
 QUATERNION_TOLERANCE = 0.05
 """Largest deviation of a quaternion's norm from 1."""
@@ -46,6 +46,24 @@ class Converter:
         converted = sign * (scale * flat * factor + shift) + offset
         kind = np.float32 if values.dtype == np.float32 else np.float64
         return np.asarray(converted.astype(kind).reshape(values.shape))
+
+    def unwrap(self, values: Array) -> Array:
+        """Make converted angles continuous in time, if the map says so: (n, *shape)."""
+        if not self.signal.unwrap:
+            return values
+        flat = values.reshape(len(values), -1).copy()
+        units = [to for _, to in self._unit_pairs()]
+        units = units * flat.shape[1] if len(units) == 1 else units
+        angles = [i for i, unit in enumerate(units) if family_of(unit) == "angle"]
+        if not angles or self.signal.quaternion:
+            raise MapError(
+                f"signals.{self.name}.unwrap: it has no angle",
+                got=", ".join(dict.fromkeys(units)),
+                expected="a unit of angles, such as rad or deg",
+            )
+        for i in angles:
+            flat[:, i] = np.unwrap(flat[:, i], period=2 * np.pi * conversion("rad", units[i])[0])
+        return flat.reshape(values.shape)
 
     def describe(self, example: Array) -> Signal:
         """Declare the signal from one converted example."""
@@ -85,6 +103,8 @@ class Converter:
         for key in ("sign", "scale", "offset"):
             if len(set(getattr(self.signal, key)) - ({0.0} if key == "offset" else {1.0})):
                 parts.append(f"{key} {', '.join(f'{n:g}' for n in getattr(self.signal, key))}")
+        if self.signal.unwrap:
+            parts.append("unwrapped")
         if self.signal.rotate_by:
             parts.append(f"body to world by {self.signal.rotate_by}")
         return "; ".join(parts)

@@ -81,7 +81,7 @@ class SignalMap(_Part):
     `from` is one channel, or several that are concatenated; `columns` selects and orders their elements by number or
     name. `offset` is in the stored unit. A quaternion is stored w first, whatever its order in the log. `frame` is the
     frame of a vector; with `rotate_by` (a quaternion signal of this map, body to world) a body-frame vector is stored
-    in the world frame. A unit may be `unknown`, with the reason in `unknown_because`.
+    in the world frame. `unwrap` makes an angle continuous that is logged within one turn. A unit may be `unknown`, with the reason in `unknown_because`.
     """
 
     source: Names = Field(alias="from", min_length=1)
@@ -101,6 +101,7 @@ class SignalMap(_Part):
     quaternion: Literal["wxyz", "xyzw"] | None = None
     frame: str | None = None
     rotate_by: str | None = None
+    unwrap: bool = False
 
 
 class ConstantMap(_Part):

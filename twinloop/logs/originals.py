@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from twinloop.datasets.columns import column_type, from_arrow, to_arrow
 from twinloop.datasets.commit import disk_errors, read_errors
-from twinloop.datasets.ingests import ORIGINALS, list_ingests_in_manifest
+from twinloop.datasets.ingests import MAP, ORIGINALS, list_ingests_in_manifest
 from twinloop.datasets.layout import INGESTS
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import DTYPES, Signal
@@ -68,7 +68,7 @@ def save_ingest_record(root: Path, dataset_id: str, map_text: str, report: Mappi
     folder = root / INGESTS / dataset_id
     with disk_errors(root):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "map.yaml").write_text(map_text)
+        (folder / MAP).write_text(map_text)
         (folder / "report.json").write_text(json.dumps(report, indent=1))
     list_ingests_in_manifest(root)
 

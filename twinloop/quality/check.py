@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from twinloop.datasets.ingests import load_constants
 from twinloop.datasets.overrides import load_overrides
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Episode
 from twinloop.errors import DamagedDataset
-from twinloop.quality import cameras, outcome, response, signals, timing, units  # noqa: F401  (they register)
+from twinloop.quality import cameras, outcome, response, signals, timing, units, wraps  # noqa: F401  (they register)
 from twinloop.quality.finding import Finding, Measurement, QualityReport, in_episode
 from twinloop.quality.registry import CHECKS
 from twinloop.quality.settings import Settings
@@ -22,7 +23,17 @@ SERIOUS_IN_SIMULATION = frozenset({"artefact", "success_contradiction", "not_a_n
 """Findings that also block simulated episodes; the others concern hardware, which a simulation does not have."""
 
 HARDWARE = frozenset(
-    {"stuck", "clipped", "saturated", "spike", "constant", "duplicated", "quantization", "frozen_camera"}
+    {
+        "stuck",
+        "clipped",
+        "saturated",
+        "spike",
+        "wrap",
+        "constant",
+        "duplicated",
+        "quantization",
+        "frozen_camera",
+    }
 )
 """Findings about a sensor; notes for simulated episodes, whose sensors cannot break."""
 
@@ -59,6 +70,7 @@ def check_dataset(
         All findings and measurements, with the recorded overrides.
     """
     settings = settings or Settings()
+    settings = replace(settings, constants=(*settings.constants, *load_constants(dataset.root)))
     numbers = dataset.numbers if episodes is None else list(episodes)
     findings: list[Finding] = []
     measurements: list[Measurement] = []

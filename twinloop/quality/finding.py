@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measured quantity that is not a problem in itself, such as the lag or offset of a joint."""
+    """A measured quantity that is not a problem in itself, such as the lag of a channel behind its `command`."""
 
     quantity: str
     channel: str
@@ -50,6 +50,7 @@ class Measurement:
     uncertainty: float
     unit: str
     episode: int = -1
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,10 @@ class QualityReport(Record):
             squares = sum(w * (m.value - value) ** 2 for w, m in zip(weights, values, strict=True))
             spread = squares / sum(weights)
             uncertainty = max(sum(weights) ** -0.5, (spread / len(values)) ** 0.5)
-            pooled.append(Measurement(quantity, channel, value, uncertainty, values[0].unit))
+            first = values[0]
+            pooled.append(
+                Measurement(quantity, channel, value, uncertainty, first.unit, command=first.command)
+            )
         return pooled
 
     def groups(self) -> list[FindingGroup]:

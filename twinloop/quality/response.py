@@ -13,6 +13,7 @@ from twinloop.quality.view import Channel, View
 def lag(view: View) -> Iterator[Finding]:
     """Find responses later than common tools assume, or earlier than their command."""
     settings = view.settings
+    commands = {pair.response.name: pair.command.name for pair in view.pairs}
     for name, found in view.following.items():
         delay_s, error_s = found.delay.value, found.delay.standard_deviation
         if error_s > settings.lag_uncertainty_s:
@@ -23,7 +24,7 @@ def lag(view: View) -> Iterator[Finding]:
                 name,
                 grade(delay_s, settings.lag_blocking_s),
                 (1000 * delay_s, "ms", 1000 * settings.lag_s),
-                f"lags its command by {1000 * delay_s:.0f} ± {1000 * error_s:.0f} ms",
+                f"lags its command {commands[name]} by {1000 * delay_s:.0f} ± {1000 * error_s:.0f} ms",
                 "add the delay to the twin (identify does), or find its cause",
             )
         elif delay_s < -(view.period_s + 3 * error_s):
@@ -32,7 +33,7 @@ def lag(view: View) -> Iterator[Finding]:
                 name,
                 "warning",
                 (1000 * delay_s, "ms", -1000 * view.period_s),
-                f"leads its command by {-1000 * delay_s:.0f} ms",
+                f"leads its command {commands[name]} by {-1000 * delay_s:.0f} ms",
                 "the streams are not aligned, or the action was computed from the state: align the clocks",
             )
 
@@ -59,11 +60,13 @@ def offset(view: View) -> Iterator[Finding]:
 
 def measurements(view: View) -> Iterator[Measurement]:
     """Yield lag and offset of every pair whose response follows its command."""
-    for name, found in view.following.items():
-        delay = found.delay
-        yield Measurement("lag", name, 1000 * delay.value, 1000 * delay.standard_deviation, "ms")
-        unit = next(pair.response.unit for pair in view.pairs if pair.response.name == name)
-        yield Measurement("offset", name, found.offset, 0.0, unit)
+    for pair in view.pairs:
+        response, command = pair.response, pair.command.name
+        found = view.following.get(response.name)
+        if found is not None:
+            lag_ms, error_ms = 1000 * found.delay.value, 1000 * found.delay.standard_deviation
+            yield Measurement("lag", response.name, lag_ms, error_ms, "ms", command=command)
+            yield Measurement("offset", response.name, found.offset, 0.0, response.unit, command=command)
 
 
 def _limits(view: View, command: Channel) -> tuple[float, float]:

@@ -29,6 +29,9 @@ class Settings:
     frames: bool = True
     """Whether camera frames are decoded; by far the slowest part."""
 
+    constants: tuple[str, ...] = ()
+    """Signals that are declared to be constant; `check_dataset` adds those of the dataset's log maps."""
+
     # Time. The period is the median difference of an episode's true time stamps.
     dropped_periods: float = 1.6
     """At least one sample is lost if consecutive stamps are more periods apart."""

@@ -44,13 +44,13 @@ def not_a_number(view: View) -> Iterator[Finding]:
 
 @CHECKS.register("constant")
 def constant(view: View) -> Iterator[Finding]:
-    """Find channels that never change: unused joints, or dead sensors."""
+    """Find channels that never change although they are not declared as constants: unused joints, or dead sensors."""
     if len(view.time_s) < FEWEST_ROWS:
         return
     for signal in view.episode.schema.signals:
         channels = [c for c in view.channels if c.signal is signal]
         still = [c for c in channels if np.ptp(c.values) == 0]
-        if not still:
+        if not still or signal.name in view.settings.constants:
             continue
         whole = len(still) == len(channels)
         names = (
@@ -176,7 +176,8 @@ def spike(view: View) -> Iterator[Finding]:
         rows, threshold = spikes(channel, view.settings.spike_scales)
         if len(rows):
             fraction = len(rows) / len(view.time_s)
-            sizes = np.abs(channel.values[rows] - (channel.values[rows - 1] + channel.values[rows + 1]) / 2)
+            values = channel.continuous
+            sizes = np.abs(values[rows] - (values[rows - 1] + values[rows + 1]) / 2)
             row = int(rows[np.argmax(sizes)])
             yield view.finding(
                 "spike",
@@ -209,7 +210,7 @@ def quantization(view: View) -> Iterator[Finding]:
 
 def spikes(channel: Channel, scales: float) -> tuple[Array, float]:
     """Return the rows of single outliers, and the threshold."""
-    values = channel.values
+    values = channel.continuous
     if len(values) < FEWEST_ROWS or channel.range == 0 or len(np.unique(values)) < FEWEST_LEVELS:
         return np.zeros(0, np.int64), np.inf
     away = np.abs(values[1:-1] - (values[:-2] + values[2:]) / 2)

@@ -10,7 +10,7 @@ import numpy as np
 from twinloop.episode import Signal
 from twinloop.quality.finding import Finding, Severity
 from twinloop.quality.registry import CHECKS
-from twinloop.quality.view import Channel, View
+from twinloop.quality.view import WRAP_EXCESS, Channel, View
 
 DEGREES = 180 / math.pi
 CERTAIN = 4.0
@@ -116,9 +116,10 @@ def _too_small(view: View, signal: Signal) -> Finding | None:
 def _speed(view: View, channel: Channel) -> float:
     if len(channel.values) < 8 or not view.in_order or not channel.moves:
         return 0.0
-    change = np.abs(np.diff(channel.values))
-    # A wrapped angle jumps by one turn, which is not speed.
-    change[np.abs(change - 2 * math.pi) < 0.5] = 0.0
+    # Euler angles near their singularity are fast within one turn; degrees would hardly move there.
+    if np.ptp(channel.values) <= (1 + WRAP_EXCESS) * channel.turn:
+        return 0.0
+    change = np.abs(np.diff(channel.continuous))
     travelled = np.concatenate([[0.0], np.cumsum(change)])
     # Over five rows, so that encoder resolution is not mistaken for speed.
     return float(np.percentile((travelled[5:] - travelled[:-5]) / (view.time_s[5:] - view.time_s[:-5]), 99))

@@ -21,6 +21,12 @@ from twinloop.tasks.joint_names import bare_name
 
 FEWEST_MOVING = 10
 """Rows in which a command has to move before a check speaks of how it is followed."""
+TURNS = {"rad": 2 * np.pi, "deg": 360.0, "turn": 1.0}
+"""One turn, in each unit of angles."""
+WRAP_JUMP = 0.75
+"""Fraction of a turn in one row from which a jump is a wrap; a joint that really moves so far is sampled too slowly."""
+WRAP_EXCESS = 0.02
+"""An angle logged within one turn covers at most this fraction more, by noise."""
 CLOCK_PREFIX = "clock."
 TRUTH_PREFIX = "simulation."
 """A signal called `clock.<stream>` in seconds holds that stream's own time stamp of every row."""
@@ -51,6 +57,24 @@ class Channel:
         last = np.maximum.accumulate(np.where(self.finite, np.arange(len(self.raw)), -1))
         last[last < 0] = int(np.argmax(self.finite))
         return np.asarray(self.raw[last])
+
+    @property
+    def turn(self) -> float:
+        """One turn in the channel's unit; 0 if it is no angle."""
+        return TURNS.get(self.unit, 0.0)
+
+    @cached_property
+    def wraps(self) -> Array:
+        """Rows at which an angle logged within one turn jumps from one end of it to the other."""
+        values, turn = self.values, self.turn
+        if not turn or len(values) < 2 or np.ptp(values) > (1 + WRAP_EXCESS) * turn:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(np.abs(np.diff(values)) > WRAP_JUMP * turn) + 1
+
+    @cached_property
+    def continuous(self) -> Array:
+        """The values, unwrapped if they wrap around."""
+        return np.unwrap(self.values, period=self.turn) if len(self.wraps) else self.values
 
     def with_unit(self, value: float, digits: int = 4, sign: str = "") -> str:
         """Format a value with its unit, if it has one."""
