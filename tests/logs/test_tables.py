@@ -7,7 +7,7 @@ import pytest
 
 from twinloop.errors import DamagedLog, LogError, MapError, UnknownName
 from twinloop.logs.ingest import ingest
-from twinloop.logs.log_map import parse_map
+from twinloop.logs.log_map import format_map, parse_map
 from twinloop.logs.originals import load_originals
 from twinloop.quality.check import check_dataset
 
@@ -339,3 +339,47 @@ def test_constants_of_a_map_are_not_taken_for_dead_sensors(tmp_path):
     )
     dataset = ingest(tmp_path / "run.csv", tmp_path / "out", parse_map(text)).dataset
     assert check_dataset(dataset).findings == ()
+
+
+DERIVED = (
+    HEAD
+    + """
+clock: t
+derived: {net: run-1/tau - run-1/friction + bias, unused: bias - t}
+signals: {observation.torque: {from: net, unit: mN·m, elements: [a, b]}}
+"""
+)
+
+
+def test_a_map_adds_and_subtracts_channels(tmp_path):
+    time_s = np.arange(50) / 50
+    tau, friction, bias = (np.column_stack([np.sin(time_s + k), np.cos(time_s + k)]) for k in range(3))
+    arrays = {"t": time_s, "run-1/tau": tau, "run-1/friction": friction.astype(np.float32), "bias": bias}
+    np.savez(tmp_path / "run.npz", **arrays)
+    log_map = parse_map(DERIVED)
+    done = ingest(tmp_path / "run.npz", tmp_path / "out", log_map)
+    expected = 1e-3 * (tau - friction.astype(np.float32) + bias)
+    np.testing.assert_allclose(done.dataset.episode(0)["observation.torque"], expected)
+    assert parse_map(format_map(log_map)) == log_map
+    np.savez(tmp_path / "run.npz", **arrays | {"bias": bias[:, :1]})
+    with pytest.raises(LogError, match=r"channels of net have different shapes; got run-1/tau \(2,\)"):
+        ingest(tmp_path / "run.npz", tmp_path / "shapes", log_map)
+
+
+@pytest.mark.parametrize(
+    ("formula", "message"),
+    [
+        ("__import__('os').system('true')", "such as `a - b`"),
+        ("bias -", "such as `a - b`"),
+        ("bias - net", "net is derived itself"),
+        ("bias - nothing", "nothing"),
+    ],
+)
+def test_a_formula_that_is_no_sum_of_channels_is_refused(tmp_path, formula, message):
+    np.savez(tmp_path / "run.npz", t=np.arange(9) / 50, bias=np.arange(9.0))
+    text = (
+        HEAD
+        + f"clock: t\nderived: {{net: {json.dumps(formula)}}}\nsignals: {{observation.state: {{from: net, unit: m}}}}"
+    )
+    with pytest.raises((MapError, UnknownName), match=message):
+        ingest(tmp_path / "run.npz", tmp_path / "out", parse_map(text))

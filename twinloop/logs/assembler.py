@@ -62,6 +62,11 @@ class Assembler:
         self._map = selected.map
         self._log = selected.log
         self._channels = {name: selected.channels[full] for name, full in selected.full_names.items()}
+        self._channels |= {
+            name: formula.describe(name, self._channels)
+            for name, formula in self._map.derived.items()
+            if any(name in signal.source for signal in self._map.signals.values())
+        }
         self._constants = selected.constants()
         self._twin = twin
         self._accepted = accepted
@@ -126,6 +131,8 @@ class Assembler:
         return _Loaded(stream, lost, missing)
 
     def _raw(self, raw: RawEpisode, source: str) -> Block:
+        if source in self._map.derived:
+            return self._map.derived[source](source, lambda term: self._raw(raw, term))
         name = self._channels[source].name
         if name not in raw.channels:
             raise LogError(f"{raw.name}: channel {name!r} has no samples in this episode")

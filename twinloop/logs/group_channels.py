@@ -23,7 +23,7 @@ def find_groups(
     """Find groups of channels that are episodes ("" if the map has no groups), and why others are skipped."""
     if log_map.episodes.by != "groups":
         return [""], {}
-    template = next(iter(log_map.signals.values())).source[0]
+    template = log_map.channels_of(next(iter(log_map.signals.values())).source[0])[0]
     if "{group}" not in template:
         raise LogError(
             f"episodes by groups need {{group}} in the channel names, but the first is {template!r}"
@@ -55,7 +55,8 @@ class GroupChannels:
         streams += [([camera.source], camera.clock) for camera in log_map.cameras.values() if camera.source]
         names: list[str | None] = []
         for sources, clock in streams:
-            names += [*sources, log_map.clock_of(clock).channel]
+            names += [name for source in sources for name in log_map.channels_of(source)]
+            names.append(log_map.clock_of(clock).channel)
         names += [clock.channel for clock in log_map.clocks.values()]
         if log_map.episodes.by == "boundary":
             names.append(log_map.episodes.channel)
@@ -94,7 +95,8 @@ class GroupChannels:
         if rule.by == "offsets":
             first_rows = self._first_rows(channel)
         if rule.by != "boundary":
-            channel = (clock.channel if rule.by != "offsets" else None) or row_signal.source[0]
+            row_channel = self.map.channels_of(row_signal.source[0])[0]
+            channel = (clock.channel if rule.by != "offsets" else None) or row_channel
         name = f"{log.name}#{self._group}" if self._group else log.name
         named = [self._full(c.source) for c in self.map.cameras.values() if c.source]
         cameras = {name: self.channels[name].dtype for name in named}

@@ -13,10 +13,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    model_validator,
+)
 
 from twinloop.episode import Actor, Source
 from twinloop.errors import MapError, UnknownName
+from twinloop.logs.derived import Formula, parse_formula
 from twinloop.logs.units import LOG_UNITS, known_unit
 
 MAX_MAP_BYTES = 1 << 20
@@ -73,6 +82,13 @@ def _as_clock(value: Any) -> Any:
 
 
 AnyClock = Annotated[Clock, BeforeValidator(_as_clock)]
+
+
+def _as_formula(value: Any) -> Any:
+    return parse_formula(value) if isinstance(value, str) else value
+
+
+AnyFormula = Annotated[Formula, BeforeValidator(_as_formula), PlainSerializer(str)]
 
 
 class SignalMap(_Part):
@@ -192,6 +208,7 @@ class ProvenanceMap(_Part):
 class LogMap(_Part):
     """Everything needed to convert one kind of log to episodes.
 
+    `derived` names channels computed from others: sums and differences, such as `a - b`.
     `clocks` names additional clocks, channels with a device's own time stamp of each row, stored as `clock.NAME`.
     """
 
@@ -206,6 +223,7 @@ class LogMap(_Part):
     episodes: EpisodeMap = EpisodeMap()
     clock: AnyClock | None = None
     clocks: dict[str, AnyClock] = {}
+    derived: dict[str, AnyFormula] = {}
     rows: Rows = Rows()
     mixed_rates: bool = False
     time_zero: Literal["first_row", "log"] = "first_row"
@@ -225,6 +243,9 @@ class LogMap(_Part):
         for name, clock in self.clocks.items():
             if clock.channel is None:
                 raise ValueError(f"clocks.{name} needs channel, the one with the time stamps")
+        for name, formula in self.derived.items():
+            if nested := [term for term in formula.channels if term in self.derived]:
+                raise ValueError(f"derived.{name}: {nested[0]} is derived itself; write its channels out")
         if both := self.signals.keys() & self.constants.keys():
             raise ValueError(f"{min(both)} is a signal and a constant")
         return self
@@ -233,6 +254,10 @@ class LogMap(_Part):
     def row_stream(self) -> str:
         """The signal or "camera NAME" whose samples are the rows, if they are not evenly spaced."""
         return self.rows.like or next(iter(self.signals))
+
+    def channels_of(self, source: str) -> tuple[str, ...]:
+        """Return the channels of the log behind a source: itself, or those it is derived from."""
+        return self.derived[source].channels if source in self.derived else (source,)
 
     def clock_of(self, own: Clock | None) -> Clock:
         """Return the clock of one stream: its own, else the map's, else the log's."""
