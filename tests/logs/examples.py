@@ -81,6 +81,12 @@ def write_csv(path, rows=60, seed=0):
     return path
 
 
+def write_npy(path, rows=60):
+    """One table: time, then positions."""
+    np.save(path, np.column_stack(motion(rows)[:2]))
+    return path
+
+
 def write_npz(path, rows=60, seed=0):
     time_s, position, command = motion(rows, seed)
     np.savez_compressed(path, t=time_s, q=position, cmd=command)

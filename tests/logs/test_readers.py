@@ -29,6 +29,11 @@ CHANNELS = {
         "clock: time\nsignals: {observation.state: {from: shoulder, unit: rad}}",
     ),
     "npz": ("run.npz", examples.write_npz, "clock: t\nsignals: {observation.state: {from: q, unit: rad}}"),
+    "npy": (
+        "run.npy",
+        examples.write_npy,
+        "clock: {channel: values, column: 0}\nsignals: {observation.state: {from: values, columns: [1], unit: rad}}",
+    ),
     "json": (
         "run.json",
         examples.write_json,

@@ -383,3 +383,24 @@ def test_a_formula_that_is_no_sum_of_channels_is_refused(tmp_path, formula, mess
     )
     with pytest.raises((MapError, UnknownName), match=message):
         ingest(tmp_path / "run.npz", tmp_path / "out", parse_map(text))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Time (s);Joint 1 Position [deg];Joint 2 Position [deg]", "0.00;1.5;2", "0.02;1.25;3"),
+        ("Time (s);Joint 1 Position [deg];Joint 2 Position [deg]", "0,00;1,5;2,0", "0,02;1,25;3,0"),
+        ('"Time (s)" "Joint 1 Position [deg]" "Joint 2 Position [deg]"', "0.00 1.5 2", "0.02 1.25 3"),
+        ("Time (s)\tJoint 1 Position [deg]\tJoint 2 Position [deg]", "0.00\t1.5\t2", "0.02\t1.25\t3"),
+    ],
+)
+def test_names_with_blanks_and_decimal_commas_are_read(tmp_path, lines):
+    path = tmp_path / "run.csv"
+    path.write_text("\n".join(lines) + "\n")
+    names = ["Joint 1 Position [deg]", "Joint 2 Position [deg]"]
+    text = (
+        HEAD
+        + f"clock: Time (s)\nsignals: {{observation.state: {{from: {json.dumps(names)}, unit: deg, to: deg}}}}"
+    )
+    episode = ingest(path, tmp_path / "out", parse_map(text)).dataset.episode(0)
+    np.testing.assert_array_equal(episode["observation.state"], [[1.5, 2], [1.25, 3]])

@@ -51,7 +51,7 @@ def ingest(
     resume: Annotated[bool, Option("--resume", help="Continue an interrupted ingest to --out.")] = False,
     json: Json = False,
 ) -> None:
-    """Convert logs (LeRobot, MCAP, rosbag2, HDF5, CSV, NPZ, JSON) to a dataset, as a map describes them."""
+    """Convert logs (LeRobot, MCAP, rosbag2, HDF5, CSV, NPZ, NPY, JSON) to a dataset, as a map describes them."""
     if propose:
         _propose(source, map_, twin, json)
         return

@@ -65,7 +65,7 @@ def find_names(path: Path, known: Mapping[str, tuple[str, ...]], table: str, wid
     Raises:
         DamagedLog: The name file names another number of columns than the table has.
     """
-    for key in (f"{path.stem}/{table}", f"{path.name}/{table}", table or path.stem, path.name):
+    for key in (f"{path.stem}/{table}", f"{path.name}/{table}", table or path.stem, path.stem, path.name):
         if key in known:
             if len(known[key]) != width:
                 raise DamagedLog(

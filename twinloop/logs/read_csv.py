@@ -38,6 +38,7 @@ class _Head:
     delimiter: str
     skip: int
     numbered: bool = False
+    decimal: str = "."
 
 
 class CsvReader:
@@ -94,20 +95,36 @@ def _head(path: Path) -> _Head:
     while skip + 1 < len(lines) and lines[skip].startswith("#") and lines[skip + 1].startswith("#"):
         skip += 1
     first = lines[skip].lstrip("#").strip()
-    delimiter = max(
-        _DELIMITERS, key=lambda candidate: (first.count(candidate), -_DELIMITERS.index(candidate))
-    )
-    fields = [field.strip() for field in next(csv.reader([first], delimiter=delimiter))]
+    second = lines[skip + 1].strip() if skip + 2 < len(lines) else ""
+    delimiter = _find_delimiter(first, second)
+    fields = _fields(first, delimiter)
+    decimal = _find_decimal(_fields(second or first, delimiter))
     if len(fields) > MAX_COLUMNS:
         raise DamagedLog(f"{path.name} has too many columns", got=len(fields), expected=MAX_COLUMNS)
-    if all(_is_number(field) for field in fields):
+    if all(_is_number(field.replace(decimal, ".")) for field in fields):
         known = find_names(path, load_names(path), "", len(fields))
         names = known or tuple(f"column_{i}" for i in range(len(fields)))
-        return _Head(names, delimiter, skip, numbered=not known)
+        return _Head(names, delimiter, skip, not known, decimal)
     names = tuple(field or f"column_{i}" for i, field in enumerate(fields))
     if twice := [name for name in names if names.count(name) > 1]:
         raise DamagedLog(f"{path.name} has two columns called {twice[0]!r}")
-    return _Head(names, delimiter, skip + 1)
+    return _Head(names, delimiter, skip + 1, decimal=decimal)
+
+
+def _fields(line: str, delimiter: str) -> list[str]:
+    return [field.strip() for field in next(csv.reader([line], delimiter=delimiter))]
+
+
+def _find_delimiter(first: str, second: str) -> str:
+    """Return the sign that cuts two lines into as many fields; names may contain blanks, and numbers commas."""
+    counts = {sign: len(_fields(first, sign)) for sign in _DELIMITERS}
+    equal = [sign for sign in _DELIMITERS if second and len(_fields(second, sign)) == counts[sign] > 1]
+    return max(equal or _DELIMITERS, key=lambda sign: (counts[sign], -_DELIMITERS.index(sign)))
+
+
+def _find_decimal(fields: Sequence[str]) -> str:
+    """Return the decimal sign: a comma if numbers have one, as spreadsheets write them in many countries."""
+    return "," if any(re.fullmatch(r"[+-]?\d+,\d+([eE][+-]?\d+)?", field) for field in fields) else "."
 
 
 def _is_number(field: str) -> bool:
@@ -140,7 +157,10 @@ def _open(path: Path, head: _Head, wanted: Sequence[str], types: dict[str, Any] 
         ),
         parse_options=arrow_csv.ParseOptions(delimiter=head.delimiter),
         convert_options=arrow_csv.ConvertOptions(
-            include_columns=list(wanted), strings_can_be_null=False, column_types=types
+            include_columns=list(wanted),
+            strings_can_be_null=False,
+            column_types=types,
+            decimal_point=head.decimal,
         ),
     )
 

@@ -1,4 +1,4 @@
-"""NPZ archives: every array is a channel, read in blocks of rows; pickled objects are refused."""
+"""NPZ archives and NPY files: every array is a channel, read in blocks of rows; pickled objects are refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO
 
 import numpy as np
@@ -34,6 +35,11 @@ from twinloop.logs.reader import (
 )
 
 KIND = "NPZ"
+_BROKEN_HEADER = (TokenError, SyntaxError)
+"""What numpy raises beside ValueError on a header that is no literal."""
+
+ARRAY = "values"
+"""The channel of a file that holds a single array."""
 
 MAX_ARRAYS = 100_000
 """An archive with more members than this is not a recording."""
@@ -62,22 +68,26 @@ class NpzReader:
     def channels(self, path: Path) -> list[Channel]:
         """List every numeric array; a scalar or text is a constant."""
         found = []
-        with log_errors(path, KIND), zipfile.ZipFile(path) as archive:
+        with log_errors(path, KIND, *_BROKEN_HEADER), zipfile.ZipFile(path) as archive:
             for name, info in _members(path, archive).items():
                 with archive.open(info) as file:
-                    header = _header(path, name, file, info)
+                    header = _header(path, name, file, info.file_size)
                 found.append(describe_array(name, header.shape, header.dtype))
         return found
 
     def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
         """Yield the same rows of all wanted arrays; shorter ones end earlier."""
-        with log_errors(path, KIND), zipfile.ZipFile(path) as archive, ExitStack() as open_files:
+        with (
+            log_errors(path, KIND, *_BROKEN_HEADER),
+            zipfile.ZipFile(path) as archive,
+            ExitStack() as open_files,
+        ):
             members = _members(path, archive)
             refuse_unknown(f"array in {path.name}", wanted, members)
             opened: dict[str, tuple[IO[bytes], _Header]] = {}
             for name in dict.fromkeys(wanted):
                 file = open_files.enter_context(archive.open(members[name]))
-                opened[name] = (file, _header(path, name, file, members[name]))
+                opened[name] = (file, _header(path, name, file, members[name].file_size))
             rows = rows_per_span(max((header.row_bytes for _, header in opened.values()), default=1))
             blocks = [_rows(path, name, *pair, rows) for name, pair in opened.items()]
             for values in zip_longest(*blocks):
@@ -86,6 +96,31 @@ class NpzReader:
 
 
 READERS.register("npz")(NpzReader())
+
+
+class NpyReader:
+    """Reads what `numpy.save` writes: one array, as the channel `values`."""
+
+    def sniff(self, path: Path) -> float:
+        """Check the file signature."""
+        return 1.0 if read_head(path, len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX else 0.0
+
+    def channels(self, path: Path) -> list[Channel]:
+        """List the array."""
+        with log_errors(path, "NPY", *_BROKEN_HEADER), path.open("rb") as file:
+            header = _header(path, ARRAY, file, path.stat().st_size)
+            return [describe_array(ARRAY, header.shape, header.dtype)]
+
+    def read(self, path: Path, wanted: Sequence[str]) -> Iterator[Span]:
+        """Yield blocks of rows."""
+        refuse_unknown(f"array in {path.name}", wanted, [ARRAY])
+        with log_errors(path, "NPY", *_BROKEN_HEADER), path.open("rb") as file:
+            header = _header(path, ARRAY, file, path.stat().st_size)
+            for block in _rows(path, ARRAY, file, header, rows_per_span(header.row_bytes)):
+                yield Span({ARRAY: Block(block)})
+
+
+READERS.register("npy")(NpyReader())
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
@@ -98,7 +133,7 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
     return {info.filename.removesuffix(".npy"): info for info in infos}
 
 
-def _header(path: Path, name: str, file: IO[bytes], info: zipfile.ZipInfo) -> _Header:
+def _header(path: Path, name: str, file: IO[bytes], size_bytes: int) -> _Header:
     version = npy.read_magic(file)
     if version == (1, 0):
         shape, column_major, dtype = npy.read_array_header_1_0(file)
@@ -114,11 +149,11 @@ def _header(path: Path, name: str, file: IO[bytes], info: zipfile.ZipInfo) -> _H
     if not is_numeric(dtype) and dtype.kind not in "US":
         raise DamagedLog(f"{path.name}: array {name!r} does not hold numbers or text", got=dtype)
     header = _Header(tuple(int(size) for size in shape), dtype, bool(column_major))
-    if any(size < 0 for size in header.shape) or bytes_of(header.shape, dtype) > info.file_size:
+    if any(size < 0 for size in header.shape) or bytes_of(header.shape, dtype) > size_bytes:
         raise DamagedLog(
             f"{path.name}: array {name!r} claims more numbers than the file holds",
             got=f"{header.shape} of {dtype}",
-            expected=f"at most {info.file_size} bytes",
+            expected=f"at most {size_bytes} bytes",
         )
     refuse_large_piece(path, f"a row of {name!r}", header.row_bytes)
     return header
