@@ -62,7 +62,7 @@ class _Table:
     """What one environment's camera needs for every frame."""
 
     remap: Any
-    defocus: tuple[Array, Array] | None
+    defocus: tuple[Any, Any] | None
     light: Array | None
     flare: Array | None
     shot_variance: float
