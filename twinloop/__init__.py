@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from twinloop.diagnosis.result import Diagnosis as Diagnosis
     from twinloop.diagnosis.result import load_diagnosis as load_diagnosis
     from twinloop.diagnosis.run import diagnose as diagnose
+    from twinloop.engines.model_check import ModelFinding as ModelFinding
+    from twinloop.engines.model_check import check_model as check_model
     from twinloop.episode import Camera as Camera
     from twinloop.episode import Episode as Episode
     from twinloop.episode import Event as Event
@@ -136,6 +138,7 @@ _NAMES = {
     "twinloop.datasets.writer": ["append_to", "make_dataset"],
     "twinloop.diagnosis.result": ["Diagnosis", "load_diagnosis"],
     "twinloop.diagnosis.run": ["diagnose"],
+    "twinloop.engines.model_check": ["ModelFinding", "check_model"],
     "twinloop.episode": ["Camera", "Episode", "Event", "Provenance", "Schema", "Signal", "make_episode"],
     "twinloop.errors": ["TwinloopError"],
     "twinloop.evaluation.horizon": ["find_execution_horizon"],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -14,6 +15,20 @@ from twinloop.cli import console
 from twinloop.cli.options import Json
 from twinloop.cli.places import require_workspace
 from twinloop.errors import WrongUse
+
+AngleUnit = Annotated[
+    str | None, Option(metavar="radian|degree", help="Unit of angles in an MJCF; default: as the file says.")
+]
+Servos = Annotated[
+    bool,
+    Option(
+        "--servos",
+        help="Put position servos in place of torque motors and unstable servos; gains follow from inertia and weight.",
+    ),
+]
+LightMeshes = Annotated[
+    bool, Option("--light-meshes", help="Simplify meshes of more than 500 faces; masses and inertias stay.")
+]
 
 
 def init(
@@ -25,14 +40,23 @@ def init(
     model: Annotated[
         Path | None, Option(metavar="FILE", help="Or your own robot: an MJCF or URDF file.")
     ] = None,
+    angle: AngleUnit = None,
+    servos: Servos = False,
+    light_meshes: LightMeshes = False,
     json: Json = False,
 ) -> None:
-    """Create a workspace: a folder for the twins, datasets, policies and reports of one robot cell."""
+    """Create a workspace: a folder for the twins, datasets, policies and reports of one robot cell.
+
+    A model is checked: angle units, names, inertias, actuators, stability and meshes.
+    """
     if twin is not None and model is not None:
         raise WrongUse("--twin and --model exclude each other")
+    if model is None and (angle is not None or servos or light_meshes):
+        raise WrongUse("--angle, --servos and --light-meshes change a model", remedy="--model FILE")
     cell = twinloop.load_twin(twin) if twin is not None else None
+    findings: Sequence[twinloop.ModelFinding] = ()
     if model is not None:
-        cell = twinloop.make_twin_from_model(model)
+        cell, findings = _read_model(model, angle, servos, light_meshes)
     made = twinloop.init_workspace(folder, cell)
     lines = [f"created workspace {made.name} in {folder}"]
     if cell is not None:
@@ -40,9 +64,57 @@ def init(
             f"twin {cell.name}: {len(cell.parameters)} parameters, {len(cell.cameras)} cameras, "
             f"task {cell.task or 'none'}; `twinloop twin show {made.twin}` lists them"
         )
-    lines.append(f"next: cd {folder} && twinloop {'generate seed.yaml' if cell else 'status'}")
+    if model is not None and not findings:
+        lines.append("model check: nothing found")
     value = {"workspace": made.name, "path": made.root.resolve(), "twin": made.twin}
+    value |= {"findings": [asdict(finding) for finding in findings]}
     console.print_result(json, value, "\n".join(lines))
+    if json:
+        return
+    if findings:
+        _print_findings(findings, f"twinloop init {folder} --model {model}", angle, servos, light_meshes)
+    console.out.print(f"next: cd {folder} && twinloop {'generate seed.yaml' if cell else 'status'}")
+
+
+def _read_model(
+    file: Path, angle: str | None, servos: bool, light_meshes: bool
+) -> tuple[twinloop.Twin, Sequence[twinloop.ModelFinding]]:
+    """The twin of a model and what is wrong with it; with `servos`, of the joints that need one."""
+    if angle not in (None, "radian", "degree"):
+        raise WrongUse("--angle is a unit of angles", got=angle, expected="radian or degree")
+    unit: Any = angle
+    options = {"angle": unit, "light_meshes": light_meshes}
+    cell = twinloop.make_twin_from_model(file, **options)
+    findings = twinloop.check_model(file, cell, angle=unit)
+    joints = sorted({joint for one in findings if one.option == "--servos" for joint in one.joints})
+    if servos and joints:
+        cell = twinloop.make_twin_from_model(file, servos=joints, **options)
+        findings = twinloop.check_model(file, cell, angle=unit)
+    return cell, findings
+
+
+def _print_findings(
+    findings: Sequence[twinloop.ModelFinding],
+    command: str,
+    angle: str | None,
+    servos: bool,
+    light_meshes: bool,
+) -> None:
+    """The findings, and the command that mends those that an option can mend."""
+    console.out.print(f"model check: {console.count(len(findings), 'finding')}")
+    console.print_table(
+        ("check", "found", "remedy"),
+        [
+            (one.check, one.found, one.remedy + (f"; or {one.option}" if one.option else ""))
+            for one in findings
+        ],
+    )
+    chosen = [f"--angle {angle}" if angle else "", "--servos" * servos, "--light-meshes" * light_meshes]
+    options = dict.fromkeys(option for option in (*chosen, *(one.option for one in findings)) if option)
+    if any(one.option for one in findings):
+        console.out.print(
+            f"to apply these options: rm -r {command.split()[2]} && {command} {' '.join(options)}"
+        )
 
 
 def doctor(

@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import mujoco
+import numpy as np
 
 from twinloop.errors import InvalidTwin
 
@@ -28,6 +29,7 @@ def read_urdf(path: Path) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
         root.remove(old)
     extension = ElementTree.SubElement(root, "mujoco")
     settings = {"strippath": "false", "discardvisual": "false", "fusestatic": "false", "angle": "radian"}
+    settings["balanceinertia"] = "true"  # `impossible_inertias` names the links that need it
     ElementTree.SubElement(extension, "compiler", settings)
     try:
         spec = mujoco.MjSpec.from_string(ElementTree.tostring(root, encoding="unicode"), assets=assets)
@@ -41,6 +43,22 @@ def mimic_joints(path: Path) -> set[str]:
     """Joints that follow another one and must not have a servo of their own."""
     root = ElementTree.fromstring(path.read_text())
     return {joint.get("name", "") for joint in root.iter("joint") if joint.find("mimic") is not None}
+
+
+def impossible_inertias(path: Path) -> list[str]:
+    """Links whose inertia no body can have: about one axis, more than the sum of the other two."""
+    found = []
+    for link in ElementTree.fromstring(path.read_text()).iter("link"):
+        inertia = link.find("inertial/inertia")
+        if inertia is None:
+            continue
+        xx, yy, zz, xy, xz, yz = (
+            float(inertia.get(f"i{axes}", 0)) for axes in ("xx", "yy", "zz", "xy", "xz", "yz")
+        )
+        low, middle, high = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        if low + middle < high * (1.0 - 1e-6):
+            found.append(link.get("name", ""))
+    return found
 
 
 def _collect_meshes(path: Path, root: ElementTree.Element) -> dict[str, bytes]:

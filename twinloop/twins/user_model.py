@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
+from typing import Literal
 from xml.etree import ElementTree
 
 import mujoco
@@ -29,60 +31,71 @@ from twinloop.twins.hardware import (
     object_pose_parameters,
     sensor_parameters,
 )
+from twinloop.twins.meshes import simplify_meshes
 from twinloop.twins.parameter import Parameter
 from twinloop.twins.scene import scene_parameters, target_parameters
+from twinloop.twins.servos import add_servos, replace_by_servos
 from twinloop.twins.twin import Twin, check_twin
 from twinloop.twins.urdf import mimic_joints, read_urdf
 
-SERVO_HZ = 5.0
-"""Bandwidth of servos added to a model without actuators."""
-SAG_RAD = 0.01
-"""Sag of such a servo under the arm's own weight."""
+UNNAMED = ("MuJoCo Model", "")
+"""What MuJoCo calls a model whose file gives it no name."""
+FILE_WORDS = ("scene", "model", "robot", "main", "mjcf", "urdf", "xml")
+"""Names of files that say nothing about the robot in them; their folder's name does."""
 
 
-def make_twin_from_model(path: str | Path, *, name: str | None = None, control_hz: float = 50.0) -> Twin:
+def make_twin_from_model(
+    path: str | Path,
+    *,
+    name: str | None = None,
+    control_hz: float = 50.0,
+    angle: Literal["radian", "degree"] | None = None,
+    servos: Collection[str] = (),
+    light_meshes: bool = False,
+) -> Twin:
     """Make a twin of the cell in an MJCF or URDF file.
 
-    Nominal values are the file's. A model without actuators gets a position servo on every joint. Note that MJCF counts
-    angles in degrees unless it has `<compiler angle="radian"/>`.
+    Nominal values are the file's. A model without actuators gets a position servo on every joint. An actuator is called
+    after the joint that it drives alone. `check_model` finds what is wrong with a model.
 
     Args:
         path: The model; meshes and included files are taken along.
-        name: Name of the twin; by default the file's name.
+        name: Name of the twin; by default the model's own, or else the file's.
         control_hz: Rate of commands and readings in Hz; the nearest rate is used whose period is a whole number of physics
             steps.
+        angle: Unit of the angles in an MJCF; by default what its `<compiler angle=...>` says, or else degrees.
+        servos: Joints whose actuator, such as a torque motor, becomes a position servo with gains from the inertia and the
+            weight that it moves.
+        light_meshes: Simplify meshes of more than 500 faces; masses and inertias stay.
 
     Returns:
         The twin, with parameters for every joint, actuator and free body of the model.
 
     Raises:
-        WrongUse: There is no such file.
+        WrongUse: There is no such file, or no such joint.
         InvalidTwin: The file is no model that MuJoCo compiles, or nothing in it moves.
     """
     file = Path(path)
-    if not file.is_file():
-        raise WrongUse(f"{file} is not a file", expected="an MJCF (.xml) or URDF (.urdf) model")
-    kind = _kind(file)
-    followers: set[str] = set()
-    if kind == "robot":
-        spec, assets = read_urdf(file)
-        spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
-        followers = mimic_joints(file)
-    else:
-        spec, assets = _read_mjcf(file)
+    spec, assets, followers = read_model(file, angle)
     _name_everything(spec)
     model = _compile(file, spec)
     if model.njnt == 0:
         raise InvalidTwin(f"{file} has no joints", expected="at least one joint")
-    if kind == "robot":
+    if _kind(file) == "robot":
         _exclude_overlaps(spec, model)
     if model.nu == 0:
-        _add_servos(spec, model, followers)
-        model = _compile(file, spec)
+        add_servos(spec, model, followers)
+    if servos:
+        replace_by_servos(spec, model, servos)
+    if light_meshes:
+        assets = simplify_meshes(spec, model, assets)
+    model = _compile(file, spec)
     substeps = max(1, round(1.0 / (control_hz * model.opt.timestep)))
     free, placed = _free_bodies(model), _placed_bodies(model)
+    robot = _robot_name(file, spec)
+    _require_different_names(file, model)
     twin = Twin(
-        name or to_identifier(file.stem),
+        name or robot,
         spec.to_xml(),
         parameters=_parameters(model, free, placed),
         assets=assets,
@@ -90,11 +103,58 @@ def make_twin_from_model(path: str | Path, *, name: str | None = None, control_h
         cameras=tuple(Camera(model.camera(i).name, 128, 128) for i in range(model.ncam)),
         home=_home(model),
         roles=_roles(free, placed),
-        robot=to_identifier(model.names[: model.names.index(b"\0")].decode() or file.stem),
+        robot=robot,
         description=f"made from {file.name}",
     )
     check_twin(twin)
     return twin
+
+
+def read_model(
+    file: Path, angle: Literal["radian", "degree"] | None = None
+) -> tuple[mujoco.MjSpec, dict[str, bytes], set[str]]:
+    """Read an MJCF or URDF file.
+
+    Args:
+        file: The model.
+        angle: Unit of the angles in an MJCF; default: as the file says.
+
+    Returns:
+        The spec with everything included, the files that it refers to by name, and the joints that follow another one.
+    """
+    if not file.is_file():
+        raise WrongUse(f"{file} is not a file", expected="an MJCF (.xml) or URDF (.urdf) model")
+    if _kind(file) == "robot":
+        if angle is not None:
+            raise WrongUse("angles in a URDF are in radians", got=f"angle={angle!r}", remedy="leave it out")
+        spec, assets = read_urdf(file)
+        spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        return spec, assets, mimic_joints(file)
+    spec, assets = _read_mjcf(file)
+    if angle is not None:
+        spec.compiler.degree = angle == "degree"
+    return spec, assets, set()
+
+
+def _robot_name(file: Path, spec: mujoco.MjSpec) -> str:
+    """The model's own name, or else the file's, or that of its folder where the file's says nothing."""
+    if spec.modelname not in UNNAMED and to_identifier(spec.modelname) not in FILE_WORDS:
+        return to_identifier(spec.modelname).removesuffix("_scene")
+    stem = to_identifier(file.stem)
+    return stem if stem not in FILE_WORDS else to_identifier(file.resolve().parent.name)
+
+
+def _require_different_names(file: Path, model: mujoco.MjModel) -> None:
+    """Refuse joints or actuators whose parameters would have the same names."""
+    for names in (moving_joints(model), [model.actuator(i).name for i in range(model.nu)]):
+        written = [to_identifier(name) for name in names]
+        same = [name for name, short in zip(names, written, strict=True) if written.count(short) > 1]
+        if same:
+            raise InvalidTwin(
+                f"names in {file} differ only in capitals or punctuation",
+                got=", ".join(same),
+                remedy="rename one of them: parameters are named after them in lower case letters, digits and _",
+            )
 
 
 def _kind(file: Path) -> str:
@@ -114,7 +174,12 @@ def _read_mjcf(file: Path) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
     try:
         spec = mujoco.MjSpec.from_file(str(file))
     except ValueError as error:
-        raise InvalidTwin(f"{file} is not an MJCF that MuJoCo can read", got=str(error)) from error
+        repeated = "repeated name" in str(error)
+        raise InvalidTwin(
+            f"{file} is not an MJCF that MuJoCo can read",
+            got=str(error),
+            remedy="give every joint, body and geom a name of its own" if repeated else None,
+        ) from error
     assets: dict[str, bytes] = {}
     meshes, textures = file.parent / spec.meshdir, file.parent / spec.texturedir
     for folder, parts in (
@@ -149,15 +214,10 @@ def _add_asset(source: Path, assets: dict[str, bytes], file: Path) -> str:
 
 def _name_everything(spec: mujoco.MjSpec) -> None:
     """Parameters find their targets by name, so every joint, actuator, camera and free body's geom needs one."""
-    for what, parts in (("joint", spec.joints), ("actuator", spec.actuators), ("camera", spec.cameras)):
-        taken = {part.name for part in parts}
+    for what, parts in (("joint", spec.joints), ("camera", spec.cameras)):
         for index, part in enumerate(parts):
-            if not part.name:
-                new_name = (
-                    part.target if what == "actuator" and part.target not in taken else f"{what}_{index + 1}"
-                )
-                part.name = new_name
-                taken.add(new_name)
+            part.name = part.name or f"{what}_{index + 1}"
+    _name_actuators(spec)
     for number, body in enumerate(spec.bodies):
         if not body.name and number:
             body.name = f"body_{number}"
@@ -165,6 +225,23 @@ def _name_everything(spec: mujoco.MjSpec) -> None:
         for index, geom in enumerate(body.geoms):
             if not geom.name:
                 geom.name = f"{body.name}_geom_{index + 1}"
+
+
+def _name_actuators(spec: mujoco.MjSpec) -> None:
+    """Call an actuator after the joint that it drives alone: recordings name joints, and so do a twin's signals."""
+    driven = [a.target for a in spec.actuators if a.trntype == mujoco.mjtTrn.mjTRN_JOINT]
+    taken = {actuator.name for actuator in spec.actuators}
+    for index, actuator in enumerate(spec.actuators):
+        old, joint = actuator.name, actuator.target
+        alone = actuator.trntype == mujoco.mjtTrn.mjTRN_JOINT and driven.count(joint) == 1
+        if alone and joint not in taken:
+            actuator.name = joint
+        elif not old:
+            actuator.name = f"actuator_{index + 1}"
+        taken.add(actuator.name)
+        for sensor in spec.sensors:
+            if old and sensor.objtype == mujoco.mjtObj.mjOBJ_ACTUATOR and sensor.objname == old:
+                sensor.objname = actuator.name
 
 
 def _compile(file: Path, spec: mujoco.MjSpec) -> mujoco.MjModel:
@@ -187,44 +264,6 @@ def _exclude_overlaps(spec: mujoco.MjSpec, model: mujoco.MjModel) -> None:
     pairs = {tuple(sorted(model.geom_bodyid[[c.geom1, c.geom2]].tolist())) for c in data.contact}
     for first, second in sorted(pairs):
         spec.add_exclude(bodyname1=model.body(first).name, bodyname2=model.body(second).name)
-
-
-def _add_servos(spec: mujoco.MjSpec, model: mujoco.MjModel, followers: set[str]) -> None:
-    """A position servo per joint: 5 Hz, critically damped, and stiff enough to carry the arm's weight."""
-    weight = _gravity_load(model)
-    for joint in spec.joints:
-        index = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, joint.name)
-        if (
-            joint.type not in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
-            or joint.name in followers
-        ):
-            continue
-        dof = int(model.jnt_dofadr[index])
-        inertia = max(float(model.dof_M0[dof]), 1e-4)
-        stiffness = max(inertia * (2.0 * np.pi * SERVO_HZ) ** 2, weight[dof] / SAG_RAD)
-        actuator = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-        actuator.set_to_position(kp=stiffness, kv=2.0 * float(np.sqrt(stiffness * inertia)))
-        if model.jnt_limited[index]:
-            actuator.ctrllimited = True
-            actuator.ctrlrange = model.jnt_range[index]
-        if model.jnt_actfrclimited[index]:
-            actuator.forcelimited = True
-            actuator.forcerange = model.jnt_actfrcrange[index]
-
-
-def _gravity_load(model: mujoco.MjModel) -> np.ndarray:
-    """Largest gravity torque on each dof, over random poses inside the joint ranges."""
-    data = mujoco.MjData(model)
-    rng = np.random.Generator(np.random.Philox(key=0))
-    joints = [model.joint(name).id for name in moving_joints(model)]
-    largest = np.zeros(model.nv)
-    for _ in range(64):
-        for joint in joints:
-            low, high = model.jnt_range[joint] if model.jnt_limited[joint] else (-1.0, 1.0)
-            data.qpos[model.jnt_qposadr[joint]] = rng.uniform(low, high)
-        mujoco.mj_forward(model, data)
-        largest = np.maximum(largest, np.abs(data.qfrc_bias))
-    return largest
 
 
 def _parameters(model: mujoco.MjModel, free: list[str], placed: list[str]) -> tuple[Parameter, ...]:
