@@ -158,3 +158,72 @@ def test_a_name_that_the_numbers_contradict_is_in_doubt(tmp_path):
     )
     line = next(line for line in propose_map(path).splitlines() if "unit:" in line and "rad" in line)
     assert "values reach 90" in line and "CHECK" in line
+
+
+UR5E = ("shoulder_pan", "shoulder_lift", "elbow", "wrist_1", "wrist_2", "wrist_3")
+
+
+def ur5e_motion(rows=500):
+    """(time, positions, commands) of six joints in rad at 125 Hz; the position lags by 50 ms."""
+    time_s = np.arange(rows) / 125
+    tones, shift = 0.5 + 0.2 * np.arange(6), np.arange(6)
+    return time_s, *(
+        0.8 * np.sin(tones * (time_s[:, None] - lag) + shift) - 0.2 * shift for lag in (0.05, 0.0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("measured", "commanded"),
+    [
+        ("actual_{}", "target_{}"),
+        ("actual_{}_position", "target_{}_position"),
+        ("{}.pos", "{}.goal"),
+        ("{}", "{}_cmd"),
+        ("measured/{}", "desired/{}"),
+    ],
+)
+def test_measured_and_commanded_values_of_the_same_joints_are_state_and_action(tmp_path, measured, commanded):
+    time_s, position, command = ur5e_motion()
+    columns = {"timestamp": time_s}
+    columns |= {measured.format(name): np.degrees(position[:, i]) for i, name in enumerate(UR5E)}
+    columns |= {commanded.format(name): np.degrees(command[:, i]) for i, name in enumerate(UR5E)}
+    signals = yaml.safe_load(propose_map(write_csv(tmp_path / "run.csv", columns)))["signals"]
+    assert set(signals) == {"observation.state", "action"}
+    assert signals["observation.state"]["from"] == [measured.format(name) for name in UR5E]
+    assert signals["action"]["from"] == [commanded.format(name) for name in UR5E]
+    for signal in signals.values():
+        assert signal["elements"] == list(UR5E) and signal["unit"] == "deg"
+
+
+def test_one_joint_is_enough_where_names_say_measured_and_commanded(tmp_path):
+    time_s, position, command = ur5e_motion()
+    columns = {
+        "t": time_s,
+        "actual_elbow": position[:, 2],
+        "target_elbow": command[:, 2],
+        "actual_width": time_s,
+    }
+    signals = yaml.safe_load(propose_map(write_csv(tmp_path / "run.csv", columns)))["signals"]
+    assert signals["observation.state"]["from"] == "actual_elbow"
+    assert signals["action"]["from"] == "target_elbow"
+
+
+def test_a_controllers_numbered_columns_are_taken_in_the_twins_order_and_marked(tmp_path):
+    time_s, position, command = ur5e_motion()
+    columns = {"timestamp": time_s}
+    for i in range(6):
+        columns |= {f"actual_q_{i}": position[:, i], f"target_q_{i}": command[:, i]}
+        columns |= {
+            f"actual_qd_{i}": np.gradient(position[:, i], time_s),
+            f"actual_TCP_pose_{i}": 0.1 * command[:, i],
+        }
+    path = write_csv(tmp_path / "rtde.csv", columns)
+    text = propose_map(path, Joints(UR5E, ((-6.3, 6.3),) * 6))
+    signals = yaml.safe_load(text)["signals"]
+    assert [
+        signals[name]["elements"] for name in ("observation.state", "action", "observation.velocity")
+    ] == [list(UR5E)] * 3
+    assert all("CHECK" in line for line in text.splitlines() if "elements" in line and "shoulder_pan" in line)
+    pose = signals["observation.actual_TCP_pose"]
+    assert pose["elements"] == ["x", "y", "z", "rx", "ry", "rz"] and pose["unit"][3:] == ["rad"] * 3
+    assert yaml.safe_load(propose_map(path))["signals"]["observation.state"]["elements"][0] == "joint0"

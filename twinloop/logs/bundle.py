@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from twinloop.errors import UnknownName
-from twinloop.logs.guess import Guess, guess_role
+from twinloop.logs.guess import MEASURED, POSE, Guess, guess_role, is_cartesian, is_role, list_missing
 from twinloop.logs.joints import Joints
 from twinloop.logs.units import known_unit
 
@@ -27,12 +27,13 @@ _SUFFIXES = dict(
 
 @dataclass(frozen=True)
 class Bundle:
-    """Channels that form one signal; `label` is their common name."""
+    """Channels that form one signal; `label` is their common name; `numbered` if their names differ in a number only."""
 
     label: str
     sources: tuple[str, ...]
     elements: tuple[str, ...]
     guess: Guess
+    numbered: bool = False
 
 
 def split_unit(name: str) -> tuple[str, str | None]:
@@ -53,7 +54,7 @@ def find_bundles(names: Sequence[str], joints: Joints | None = None) -> list[Bun
     """Find bundles among scalar channels; each channel is in at most one."""
     left = list(names)
     bundles: list[Bundle] = []
-    for rule in (_by_twin, _by_letters, _by_number, _by_stem):
+    for rule in (_by_twin, _by_letters, _by_stem, _by_number):
         for group in rule(left, joints):
             bundles.append(group)
             left = [name for name in left if name not in group.sources]
@@ -67,20 +68,19 @@ def _by_twin(names: Sequence[str], joints: Joints | None) -> Iterator[Bundle]:
     groups: dict[tuple[str, str | None], dict[int, str]] = {}
     for name in names:
         stem, unit = split_unit(name)
-        base, role = _without_role(stem)
-        number = joints.find(base)
+        parts = _split_name(stem)
+        number, label = joints.find(parts.base), parts.label
         if number is None:
-            number, role = joints.find(stem), ""
+            number, label = joints.find(stem), "position"
         if number is not None:
-            groups.setdefault((role or "position", unit), {})[number] = name
-    for (role, _), members in groups.items():
+            groups.setdefault((label, unit), {})[number] = name
+    for (label, _), members in groups.items():
         numbers = sorted(members)
         if len(numbers) < 2 and len(joints) > 1:
             continue
         missing = [joints.names[i] for i in range(len(joints)) if i not in members]
-        reason = f"named after the twin's joints{f', but for {chr(44).join(missing)}' if missing else ''}"
-        why = Guess("", 0.8 if missing else 0.95, reason)
-        yield Bundle(role, tuple(members[i] for i in numbers), tuple(joints.names[i] for i in numbers), why)
+        why = Guess("", 0.8 if missing else 0.95, f"named after the twin's joints{list_missing(missing)}")
+        yield Bundle(label, tuple(members[i] for i in numbers), tuple(joints.names[i] for i in numbers), why)
 
 
 def _by_letters(names: Sequence[str], _: Joints | None) -> Iterator[Bundle]:
@@ -120,42 +120,65 @@ def _by_number(names: Sequence[str], _: Joints | None) -> Iterator[Bundle]:
         order = sorted(members)
         stem = split_unit(pattern)[0]
         gapless = order == list(range(order[0], order[0] + len(order)))
-        base, _role = _without_role(stem.replace("#", "%d"))
+        base = _split_name(stem.replace("#", "%d")).base
         element = base if "%d" in base and base != "%d" else "joint%d"
         reason = f"names that differ in a number, {order[0]} to {order[-1]}"
+        label = re.sub(r"[._\-/ ]*#", "", stem).strip("._-/ ") or "values"
+        is_pose = is_cartesian(label) and len(order) == len(POSE)
         yield Bundle(
-            re.sub(r"[._\-/ ]*#", "", stem).strip("._-/ ") or "values",
+            label,
             tuple(members[i] for i in order),
-            tuple(element.replace("%d", str(i)) for i in order),
+            POSE if is_pose else tuple(element.replace("%d", str(i)) for i in order),
             Guess("", 0.9, reason) if gapless else Guess("", 0.7, f"{reason}, with some missing"),
+            numbered=True,
         )
 
 
 def _by_stem(names: Sequence[str], _: Joints | None) -> Iterator[Bundle]:
     """Bundle `elbow, wrist` and `elbow_cmd, wrist_cmd`: the same names with two or more roles."""
     groups: dict[tuple[str, str | None], dict[str, str]] = {}
+    measured = set()
     for name in names:
         stem, unit = split_unit(name)
-        base, role = _without_role(stem)
-        if base:
-            groups.setdefault((role, unit), {})[re.sub(r"[\W_]", "", base.lower())] = name
-    for (role, unit), members in groups.items():
-        others = [set(g) for key, g in groups.items() if key != (role, unit)]
-        shared = [base for base in members if any(base in other for other in others)]
-        if len(shared) < 2:
+        parts = _split_name(stem)
+        if parts.base:
+            groups.setdefault((parts.label, unit), {})[re.sub(r"[\W_]", "", parts.base.lower())] = name
+            measured |= {(parts.label, unit)} if parts.measured else set()
+    for key, members in groups.items():
+        others = {other: set(group) for other, group in groups.items() if other != key}
+        shared = [base for base in members if any(base in group for group in others.values())]
+        # One joint is enough where a name says what is measured and another what is commanded.
+        paired = key in measured or any(other in measured for other in others)
+        if len(shared) < (1 if paired else 2) or _differ_in_number(shared):
             continue
         sources = tuple(members[base] for base in shared)
-        elements = tuple(_without_role(split_unit(name)[0])[0].strip("._-/ ") for name in sources)
-        why = Guess("", 0.85, "the same names appear with another role")
-        yield Bundle(role or "position", sources, elements, why)
+        elements = tuple(_split_name(split_unit(name)[0]).base for name in sources)
+        yield Bundle(key[0], sources, elements, Guess("", 0.85, "the same names appear with another role"))
 
 
-def _without_role(name: str) -> tuple[str, str]:
-    """Split a name into the name without its role, and the role: ("elbow", "cmd") for `elbow_cmd`."""
+def _differ_in_number(names: Sequence[str]) -> bool:
+    """Return whether several names are the same but for a number."""
+    return len(names) > 1 and len({re.sub(r"\d+", "#", name) for name in names}) == 1
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A name without words for its role, the role, and whether it says that it was measured."""
+
+    base: str
+    label: str
+    measured: bool = False
+
+
+def _split_name(name: str) -> _Parts:
+    """Split words for the role off both ends of a name: (`elbow`, `cmd`) for `elbow_cmd`."""
     words = re.split(r"([._\-/ ]+)", name)
-    for place in (len(words) - 1, 0):
-        word = words[place]
-        if len(words) > 1 and word and guess_role(word) not in (None, "time"):
-            rest = words[:place] + words[place + 1 :]
-            return "".join(rest).strip("._-/ "), word.lower()
-    return name, ""
+    roles: list[str] = []
+    while len(words) > 1:
+        end = next((place for place in (-1, 0) if is_role(words[place])), None)
+        if end is None:
+            break
+        roles.insert(0 if end == 0 else len(roles), words[end].lower())
+        words = words[:-2] if end == -1 else words[2:]
+    said = [role for role in roles if role not in MEASURED]
+    return _Parts("".join(words).strip("._-/ "), "_".join(said) or "position", len(said) < len(roles))

@@ -9,7 +9,7 @@ import numpy as np
 
 from twinloop.episode import Array
 from twinloop.logs.bundle import Bundle, find_bundles, split_unit
-from twinloop.logs.guess import Guess, guess_role, match_joints
+from twinloop.logs.guess import Guess, guess_role, is_of_joints, match_joints
 from twinloop.logs.joints import Joints
 from twinloop.logs.reader import Block, Channel
 from twinloop.logs.units import LOG_UNITS, family_of
@@ -22,7 +22,7 @@ MAX_ROW_SIZE = 512
 class Candidate:
     """Channels (`sources`) as one signal: `values` (n, k), element names and unit, and the twin's joints they match.
 
-    `columns` selects and orders the elements of a row; `bundled` and `matched` give the reasons.
+    `columns` selects and orders the elements of a row; `bundled`, `matched` and `ordered` give the reasons.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Candidate:
     columns: tuple[int, ...] | None = None
     bundled: Guess | None = None
     matched: Guess | None = None
+    ordered: Guess | None = None
 
     @property
     def role(self) -> str | None:
@@ -94,8 +95,17 @@ def _with_joints(candidate: Candidate, joints: Joints | None) -> Candidate:
     count = candidate.values.shape[1]
     if joints is None or candidate.elements or count < 2:
         return candidate
-    places = [place for place in joints.known.match((), count) if place is not None]
-    return replace(candidate, joints=joints.select(places)) if places else candidate
+    return _in_order(candidate, joints)
+
+
+def _in_order(candidate: Candidate, joints: Joints) -> Candidate:
+    """Take elements without names, or with numbers only, for the twin's joints in order, if it has as many."""
+    places = [place for place in joints.known.match((), candidate.values.shape[1]) if place is not None]
+    if not places or not is_of_joints(candidate.name):
+        return candidate
+    those = joints.select(places)
+    why = Guess("", 0.7, "as many as the twin has, taken in its order")
+    return replace(candidate, joints=those, elements=those.names, ordered=why)
 
 
 def _same_times(members: list[Candidate]) -> bool:
@@ -110,9 +120,9 @@ def _same_times(members: list[Candidate]) -> bool:
 def _join(group: Bundle, members: list[Candidate], joints: Joints | None) -> Candidate:
     values = np.hstack([member.values for member in members])
     declared = next((member.unit for member in members if member.unit is not None), None)
-    numbers = [joints.find(name) for name in group.elements] if joints is not None else [None]
+    numbers = joints.known.match(group.elements, len(group.elements)) if joints is not None else (None,)
     known = [number for number in numbers if number is not None]
-    return Candidate(
+    joined = Candidate(
         group.label,
         group.sources,
         values,
@@ -122,3 +132,4 @@ def _join(group: Bundle, members: list[Candidate], joints: Joints | None) -> Can
         joints.select(known) if joints is not None and len(known) == len(numbers) else None,
         bundled=group.guess,
     )
+    return _in_order(joined, joints) if joints is not None and group.numbered and not known else joined

@@ -39,6 +39,16 @@ _ROLES = (
 )
 
 
+MEASURED = frozenset("actual measured meas feedback".split())
+"""Words for what was measured, where others say what was commanded."""
+
+_JOINT_ROLES = frozenset({"position", "command", "velocity", "torque", "current"})
+_CARTESIAN = re.compile(r"xyz|translation|cartesian|tcp|pose|wrench|end_?effector|\bee\b|^ee_")
+
+POSE = ("x", "y", "z", "rx", "ry", "rz")
+"""Elements of a tool's pose or speed in one row of six, as robot controllers log it."""
+
+
 @dataclass(frozen=True)
 class Guess:
     """A value, its confidence and the reason."""
@@ -73,6 +83,21 @@ def guess_role(name: str) -> str | None:
     return None
 
 
+def is_role(word: str) -> bool:
+    """Return whether a word says which quantity a channel holds, or that it was measured."""
+    return word.lower() in MEASURED or guess_role(word) not in (None, "time")
+
+
+def is_cartesian(name: str) -> bool:
+    """Return whether a channel's name says that it is about the tool and not about joints."""
+    return bool(_CARTESIAN.search(name.lower()))
+
+
+def is_of_joints(name: str) -> bool:
+    """Return whether a channel's name allows one element per joint."""
+    return guess_role(name) in _JOINT_ROLES and not is_cartesian(name)
+
+
 def guess_angle(values: Array, joints: Joints | None = None) -> Guess:
     """Guess radians or degrees from the range; with a twin, from its joint ranges (slides in m or mm)."""
     reach = np.nanmax(np.abs(values), axis=0) if len(values) else np.zeros(1)
@@ -83,7 +108,7 @@ def guess_angle(values: Array, joints: Joints | None = None) -> Guess:
         return Guess("deg", 0.85, f"values reach {largest:.3g}, two turns in radians are 12.6")
     if largest > 2 * np.pi * 1.05:
         return Guess(
-            "rad", 0.5, f"values reach {largest:.3g}: several turns in radians or a small angle in degrees"
+            "deg", 0.6, f"values reach {largest:.3g}: more than a turn in radians, a small angle in degrees"
         )
     if largest < 0.3:
         return Guess("rad", 0.5, f"values reach only {largest:.3g}, which fits radians and degrees")
@@ -229,6 +254,14 @@ def guess_leader(a: Array, b: Array) -> int | None:
     return 1 if best > 0 else -1
 
 
+def list_missing(names: Sequence[str], most: int = 3) -> str:
+    """Return the end of a reason: which joints are missing, the first few by name."""
+    if not names:
+        return ""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f", without {', '.join(names[:most])}{more}"
+
+
 def match_joints(names: Sequence[str], joints: Joints | None) -> tuple[list[int], Joints, Guess] | None:
     """Match a log's element names to the twin's joints: (columns in the twin's order, those joints, reason).
 
@@ -243,7 +276,7 @@ def match_joints(names: Sequence[str], joints: Joints | None) -> tuple[list[int]
     order = [found.index(number) for number in numbers]
     moved = "in the twin's order" if order == list(range(len(order))) else "reordered to the twin's order"
     missing = [joints.names[i] for i in range(len(joints)) if i not in numbers]
-    lacks = f", without {', '.join(missing)}" if missing else ""
+    lacks = list_missing(missing)
     confidence = 0.8 if missing else 0.95
     return (
         order,

@@ -9,10 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twinloop.logs.guess import Guess, map_line
+from twinloop.logs.guess import Guess, is_role, map_line
 from twinloop.logs.raw_episode import join_blocks
 from twinloop.logs.reader import Block, Channel
 from twinloop.logs.sources import Log
+
+PARTS = frozenset(
+    "left right leader follower master puppet obs observation observations arm gripper base".split()
+)
+"""Names of groups that hold a part of one recording."""
 
 SAMPLE_ROWS = 20_000
 """Rows sampled from each channel."""
@@ -45,6 +50,8 @@ def find_layout(log: Log, channels: Mapping[str, Channel]) -> Layout:
             parts = name.split("/")
             if len(parts) > depth and not name.startswith("/"):
                 sets.setdefault("/".join(parts[:depth]), []).append("/".join(parts[depth:]))
+        if all(_names_a_part(group.split("/")[-1]) for group in sets):
+            continue
         common = Counter(tuple(sorted(suffixes)) for suffixes in sets.values()).most_common(1)
         if common and common[0][1] >= 2:
             covered = sum(len(s) for s in sets.values())
@@ -75,6 +82,11 @@ def find_layout(log: Log, channels: Mapping[str, Channel]) -> Layout:
             rest = [n for n in names if n != name]
             return Layout(_episodes(f"by: boundary, channel: {name}", guess), "", rest)
     return Layout(_episodes("by: file", Guess("", 0.7, "the log does not mark episodes")), "", names)
+
+
+def _names_a_part(word: str) -> bool:
+    """Return whether a group's name says which part of the robot or which quantity it holds: it is no episode."""
+    return word.lower() in PARTS or is_role(word)
 
 
 def _episodes(rule: str, guess: Guess) -> str:

@@ -17,6 +17,7 @@ from twinloop.logs.bundle import split_unit
 from twinloop.logs.candidates import Candidate, find_candidates
 from twinloop.logs.clocks import measure_regularity, to_seconds
 from twinloop.logs.guess import (
+    POSE,
     Guess,
     guess_angle,
     guess_clock_unit,
@@ -25,6 +26,7 @@ from twinloop.logs.guess import (
     guess_named_unit,
     guess_quaternion,
     guess_rate_unit,
+    is_cartesian,
     is_quaternion,
     map_line,
 )
@@ -43,7 +45,6 @@ from twinloop.logs.sources import find_logs
 from twinloop.logs.units import stored_unit
 
 _UNITS = {"torque": "N·m", "force": "N", "current": "A", "voltage": "V", "temperature": "°C"}
-_CARTESIAN = r"xyz|translation|cartesian|tcp|end_?effector|\bee\b|^ee_"
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ class _Proposal:
             return 1, candidate.values.shape[1] == 1
         place = 0 if candidate.role == "position" else 2
         # Joint positions make a better state than the tool position.
-        if place == 0 and re.search(_CARTESIAN, candidate.name.lower()):
+        if place == 0 and is_cartesian(candidate.name):
             place = 2
         return place, candidate.joints is None and candidate.values.shape[1] == 1
 
@@ -203,7 +204,7 @@ class _Proposal:
 
     def _is_point(self, candidate: Candidate) -> bool:
         return candidate.role == "position" and (
-            bool(re.search(_CARTESIAN, candidate.name.lower())) or self._partner("quaternion", 4) is not None
+            is_cartesian(candidate.name) or self._partner("quaternion", 4) is not None
         )
 
     def _signal(self, candidate: Candidate, taken: set[str]) -> list[str]:
@@ -222,8 +223,9 @@ class _Proposal:
             lines += self._quaternion_lines(candidate)
             method = "slerp"
         else:
-            if candidate.bundled or candidate.columns is not None:
-                lines.append(map_line("elements", json.dumps(list(candidate.elements))))
+            if candidate.bundled or candidate.columns is not None or candidate.ordered:
+                names = json.dumps(list(candidate.elements))
+                lines.append(map_line("elements", names, candidate.ordered))
             unit = self._unit(candidate)
             quoted = unit.value if unit.value.startswith("[") else f'"{unit.value}"'
             lines.append(map_line("unit", quoted, unit))
@@ -258,6 +260,8 @@ class _Proposal:
             signal, guess = "observation.state", Guess("", 0.8, "the first channel named like a position")
         else:
             plain = re.sub(r"[^\w]+", "_", name.removeprefix("observation.")).strip("_") or "values"
+            if candidate.role in ("velocity", "torque") and not is_cartesian(name):
+                plain = plain if f"observation.{candidate.role}" in taken else candidate.role
             signal = f"action.{plain}" if name in self._commands else f"observation.{plain}"
             guess = Guess("", 0.8, "named after the channel")
         while signal in taken or signal in RESERVED:
@@ -316,6 +320,8 @@ class _Proposal:
 
     def _position_unit(self, candidate: Candidate) -> Guess:
         values = candidate.values
+        if candidate.elements == POSE:
+            return Guess("[m, m, m, rad, rad, rad]", 0.6, "the usual units of a pose in six numbers")
         if values.shape[1] == 3 and candidate.joints is None and self._is_point(candidate):
             if self._tool is not None and self._same_rows(candidate):
                 return guess_length_by_tool(values, self._tool) or guess_length(values)
