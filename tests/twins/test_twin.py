@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinloop.errors import InvalidTwin, UnknownName, WrongUse
+from twinloop.errors import InvalidTwin, TwinloopError, UnknownName, WrongUse
 from twinloop.twins import Parameter, Target, Twin, check_twin, list_twins, load_twin, save_twin
 from twinloop.twins.parameter import from_plain, plain
 
@@ -119,19 +119,41 @@ def test_a_twin_survives_its_own_folder(name, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["kept"]
 
 
-def test_a_folder_edited_behind_its_hash_is_refused(tmp_path):
-    folder = save_twin(load_twin("servo_pendulum"), tmp_path / "kept")
-    text = (folder / "twin.yaml").read_text()
-    (folder / "twin.yaml").write_text(text.replace("nominal: 0.49", "nominal: 0.5"))
-    with pytest.raises(InvalidTwin, match="edited after it was saved"):
-        load_twin(folder)
-    edited = "\n".join(
-        line
-        for line in (folder / "twin.yaml").read_text().splitlines()
-        if not line.startswith("content_hash")
-    )
-    (folder / "twin.yaml").write_text(edited)
-    assert load_twin(folder).parameter("load_mass_kg").nominal == 0.5
+def test_a_folder_edited_by_hand_is_a_version_of_its_own(tmp_path):
+    saved = load_twin("servo_pendulum")
+    file = save_twin(saved, tmp_path / "kept") / "twin.yaml"
+    text = file.read_text().replace("nominal: 0.49", "nominal: 5e-1")
+    added = "- {name: table_tilt_rad, nominal: 0, bounds: [-0.1, 0.1], unit: rad, dimension: environment, stage: scene}\n"
+    file.write_text(text + added)
+    edited = load_twin(tmp_path / "kept")
+    assert edited.parameter("load_mass_kg").nominal == 0.5
+    assert edited.parameter("table_tilt_rad").bounds == (-0.1, 0.1)
+    assert edited.version == f"1+{edited.content_hash[:8]}" and edited.parent == saved.content_hash
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("nominal: 0.49", "nominal: heavy", r"line \d+, parameter 'load_mass_kg': not a number; got 'heavy'"),
+        ("nominal: 0.49", "nominall: 0.49", r"line \d+, parameter 'load_mass_kg': .*did you mean 'nominal'"),
+        (
+            "nominal: 0.49",
+            "nominal: 900",
+            r"line \d+, parameter 'load_mass_kg': .*outside its bounds; got 900 kg",
+        ),
+        ("name: load_mass_kg", "nam: load_mass_kg", r"line \d+, parameter None: "),
+        ("control_hz:", "controlhz:", r"key in .*twin.yaml, line 9 is called 'controlhz'"),
+    ],
+)
+def test_a_mistake_in_a_twins_yaml_is_named_with_its_line(tmp_path, old, new, words):
+    file = save_twin(load_twin("servo_pendulum"), tmp_path / "kept") / "twin.yaml"
+    lines = file.read_text().splitlines()
+    at = next(index for index, line in enumerate(lines) if old in line)
+    file.write_text("\n".join(lines).replace(old, new, 1))
+    with pytest.raises(TwinloopError, match=f"(?s){words}") as found:
+        load_twin(tmp_path / "kept")
+    said = int(str(found.value).partition("line ")[2].partition(",")[0].split()[0])
+    assert at - 1 <= said <= at + 2
 
 
 def test_saving_over_a_folder_needs_permission(tmp_path):

@@ -62,7 +62,7 @@ def init(
     if cell is not None:
         lines.append(
             f"twin {cell.name}: {len(cell.parameters)} parameters, {len(cell.cameras)} cameras, "
-            f"task {cell.task or 'none'}; `twinloop twin show {made.twin}` lists them"
+            f"task {cell.task or 'none'}; `twinloop twin show {cell.name}` lists them"
         )
     if model is not None and not findings:
         lines.append("model check: nothing found")

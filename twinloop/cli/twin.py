@@ -16,7 +16,7 @@ from twinloop.cli.places import find_twin, require_workspace
 from twinloop.errors import UnknownName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 app = typer.Typer(
     help="List, show and compare twins: robot cells with named parameters.", no_args_is_help=True
@@ -47,15 +47,27 @@ def list_(json: Json = False) -> None:
 def show(
     twin: Annotated[str, Argument(metavar="NAME|FOLDER", help="A built-in twin, or a twin's folder.")],
     dimension: Annotated[str | None, Option(help="Only parameters of this gap dimension.")] = None,
+    joint: Annotated[str | None, Option(help="Only parameters of this joint, each with its bounds.")] = None,
     json: Json = False,
 ) -> None:
-    """Show a twin: its rates and cameras, and every parameter with nominal value, bounds, unit and dimension."""
+    """Show a twin: its rates and cameras, and every parameter with nominal value, bounds, unit and dimension.
+
+    A parameter that several joints have is one row, <joint>_..., with the values in the order of the joints.
+    """
     from twinloop.twins import DIMENSIONS
+    from twinloop.twins.joint_parameters import group_by_joint, list_joints
 
     if dimension is not None and dimension not in DIMENSIONS:
         raise UnknownName("gap dimension", dimension, DIMENSIONS)
     found = find_twin(twin)
+    joints = list_joints(found)
+    if joint is not None and joint not in joints:
+        raise UnknownName(f"joint of twin {found.name}", joint, joints)
     parameters = [p for p in found.parameters if dimension in (None, p.dimension)]
+    groups = group_by_joint(found, parameters)
+    if joint is not None:
+        groups = [{joint: group[joint]} for group in groups if joint in group]
+        parameters = [one for group in groups for one in group.values()]
     if json:
         console.print_json(_as_json(found, parameters))
         return
@@ -65,13 +77,28 @@ def show(
         f"physics {found.physics_dt_s * 1000:g} ms"
     )
     console.print_lines(f"camera {camera.name}: {camera.height}x{camera.width}" for camera in found.cameras)
-    ordered = sorted(parameters, key=lambda p: (DIMENSIONS.index(p.dimension), p.name))
-    for name in dict.fromkeys(p.dimension for p in ordered):
-        console.out.print(f"\n{name}", style="bold")
-        console.print_table(
-            ("parameter", "nominal", "bounds", "description"),
-            [(p.name, _value(p.nominal), _bounds(p), _described(p)) for p in ordered if p.dimension == name],
-        )
+    if joints:
+        console.out.print(f"joints {', '.join(joints)}")
+    for name in DIMENSIONS:
+        own = [group for group in groups if next(iter(group.values())).dimension == name]
+        if own:
+            console.out.print(f"\n{name}", style="bold")
+            columns = ("parameter", "nominal", "bounds", "description")
+            console.print_table(columns, sorted(_row(group, joints) for group in own))
+
+
+def _row(group: Mapping[str, twinloop.Parameter], joints: Sequence[str]) -> tuple[str, str, str, str]:
+    """One parameter, or the same one of several joints: their values in the joints' order, - where one has none."""
+    first = next(iter(group.values()))
+    if len(group) == 1:
+        return first.name, _value(first.nominal), _bounds(first), _described(first)
+    from twinloop.twins.joint_parameters import describe_group, name_group
+
+    values = [_value(group[joint].nominal) if joint in group else "-" for joint in joints]
+    shown = values[0] if len(set(values)) == 1 else " ".join(values)
+    low, high = (pick(p.bounds[end] for p in group.values()) for end, pick in ((0, min), (1, max)))
+    unit = "" if first.unit in ("", "1") else f", {first.unit}"
+    return name_group(group), shown, f"{low:g} to {high:g}", f"{describe_group(group)}{unit}"
 
 
 def _as_json(twin: twinloop.Twin, parameters: Sequence[twinloop.Parameter]) -> dict[str, Any]:

@@ -127,7 +127,14 @@ def find_stored_twin(root: Path, content_hash: str, name: str) -> Twin:
     """The twin with this content hash: stored in the dataset, or the registered one if it has not changed."""
     folder = root / TWINS / content_hash
     if folder.is_dir():
-        return load_twin(folder)
+        stored = load_twin(folder)
+        if stored.content_hash != content_hash:
+            raise GenerationError(
+                f"{folder} was edited after the episodes were generated",
+                got=stored.content_hash,
+                expected=content_hash,
+            )
+        return stored
     try:
         twin = load_twin(name)
     except TwinloopError:

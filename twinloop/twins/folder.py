@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 
 from twinloop.episode import Camera
-from twinloop.errors import InvalidTwin, WrongUse
-from twinloop.twins.parameter import from_plain, plain
+from twinloop.errors import InvalidTwin, TwinloopError, UnknownName, WrongUse
+from twinloop.twins.parameter import Parameter, from_plain, plain
 from twinloop.twins.twin import Twin, check_twin
 
 FORMAT = 1
+KEYS = tuple(part.name for part in fields(Twin) if part.name != "mjcf")
 _Loader, _Dumper = (
     getattr(yaml, "CSafeLoader", yaml.SafeLoader),
     getattr(yaml, "CSafeDumper", yaml.SafeDumper),
@@ -61,13 +63,17 @@ def save_twin(twin: Twin, path: str | Path, *, overwrite: bool = False) -> Path:
 
 
 def load_twin_folder(path: str | Path) -> Twin:
-    """Read a folder written by `save_twin`, or by hand."""
+    """Read a folder written by `save_twin`, or by hand.
+
+    A folder that was edited since is a version of its own: its parent is the twin that was saved.
+    """
     folder = Path(path)
     description = folder / "twin.yaml"
     if not description.is_file():
         raise InvalidTwin(f"{folder} is not a twin", expected="a folder with twin.yaml and model.xml")
+    text = description.read_text()
     try:
-        words: dict[str, Any] = yaml.load(description.read_text(), Loader=_Loader)  # noqa: S506, both loaders are safe
+        words: dict[str, Any] = yaml.load(text, Loader=_Loader)  # noqa: S506, both loaders are safe
     except yaml.YAMLError as error:
         raise InvalidTwin(f"{description} is not YAML", got=str(error)) from error
     if not isinstance(words, dict) or "name" not in words:
@@ -75,13 +81,17 @@ def load_twin_folder(path: str | Path) -> Twin:
     if words.pop("format", FORMAT) > FORMAT:
         raise InvalidTwin(f"{description} was written by a newer Twinloop", remedy="upgrade twinloop")
     recorded = words.pop("content_hash", None)
+    for key in words:
+        if key not in KEYS:
+            raise UnknownName(f"key in {description}, line {_find_line(text, key)}", key, KEYS)
+    parameters = tuple(_read_parameters(words.get("parameters") or (), description, text))
     try:
         twin = Twin(
             **{
                 **words,
                 "mjcf": (folder / "model.xml").read_text(),
                 "assets": {name: (folder / _safe(name)).read_bytes() for name in words.get("assets", ())},
-                "parameters": tuple(from_plain(p) for p in words.get("parameters", ())),
+                "parameters": parameters,
                 "cameras": tuple(Camera(**camera) for camera in words.get("cameras", ())),
                 "distractors": tuple(words.get("distractors", ())),
             }
@@ -91,14 +101,29 @@ def load_twin_folder(path: str | Path) -> Twin:
     except OSError as error:
         raise InvalidTwin(f"{folder} lacks a file that its twin needs", got=error.filename) from error
     check_twin(twin)
-    if recorded is not None and recorded != twin.content_hash:
-        raise InvalidTwin(
-            f"{folder} was edited after it was saved",
-            got=twin.content_hash,
-            expected=recorded,
-            remedy="make versions with twin.with_values(...); to accept the edit, delete content_hash from twin.yaml",
-        )
-    return twin
+    if recorded is None or recorded == twin.content_hash:
+        return twin
+    base = twin.version.split("+")[0]
+    return replace(twin, version=f"{base}+{twin.content_hash[:8]}", parent=str(recorded))
+
+
+def _read_parameters(entries: Sequence[Any], description: Path, text: str) -> Iterator[Parameter]:
+    """The parameters of a description; what is wrong with one is said with its line."""
+    for index, entry in enumerate(entries):
+        try:
+            yield from_plain(entry)
+        except (TwinloopError, TypeError, ValueError, IndexError, AttributeError) as error:
+            name = entry.get("name") if isinstance(entry, dict) else entry
+            line = _find_line(text, "parameters", index)
+            raise InvalidTwin(f"{description}, line {line}, parameter {name!r}: {error}") from error
+
+
+def _find_line(text: str, key: str, index: int | None = None) -> int:
+    """The line, from 1, of a key of a YAML mapping, or of an entry of the sequence that it holds."""
+    for name, value in yaml.compose(text, Loader=yaml.SafeLoader).value:
+        if name.value == key:
+            return int((name if index is None else value.value[index]).start_mark.line) + 1
+    return 1
 
 
 def _description(twin: Twin) -> dict[str, Any]:

@@ -157,7 +157,22 @@ def from_plain(values: dict[str, Any]) -> Parameter:
     """The parameter that `plain` described."""
     known = dict(values)
     known["targets"] = tuple(_build(Target, dict(t)) for t in known.pop("targets", ()))
+    bounds = known.get("bounds", (0.0, 0.0))
+    if not isinstance(bounds, list | tuple) or len(bounds) != 2:
+        raise InvalidTwin("bounds are two numbers", got=bounds, expected="[low, high]")
+    if not known.get("choices"):
+        known |= {name: _read_numbers(known[name]) for name in ("nominal", "bounds") if name in known}
     return _build(Parameter, known)
+
+
+def _read_numbers(value: Any) -> Any:
+    """Numbers as YAML reads them; it takes 1e-3, without a point, for text."""
+    if isinstance(value, list | tuple):
+        return [_read_numbers(part) for part in value]
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise InvalidTwin("not a number", got=repr(value)) from error
 
 
 def _without_defaults(record: Any) -> dict[str, Any]:
