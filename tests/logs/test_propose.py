@@ -1,5 +1,7 @@
 """A proposed map groups channels, reads units off names, and asks the twin where names and ranges leave a doubt."""
 
+import json
+
 import numpy as np
 import pytest
 import yaml
@@ -227,3 +229,88 @@ def test_a_controllers_numbered_columns_are_taken_in_the_twins_order_and_marked(
     pose = signals["observation.actual_TCP_pose"]
     assert pose["elements"] == ["x", "y", "z", "rx", "ry", "rz"] and pose["unit"][3:] == ["rad"] * 3
     assert yaml.safe_load(propose_map(path))["signals"]["observation.state"]["elements"][0] == "joint0"
+
+
+def arm_table(rows=300, start_s=0.0):
+    time_s, position, command = ur5e_motion(rows)
+    columns = {"time": time_s + start_s} | {f"{name}_pos": position[:, i] for i, name in enumerate(UR5E)}
+    return columns | {f"{name}_cmd": command[:, i] for i, name in enumerate(UR5E)}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_gaps_in_time_are_offered_as_ends_of_episodes(tmp_path, restarts):
+    columns = arm_table()
+    part = np.arange(300) // 100
+    columns["time"] = columns["time"] + (-0.8 if restarts else 4.0) * part
+    path = write_csv(tmp_path / "run.csv", columns)
+    text = propose_map(path)
+    episodes = yaml.safe_load(text)["episodes"]
+    assert episodes["by"] == "gaps" and 0.008 < episodes["gap_s"] < (0.8 if restarts else 4.0)
+    assert "CHECK" in next(line for line in text.splitlines() if line.startswith("episodes"))
+    done = ingest(path, tmp_path / "out", parse_map(text), accept_guesses=True)
+    assert [len(episode) for episode in done.dataset] == [100, 100, 100]
+
+
+def test_lost_samples_are_no_ends_of_episodes(tmp_path):
+    columns = {name: np.delete(values, [50, 51, 120]) for name, values in arm_table().items()}
+    assert yaml.safe_load(propose_map(write_csv(tmp_path / "run.csv", columns)))["episodes"] == {"by": "file"}
+
+
+def test_settings_of_an_experiment_are_listed_and_no_signals(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    columns = arm_table() | {"payload_kg": np.full(300, 1.5), "kp": np.full(300, 100.0)}
+    text = propose_map(write_csv(tmp_path / "run.csv", columns))
+    assert set(yaml.safe_load(text)["signals"]) == {"observation.state", "action"}
+    assert "# payload_kg (1.5), kp (100)" in text
+    time_s, position, command = ur5e_motion()
+    with h5py.File(tmp_path / "demo.hdf5", "w") as file:
+        for number in range(2):
+            group = file.create_group(f"data/demo_{number}")
+            group["obs/joint_positions"], group["actions"], group["obs/t"] = position, command, time_s
+        file["metadata/kp"], file["metadata/limits"] = np.ones(6), np.ones((6, 2))
+        file["tool_offset"] = np.eye(4)
+    text = propose_map(tmp_path / "demo.hdf5")
+    proposed = yaml.safe_load(text)
+    assert proposed["episodes"]["by"] == "groups"
+    assert proposed["signals"]["action"]["from"] == "{group}/actions"
+    assert "metadata/kp, metadata/limits, tool_offset" in text
+    assert (
+        len(ingest(tmp_path / "demo.hdf5", tmp_path / "out", parse_map(text), accept_guesses=True).dataset)
+        == 2
+    )
+
+
+def test_devices_in_one_folder_are_told_apart(tmp_path):
+    cell = tmp_path / "cell"
+    cell.mkdir()
+    (cell / "params.csv").write_text("mass,kp\n1.2,100\n")
+    for number in range(3):
+        write_csv(
+            cell / f"gripper_{number}.csv", {"time": np.arange(300) / 125, "width_mm": np.arange(300.0)}
+        )
+        write_csv(cell / f"ur5e_{number}.csv", arm_table())
+    text = propose_map(cell)
+    assert yaml.safe_load(text)["files"] == "ur5e_*.csv" and "gripper_0.csv" in text
+    done = ingest(cell, tmp_path / "out", parse_map(text), accept_guesses=True)
+    assert len(done.dataset) == 3 and len(done.skipped) == 4
+    both = tmp_path / "arms"
+    for arm in ("left", "right"):
+        (both / arm).mkdir(parents=True)
+        write_csv(both / arm / "run.csv", arm_table())
+    (line,) = (line for line in propose_map(both).splitlines() if line.startswith("files"))
+    assert "2 folders (left, right)" in line and line.endswith("CHECK")
+
+
+def test_a_name_file_names_the_signals_of_a_table(tmp_path):
+    time_s, position, command = ur5e_motion()
+    np.save(tmp_path / "run.npy", np.column_stack([time_s, position[:, :2], command[:, :2]]))
+    names = ["time_s", "pos_meas1", "pos_meas2", "pos_des1", "pos_des2"]
+    (tmp_path / "columns.json").write_text(json.dumps(names))
+    text = propose_map(tmp_path / "run.npy", Joints(("shoulder", "elbow"), ((-3.0, 3.0),) * 2))
+    proposed = yaml.safe_load(text)
+    assert proposed["clock"] == {"channel": "values", "column": 0, "unit": "s"}
+    assert proposed["signals"]["observation.state"]["columns"] == names[1:3]
+    assert proposed["signals"]["action"]["columns"] == names[3:]
+    assert proposed["signals"]["action"]["elements"] == ["shoulder", "elbow"]
+    done = ingest(tmp_path / "run.npy", tmp_path / "out", parse_map(text), accept_guesses=True)
+    np.testing.assert_array_equal(done.dataset.episode(0)["action"], command[:, :2])

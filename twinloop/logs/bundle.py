@@ -6,6 +6,7 @@ Pure functions of names. A unit at the end of a name is recognized: `angle_deg`,
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -121,7 +122,9 @@ def _by_number(names: Sequence[str], _: Joints | None) -> Iterator[Bundle]:
         stem = split_unit(pattern)[0]
         gapless = order == list(range(order[0], order[0] + len(order)))
         base = _split_name(stem.replace("#", "%d")).base
-        element = base if "%d" in base and base != "%d" else "joint%d"
+        bare = base.replace("%d", "")
+        own_name = "%d" in base and bare and not (is_role(bare) and base != stem.replace("#", "%d"))
+        element = base if own_name else "joint%d"
         reason = f"names that differ in a number, {order[0]} to {order[-1]}"
         label = re.sub(r"[._\-/ ]*#", "", stem).strip("._-/ ") or "values"
         is_pose = is_cartesian(label) and len(order) == len(POSE)
@@ -157,8 +160,9 @@ def _by_stem(names: Sequence[str], _: Joints | None) -> Iterator[Bundle]:
 
 
 def _differ_in_number(names: Sequence[str]) -> bool:
-    """Return whether several names are the same but for a number."""
-    return len(names) > 1 and len({re.sub(r"\d+", "#", name) for name in names}) == 1
+    """Return whether every name has others that are the same but for a number."""
+    patterns = Counter(re.sub(r"\d+", "#", name) for name in names)
+    return all("#" in pattern and count > 1 for pattern, count in patterns.items())
 
 
 @dataclass(frozen=True)

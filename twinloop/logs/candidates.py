@@ -22,7 +22,7 @@ MAX_ROW_SIZE = 512
 class Candidate:
     """Channels (`sources`) as one signal: `values` (n, k), element names and unit, and the twin's joints they match.
 
-    `columns` selects and orders the elements of a row; `bundled`, `matched` and `ordered` give the reasons.
+    `columns` selects and orders the elements of a row; `place` is the number of a single column of a table; `bundled`, `matched` and `ordered` give the reasons.
     """
 
     name: str
@@ -32,7 +32,8 @@ class Candidate:
     elements: tuple[str, ...] = ()
     unit: Guess | None = None
     joints: Joints | None = None
-    columns: tuple[int, ...] | None = None
+    columns: tuple[int | str, ...] | None = None
+    place: int | None = None
     bundled: Guess | None = None
     matched: Guess | None = None
     ordered: Guess | None = None
@@ -57,6 +58,9 @@ def find_candidates(
         values = sample.values.reshape(len(sample.values), -1)
         channel = channels.get(start + name)
         elements = channel.elements if channel else ()
+        if len(elements) == values.shape[1] and _is_table(elements):
+            candidates |= _columns(name, values, sample.time_s, elements)
+            continue
         single = Candidate(name, (name,), values, sample.time_s, elements, _declared_unit(name, channel))
         candidates[name] = _with_joints(single, joints)
     scalars = [n for n, c in candidates.items() if c.values.shape[1] == 1 and c.role != "time"]
@@ -69,6 +73,30 @@ def find_candidates(
                 n: joined if n == first else c for n, c in candidates.items() if n not in group.sources[1:]
             }
     return list(candidates.values())
+
+
+def _is_table(elements: tuple[str, ...]) -> bool:
+    """Return whether columns hold several quantities, by their names."""
+    roles = {guess_role(element) for element in elements} - {None}
+    return "time" in roles or len(roles) > 1
+
+
+def _columns(
+    name: str, values: Array, time_s: Array | None, elements: tuple[str, ...]
+) -> dict[str, Candidate]:
+    """Return each column of a table as a candidate."""
+    return {
+        element: Candidate(
+            element,
+            (name,),
+            values[:, [place]],
+            time_s,
+            unit=_declared_unit(element, None),
+            columns=(element,),
+            place=place,
+        )
+        for place, element in enumerate(elements)
+    }
 
 
 def _declared_unit(name: str, channel: Channel | None) -> Guess | None:
@@ -114,7 +142,8 @@ def _same_times(members: list[Candidate]) -> bool:
     stamped = [member.time_s for member in members if member.time_s is not None]
     if len(counts) > 1 or len(stamped) not in (0, len(members)):
         return False
-    return all(np.array_equal(stamped[0], time_s) for time_s in stamped)
+    one_table = len({member.sources for member in members if member.columns is not None}) <= 1
+    return one_table and all(np.array_equal(stamped[0], time_s) for time_s in stamped)
 
 
 def _join(group: Bundle, members: list[Candidate], joints: Joints | None) -> Candidate:
@@ -124,12 +153,13 @@ def _join(group: Bundle, members: list[Candidate], joints: Joints | None) -> Can
     known = [number for number in numbers if number is not None]
     joined = Candidate(
         group.label,
-        group.sources,
+        tuple(dict.fromkeys(source for member in members for source in member.sources)),
         values,
         members[0].time_s,
         group.elements,
         declared,
         joints.select(known) if joints is not None and len(known) == len(numbers) else None,
+        columns=group.sources if members[0].columns is not None else None,
         bundled=group.guess,
     )
     return _in_order(joined, joints) if joints is not None and group.numbered and not known else joined

@@ -102,7 +102,7 @@ def guess_angle(values: Array, joints: Joints | None = None) -> Guess:
     """Guess radians or degrees from the range; with a twin, from its joint ranges (slides in m or mm)."""
     reach = np.nanmax(np.abs(values), axis=0) if len(values) else np.zeros(1)
     largest = float(np.max(reach, initial=0.0))
-    if joints is not None and len(joints) == len(reach):
+    if joints is not None and len(joints) == len(reach) and np.isfinite(joints.ranges).any():
         return _by_ranges(reach, joints)
     if largest > 4 * np.pi:
         return Guess("deg", 0.85, f"values reach {largest:.3g}, two turns in radians are 12.6")

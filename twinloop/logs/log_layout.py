@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from twinloop.episode import Array
 from twinloop.logs.guess import Guess, is_role, map_line
 from twinloop.logs.raw_episode import join_blocks
 from twinloop.logs.reader import Block, Channel
@@ -19,18 +20,41 @@ PARTS = frozenset(
 )
 """Names of groups that hold a part of one recording."""
 
+UNSTAMPED = ("npz", "hdf5", "json")
+"""Formats whose channels share their rows, so that a much shorter one is no series."""
+
+PARAMETER_FOLDERS = frozenset(
+    "meta metadata param params parameters config calibration calib settings info attrs".split()
+)
+"""Names of groups that hold no series."""
+
+MAX_PARAMETER_ROWS = 64
+"""Rows of gains, limits or a calibration; a series this short is one of a longer recording only by mistake."""
+
+GAP_PERIODS = 20.0
+LEAST_GAP_S = 0.5
+"""A pause is a gap between episodes if it is longer than both."""
+
+FEWEST_ROWS = 10
+"""Rows per episode, on average, for gaps to be its ends."""
+
 SAMPLE_ROWS = 20_000
 """Rows sampled from each channel."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a log marks episodes: line for the map, prefix of channel names, names after it, one example group."""
+    """How a log marks episodes: line for the map, prefix of channel names, names after it, one example group.
+
+    `marked` is False if nothing in the log marks episodes; `parameters` are channels that are not series.
+    """
 
     line: str
     prefix: str
     names: list[str]
     group: str = ""
+    marked: bool = True
+    parameters: tuple[str, ...] = ()
 
     @property
     def start(self) -> str:
@@ -40,7 +64,30 @@ class Layout:
 
 def find_layout(log: Log, channels: Mapping[str, Channel]) -> Layout:
     """Guess from names and lengths of channels how a log marks episodes."""
-    names = [name for name, channel in channels.items() if not channel.constant]
+    parameters = _find_parameters(log, channels)
+    series = {name: channel for name, channel in channels.items() if name not in parameters}
+    return replace(_find_episodes(log, series), parameters=parameters)
+
+
+def _find_parameters(log: Log, channels: Mapping[str, Channel]) -> tuple[str, ...]:
+    """Find what is stored beside the series of a file: constants, gains, limits, calibrations."""
+    constants = [name for name, channel in channels.items() if channel.constant]
+    if log.format not in UNSTAMPED:
+        return tuple(constants)
+    longest = max((channel.count or 0 for channel in channels.values()), default=0)
+
+    def is_parameter(name: str, channel: Channel) -> bool:
+        folders = re.split(r"[/.]", name.lower())[:-1]
+        few = (channel.count or longest) <= min(MAX_PARAMETER_ROWS, 0.05 * longest)
+        return any(folder in PARAMETER_FOLDERS for folder in folders) or few
+
+    return tuple(
+        name for name, channel in channels.items() if channel.constant or is_parameter(name, channel)
+    )
+
+
+def _find_episodes(log: Log, channels: Mapping[str, Channel]) -> Layout:
+    names = list(channels)
     if log.format == "lerobot":
         return Layout("episodes: {by: parts}   # as the dataset declares", "", names)
     best: tuple[int, int, int, list[str]] | None = None
@@ -81,7 +128,25 @@ def find_layout(log: Log, channels: Mapping[str, Channel]) -> Layout:
             guess = Guess("", 0.8, "a channel of this name usually numbers episodes")
             rest = [n for n in names if n != name]
             return Layout(_episodes(f"by: boundary, channel: {name}", guess), "", rest)
-    return Layout(_episodes("by: file", Guess("", 0.7, "the log does not mark episodes")), "", names)
+    line = _episodes("by: file", Guess("", 0.7, "the log does not mark episodes"))
+    return Layout(line, "", names, marked=False)
+
+
+def find_gaps(time_s: Array) -> Guess | None:
+    """Guess the pause (`gap_s`) that separates episodes in a log: far longer than the period, or a clock that restarts."""
+    steps = np.diff(time_s)
+    forward = steps[steps > 0]
+    if len(forward) < 2 * FEWEST_ROWS:
+        return None
+    limit_s = max(GAP_PERIODS * float(np.median(forward)), LEAST_GAP_S)
+    jumps = (steps > limit_s) | (steps < 0)
+    if not jumps.any() or len(steps) < FEWEST_ROWS * int(jumps.sum()):
+        return None
+    usual_s, shortest_s = float(steps[~jumps].max()), float(np.abs(steps[jumps]).min())
+    gap_s = float(f"{max(np.sqrt(max(usual_s, 1e-6) * shortest_s), min(LEAST_GAP_S, 0.9 * shortest_s)):.2g}")
+    count = int(jumps.sum())
+    reason = f"{count} gap{'s' * (count > 1)} of {shortest_s:.3g} s or more between rows at most {usual_s:.3g} s apart"
+    return Guess(f"{gap_s:g}", 0.7, reason) if usual_s < gap_s < shortest_s else None
 
 
 def _names_a_part(word: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,11 +37,16 @@ from twinloop.logs.kinematics import (
     guess_order_by_tool,
     tool_motion,
 )
-from twinloop.logs.log_layout import Layout, find_layout, load_samples
+from twinloop.logs.log_kinds import describe_files, find_kinds
+from twinloop.logs.log_layout import FEWEST_ROWS, Layout, find_gaps, find_layout, load_samples
 from twinloop.logs.log_map import Clock
 from twinloop.logs.reader import Channel
 from twinloop.logs.sources import find_logs
 from twinloop.logs.units import stored_unit
+from twinloop.tasks.joint_names import bare_name
+
+MAX_LISTED = 20
+"""Constants that are listed by name."""
 
 _UNITS = {"torque": "N·m", "force": "N", "current": "A", "voltage": "V", "temperature": "°C"}
 
@@ -69,9 +73,8 @@ def propose_map(source: str | Path, joints: Joints | None = None) -> str:
         LogError: No reader knows the format, or the log cannot be read.
     """
     logs = find_logs(source).logs
-    usual = Counter(log.format for log in logs).most_common(1)[0][0]
-    log = next(log for log in logs if log.format == usual)
-    channels = log.channels()
+    kind = find_kinds(logs)[0]
+    log, channels = kind.logs[0], kind.channels
     layout = find_layout(log, channels)
     full = {layout.start + name: name for name in layout.names}
     samples = {full[name]: sample for name, sample in load_samples(log, list(full)).items()}
@@ -80,15 +83,17 @@ def propose_map(source: str | Path, joints: Joints | None = None) -> str:
         f"# Proposed from {log.name}. Every guess has a confidence and a reason: review and correct them.",
         "# Ingest refuses guesses marked CHECK until you delete the comment (or pass --accept-guesses).",
         f"format: {log.format}",
+        *describe_files(kind, logs),
         "robot_type: unknown   # name the robot",
         proposal.rate_line(),
         "provenance:",
         "  source: real   # confidence 0.50: logs usually are; otherwise sim; CHECK",
         "  # actor: operator | policy | expert | excitation; operator: PSEUDONYM; robot_serial; site; consent; licence",
-        layout.line,
+        proposal.episodes_line(),
         *proposal.clock.lines,
         *proposal.signals(),
         *proposal.cameras(),
+        *proposal.left_out(),
     ]
     return "\n".join(lines) + "\n"
 
@@ -98,6 +103,7 @@ class _Proposal:
 
     def __init__(self, channels: Mapping[str, Channel], layout: Layout, candidates: list[Candidate]) -> None:
         self._channels = channels
+        self._layout = layout
         self._prefix = layout.prefix
         self._start = layout.start
         self._candidates = candidates
@@ -114,23 +120,52 @@ class _Proposal:
                 continue
             forward = np.diff(values[:, 0].astype(np.float64))
             steady = named or forward.max() < 20 * np.median(forward) + 1e-12
-            if np.all(forward >= 0) and np.any(forward > 0) and steady:
+            restarts = named and np.sum(forward < 0) * FEWEST_ROWS < len(forward)
+            if (np.all(forward >= 0) or restarts) and np.any(forward > 0) and steady:
                 return self._clock_of(candidate, named)
         guess = Guess("", 0.1, "no channel looks like time stamps; 1 Hz is a placeholder")
         return _ClockGuess(None, None, None, [map_line("clock", "{rate_hz: 1}", guess)])
 
     def _clock_of(self, candidate: Candidate, named: bool) -> _ClockGuess:
-        name, values = candidate.name, candidate.values
-        unit = guess_clock_unit(values[:, 0], split_unit(name)[1] if named else None)
-        column = 0 if values.shape[1] > 1 else None
+        name, values = candidate.sources[0], candidate.values
+        unit = guess_clock_unit(values[:, 0], split_unit(candidate.name)[1] if named else None)
+        column = 0 if values.shape[1] > 1 else candidate.place
         why = Guess("", 0.95, "its name, and it increases steadily")
         if not named:
             why = Guess("", 0.7, "its first column increases steadily")
         selected = f", column: {column}" if column is not None else ""
         text = f'{{channel: "{self._prefix}{name}"{selected}, unit: {unit.value}}}'
         lines = [map_line("clock", text, why), f"# unit of the clock: {unit.comment[2:]}"]
-        clock = Clock(channel=name, column=column, unit=unit.value)  # type: ignore[arg-type]
-        return _ClockGuess(name, column, to_seconds(values, clock), lines)
+        clock = Clock(channel=name, unit=unit.value)  # type: ignore[arg-type]
+        return _ClockGuess(name, column, to_seconds(values[:, :1], clock), lines)
+
+    def episodes_line(self) -> str:
+        """Return the line that says how episodes are marked; gaps in time are offered where nothing else marks them."""
+        time_s = self.clock.time_s
+        gap = find_gaps(time_s) if time_s is not None and not self._layout.marked else None
+        if gap is None:
+            return self._layout.line
+        return map_line("episodes", f"{{by: gaps, gap_s: {gap.value}}}", gap)
+
+    def left_out(self) -> list[str]:
+        """Return comments on what is not a signal: constants, and parameters beside the series."""
+        constants = [f"{c.name} ({c.values[0, 0]:g})" for c in self._candidates if self._is_constant(c)]
+        constants += list(self._layout.parameters)
+        if not constants:
+            return []
+        shown = ", ".join(constants[:MAX_LISTED]) + (" ..." if len(constants) > MAX_LISTED else "")
+        return [
+            "# Left out, because they do not change in time or are no series. To keep one value for the whole log,",
+            "# constants: {observation.NAME: {from: CHANNEL, unit: UNIT}}",
+            f"# {shown}",
+        ]
+
+    def _is_constant(self, candidate: Candidate) -> bool:
+        """Return whether a scalar channel is a setting of the experiment: never changes, and is no joint's."""
+        values = candidate.values
+        plain = candidate.role in (None, "voltage", "temperature", "force") and not candidate.bundled
+        scalar = values.shape[1] == 1 and len(values) >= FEWEST_ROWS and values.dtype.kind != "b"
+        return plain and scalar and bool((values == values[0]).all())
 
     def rate_line(self) -> str:
         """Return the line with the nominal rate, from the clock."""
@@ -149,7 +184,7 @@ class _Proposal:
         taken: set[str] = set()
         for candidate in sorted(self._candidates, key=self._rank):
             alone = candidate.name == self.clock.channel and self.clock.column is None
-            if candidate.role != "time" and not alone:
+            if candidate.role != "time" and not alone and not self._is_constant(candidate):
                 lines += self._signal(candidate, taken)
         if len(lines) == 1:
             lines.append("  # no channel of numbers was found")
@@ -213,7 +248,7 @@ class _Proposal:
         sources = [f'"{self._prefix}{source}"' for source in candidate.sources]
         lines = [map_line("from", sources[0] if len(sources) == 1 else f"[{', '.join(sources)}]")]
         if candidate.columns is not None:
-            lines.append(map_line("columns", str(list(candidate.columns)), candidate.matched))
+            lines.append(map_line("columns", json.dumps(list(candidate.columns)), candidate.matched))
         elif candidate.name == clock.channel and clock.column is not None:
             rest = list(range(1, candidate.values.shape[1]))
             guess = Guess("", 0.4, "all but the clock; split them into signals")
@@ -223,7 +258,8 @@ class _Proposal:
             lines += self._quaternion_lines(candidate)
             method = "slerp"
         else:
-            if candidate.bundled or candidate.columns is not None or candidate.ordered:
+            named = candidate.bundled or candidate.columns is not None or candidate.ordered
+            if named and candidate.elements:
                 names = json.dumps(list(candidate.elements))
                 lines.append(map_line("elements", names, candidate.ordered))
             unit = self._unit(candidate)
@@ -259,8 +295,10 @@ class _Proposal:
         elif first_position and name not in self._commands and not self._is_named_point(candidate):
             signal, guess = "observation.state", Guess("", 0.8, "the first channel named like a position")
         else:
-            plain = re.sub(r"[^\w]+", "_", name.removeprefix("observation.")).strip("_") or "values"
-            if candidate.role in ("velocity", "torque") and not is_cartesian(name):
+            own = name.removeprefix(self._shared_prefix).removeprefix("observation.")
+            plain = re.sub(r"[^\w]+", "_", own).strip("_") or "values"
+            measured = candidate.values.dtype.kind == "f" and not is_cartesian(name)
+            if candidate.role in ("velocity", "torque") and measured:
                 plain = plain if f"observation.{candidate.role}" in taken else candidate.role
             signal = f"action.{plain}" if name in self._commands else f"observation.{plain}"
             guess = Guess("", 0.8, "named after the channel")
@@ -268,6 +306,13 @@ class _Proposal:
             signal += "_more"
         taken.add(signal)
         return signal, guess
+
+    @cached_property
+    def _shared_prefix(self) -> str:
+        """What all channels' names begin with, such as `entries.` for records inside a document."""
+        starts = {c.name[: re.search(r"[./]|$", c.name).end()] for c in self._candidates}  # type: ignore[union-attr]
+        start = next(iter(starts)) if len(starts) == 1 else ""
+        return start if start.endswith((".", "/")) else ""
 
     def _is_named_point(self, candidate: Candidate) -> bool:
         """Return whether it is a 3D point in a log that also has joint positions."""
@@ -316,6 +361,9 @@ class _Proposal:
                     unit = self._unit(other)
                     reason = f"it resembles {other.name} (correlation {correlation:.2f})"
                     return Guess(unit.value, min(unit.confidence, 0.95), reason)
+        for other in self._candidates:
+            if other.role == "position" and bare_name(other.name) == bare_name(candidate.name):
+                return Guess(self._unit(other).value, 0.75, f"it is named like {other.name}")
         return Guess("unknown", 0.3, "no measurement of the same shape resembles it")
 
     def _position_unit(self, candidate: Candidate) -> Guess:
@@ -326,6 +374,8 @@ class _Proposal:
             if self._tool is not None and self._same_rows(candidate):
                 return guess_length_by_tool(values, self._tool) or guess_length(values)
             return guess_length(values)
+        if "grip" in candidate.name.lower() and values.min() >= 0 and values.max() <= 1:
+            return Guess("1", 0.6, "a gripper between 0 and 1, probably the fraction of its opening")
         unit = guess_angle(values, candidate.joints)
         if candidate.joints is not None:
             return self._check_by_tool(candidate, candidate.joints, unit)
