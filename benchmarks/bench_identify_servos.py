@@ -24,7 +24,7 @@ from twinloop.identification.fit import prepare
 from twinloop.identification.predict import Predictor, Window
 from twinloop.identification.recording import find_channels, read_recording
 from twinloop.identification.scale import values_at
-from twinloop.identification.solve import solve
+from twinloop.identification.solve import THOROUGH, solve
 from twinloop.identification.windows import split_episodes
 from twinloop.logs.ingest import ingest
 from twinloop.logs.log_map import load_map
@@ -79,7 +79,6 @@ START = {
 """Where the search for gear friction starts, the same for every fold; all else starts from the twin's published values."""
 GIVEN = {"firmware_gain": "observation.kp", "supply_v": "observation.supply"}
 FOLDS = 4
-ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ def fit(
     )
     # Recordings start at rest, and windows are long beside what a wrong start can do.
     exact = replace(ready.problem, start_deviation=np.zeros_like(ready.problem.start_deviation))
-    solution = solve(exact, ready.start, rounds=ROUNDS)
+    solution = solve(exact, ready.start, endings=THOROUGH[1:])
     values = {name: float(v[0]) for name, v in values_at(exact.scales, solution.place[None]).items()}
     return Fit(values, replay(exact.predictor, values))
 

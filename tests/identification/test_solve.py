@@ -23,7 +23,8 @@ class LinearWorld:
 
     def __init__(self, seed, truth, noise=0.01, design=None, memory=0.0, outliers=0.0):
         rng = np.random.default_rng(seed)
-        self.channels = ()
+        self.channels = (SimpleNamespace(name="reading"),)
+        self.handles = (SimpleNamespace(label="start", speed=False),)
         self.recordings = [SimpleNamespace(time_s=np.arange(ROWS) * 0.01) for _ in range(WINDOWS)]
         self.windows = tuple(Window(i, 0, ROWS) for i in range(WINDOWS))
         rows = ROWS * WINDOWS
@@ -175,8 +176,8 @@ def test_corrected_slopes_find_the_same_place_with_fewer_simulations(monkeypatch
 def test_a_correction_explains_the_step_and_leaves_other_directions_alone():
     world = BentWorld(6, (0.3, -0.5, 0.05))
     problem = bent_problem(world)
-    before = solve(problem, np.array([0.5, 0.5, 0.5]), rounds=0)
-    after = solve(problem, np.array([0.55, 0.48, 0.5]), rounds=0)
+    before = solve(problem, np.array([0.5, 0.5, 0.5]), endings=())
+    after = solve(problem, np.array([0.55, 0.48, 0.5]), endings=())
     slopes = measured_slopes(problem, before)
     better = corrected_slopes(problem, slopes, before, after, np.full(3, 0.1))
     move = np.append(after.place - before.place, 0.0)

@@ -120,7 +120,7 @@ def identify(
     horizon: Horizon = None,
     seconds: Annotated[
         float, Option(help="Maximum duration of recordings to fit; of more data, windows from every episode.")
-    ] = 120.0,
+    ] = 60.0,
     simulated: Annotated[
         bool, Option("--simulated", help="Fit simulated episodes as if they were real.")
     ] = False,

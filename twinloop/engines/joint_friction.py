@@ -70,6 +70,8 @@ class JointFriction:
         self.active = bool(len(self._dofs))
         if not self.active:
             return
+        first, last = int(self._dofs[0]), int(self._dofs[-1])
+        self._columns = slice(first, last + 1) if last - first + 1 == len(self._dofs) else self._dofs
         bind = batch.bind
         self._speed, self._smooth = bind("qvel"), bind("qfrc_smooth")
         self._actuator, self._damper = bind("qfrc_actuator"), bind("qfrc_damper")
@@ -103,8 +105,31 @@ class JointFriction:
         self._frictionloss[np.ix_(ids, dofs)] = self._coulomb[ids]
         damping = loaded_rows(self._cell, "actuator_damping", values, count)
         self._back_emf[ids] = (damping @ _squared_gears(self._cell.model))[:, dofs]
-        number = self._number
-        self._friction = Friction(self._coulomb, 0.0, self._extra, self._stribeck)
+        self._rows = slice(0, 0)
+
+    def write(self, ids: Array, enabled: Array | None = None) -> None:
+        """Write the level that holds during the next physics step of the environments `ids`.
+
+        A motor has back-EMF only where it is `enabled` (N,), everywhere by default.
+        """
+        rows = slice(0, int(ids.max(initial=-1)) + 1)
+        if rows != self._rows:
+            self._make_levels(rows)
+        dofs = self._columns
+        speed, drive = self._speed[rows, dofs], self._actuator[rows, dofs]
+        external = self._smooth[rows, dofs] - drive - self._damper[rows, dofs]
+        back_emf = self._back_emf[rows] if enabled is None else self._back_emf[rows] * enabled[rows, None]
+        level = gear_level_nm(self._friction, self._load, speed, drive - back_emf * speed, external)
+        if len(level) == len(ids):
+            self._frictionloss[rows, dofs] = level
+        else:
+            self._frictionloss[np.ix_(ids, self._dofs)] = level[ids]
+
+    def _make_levels(self, rows: slice) -> None:
+        """The numbers of the first environments, once for all of their steps."""
+        number = {ending: values[rows] for ending, values in self._number.items()}
+        self._rows = rows
+        self._friction = Friction(self._coulomb[rows], 0.0, self._extra[rows], self._stribeck[rows])
         self._load = GearLoad(
             drive=number["drive_load_friction"],
             external=number["external_load_friction"],
@@ -112,20 +137,6 @@ class JointFriction:
             external_at_rest=number["external_load_stiction"],
             drive_growth_per_nm=number["drive_load_growth_per_nm"],
         )
-
-    def write(self, ids: Array, enabled: Array | None = None) -> None:
-        """Write the level that holds during the next physics step of the environments `ids`.
-
-        A motor has back-EMF only where it is `enabled` (N,), everywhere by default.
-        """
-        dofs = self._dofs
-        speed = np.ascontiguousarray(self._speed[:, dofs])
-        drive = self._actuator[:, dofs]
-        external = self._smooth[:, dofs] - drive - self._damper[:, dofs]
-        back_emf = self._back_emf if enabled is None else self._back_emf * enabled[:, None]
-        drive = drive - back_emf * speed
-        level = gear_level_nm(self._friction, self._load, speed, drive, external)
-        self._frictionloss[np.ix_(ids, dofs)] = level[ids]
 
 
 def loaded_rows(cell: Cell, field: str, values: Mapping[str, Any], count: int) -> Array:

@@ -203,11 +203,10 @@ class MujocoBatch:
     def _roll_by_step(self, ids: Array, controls: Array, enabled: Array | None, effort: bool) -> Trajectories:
         """One physics step at a time, with the drive set before each."""
         count, steps = controls.shape[:2]
-        positions = np.zeros((count, steps, self.qpos.shape[1]))
-        speeds = np.zeros((count, steps, self.qvel.shape[1]))
-        efforts = np.zeros((count, steps, controls.shape[2])) if effort else None
-        failed = np.zeros(count, dtype=bool)
-        going = np.arange(count)
+        positions = np.zeros((steps, count, self.qpos.shape[1]))
+        speeds = np.zeros((steps, count, self.qvel.shape[1]))
+        efforts = np.zeros((steps, count, controls.shape[2])) if effort else None
+        failed, going = np.zeros(count, dtype=bool), np.arange(count)
         for step in range(steps):
             on = None if enabled is None else enabled[going, step]
             self._drive.before_step(ids[going], controls[going, step], on)
@@ -216,10 +215,12 @@ class MujocoBatch:
             except mujoco.batch.SimulationError as error:
                 failed |= np.isin(ids, error.ids)
                 going = np.flatnonzero(~failed)
-            positions[going, step], speeds[going, step] = self.qpos[ids[going]], self.qvel[ids[going]]
+            positions[step, going], speeds[step, going] = self.qpos[ids[going]], self.qvel[ids[going]]
             if efforts is not None:
-                efforts[going, step] = self._effort[ids[going]]
-        return Trajectories(positions, speeds, failed, efforts)
+                efforts[step, going] = self._effort[ids[going]]
+        if efforts is not None:
+            efforts = efforts.swapaxes(0, 1)
+        return Trajectories(positions.swapaxes(0, 1), speeds.swapaxes(0, 1), failed, efforts)
 
     def truth(self) -> Truth:
         """What is true in every environment now; arrays are copies."""

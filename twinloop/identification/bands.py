@@ -20,7 +20,6 @@ from twinloop.episode import Array
 from twinloop.identification.predict import Window
 from twinloop.identification.problem import Linear, Solution
 from twinloop.identification.recording import Recording
-from twinloop.identification.scale import values_at
 from twinloop.identification.windows import duration_s
 
 LEVEL = 0.9
@@ -45,20 +44,9 @@ class Bands:
 
 
 def fit_bands(
-    solution: Solution, linear: Linear, windows: Sequence[Window] | None = None, level: float = LEVEL
+    recordings: Sequence[Recording], windows: Sequence[Window], residual: Array, level: float = LEVEL
 ) -> Bands:
-    """Bands from the residuals of a solution over `windows`; default: those that were fitted.
-
-    Residuals of fitted windows are as if their episode had been left out. Replay starts from the first reading as it is, so
-    the starts of windows, which the fit adjusts, are put back first.
-    """
-    problem = solution.problem
-    values = values_at(problem.scales, solution.place[None])
-    windows = problem.windows if windows is None else tuple(windows)
-    residual = problem.predictor.residuals(values, windows)[0]
-    if windows == problem.windows:
-        residual = left_out_residuals(solution, linear, residual)
-    recordings = problem.predictor.recordings
+    """Bands from the residuals (rows, channels) of training windows."""
     speeds = [np.abs(_speeds(recordings[w.recording], w)).mean(axis=0) for w in windows]
     pace = np.maximum(np.mean(speeds, axis=0), 1e-9)
     age_s = max(1e-9, *(duration_s([window], recordings) for window in windows))
@@ -94,7 +82,7 @@ def _weighted_quantile(values: Array, weight: Array, fraction: float) -> float:
 
 
 def left_out_residuals(solution: Solution, linear: Linear, residual: Array) -> Array:
-    """Residuals (rows, channels), those of each episode moved by what leaving it out would do to the fit, to first order."""
+    """Residuals (rows, channels) of the fitted windows, those of each episode moved by what leaving it out would do to the fit."""
     problem = solution.problem
     residual = residual.copy()
     count = len(solution.place)

@@ -35,7 +35,7 @@ class IdentifyConfig:
     horizon_s: float | None = None
     held_out: Sequence[str] | None = None
     held_out_every: int | None = None
-    seconds: float = 120.0
+    seconds: float = 60.0
     allow_simulated: bool = False
     seed: int = 0
     threads: int = 0

@@ -25,7 +25,7 @@ from twinloop.identification.posterior import make_posterior
 from twinloop.identification.problem import Linear, Problem, Solution
 from twinloop.identification.scale import PRIOR_DEVIATION, Scale
 from twinloop.identification.slopes import linearize
-from twinloop.identification.solve import Progress, solve, solve_from_many
+from twinloop.identification.solve import THOROUGH, Progress, solve, solve_from_many
 from twinloop.identification.windows import cut, spread
 from twinloop.records import Record, derived
 from twinloop.stats.interval import NORMAL
@@ -238,7 +238,7 @@ def episode_steps(ready: Prepared, reference: Solution) -> Steps:
     for begin in range(0, len(ready.recordings), _TOGETHER):
         which = range(begin, min(begin + _TOGETHER, len(ready.recordings)))
         problem = replace(reference.problem, windows=cut(ready.recordings, which, ready.horizon_s))
-        linear = linearize(problem, solve(problem, reference.place, rounds=0))
+        linear = linearize(problem, solve(problem, reference.place, endings=()))
         for index in which:
             residual, jacobian = _of_episode(problem, linear, index)
             seen = jacobian.T @ jacobian
@@ -358,7 +358,7 @@ def _refitted(ready: Prepared, reference: Solution, began: int) -> tuple[Array, 
     """Place and covariance of a fit to the first episodes after a change."""
     which = range(began, min(began + _REFITTED, len(ready.recordings)))
     windows = spread(ready.recordings, which, ready.horizon_s, 60.0)
-    solution = solve(replace(reference.problem, windows=windows), reference.place, rounds=2)
+    solution = solve(replace(reference.problem, windows=windows), reference.place, endings=THOROUGH[1:])
     posterior = make_posterior(solution, linearize(solution.problem, solution))
     return posterior.mean, posterior.covariance
 

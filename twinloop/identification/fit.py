@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 from twinloop.engines.stability import find_unstable_servos
 from twinloop.episode import Array, Episode
 from twinloop.errors import TwinloopError, WrongUse
-from twinloop.identification.accept import judge, replay_errors
-from twinloop.identification.bands import coverage, fit_bands
+from twinloop.identification.accept import ReplayError, judge, replay_errors
+from twinloop.identification.bands import coverage, fit_bands, left_out_residuals
 from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.identifiable import find_confusions, find_individually_identifiable, status_of
 from twinloop.identification.posterior import Posterior, make_posterior
@@ -27,10 +27,10 @@ from twinloop.identification.recording import (
     unknown_joints,
 )
 from twinloop.identification.result import Estimate, Identification
-from twinloop.identification.scale import Scale, make_scales, start_places, values_at
+from twinloop.identification.scale import Scale, make_scales, places_of, values_at
 from twinloop.identification.scatter import run_to_run
 from twinloop.identification.slopes import linearize
-from twinloop.identification.solve import Progress, solve_from_many
+from twinloop.identification.solve import GOOD, Progress, find_starts, solve, solve_from
 from twinloop.identification.windows import (
     cut,
     duration_s,
@@ -40,6 +40,7 @@ from twinloop.identification.windows import (
     spread,
     start_deviation,
     unmoved_noise,
+    whole,
 )
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin
@@ -49,8 +50,8 @@ SLOWEST_HZ = 30.0
 _DYNAMIC = ("friction", "damping", "armature", "delay", "stiffness", "backlash", "inertia")
 UNSTABLE = "lower the servo's gain, add damping or armature, or shorten the physics step of the twin"
 MISSING = "record what is missing, request fewer parameters, or pass a reason with --force"
-JUDGED_S = 3600.0
-"""Recordings are replayed whole, to judge the fit and to size its bands, up to this duration; beyond it, in part."""
+REPLAYED_S = 3600.0
+"""Whole recordings up to this duration are replayed, to judge the fit and to size its bands."""
 UNEXPLAINED = 0.5
 """A channel whose replay error exceeds this part of its motion is not described by the model."""
 _SAMPLES = 1000
@@ -79,33 +80,66 @@ class Prepared:
     lost: tuple[Window, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """A model fitted for comparison: its best values, others worth a search, and its errors on held-out episodes."""
+
+    values: tuple[dict[str, float], ...]
+    errors: tuple[ReplayError, ...]
+
+
+def try_model(
+    twin: Twin,
+    episodes: Sequence[Episode],
+    parameters: Sequence[str],
+    config: IdentifyConfig,
+    near: Mapping[str, float],
+    on_progress: Progress | None = None,
+) -> Tried:
+    """Fit `parameters`, searching from the values `near`, and replay the held-out episodes; nothing about uncertainty."""
+    ready, _ = _prepare_usable(twin, episodes, parameters, config)
+    scales, predictor = ready.problem.scales, ready.problem.predictor
+    start = places_of(scales, near)
+    starts = find_starts(ready.problem, start, on_progress, config.seed)
+    solution = solve(ready.problem, starts[0], on_progress, GOOD)
+    windows = whole(ready.recordings, ready.held_out, ready.horizon_s, REPLAYED_S)
+    after = predictor.residuals(values_at(scales, solution.place[None]), windows)[0]
+    ids = [recording.id for recording in ready.recordings]
+    found = values_at(scales, np.stack([solution.place, *starts[1:]]))
+    values = [{name: float(column[k]) for name, column in found.items()} for k in range(len(starts))]
+    return Tried(tuple(values), replay_errors(ids, windows, after, after))
+
+
 def fit(
     twin: Twin,
     episodes: Sequence[Episode],
     parameters: Sequence[str],
     config: IdentifyConfig,
     on_progress: Progress | None = None,
+    starts: Sequence[Mapping[str, float]] = (),
 ) -> Identification:
-    """Fit `parameters` to all but the held-out episodes, which judge the result; as `identify`, with nothing left to choose."""
-    ready = prepare(twin, episodes, parameters, config)
-    refusals, seed = check(ready), config.seed
-    if refusals and config.force is None:
-        raise RefusedData(
-            "these recordings cannot identify the requested parameters",
-            got="; ".join(refusals),
-            remedy=UNSTABLE if any("simulation" in reason for reason in refusals) else MISSING,
-        )
-    solution = solve_from_many(ready.problem, ready.start, on_progress, seed)
+    """Fit `parameters` to all but the held-out episodes, which judge the result; as `identify`, with nothing left to choose.
+
+    `starts` are values to search from, found in an earlier fit.
+    """
+    ready, refusals = _prepare_usable(twin, episodes, parameters, config)
+    seed = config.seed
+    places = [places_of(ready.problem.scales, values) for values in starts]
+    places = places or find_starts(ready.problem, ready.start, on_progress, seed)
+    solution = solve_from(ready.problem, places, on_progress)
     linear = linearize(solution.problem, solution, central=True)
     posterior = make_posterior(solution, linear)
     scales, predictor = ready.problem.scales, ready.problem.predictor
     kept = find_individually_identifiable(posterior)
     calibrated, place = _calibrated(twin, scales, solution, kept, ready.start)
-    windows = spread(ready.recordings, ready.held_out, ready.horizon_s, JUDGED_S)
-    after = predictor.residuals(values_at(scales, place[None]), windows)[0]
+    windows = whole(ready.recordings, ready.held_out, ready.horizon_s, REPLAYED_S)
+    training = whole(ready.recordings, ready.fitted, ready.horizon_s, REPLAYED_S)
+    replayed = predictor.residuals(values_at(scales, place[None]), [*windows, *training])[0]
+    after, trained = np.split(replayed, [sum(map(len, windows))])
     nominal = predictor.residuals({}, windows)[0]
-    training = spread(ready.recordings, ready.fitted, ready.horizon_s, JUDGED_S)
-    bands = fit_bands(solution, linear, training)
+    if training == ready.problem.windows:
+        trained = left_out_residuals(solution, linear, trained)
+    bands = fit_bands(ready.recordings, training, trained)
     covariance, samples = _in_units(scales, posterior, seed)
     estimates = _estimates(scales, posterior, status_of(scales, posterior), ready.start)
     noise = ready.problem.noise.sensor
@@ -194,6 +228,21 @@ def _unexplained(ready: Prepared, windows: Sequence[Window], residual: Array) ->
     return made
 
 
+def _prepare_usable(
+    twin: Twin, episodes: Sequence[Episode], parameters: Sequence[str], config: IdentifyConfig
+) -> tuple[Prepared, list[str]]:
+    """Prepared data, with the reasons against fitting it, which are refused unless `config.force` gives another."""
+    ready = prepare(twin, episodes, parameters, config)
+    refusals = check(ready)
+    if refusals and config.force is None:
+        raise RefusedData(
+            "these recordings cannot identify the requested parameters",
+            got="; ".join(refusals),
+            remedy=UNSTABLE if any("simulation" in reason for reason in refusals) else MISSING,
+        )
+    return ready, refusals
+
+
 def prepare(
     twin: Twin, episodes: Sequence[Episode], parameters: Sequence[str], config: IdentifyConfig
 ) -> Prepared:
@@ -221,7 +270,7 @@ def prepare(
     noise = unmoved_noise(sensor_noise(used), used, find_travel(cell, channels))
     residual = predictor.residuals({}, windows, None)[0]
     start_noise = Noise(noise, np.maximum(noise, np.sqrt(np.mean(np.minimum(residual, 1e2) ** 2, axis=0))))
-    start = start_places(scales)
+    start = places_of(scales, {})
     problem = Problem(
         predictor, scales, windows, start_noise, start_deviation(predictor, noise, starts.effect), start
     )

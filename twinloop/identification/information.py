@@ -12,7 +12,7 @@ from twinloop.experts.excitation import home_qpos
 from twinloop.identification.predict import Predictor, Window
 from twinloop.identification.problem import Noise, Problem
 from twinloop.identification.recording import Recording, find_channels
-from twinloop.identification.scale import PRIOR_DEVIATION, Scale, start_places
+from twinloop.identification.scale import PRIOR_DEVIATION, Scale, places_of
 from twinloop.identification.slopes import linearize
 from twinloop.identification.solve import solve
 from twinloop.identification.windows import cut, find_horizon_s, start_deviation
@@ -44,12 +44,12 @@ class Gauge:
         )
         self._channels = find_channels(cell, blank)
         self.noise = np.full(len(self._channels), noise or _noise_of(cell))
-        self.places = start_places(self._scales)
+        self.places = places_of(self._scales, {})
 
     def parts(self, motions: Array) -> Array:
         """Information (N, P, P) of segments (N, T, actuators) whose start is known: they follow on one another."""
         problem = self._problem(motions, starts=False)
-        linear = linearize(problem, solve(problem, self.places, rounds=0))
+        linear = linearize(problem, solve(problem, self.places, endings=()))
         size = len(self._scales)
         flat = [linear.jacobian[rows].reshape(-1, size) for rows in problem.window_rows]
         return np.stack([rows.T @ rows for rows in flat])
@@ -59,7 +59,7 @@ class Gauge:
         made = []
         for motion in motions:
             problem = self._problem(motion[None], starts=True)
-            made.append(linearize(problem, solve(problem, self.places, rounds=0), central=True).information)
+            made.append(linearize(problem, solve(problem, self.places, endings=()), central=True).information)
         return np.stack(made)
 
     def volume(self, information: Array) -> float:

@@ -58,6 +58,24 @@ class Problem:
                 groups.setdefault(scale.name.removeprefix(stem), []).append((index, channels[stem]))
         return [group for group in groups.values() if len(group) > 1]
 
+    def handle_groups(self, grouped: bool) -> list[list[tuple[int, list[int]]]]:
+        """Start handles in use that change together, as (position among those in use, channels that tell): each alone, or if
+        `grouped` the places of all joints, and their speeds."""
+        channels = [channel.name for channel in self.predictor.channels]
+        groups: dict[object, list[tuple[int, list[int]]]] = {}
+        for position, handle in enumerate(self.predictor.handles[index] for index in self.handles):
+            name = handle.label.removesuffix(" speed")
+            if grouped and name in channels:
+                own = [
+                    index
+                    for index, channel in enumerate(channels)
+                    if channel.removesuffix(".velocity") == name
+                ]
+                groups.setdefault(handle.speed, []).append((position, own))
+            else:
+                groups[handle.label] = [(position, list(range(len(channels))))]
+        return list(groups.values())
+
     @property
     def window_rows(self) -> list[slice]:
         """Where each window's rows are in a stack of all."""
@@ -85,7 +103,8 @@ class Linear:
 class Solution:
     """The best place (P,), the windows' start offsets (windows, handles), and what is left: residuals (rows, channels).
 
-    `rivals` are other places (P,) that explain the data about as well.
+    `rivals` are other places (P,) that explain the data about as well. `slopes` are derivatives there by central differences,
+    (rows, channels, columns), where the search measured them.
     """
 
     place: Array
@@ -96,3 +115,4 @@ class Solution:
     converged: bool
     iterations: int
     rivals: tuple[Array, ...] = ()
+    slopes: Array | None = None

@@ -10,7 +10,7 @@ from twinloop.episode import Episode
 from twinloop.errors import WrongUse
 from twinloop.identification.choose import choose
 from twinloop.identification.config import IdentifyConfig, expand_parameters
-from twinloop.identification.fit import fit
+from twinloop.identification.fit import Tried, fit, try_model
 from twinloop.identification.models import default_models
 from twinloop.identification.result import Identification
 from twinloop.identification.solve import Progress
@@ -102,19 +102,20 @@ def _fit_best(
         rest[i].id for i in split_episodes([f"choice {episode.id}" for episode in rest], 1.0 / 3.0)[1]
     ]
 
-    def fit_model(
-        episodes: Sequence[Episode], parameters: Sequence[str], held_out: Sequence[str], seconds: float
-    ) -> Identification:
-        priors = {name: bounds for name, bounds in config.priors.items() if name in parameters}
-        how = replace(config, held_out=held_out, held_out_every=None, priors=priors, seconds=seconds)
-        return fit(twin, episodes, parameters, how, on_progress)
-
-    fits = {
-        label: fit_model(rest, names, validation, config.seconds / len(models))
-        for label, names in models.items()
-    }
-    choice = choose({label: (made.names, made.errors) for label, made in fits.items()}, validation)
-    result = fit_model(episodes, models[choice.chosen], held_out, config.seconds)
+    tried: dict[str, Tried] = {}
+    near: Mapping[str, float] = {}
+    how = replace(
+        config, held_out=validation, held_out_every=None, priors={}, seconds=config.seconds / len(models)
+    )
+    for label, names in sorted(models.items(), key=lambda model: len(model[1])):
+        priors = {name: bounds for name, bounds in config.priors.items() if name in names}
+        tried[label] = try_model(twin, rest, names, replace(how, priors=priors), near, on_progress)
+        near = {**near, **tried[label].values[0]}
+    choice = choose({label: (models[label], made.errors) for label, made in tried.items()}, validation)
+    chosen = models[choice.chosen]
+    priors = {name: bounds for name, bounds in config.priors.items() if name in chosen}
+    how = replace(config, held_out=held_out, held_out_every=None, priors=priors)
+    result = fit(twin, episodes, chosen, how, on_progress, tried[choice.chosen].values)
     return replace(result, choice=choice)
 
 

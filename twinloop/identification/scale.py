@@ -89,24 +89,13 @@ def make_scales(
     return tuple(made)
 
 
-def start_places(scales: Sequence[Scale]) -> Array:
-    """Nominal values as places, moved inside the range where they lie on or outside its edge."""
-    return np.array(
-        [
-            float(
-                np.clip(
-                    s.inward(
-                        max(float(s.parameter.nominal), s.low)
-                        if s.logarithmic
-                        else float(s.parameter.nominal)
-                    ),
-                    0.0,
-                    1.0,
-                )
-            )
-            for s in scales
-        ]
-    )
+def places_of(scales: Sequence[Scale], values: Mapping[str, float]) -> Array:
+    """Values as places, nominal where `values` has none; moved inside the range where they lie outside."""
+    made = []
+    for scale in scales:
+        value = float(values.get(scale.name, float(scale.parameter.nominal)))
+        made.append(float(np.clip(scale.inward(max(value, scale.low)), 0.0, 1.0)))
+    return np.array(made)
 
 
 def values_at(scales: Sequence[Scale], places: Array) -> dict[str, Array]:

@@ -10,7 +10,9 @@ from twinloop.identification.scale import PRIOR_DEVIATION, values_at
 
 
 def linearize(problem: Problem, solution: Solution, central: bool = False) -> Linear:
-    """The problem at a solution, its derivatives measured there."""
+    """The problem at a solution, its derivatives measured there, unless the search has done so."""
+    if central and solution.slopes is not None and problem is solution.problem:
+        return project(problem, solution, solution.slopes)
     return project(problem, solution, measured_slopes(problem, solution, central))
 
 
@@ -26,14 +28,15 @@ def measured_slopes(
 
     `central` takes those by the parameters from both sides. `near` are slopes from close by whose columns of the starts
     are kept: what a start does to a window changes little with the parameters. `grouped` changes parameters of the same kind
-    of all joints at once and takes each one's effect on its own joint only: nearly right, at a fraction of the cost.
+    of all joints at once, and their starts, and takes each one's effect on its own joint only: nearly right, at a fraction of
+    the cost.
     """
     count, handles = len(problem.scales), problem.handles
     steps = _difference_steps(problem, solution.place)
     everywhere = list(range(solution.residual.shape[1]))
     groups = problem.joint_groups if grouped else []
-    together = {index for group in groups for index, _ in group}
-    groups = [*groups, *([(index, everywhere)] for index in range(count) if index not in together)]
+    joint = {index for group in groups for index, _ in group}
+    groups = [*groups, *([(index, everywhere)] for index in range(count) if index not in joint)]
     places, offsets = [], []
     columns: list[list[tuple[int, list[int], float]]] = []
     for side in (1.0, -1.0) if central else (1.0,):
@@ -47,12 +50,16 @@ def measured_slopes(
             places.append(at)
             offsets.append(solution.offsets)
             columns.append(changed)
-    for column, handle in enumerate(handles if near is None else (), count):
+    for together in problem.handle_groups(grouped) if near is None else ():
         moved = solution.offsets.copy()
-        moved[:, handle] += 0.5 * problem.start_deviation[handle]
+        changed = []
+        for position, channels in together:
+            move = 0.5 * problem.start_deviation[handles[position]]
+            moved[:, handles[position]] += move
+            changed.append((count + position, channels, move))
         places.append(solution.place)
         offsets.append(moved)
-        columns.append([(column, everywhere, 0.5 * problem.start_deviation[handle])])
+        columns.append(changed)
     slopes = np.zeros((*solution.residual.shape, count + len(handles))) if near is None else near.copy()
     if not places:
         return slopes

@@ -21,7 +21,6 @@ from twinloop.identification.scale import PRIOR_DEVIATION, values_at
 from twinloop.identification.slopes import corrected_slopes, linearize, measured_slopes, project
 
 _TRIALS: Sequence[float] = (0.1, 1.0, 10.0, 100.0)
-_ROUNDS = 3
 _SCREEN_S = 3.0
 _STEPS = 24
 _FAR = 0.25
@@ -49,24 +48,31 @@ class Ending:
 _ROUGH = Ending(0.3, 5e-3, False)
 _FINE = Ending(0.1, 1e-5, False)
 _LAST = Ending(0.1, 1e-5, True)
+GOOD, THOROUGH = (_FINE, _FINE), (_FINE, _FINE, _LAST)
+"""Endings of one descent after the other: for values alone, and for values whose intervals are wanted."""
 
 Progress = Callable[[int, float], None]
 
 
 def solve(
-    problem: Problem, start: Array, progress: Progress | None = None, *, rounds: int = _ROUNDS
+    problem: Problem, start: Array, progress: Progress | None = None, endings: Sequence[Ending] = THOROUGH
 ) -> Solution:
-    """The most plausible place, from one start. Noise is estimated again between rounds from the residuals."""
+    """The most plausible place, from one start: a descent to each of `endings`."""
     offsets = np.zeros((len(problem.windows), len(problem.start_deviation)))
-    best = _evaluate(problem, start[None], offsets[None])[0]
+    return refine(_evaluate(problem, start[None], offsets[None])[0], endings, progress)
+
+
+def refine(best: Solution, endings: Sequence[Ending], progress: Progress | None = None) -> Solution:
+    """Descend from a solution to each of `endings`. Before each descent, noise is estimated again from the residuals."""
+    problem, iterations = best.problem, best.iterations
     slopes: Array | None = None
-    iterations = 0
-    for round_number in range(rounds):
-        ending = _ROUGH if rounds == 1 else _LAST if round_number == rounds - 1 else _FINE
+    for ending in endings:
         problem = replace(problem, noise=estimated_noise(problem.noise.sensor, best.residual))
-        best = replace(best, problem=problem, cost=_cost(problem, best.place, best.offsets, best.residual))
+        best = replace(best, problem=problem, cost=_cost(problem, best))
         best, slopes, done = _descend(problem, best, slopes, ending, progress)
         iterations += done
+        if ending.exact and best.converged:
+            best = replace(best, slopes=slopes)
     return replace(best, iterations=iterations)
 
 
@@ -90,33 +96,43 @@ def screen(problem: Problem, start: Array, count: int = 32, seed: int = 0) -> li
 
 
 def solve_from_many(
-    problem: Problem, start: Array, progress: Progress | None = None, seed: int = 0
+    problem: Problem,
+    start: Array,
+    progress: Progress | None = None,
+    seed: int = 0,
 ) -> Solution:
-    """Screen, descend from two starts far apart on some of the windows, then from the better one on all.
+    """Search for starts, then descend from them on all windows."""
+    return solve_from(problem, find_starts(problem, start, progress, seed), progress)
 
-    Where both fit about as well and end at different places, the other is taken to the end as well: `Solution.rivals`.
-    """
-    subset = replace(problem, windows=_some(problem, 12, _SCREEN_S))
-    tried = [solve(subset, place, progress, rounds=1) for place in screen(problem, start, seed=seed)]
+
+def solve_from(problem: Problem, starts: Sequence[Array], progress: Progress | None = None) -> Solution:
+    """The best of the descents from `starts`; others that fit about as well and end elsewhere are its `rivals`."""
+    tried = [solve(problem, place, progress, GOOD) for place in starts]
+    best = min(tried, key=lambda solution: _cost(tried[0].problem, solution))
+    found = refine(best, (_LAST,), progress)
+    rivals = [
+        other.place
+        for other in tried
+        if other is not best and _fits_as_well(other, found, _SURE) and _apart(other, found)
+    ]
+    return replace(found, rivals=tuple(rivals))
+
+
+def find_starts(problem: Problem, start: Array, progress: Progress | None, seed: int) -> list[Array]:
+    """Screen, and descend from two places far apart on some of the windows: the better end, and the other if it fits as well."""
+    subset = replace(problem, windows=_some(problem, 8, _SCREEN_S))
+    tried = [solve(subset, place, progress, (_ROUGH,)) for place in screen(problem, start, seed=seed)]
     tried.sort(key=lambda s: float(np.sum(np.log(robust_deviation(s.residual) + 1e-12))))
-    best = solve(problem, tried[0].place, progress)
-    rivals = []
-    for other in tried[1:]:
-        if _fits_as_well(other, tried[0], _DOUBT) and _apart(other, tried[0]):
-            found = solve(problem, other.place, progress)
-            if found.cost < best.cost:
-                best, found = found, best
-            if _fits_as_well(found, best, _SURE) and _apart(found, best):
-                rivals.append(found.place)
-    return replace(best, rivals=tuple(rivals))
+    best = tried[0]
+    others = (other for other in tried[1:] if _fits_as_well(other, best, _DOUBT) and _apart(other, best))
+    return [best.place, *(other.place for other in others)]
 
 
 def _fits_as_well(other: Solution, best: Solution, lead: float) -> bool:
     """Whether the log likelihood of `other` is behind by less than `lead`, counting correlated residuals once."""
     rows = best.problem.window_rows
     memory = float(np.median([memory_rows(best.residual[part]) for part in rows]))
-    cost = _cost(best.problem, other.place, other.offsets, other.residual)
-    return (cost - best.cost) / memory < lead
+    return (_cost(best.problem, other) - best.cost) / memory < lead
 
 
 def _apart(other: Solution, best: Solution) -> bool:
@@ -140,7 +156,7 @@ def _descend(
 ) -> tuple[Solution, Array | None, int]:
     """The lowest place from `best` on, slopes near it, and the steps it took. `slopes` may be from nearby."""
     damping, fresh, trials = 1e-2, False, _TRIALS
-    grouped = not ending.exact
+    resumed, grouped = slopes is not None, not ending.exact
     near: Array | None = None
     for iteration in range(_STEPS):
         if slopes is None:
@@ -157,7 +173,7 @@ def _descend(
         after = tried[chosen]
         if not after.cost < best.cost:
             trials = _TRIALS
-            if not fresh or grouped:
+            if not fresh or (grouped and not resumed):
                 slopes, near, grouped = None, None, grouped and not fresh
                 continue
             damping *= 1e3
@@ -209,14 +225,17 @@ def _try(
 
 def _evaluate(problem: Problem, places: Array, offsets: Array) -> list[Solution]:
     residuals = problem.predictor.residuals(values_at(problem.scales, places), problem.windows, offsets)
-    return [
-        Solution(place, moved, residual, _cost(problem, place, moved, residual), problem, False, 0)
+    found = [
+        Solution(place, moved, residual, np.nan, problem, False, 0)
         for place, moved, residual in zip(places, offsets, residuals, strict=True)
     ]
+    return [replace(solution, cost=_cost(problem, solution)) for solution in found]
 
 
-def _cost(problem: Problem, place: Array, offsets: Array, residual: Array) -> float:
-    standard = residual / problem.noise.total
+def _cost(problem: Problem, solution: Solution) -> float:
+    """The cost of a solution with the noise of `problem`, which may be another than its own."""
+    place, offsets = solution.place, solution.offsets
+    standard = solution.residual / problem.noise.total
     cost = KNEE**2 * float(np.sum(np.sqrt(1.0 + (standard / KNEE) ** 2) - 1.0))
     used = problem.start_deviation > 0.0
     cost += 0.5 * float(np.sum((offsets[:, used] / problem.start_deviation[used]) ** 2))

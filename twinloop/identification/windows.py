@@ -101,6 +101,16 @@ def spread(
     return tuple(made)
 
 
+def whole(
+    recordings: Sequence[Recording], which: Sequence[int], horizon_s: float | None, seconds: float
+) -> tuple[Window, ...]:
+    """Windows of whole recordings, evenly chosen: all if they last at most `seconds`, else about as many as that, two at least."""
+    mean_s = duration_s(cut(recordings, which, None), recordings) / max(len(which), 1)
+    count = int(np.clip(seconds / max(mean_s, 1e-9), min(2, len(which)), len(which)))
+    chosen = [which[i] for i in np.linspace(0, len(which) - 1, count).round().astype(int)]
+    return cut(recordings, chosen, horizon_s)
+
+
 @dataclass(frozen=True, eq=False)
 class StartEffect:
     """What an error in the start of a window does, measured in the twin by simulations from nearly the same state.

@@ -63,6 +63,7 @@ def slopes(time_s: Array, values: Array) -> Array:
     rows = np.clip(np.arange(count), reach, count - 1 - reach)[:, None] + np.arange(-reach, reach + 1)
     shifted = time_s[rows] - time_s[:, None]
     scale = np.maximum(np.abs(shifted).max(axis=1, keepdims=True), 1e-12)
-    basis = np.stack([np.ones_like(shifted), shifted / scale, (shifted / scale) ** 2], axis=2)
-    fitted = np.linalg.pinv(basis) @ values[rows][:, :, None]
+    basis = np.stack([np.ones_like(shifted), shifted / scale, (shifted / scale) ** 2], axis=1)
+    normal = np.linalg.pinv(basis @ basis.swapaxes(1, 2), hermitian=True)
+    fitted = normal @ (basis @ values[rows][:, :, None])
     return np.asarray(fitted[:, 1, 0] / scale[:, 0])
