@@ -289,10 +289,7 @@ def calibrate(
         seed=seed,
         force="the loop takes a twin only if held-out replay accepts it",
     )
-    rounds = iter(range(1, 10**9))
-    identification = identify(
-        twin, real, parameters, config=config, on_progress=lambda *_: on_progress(next(rounds), 0)
-    )
+    identification = identify(twin, real, parameters, config=config, on_progress=on_progress)
     identification.save(out / TWIN)
     replays = replay_held_out(twin, identification, real, signals=config.signals)
     write_identification_page(identification, replays, out / REPORT)

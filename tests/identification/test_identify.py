@@ -1,6 +1,7 @@
 """`identify` end to end: injected parameters come back, with honest intervals, and nonsense is refused."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.fit import RefusedData
 from twinloop.identification.result import load_identification
 from twinloop.identification.run import identify
+from twinloop.identification.windows import whole
 from twinloop.twins import load_twin
 
 from .worlds import record
@@ -28,6 +30,9 @@ def recordings():
     return [record(twin, TRUTH, seed, seconds=2.0, quantum=0.001534) for seed in range(9)]
 
 
+PROGRESS = []
+
+
 @pytest.fixture(scope="module")
 def found(recordings):
     return identify(
@@ -35,7 +40,16 @@ def found(recordings):
         recordings,
         list(TRUTH),
         config=IdentifyConfig(threads=1, held_out=[e.id for e in recordings[5:]]),
+        on_progress=lambda done, total: PROGRESS.append((done, total)),
     )
+
+
+def test_progress_counts_simulated_seconds_towards_an_expected_total(found):
+    done, total = np.array(PROGRESS).T
+    assert np.all(np.diff(done) >= 0) and np.all(done <= total) and done[-1] > 0
+    simulated_s = found.details["physics_steps"] * load_twin("servo_pendulum").physics_dt_s
+    assert done[-1] == round(simulated_s)
+    assert 0.2 * total[0] < done[-1] < 5.0 * total[0], "the expectation is of the right size"
 
 
 def test_injected_parameters_come_back(found):
@@ -98,6 +112,14 @@ def test_an_unseen_parameter_keeps_its_nominal_value(recordings):
     assert forced.forced == "to see what happens"
     assert forced["motor_damping_nms_rad"].status != "identifiable"
     assert not forced.gate.accepted
+
+
+def test_of_long_recordings_whole_ones_are_replayed_evenly():
+    recordings = [SimpleNamespace(time_s=np.arange(1001) * 0.1) for _ in range(12)]
+    assert [w.recording for w in whole(recordings, range(12), None, 1e4)] == list(range(12))
+    some = whole(recordings, range(12), None, 300.0)
+    assert [w.recording for w in some] == [0, 6, 11] and all(len(w) == 1001 for w in some)
+    assert len({w.recording for w in whole(recordings, range(12), 10.0, 1.0)}) == 2
 
 
 def test_slow_logging_is_refused():

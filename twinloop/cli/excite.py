@@ -95,9 +95,17 @@ def drift(
     List parameters of the robot and of the scene together, so that each change is attributed to its own parameter.
     """
     cell, episodes, names = find_twin(twin), twinloop.open_dataset(dataset), split_names(parameters)
-    result = twinloop.watch_drift(
-        cell, episodes, names, baseline=baseline, chance=chance, seed=seed, threads=threads
-    )
+    with console.progress_bar("simulated seconds") as bar:
+        result = twinloop.watch_drift(
+            cell,
+            episodes,
+            names,
+            baseline=baseline,
+            chance=chance,
+            seed=seed,
+            threads=threads,
+            on_progress=bar,
+        )
     if plot is not None:
         from twinloop.report.identification_plots import draw_drift
 

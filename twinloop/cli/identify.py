@@ -146,11 +146,10 @@ def identify(
     folder = out or _next_folder(default_out(workspace, f"twins/{base.name}"))
     require_new(folder)
     models = {label: split_names(names) for label, names in split_pairs(model, "--model").items()}
-    with console.progress_bar("fitting") as bar:
-        rounds = count(1)
+    with console.progress_bar("simulated seconds") as bar:
         result = twinloop.identify(
-            base, dataset, split_names(parameters) or None, models=models, config=config, on_progress=lambda *_: bar(next(rounds), 0),
-        )  # fmt: skip
+            base, dataset, split_names(parameters) or None, models=models, config=config, on_progress=bar
+        )
     if not result.gate.accepted:
         folder = folder.with_name(f"{folder.name}-rejected")
     page = _save(result, base, dataset, config, folder)

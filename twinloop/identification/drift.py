@@ -21,11 +21,12 @@ from twinloop.identification.change import FEWEST, Watch, total_variances, watch
 from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.fit import Prepared, RefusedData, check, prepare
 from twinloop.identification.identifiable import BLUNT
+from twinloop.identification.meter import Meter, OnProgress
 from twinloop.identification.posterior import make_posterior
 from twinloop.identification.problem import Linear, Problem, Solution
 from twinloop.identification.scale import PRIOR_DEVIATION, Scale
 from twinloop.identification.slopes import linearize
-from twinloop.identification.solve import THOROUGH, Progress, solve, solve_from_many
+from twinloop.identification.solve import THOROUGH, solve, solve_from_many
 from twinloop.identification.windows import cut, spread
 from twinloop.records import Record, derived
 from twinloop.stats.interval import NORMAL
@@ -129,7 +130,7 @@ def watch_drift(
     watched: int = WATCHED,
     seed: int = 0,
     threads: int = 0,
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Drift:
     """Find which parameters of a robot have changed over its episodes, and when.
 
@@ -148,7 +149,7 @@ def watch_drift(
         watched: Number of episodes that `chance` refers to.
         seed: Random seed.
         threads: Simulation threads; 0 takes all cores.
-        progress: Called with the number of the iteration and the present error.
+        on_progress: Called with the seconds simulated so far and those expected in all.
 
     Returns:
         The estimate of each parameter in each episode, in its unit, and the changes with their episode.
@@ -167,26 +168,22 @@ def watch_drift(
         )
     if not 0.0 < chance < 1.0 or watched < 1:
         raise WrongUse("a chance lies between 0 and 1", got=f"{chance:g} in {watched} episodes")
-    ready = prepare(
-        twin,
-        ordered,
-        parameters,
-        IdentifyConfig(
-            priors=priors or {},
-            given=given or {},
-            signals=signals,
-            horizon_s=horizon_s,
-            held_out=[episode.id for episode in ordered[baseline:]],
-            threads=threads,
-        ),
+    config = IdentifyConfig(
+        priors=priors or {},
+        given=given or {},
+        signals=signals,
+        horizon_s=horizon_s,
+        held_out=[episode.id for episode in ordered[baseline:]],
+        threads=threads,
     )
+    meter = Meter(on_progress)
+    meter.expect(ordered, parameters, config.seconds)
+    ready = prepare(twin, ordered, parameters, config, meter)
     if refusals := check(ready):
         raise RefusedData(
             "these recordings cannot identify the requested parameters", got="; ".join(refusals)
         )
-    return follow(
-        ready, solve_from_many(ready.problem, ready.start, progress, seed), baseline, chance, watched
-    )
+    return follow(ready, solve_from_many(ready.problem, ready.start, seed), baseline, chance, watched)
 
 
 def follow(

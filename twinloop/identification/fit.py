@@ -15,6 +15,7 @@ from twinloop.identification.accept import ReplayError, judge, replay_errors
 from twinloop.identification.bands import coverage, fit_bands, left_out_residuals
 from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.identifiable import find_confusions, find_individually_identifiable, status_of
+from twinloop.identification.meter import Meter
 from twinloop.identification.posterior import Posterior, make_posterior
 from twinloop.identification.predict import LOST, Predictor, Window
 from twinloop.identification.problem import Noise, Problem, Solution
@@ -30,7 +31,7 @@ from twinloop.identification.result import Estimate, Identification
 from twinloop.identification.scale import Scale, make_scales, places_of, values_at
 from twinloop.identification.scatter import run_to_run
 from twinloop.identification.slopes import linearize
-from twinloop.identification.solve import GOOD, Progress, find_starts, solve, solve_from
+from twinloop.identification.solve import GOOD, find_starts, solve, solve_from
 from twinloop.identification.windows import (
     cut,
     duration_s,
@@ -93,15 +94,15 @@ def try_model(
     episodes: Sequence[Episode],
     parameters: Sequence[str],
     config: IdentifyConfig,
+    meter: Meter,
     near: Mapping[str, float],
-    on_progress: Progress | None = None,
 ) -> Tried:
     """Fit `parameters`, searching from the values `near`, and replay the held-out episodes; nothing about uncertainty."""
-    ready, _ = _prepare_usable(twin, episodes, parameters, config)
+    ready, _ = _prepare_usable(twin, episodes, parameters, config, meter)
     scales, predictor = ready.problem.scales, ready.problem.predictor
     start = places_of(scales, near)
-    starts = find_starts(ready.problem, start, on_progress, config.seed)
-    solution = solve(ready.problem, starts[0], on_progress, GOOD)
+    starts = find_starts(ready.problem, start, config.seed)
+    solution = solve(ready.problem, starts[0], GOOD)
     windows = whole(ready.recordings, ready.held_out, ready.horizon_s, REPLAYED_S)
     after = predictor.residuals(values_at(scales, solution.place[None]), windows)[0]
     ids = [recording.id for recording in ready.recordings]
@@ -115,18 +116,18 @@ def fit(
     episodes: Sequence[Episode],
     parameters: Sequence[str],
     config: IdentifyConfig,
-    on_progress: Progress | None = None,
+    meter: Meter,
     starts: Sequence[Mapping[str, float]] = (),
 ) -> Identification:
     """Fit `parameters` to all but the held-out episodes, which judge the result; as `identify`, with nothing left to choose.
 
     `starts` are values to search from, found in an earlier fit.
     """
-    ready, refusals = _prepare_usable(twin, episodes, parameters, config)
+    ready, refusals = _prepare_usable(twin, episodes, parameters, config, meter)
     seed = config.seed
     places = [places_of(ready.problem.scales, values) for values in starts]
-    places = places or find_starts(ready.problem, ready.start, on_progress, seed)
-    solution = solve_from(ready.problem, places, on_progress)
+    places = places or find_starts(ready.problem, ready.start, seed)
+    solution = solve_from(ready.problem, places)
     linear = linearize(solution.problem, solution, central=True)
     posterior = make_posterior(solution, linear)
     scales, predictor = ready.problem.scales, ready.problem.predictor
@@ -229,10 +230,10 @@ def _unexplained(ready: Prepared, windows: Sequence[Window], residual: Array) ->
 
 
 def _prepare_usable(
-    twin: Twin, episodes: Sequence[Episode], parameters: Sequence[str], config: IdentifyConfig
+    twin: Twin, episodes: Sequence[Episode], parameters: Sequence[str], config: IdentifyConfig, meter: Meter
 ) -> tuple[Prepared, list[str]]:
     """Prepared data, with the reasons against fitting it, which are refused unless `config.force` gives another."""
-    ready = prepare(twin, episodes, parameters, config)
+    ready = prepare(twin, episodes, parameters, config, meter)
     refusals = check(ready)
     if refusals and config.force is None:
         raise RefusedData(
@@ -244,7 +245,11 @@ def _prepare_usable(
 
 
 def prepare(
-    twin: Twin, episodes: Sequence[Episode], parameters: Sequence[str], config: IdentifyConfig
+    twin: Twin,
+    episodes: Sequence[Episode],
+    parameters: Sequence[str],
+    config: IdentifyConfig,
+    meter: Meter | None = None,
 ) -> Prepared:
     """Everything up to the first fit: channels found, episodes split, windows cut, noise measured."""
     if not parameters:
@@ -262,7 +267,7 @@ def prepare(
             )
     fitted, kept = _split(recordings, config)
     scales = make_scales(twin, parameters, config.priors)
-    predictor = Predictor(cell, recordings, channels, [scale.name for scale in scales], config.threads)
+    predictor = Predictor(cell, recordings, channels, [scale.name for scale in scales], config.threads, meter)
     starts = measure_start_effect(predictor, fitted)
     horizon = config.horizon_s or starts.horizon_s
     windows = spread(recordings, fitted, horizon, config.seconds)

@@ -18,6 +18,7 @@ import numpy as np
 from twinloop.engines import DEFAULT_ENGINE, Engine, EngineOptions, make_engine
 from twinloop.engines.stability import Instability, find_runaway
 from twinloop.episode import Array
+from twinloop.identification.meter import Meter
 from twinloop.identification.recording import Channel, Recording, rotation_between
 from twinloop.imperfect import backlash
 from twinloop.tasks import Cell
@@ -65,7 +66,9 @@ class Predictor:
         channels: Sequence[Channel],
         varying: Sequence[str],
         threads: int = 0,
+        meter: Meter | None = None,
     ) -> None:
+        self._meter = meter or Meter()
         self.cell, self.recordings, self.channels = cell, tuple(recordings), tuple(channels)
         self.dt_s = cell.twin.physics_dt_s
         self.varying = frozenset(varying) | {name for r in recordings for name in r.given}
@@ -156,6 +159,7 @@ class Predictor:
         enabled = self._enabled(recordings, windows, steps, drawn) if self._switched else None
         rolled = engine.roll(np.arange(len(rows)), drawn, (qpos, qvel), controls, enabled=enabled)
         self.steps_done += steps * len(rows)
+        self._meter.count(steps * len(rows) * self.dt_s)
         states_q = np.concatenate([qpos[:, None], rolled.qpos], axis=1)
         states_v = np.concatenate([qvel[:, None], rolled.qvel], axis=1)
         return bias, states_q, states_v, rolled.diverged

@@ -11,9 +11,9 @@ from twinloop.errors import WrongUse
 from twinloop.identification.choose import choose
 from twinloop.identification.config import IdentifyConfig, expand_parameters
 from twinloop.identification.fit import Tried, fit, try_model
+from twinloop.identification.meter import Meter, OnProgress
 from twinloop.identification.models import default_models
 from twinloop.identification.result import Identification
-from twinloop.identification.solve import Progress
 from twinloop.identification.windows import split_episodes
 from twinloop.quality.require import require_usable
 from twinloop.twins import Twin
@@ -29,7 +29,7 @@ def identify(
     *,
     models: Mapping[str, Sequence[str]] | None = None,
     config: IdentifyConfig | None = None,
-    on_progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Identification:
     """Fit parameters of a twin to real episodes and say how certain the values are.
 
@@ -44,7 +44,7 @@ def identify(
         parameters: Names, in which `*` and `?` match.
         models: Competing sets of parameters instead, by label.
         config: Ranges, signals, held-out episodes, limits and seed.
-        on_progress: Called with (iteration, cost) of the search.
+        on_progress: Called with the seconds simulated so far and those expected in all.
 
     Returns:
         Values with intervals and correlations, what is identifiable, and whether held-out replay accepts the calibrated twin.
@@ -67,19 +67,27 @@ def identify(
             expected="recordings of the real robot",
             remedy="--simulated fits them on purpose (IdentifyConfig(allow_simulated=True))",
         )
+    meter = Meter(on_progress)
     if parameters is not None:
-        return fit(twin, episodes, expand_parameters(twin, parameters), config, on_progress)
+        return _fit_one(twin, episodes, expand_parameters(twin, parameters), config, meter)
     if models:
         competing = {label: expand_parameters(twin, names) for label, names in models.items()}
         if len(competing) < 2:
             raise WrongUse("nothing to choose from", got=list(competing), expected="at least 2 models")
-        return _fit_best(twin, episodes, competing, config, on_progress)
+        return _fit_best(twin, episodes, competing, config, meter)
     if not episodes:
         raise WrongUse("no episodes to identify from", expected="at least 2 real episodes")
     competing = default_models(twin, episodes)
     if len(competing) > 1 and len(episodes) >= ENOUGH_TO_CHOOSE:
-        return _fit_best(twin, episodes, competing, config, on_progress)
-    return fit(twin, episodes, next(iter(competing.values())), config, on_progress)
+        return _fit_best(twin, episodes, competing, config, meter)
+    return _fit_one(twin, episodes, next(iter(competing.values())), config, meter)
+
+
+def _fit_one(
+    twin: Twin, episodes: Sequence[Episode], parameters: Sequence[str], config: IdentifyConfig, meter: Meter
+) -> Identification:
+    meter.expect(episodes, parameters, config.seconds)
+    return fit(twin, episodes, parameters, config, meter)
 
 
 def _fit_best(
@@ -87,7 +95,7 @@ def _fit_best(
     episodes: Sequence[Episode],
     models: Mapping[str, Sequence[str]],
     config: IdentifyConfig,
-    on_progress: Progress | None,
+    meter: Meter,
 ) -> Identification:
     """Fit every model, choose on validation episodes, and fit the chosen one to all but the held-out episodes, which no choice has seen."""
     if len(episodes) < 4:
@@ -102,6 +110,9 @@ def _fit_best(
         rest[i].id for i in split_episodes([f"choice {episode.id}" for episode in rest], 1.0 / 3.0)[1]
     ]
 
+    for names in models.values():
+        meter.expect(rest, names, config.seconds / len(models))
+    meter.expect(episodes, max(models.values(), key=len), config.seconds)
     tried: dict[str, Tried] = {}
     near: Mapping[str, float] = {}
     how = replace(
@@ -109,13 +120,13 @@ def _fit_best(
     )
     for label, names in sorted(models.items(), key=lambda model: len(model[1])):
         priors = {name: bounds for name, bounds in config.priors.items() if name in names}
-        tried[label] = try_model(twin, rest, names, replace(how, priors=priors), near, on_progress)
+        tried[label] = try_model(twin, rest, names, replace(how, priors=priors), meter, near)
         near = {**near, **tried[label].values[0]}
     choice = choose({label: (models[label], made.errors) for label, made in tried.items()}, validation)
     chosen = models[choice.chosen]
     priors = {name: bounds for name, bounds in config.priors.items() if name in chosen}
     how = replace(config, held_out=held_out, held_out_every=None, priors=priors)
-    result = fit(twin, episodes, chosen, how, on_progress, tried[choice.chosen].values)
+    result = fit(twin, episodes, chosen, how, meter, tried[choice.chosen].values)
     return replace(result, choice=choice)
 
 

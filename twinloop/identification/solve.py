@@ -7,7 +7,7 @@ the cost: slopes are measured again only where those of the last step, after Bro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,25 +51,21 @@ _LAST = Ending(0.1, 1e-5, True)
 GOOD, THOROUGH = (_FINE, _FINE), (_FINE, _FINE, _LAST)
 """Endings of one descent after the other: for values alone, and for values whose intervals are wanted."""
 
-Progress = Callable[[int, float], None]
 
-
-def solve(
-    problem: Problem, start: Array, progress: Progress | None = None, endings: Sequence[Ending] = THOROUGH
-) -> Solution:
+def solve(problem: Problem, start: Array, endings: Sequence[Ending] = THOROUGH) -> Solution:
     """The most plausible place, from one start: a descent to each of `endings`."""
     offsets = np.zeros((len(problem.windows), len(problem.start_deviation)))
-    return refine(_evaluate(problem, start[None], offsets[None])[0], endings, progress)
+    return refine(_evaluate(problem, start[None], offsets[None])[0], endings)
 
 
-def refine(best: Solution, endings: Sequence[Ending], progress: Progress | None = None) -> Solution:
+def refine(best: Solution, endings: Sequence[Ending]) -> Solution:
     """Descend from a solution to each of `endings`. Before each descent, noise is estimated again from the residuals."""
     problem, iterations = best.problem, best.iterations
     slopes: Array | None = None
     for ending in endings:
         problem = replace(problem, noise=estimated_noise(problem.noise.sensor, best.residual))
         best = replace(best, problem=problem, cost=_cost(problem, best))
-        best, slopes, done = _descend(problem, best, slopes, ending, progress)
+        best, slopes, done = _descend(problem, best, slopes, ending)
         iterations += done
         if ending.exact and best.converged:
             best = replace(best, slopes=slopes)
@@ -98,18 +94,17 @@ def screen(problem: Problem, start: Array, count: int = 32, seed: int = 0) -> li
 def solve_from_many(
     problem: Problem,
     start: Array,
-    progress: Progress | None = None,
     seed: int = 0,
 ) -> Solution:
     """Search for starts, then descend from them on all windows."""
-    return solve_from(problem, find_starts(problem, start, progress, seed), progress)
+    return solve_from(problem, find_starts(problem, start, seed))
 
 
-def solve_from(problem: Problem, starts: Sequence[Array], progress: Progress | None = None) -> Solution:
+def solve_from(problem: Problem, starts: Sequence[Array]) -> Solution:
     """The best of the descents from `starts`; others that fit about as well and end elsewhere are its `rivals`."""
-    tried = [solve(problem, place, progress, GOOD) for place in starts]
+    tried = [solve(problem, place, GOOD) for place in starts]
     best = min(tried, key=lambda solution: _cost(tried[0].problem, solution))
-    found = refine(best, (_LAST,), progress)
+    found = refine(best, (_LAST,))
     rivals = [
         other.place
         for other in tried
@@ -118,10 +113,10 @@ def solve_from(problem: Problem, starts: Sequence[Array], progress: Progress | N
     return replace(found, rivals=tuple(rivals))
 
 
-def find_starts(problem: Problem, start: Array, progress: Progress | None, seed: int) -> list[Array]:
+def find_starts(problem: Problem, start: Array, seed: int) -> list[Array]:
     """Screen, and descend from two places far apart on some of the windows: the better end, and the other if it fits as well."""
     subset = replace(problem, windows=_some(problem, 8, _SCREEN_S))
-    tried = [solve(subset, place, progress, (_ROUGH,)) for place in screen(problem, start, seed=seed)]
+    tried = [solve(subset, place, (_ROUGH,)) for place in screen(problem, start, seed=seed)]
     tried.sort(key=lambda s: float(np.sum(np.log(robust_deviation(s.residual) + 1e-12))))
     best = tried[0]
     others = (other for other in tried[1:] if _fits_as_well(other, best, _DOUBT) and _apart(other, best))
@@ -152,7 +147,7 @@ def _some(problem: Problem, count: int, longest_s: float) -> tuple[Window, ...]:
 
 
 def _descend(
-    problem: Problem, best: Solution, slopes: Array | None, ending: Ending, progress: Progress | None
+    problem: Problem, best: Solution, slopes: Array | None, ending: Ending
 ) -> tuple[Solution, Array | None, int]:
     """The lowest place from `best` on, slopes near it, and the steps it took. `slopes` may be from nearby."""
     damping, fresh, trials = 1e-2, False, _TRIALS
@@ -196,8 +191,6 @@ def _descend(
         if gained < _USEFUL * predicted:
             near, grouped = None, False
         best, fresh = after, False
-        if progress:
-            progress(iteration, best.cost)
         if sure:
             return replace(best, converged=True), near, iteration + 1
     return best, near, _STEPS
