@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,21 @@ def test_a_workspace_is_made_once_and_says_what_to_do_next(tmp_path):
     assert "data label" in twinloop_json("status", cwd=tmp_path / "cell/data")["next_step"]
     twinloop("data", "label", "a", 0, "--success", "--by", "ann", cwd=tmp_path / "cell/data")
     assert "train" in twinloop("status", cwd=tmp_path / "cell")
+
+
+def test_recordings_of_a_robot_are_identified_first(tmp_path):
+    twinloop("init", "cell", "--twin", "servo_pendulum", cwd=tmp_path)
+    episode = toy_episode(1, success=None, failure=None)
+    with make_dataset(tmp_path / "cell/data/real", STATE_ONLY) as writer:
+        writer.add(replace(episode, provenance=replace(episode.provenance, source="real")))
+    said = twinloop_json("status", cwd=tmp_path / "cell")
+    assert said["next_step"].startswith("twinloop identify --real ") and said["next_step"].endswith(
+        "data/real"
+    )
+    folder = tmp_path / "cell/twins/servo_pendulum-rejected"
+    folder.mkdir()
+    (folder / "identification.json").write_text("{}")
+    assert "data label" in twinloop_json("status", cwd=tmp_path / "cell")["next_step"], "it was fitted once"
 
 
 def test_doctor_finds_what_twinloop_needs(tmp_path):

@@ -154,6 +154,11 @@ def read_status(workspace: Workspace) -> Status:
     if not any(summary.episodes for summary in datasets):
         step = f"twinloop generate {SEED_CONFIG}" if workspace.twin else "write episodes into data/"
         return Status(workspace.name, datasets, step, "there is no data yet")
+    recorded = [one for one in datasets if {"real", "standin"} & set(one.sources.split("+"))]
+    if workspace.twin and recorded and not any((workspace.root / "twins").glob("*/identification.json")):
+        step = f"twinloop identify --real {recorded[0].path}"
+        reason = f"{recorded[0].name} was recorded on a robot, and the twin was never fitted to it"
+        return Status(workspace.name, datasets, step, reason)
     unknown = [summary for summary in datasets if summary.success is None and summary.episodes]
     if unknown:
         step = f"twinloop data label {unknown[0].path} --success --by NAME EPISODE ..."
