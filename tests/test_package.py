@@ -23,6 +23,15 @@ def test_starting_a_command_loads_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
+def test_generation_and_the_registry_do_without_pytorch():
+    code = (
+        "import sys, twinloop.cli.progress, twinloop.generation.run, twinloop.learning.tracking\n"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_every_public_name_is_there_and_documented():
     for name in dir(twinloop):
         if not name.startswith("__"):

@@ -79,10 +79,11 @@ def test_a_users_own_model_with_meshes_becomes_a_workspace_that_generates(
         URDF if kind == "urdf" else MJCF.replace("<body><joint axis", '<body><joint name="joint_1" axis')
     )
     code, out, err = twinloop("init", tmp_path / "cell", "--model", model)
-    assert code == 0 and "twin my_arm" in out, err
+    name = "two_links" if kind == "urdf" else "my_cell"
+    assert code == 0 and f"twin {name}" in out, err
     model.unlink()
     monkeypatch.chdir(tmp_path / "cell")
-    code, out, _ = twinloop("twin", "show", "twins/my_arm", "--json")
+    code, out, _ = twinloop("twin", "show", name, "--json")
     joint = "shoulder" if kind == "urdf" else "joint_1"
     listed = {p["name"]: p for p in json.loads(out)["parameters"]}
     assert code == 0 and {"unit", "nominal", "bounds", "dimension"} <= set(listed[f"{joint}_friction_nm"])

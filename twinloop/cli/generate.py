@@ -68,13 +68,14 @@ def generate(
     json: Json = False,
 ) -> None:
     """Simulate a dataset of episodes. The same seed gives the same episodes on any number of workers."""
-    from twinloop.cli.progress import generation_bar
     from twinloop.randomization import load_config_twin, load_generate_config
 
     loaded = load_generate_config(config)
     if explain:
         _explain(loaded, json)
         return
+    from twinloop.cli.progress import generation_bar
+
     chosen = tuple(split_names(cameras)) or None
     if chosen == ("all",):
         chosen = tuple(camera.name for camera in load_config_twin(loaded).cameras)

@@ -6,16 +6,17 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from twinloop.cli import console
 from twinloop.datasets.disk_space import format_bytes
-from twinloop.generation.run import GenerationProgress
-from twinloop.report.summary import summarize
 from twinloop.stages import Stage, StageListener
+
+if TYPE_CHECKING:
+    from twinloop.generation.run import GenerationProgress
 
 
 @contextmanager
@@ -71,6 +72,8 @@ class _ProgressListener(StageListener):
         self._bar.update(self._task, completed=done, total=total or None, state=state)
 
     def on_end(self, stage: Stage[Any]) -> None:
+        from twinloop.report.summary import summarize  # with PyTorch, which generation does without
+
         self._bar.update(self._task, visible=False)
         duration = "from an earlier run" if stage.cached else f"{stage.seconds:.0f} s"
         console.err.print(

@@ -7,12 +7,14 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twinloop.datasets.commit import wait_for_lock
 from twinloop.errors import LearnError, MissingExtra
-from twinloop.learning.fit import Point
-from twinloop.policies.policy import METADATA, WEIGHTS, Policy
+
+if TYPE_CHECKING:
+    from twinloop.learning.fit import Point
+    from twinloop.policies.policy import Policy
 
 EXPERIMENT = "twinloop"
 DATABASE = "mlflow.db"
@@ -108,6 +110,8 @@ class TrackedRun:
 
     def finish(self, policy: Policy, folder: Path) -> None:
         """Say which policy came of it; its files are logged where the artifact store can be written."""
+        from twinloop.policies.policy import METADATA, WEIGHTS
+
         with _reported(
             f"{folder} is trained and whole, but could not be logged", "nothing needs to be done again"
         ):
