@@ -13,11 +13,15 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.datasets.examples import STATE_ONLY, WITH_CAMERA, toy_episode
+from tests.datasets.lerobot_v3 import CAMERA, JOINTS, write_lerobot_v3
 from twinloop.cli.data import app
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.verify import verify
 from twinloop.datasets.writer import append_to, make_dataset
 from twinloop.errors import DatasetError, WrongUse
+from twinloop.logs.ingest import ingest
+from twinloop.logs.log_map import parse_map
+from twinloop.logs.propose import propose_map
 
 REAL = Path(os.environ.get("TWINLOOP_REAL_DATA") or Path(__file__).parents[3] / "shared/real")
 G1 = REAL / "g1_demos"
@@ -124,7 +128,12 @@ def foreign_v2(tmp_path_factory):
     return root
 
 
-@pytest.mark.parametrize("kind", ["made", pytest.param("real", marks=[real_data, pytest.mark.slow])])
+@pytest.fixture(scope="module")
+def foreign_v3(tmp_path_factory):
+    return write_lerobot_v3(tmp_path_factory.mktemp("v3") / "d", images=True)
+
+
+@pytest.mark.parametrize("kind", ["v2", "v3", pytest.param("real", marks=[real_data, pytest.mark.slow])])
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -145,11 +154,47 @@ def foreign_v2(tmp_path_factory):
     ],
     ids=lambda arguments: " ".join(arguments[:2]),
 )
-def test_every_data_command_works_on_a_foreign_v2_dataset(foreign_v2, tmp_path, arguments, kind):
-    root, number = (G1, 10) if kind == "real" else (foreign_v2, 1)
+def test_every_data_command_works_on_a_foreign_dataset(foreign_v2, foreign_v3, tmp_path, arguments, kind):
+    root, number = {"real": (G1, 10), "v2": (foreign_v2, 1), "v3": (foreign_v3, 1)}[kind]
     (tmp_path / "w").mkdir()
     (tmp_path / "w/twinloop.yaml").write_text("{format: 1, name: w, created_at: today}")
     words = [word.format(d=root, n=number, out=tmp_path) for word in arguments]
     result = CliRunner().invoke(app, words)
     # None of their episodes has a known outcome, so none can be selected.
     assert result.exit_code == (1 if words[0] == "select" else 0), result.exception or result.output
+
+
+def test_what_lerobot_writes_is_read_with_its_names_and_tasks(foreign_v3):
+    dataset = open_dataset(foreign_v3)
+    assert dataset.schema.signal("action").elements == tuple(JOINTS)
+    assert [(len(episode), episode.task) for episode in dataset] == [(12, "pick"), (9, "place")]
+    assert "`twinloop ingest` converts them" in dataset.skipped[CAMERA]
+
+
+@pytest.mark.parametrize(
+    "words", [["merge"], ["split", "--parts", "a=1"], ["export", "--as", "hdf5"], ["select"]]
+)
+def test_a_copy_says_what_it_leaves_out(foreign_v3, tmp_path, words):
+    command, *more = words
+    said = CliRunner().invoke(app, [command, str(foreign_v3), "--out", str(tmp_path / "out"), *more]).output
+    assert f"not copied: {CAMERA}" in said
+
+
+def test_selecting_says_why_nothing_is_usable_and_replaces_datasets_only(foreign_v3, tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/chapter1.txt").write_text("years of work")
+    for out in (tmp_path / "thesis", foreign_v3):
+        refused = CliRunner().invoke(app, ["select", str(foreign_v3), "--out", str(out)])
+        assert isinstance(refused.exception, WrongUse) and "is not replaced" in str(refused.exception)
+    assert (tmp_path / "thesis/chapter1.txt").exists() and open_dataset(foreign_v3).numbers == [0, 1]
+    said = CliRunner().invoke(app, ["select", str(foreign_v3), "--out", str(tmp_path / "new")]).output
+    assert "2 have no known outcome" in said
+
+
+def test_images_in_tables_are_ingested_as_video_and_tasks_stay(foreign_v3, tmp_path):
+    text = propose_map(foreign_v3)
+    done = ingest(foreign_v3, tmp_path / "out", parse_map(text), accept_guesses=True)
+    assert [episode.task for episode in done.dataset] == ["pick", "place"]
+    for episode in done.dataset:
+        levels = [frame.mean() for frame in episode.frames["top"]]
+        np.testing.assert_allclose(levels, 10 * np.arange(len(episode)), atol=3)

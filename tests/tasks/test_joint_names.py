@@ -114,6 +114,9 @@ def test_ambiguous_names_match_nothing():
     known = JointNames(("left_joint1", "right_joint1", "left_joint2", "right_joint2"))
     assert known.match(("joint1", "joint2"), 2) == (None, None)
     assert known.match(("right_joint2", "left_joint_1"), 2) == (3, 0)
+    both = JointNames(("elbow_pos", "elbow_vel"))
+    assert both.match(("elbow_vel.target", "elbow_pos.target"), 2) == (1, 0)
+    assert both.match(("elbow", "wrist"), 2) == (None, None)
     assert bare_name("actual_elbow.pos") == "elbow" and bare_name("position") == "position"
 
 

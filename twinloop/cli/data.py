@@ -139,10 +139,13 @@ def merge(sources: Sources, out: NewDataset, skip_unusable: SkipUnusable = False
     with console.progress_bar("merging") as progress:
         result = twinloop.merge(sources, out, skip_unusable=skip_unusable, progress=progress)
     skipped = [{"dataset": d, "episode": n, "reason": why} for (d, n), why in result.skipped.items()]
+    left_out = _left_out(sources)
     if json:
-        console.print_json({"out": out, "episodes": len(result.dataset), "skipped": skipped})
+        value = {"out": out, "episodes": len(result.dataset), "skipped": skipped, "not_copied": left_out}
+        console.print_json(value)
         return
     console.print_lines(f"skipped: {item['reason']}" for item in skipped)
+    _print_left_out(left_out)
     console.print_written(out, result.dataset)
 
 
@@ -153,12 +156,20 @@ def select(
     json: Json = False,
 ) -> None:
     """Copy the episodes that a policy may be trained on: successes without blocking findings."""
+    from twinloop.datasets.outcomes import known_outcomes
+
     opened = [twinloop.open_dataset(source) for source in sources]
     selected = twinloop.select_usable(opened, out)
     kept, recorded = 0 if selected is None else len(selected), sum(map(len, opened))
+    unknown = sum(outcome is None for dataset in opened for outcome in known_outcomes(dataset))
+    left_out = _left_out(sources)
     value = {"out": out if selected is not None else None, "episodes": kept, "of": recorded}
     text = f"{kept} of {recorded} episodes are usable" + (f" -> {out}" if kept else "")
-    console.print_result(json, value, text)
+    if unknown:
+        text += f"; {unknown} have no known outcome: `twinloop data label` says which succeeded"
+    console.print_result(json, value | {"unknown": unknown, "not_copied": left_out}, text)
+    if not json:
+        _print_left_out(left_out)
     if not kept:
         raise typer.Exit(1)
 
@@ -181,6 +192,8 @@ def split(
     value = {name: {"path": part.root, "episodes": len(part)} for name, part in datasets.items()}
     rows = [(str(part.root), len(part), part.num_frames) for part in datasets.values()]
     console.print_result(json, value, lambda: console.print_table(("part", "episodes", "frames"), rows))
+    if not json:
+        _print_left_out(_left_out([dataset]))
 
 
 @app.command()
@@ -201,7 +214,10 @@ def export(
 
     with console.progress_bar("exporting") as progress:
         path = export_dataset(dataset, out, kind, progress=progress)
-    console.print_result(json, {"out": path}, f"wrote {path}")
+    left_out = _left_out([dataset])
+    console.print_result(json, {"out": path, "not_copied": left_out}, f"wrote {path}")
+    if not json:
+        _print_left_out(left_out)
 
 
 @app.command()
@@ -252,6 +268,15 @@ def show(
     shown = twinloop.open_dataset(folder).episode(number)
     draw_episode(shown, target, title=f"{Path(folder).name} #{number}")
     console.print_result(json, {"out": target, "id": shown.id}, f"wrote {target}")
+
+
+def _left_out(sources: Sequence[Path]) -> dict[str, str]:
+    """Return features of the datasets that a copy does not have, with the reason."""
+    return {name: why for source in sources for name, why in twinloop.open_dataset(source).skipped.items()}
+
+
+def _print_left_out(left_out: dict[str, str]) -> None:
+    console.print_lines(f"not copied: {name} ({why})" for name, why in left_out.items())
 
 
 def _label_episodes(

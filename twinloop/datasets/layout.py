@@ -159,6 +159,8 @@ def schema_from_info(info: Mapping[str, Any]) -> tuple[Schema, dict[str, str]]:
                 cameras.append(_camera(name, feature))
             elif feature["dtype"] in DTYPES:
                 signals.append(_signal(name, feature))
+            elif feature["dtype"] == "image":
+                skipped[name] = "its images are inside the tables; `twinloop ingest` converts them to video"
             else:
                 skipped[name] = f"its type {feature['dtype']!r} is not a number or a video"
         except (TwinloopError, LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:

@@ -289,7 +289,7 @@ class Assembler:
                 frames=dict(frames),
                 events=events,
                 success=self._map.success,
-                task=self._text(self._map.task),
+                task=self._text(self._map.task) or raw.task,
                 provenance=self._provenance(float(rows_s[0])),
             )
         except (LogError, WrongUse):

@@ -22,12 +22,13 @@ EPISODE_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class RawEpisode:
-    """One episode before conversion; `forced` marks a cut made only to bound memory."""
+    """One episode before conversion; `forced` marks a cut made only to bound memory; `task` is the log's own text."""
 
     name: str
     channels: Mapping[str, Block]
     images: Mapping[str, Spooled | VideoFrames]
     forced: bool = False
+    task: str = ""
 
 
 def _as_images(name: str, block: Block) -> Images:
@@ -86,6 +87,7 @@ class _Cutter:
         self._videos: dict[str, VideoFrames] = {}
         self._rows: dict[str, int] = {}
         self._part: str | None = None
+        self._task = ""
         self._last: float | str | None = None
         self._start: float | None = None
         self._taken = 0
@@ -95,7 +97,7 @@ class _Cutter:
     def feed(self, span: Span) -> Iterator[RawEpisode]:
         if self._boundaries.episodes.by == "parts" and self._part is not None and span.part != self._part:
             yield from self.emit()
-        self._part = span.part
+        self._part, self._task = span.part, span.task
         rest: Mapping[str, Piece] = span.pieces
         for key, value in self._cuts(span):
             before, rest = self._split(rest, key)
@@ -141,7 +143,7 @@ class _Cutter:
         elif rule.by in ("file", "groups") and not (forced or self._number):
             label = ""
         self._number += 1
-        yield RawEpisode(self._name + label, channels, images, forced)
+        yield RawEpisode(self._name + label, channels, images, forced, self._task)
 
     def _split(self, pieces: Mapping[str, Piece], key: float) -> tuple[dict[str, Piece], dict[str, Piece]]:
         """Split pieces at the key: a log time, or a row number if the log has no time stamps."""

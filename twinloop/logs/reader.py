@@ -105,10 +105,14 @@ Piece = Block | Images | VideoFrames
 
 @dataclass(frozen=True)
 class Span:
-    """Consecutive data of all wanted channels; a change of `part` is an episode boundary declared by the log."""
+    """Consecutive data of all wanted channels; a change of `part` is an episode boundary declared by the log.
+
+    `task` is what the log says was done in this part.
+    """
 
     pieces: Mapping[str, Piece]
     part: str = ""
+    task: str = ""
 
 
 class LogReader(Protocol):

@@ -6,9 +6,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from twinloop.datasets.layout import INFO
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import make_dataset
+from twinloop.errors import WrongUse
 from twinloop.quality.check import check_dataset
 from twinloop.quality.settings import Settings
 
@@ -22,9 +24,12 @@ def select_usable(datasets: Sequence[Dataset], out: str | Path) -> Dataset | Non
 
     Returns:
         The dataset, or None where no episode is usable.
+
+    Raises:
+        WrongUse: `out` is a folder with something else than a dataset, or one of the datasets.
     """
     folder = Path(out)
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove_dataset(folder, [dataset.root for dataset in datasets])
     usable = []
     for dataset in datasets:
         report = check_dataset(dataset, Settings(purpose="train"))
@@ -40,3 +45,17 @@ def select_usable(datasets: Sequence[Dataset], out: str | Path) -> Dataset | Non
         for episode in usable:
             writer.add(episode)
     return open_dataset(folder)
+
+
+def _remove_dataset(folder: Path, sources: Sequence[Path]) -> None:
+    """Remove the dataset at a folder, if there is one; never anything else."""
+    if not folder.exists():
+        return
+    inside = any(source.resolve().is_relative_to(folder.resolve()) for source in sources)
+    if inside or not (folder / INFO).is_file():
+        raise WrongUse(
+            f"{folder} is not replaced",
+            got="a dataset to select from" if inside else "a folder that is no dataset",
+            expected="a new folder, or a dataset selected before",
+        )
+    shutil.rmtree(folder)

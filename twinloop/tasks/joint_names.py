@@ -1,7 +1,7 @@
 """Which joint of a twin an element of a signal means: one rule, for ingest, identification and the checks.
 
 Robots, drivers and models spell one joint in many ways: `shoulder_pan_joint` (ROS), `shoulder_pan.pos` (LeRobot, and our
-own recordings), `panda_joint1`, `Shoulder-Pan`. Names are compared by spelling, then without words for the kind of
+own recordings), `panda_joint1`, `Shoulder-Pan`. Names are compared as recorded, by spelling, then without words for the kind of
 part, then without a prefix that they all share. Elements without names are taken in the twin's order, if there are as
 many as the twin has.
 """
@@ -53,7 +53,7 @@ class JointNames:
             return (0,)
         known = [*enumerate(self.names), *((place, alias) for alias, place in self.aliases.items())]
         matched: dict[int, int] = {}
-        for rule in (_spellings, _without_part_words, _without_prefix):
+        for rule in (_as_recorded, _spellings, _without_part_words, _without_prefix):
             left = [i for i in range(size) if i not in matched]
             keys = dict(zip(left, rule([elements[i] for i in left]), strict=True))
             targets = _unambiguous(rule, known)
@@ -105,6 +105,11 @@ def bare_name(name: str) -> str:
     """Return an element's name without words for its role: `elbow` for `elbow.pos`, `target_elbow` and `elbow_cmd`."""
     kept = [word for word in re.split(r"[._\-/ ]+", name) if word.lower() not in ROLE_WORDS and word]
     return "_".join(kept) or name
+
+
+def _as_recorded(names: Sequence[str]) -> list[str]:
+    """The names without the suffix that our own recordings add, which alone may tell two actuators apart."""
+    return [re.sub(r"\.(pos|vel|effort|target)$", "", name) for name in names]
 
 
 def _spellings(names: Sequence[str]) -> list[str]:
