@@ -85,7 +85,7 @@ def test_names_of_others_mean_the_same_joints_to_ingest_and_identify(arms, case)
             ("Rotation", "Pitch", "Elbow", "Wrist_Pitch", "Wrist_Roll", "Jaw"),
             "elements: [shoulder_pan",
         ),
-        ("panda", tuple(f"joint{i}" for i in range(7)), "elements: [actuator1"),
+        ("panda", tuple(f"joint{i}" for i in range(7)), "elements: [joint1"),
         ("yam", tuple(f"q{i}" for i in range(6)), "elements: [base_yaw"),
         ("ur5e_2f85", ("a", "b", "c"), "name its joints as the twin does"),
     ],
@@ -98,7 +98,7 @@ def test_names_that_the_twin_does_not_have_are_refused_with_the_line_to_write(ar
 
 def test_a_number_of_elements_that_is_no_order_of_the_twin_is_refused_with_those_that_are(arms):
     with pytest.raises(
-        MapError, match=r"got 9 elements without names; expected 6 \(shoulder_pan, .*, or 7 \(.*, or 14"
+        MapError, match=r"got 9 elements without names; expected 6 \(shoulder_pan_joint, .*, or 7 \(.*, or 14"
     ):
         TwinCheck(arms["ur5e_2f85"]).check(recorded((), 9), "run")
 
