@@ -34,10 +34,13 @@ if TYPE_CHECKING:
     from twinloop.episode import Camera as Camera
     from twinloop.episode import Episode as Episode
     from twinloop.episode import Event as Event
+    from twinloop.episode import Outcome as Outcome
     from twinloop.episode import Provenance as Provenance
     from twinloop.episode import Schema as Schema
     from twinloop.episode import Signal as Signal
     from twinloop.episode import make_episode as make_episode
+    from twinloop.errors import RobotError as RobotError
+    from twinloop.errors import RobotGone as RobotGone
     from twinloop.errors import TwinloopError as TwinloopError
     from twinloop.evaluation.horizon import find_execution_horizon as find_execution_horizon
     from twinloop.evaluation.result import Evaluation as Evaluation
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from twinloop.evaluation.run import evaluate_in_turns as evaluate_in_turns
     from twinloop.evaluation.twin import TwinEnvironment as TwinEnvironment
     from twinloop.experts import EXPERTS as EXPERTS
+    from twinloop.experts import Reading as Reading
     from twinloop.experts import load_motion as load_motion
     from twinloop.gap.ranking import Rated as Rated
     from twinloop.gap.ranking import rank_policies as rank_policies
@@ -111,6 +115,11 @@ if TYPE_CHECKING:
     from twinloop.randomization import load_randomization as load_randomization
     from twinloop.randomization import make_randomization as make_randomization
     from twinloop.randomization.scenes import training_scenes as training_scenes
+    from twinloop.robots import Description as Description
+    from twinloop.robots import Limits as Limits
+    from twinloop.robots import Observation as Observation
+    from twinloop.robots import Robot as Robot
+    from twinloop.robots import TrialSupervisor as TrialSupervisor
     from twinloop.robots import connected as connected
     from twinloop.robots import open_robot as open_robot
     from twinloop.robots.controllers import ExpertController as ExpertController
@@ -119,6 +128,7 @@ if TYPE_CHECKING:
     from twinloop.robots.record import record as record
     from twinloop.tasks import TASKS as TASKS
     from twinloop.tasks import Judgement as Judgement
+    from twinloop.tasks import Truth as Truth
     from twinloop.tasks.place import start_at_rest as start_at_rest
     from twinloop.twins import Parameter as Parameter
     from twinloop.twins import Twin as Twin
@@ -139,14 +149,23 @@ _NAMES = {
     "twinloop.diagnosis.result": ["Diagnosis", "load_diagnosis"],
     "twinloop.diagnosis.run": ["diagnose"],
     "twinloop.engines.model_check": ["ModelFinding", "check_model"],
-    "twinloop.episode": ["Camera", "Episode", "Event", "Provenance", "Schema", "Signal", "make_episode"],
-    "twinloop.errors": ["TwinloopError"],
+    "twinloop.episode": [
+        "Camera",
+        "Episode",
+        "Event",
+        "Outcome",
+        "Provenance",
+        "Schema",
+        "Signal",
+        "make_episode",
+    ],
+    "twinloop.errors": ["RobotError", "RobotGone", "TwinloopError"],
     "twinloop.evaluation.horizon": ["find_execution_horizon"],
     "twinloop.evaluation.result": ["Evaluation", "compare", "load_evaluation"],
     "twinloop.evaluation.robot": ["RobotEnvironment"],
     "twinloop.evaluation.run": ["evaluate", "evaluate_in_turns"],
     "twinloop.evaluation.twin": ["TwinEnvironment"],
-    "twinloop.experts": ["EXPERTS", "load_motion"],
+    "twinloop.experts": ["EXPERTS", "Reading", "load_motion"],
     "twinloop.gap.ranking": ["Rated", "rank_policies"],
     "twinloop.gap.result": ["Gap", "load_gap"],
     "twinloop.gap.run": ["measure_gap"],
@@ -195,10 +214,18 @@ _NAMES = {
         "make_randomization",
     ],
     "twinloop.randomization.scenes": ["training_scenes"],
-    "twinloop.robots": ["connected", "open_robot"],
+    "twinloop.robots": [
+        "Description",
+        "Limits",
+        "Observation",
+        "Robot",
+        "TrialSupervisor",
+        "connected",
+        "open_robot",
+    ],
     "twinloop.robots.controllers": ["ExpertController", "OperatorController"],
     "twinloop.robots.record": ["RecordingSpec", "record"],
-    "twinloop.tasks": ["Judgement", "TASKS"],
+    "twinloop.tasks": ["Judgement", "TASKS", "Truth"],
     "twinloop.tasks.place": ["start_at_rest"],
     "twinloop.twins": ["Parameter", "Twin", "load_twin", "make_twin_from_model", "save_twin"],
     "twinloop.workspace": ["init_workspace"],

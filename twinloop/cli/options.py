@@ -49,7 +49,8 @@ ParameterNames = Annotated[
 ]
 
 RobotUrl = Annotated[
-    str, Option(help="standin:NAME|FILE.yaml, unix:PATH, tcp:HOST:PORT, or a plug-in's scheme.")
+    str,
+    Option(help="standin:NAME|FILE.yaml, python:FILE.py, unix:PATH, tcp:HOST:PORT, or a plug-in's scheme."),
 ]
 WorkspaceFolder = Annotated[Path, Option("--workspace", help="The workspace, or any folder inside it.")]
 Plot = Annotated[Path | None, Option(metavar="FILE.png", help="Also write a plot.")]

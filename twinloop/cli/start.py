@@ -26,6 +26,13 @@ Servos = Annotated[
         help="Put position servos in place of torque motors and unstable servos; gains follow from inertia and weight.",
     ),
 ]
+Driver = Annotated[
+    bool,
+    Option(
+        "--driver",
+        help="Write a driver for your robot into driver/, with its test; it runs on a loopback at once.",
+    ),
+]
 LightMeshes = Annotated[
     bool, Option("--light-meshes", help="Simplify meshes of more than 500 faces; masses and inertias stay.")
 ]
@@ -43,12 +50,15 @@ def init(
     angle: AngleUnit = None,
     servos: Servos = False,
     light_meshes: LightMeshes = False,
+    driver: Driver = False,
     json: Json = False,
 ) -> None:
     """Create a workspace: a folder for the twins, datasets, policies and reports of one robot cell.
 
     A model is checked: angle units, names, inertias, actuators, stability and meshes.
     """
+    if driver and twin is None and model is None:
+        raise WrongUse("a driver is written for the joints of a twin", remedy="--model FILE or --twin NAME")
     if twin is not None and model is not None:
         raise WrongUse("--twin and --model exclude each other")
     if model is None and (angle is not None or servos or light_meshes):
@@ -68,6 +78,15 @@ def init(
         lines.append("model check: nothing found")
     value = {"workspace": made.name, "path": made.root.resolve(), "twin": made.twin}
     value |= {"findings": [asdict(finding) for finding in findings]}
+    if driver and cell is not None:
+        from twinloop.robots.driver_template import write_driver
+
+        written = write_driver(folder / "driver", cell, made.twin)
+        value["driver"] = written
+        lines.append(
+            f"driver {written[0].relative_to(folder)}, with its test; it runs on a loopback: "
+            f"twinloop record --robot python:{written[0].relative_to(folder)} --excite multisine --out data/loopback"
+        )
     console.print_result(json, value, "\n".join(lines))
     if json:
         return

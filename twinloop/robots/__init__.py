@@ -6,6 +6,7 @@ with connected(robot):
     robot.act(observation.signals["observation.state"])
 """
 
+from twinloop.robots import python_file
 from twinloop.robots.lerobot import LeRobotArm
 from twinloop.robots.limits import LimitedRobot
 from twinloop.robots.protocol import (
@@ -34,4 +35,5 @@ __all__ = [
     "Watchdog",
     "connected",
     "open_robot",
+    "python_file",
 ]

@@ -16,7 +16,13 @@ from twinloop.plugins import Registry
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits per element of the action: its range, and how fast it may change (units per second)."""
+    """Limits per element of the action; a command beyond them is clipped before it is sent.
+
+    Args:
+        low: Lower end of the range, in the action's unit.
+        high: Upper end of the range.
+        speed_per_s: How fast the command may change, in units per second; infinite where nothing limits it.
+    """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -35,8 +41,25 @@ class Limits:
 class Description:
     """A robot's signals with units, its action and limits, its cameras and its control rate.
 
-    `standin` marks a simulated robot. With `lockstep`, time passes only when a command is sent: one control step for
-    each. `site` and `serial` go into every recording.
+    A policy acts on a robot whose signals and action have the names, elements, units and shapes that it learned from: declare
+    them as the twin does (`observation.state` with elements `JOINT.pos`, `action` with `JOINT.target` ...).
+
+    Args:
+        robot_type: The kind of robot, such as `so101`.
+        serial: Which robot of its kind; goes into every recording.
+        signals: What `observe` returns.
+        action: What `act` takes.
+        limits: Limits of the action.
+        rate_hz: Control rate.
+        cameras: Cameras whose frames can be requested.
+        site: Where the robot stands; goes into every recording.
+        twin: Name or folder of its twin.
+        twin_hash: Content hash of that twin, if it must be the same.
+        task: Name of the task; default: the twin's.
+        standin: The robot is simulated; its recordings are never called real.
+        lockstep: Time passes only when a command is sent, one control step for each.
+        engine: What simulates a stand-in.
+        software: Versions that go into every recording.
     """
 
     robot_type: str
@@ -63,7 +86,13 @@ class Description:
 
 @dataclass(frozen=True)
 class Observation:
-    """Readings at one time of the robot's clock: an array per declared signal, a frame per camera."""
+    """Readings at one time of the robot's clock.
+
+    Args:
+        time_s: Time of the readings by the robot's own clock, never going back.
+        signals: An array for each declared signal, in its shape and unit.
+        frames: A frame (height, width, 3) uint8 for each requested camera.
+    """
 
     time_s: float
     signals: Mapping[str, Array]
@@ -112,7 +141,7 @@ def open_robot(url: str) -> Robot:
     """Open the robot at an address.
 
     Args:
-        url: "standin:NAME", "standin:FILE.yaml", "unix:PATH", "tcp:HOST:PORT", or a plug-in's scheme.
+        url: "standin:NAME", "standin:FILE.yaml", "python:FILE.py", "unix:PATH", "tcp:HOST:PORT", or a plug-in's scheme.
 
     Returns:
         The robot, not yet connected.
