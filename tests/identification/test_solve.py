@@ -12,7 +12,7 @@ from twinloop.identification.predict import Window
 from twinloop.identification.problem import Noise, Problem
 from twinloop.identification.scale import Scale
 from twinloop.identification.slopes import corrected_slopes, linearize, measured_slopes
-from twinloop.identification.solve import solve, solve_from_many
+from twinloop.identification.solve import solve, solve_from, solve_from_many
 from twinloop.twins import Parameter
 
 ROWS, WINDOWS = 50, 12
@@ -201,6 +201,15 @@ def test_two_solutions_that_fit_alike_are_both_named_and_the_interval_reaches_bo
     posterior = make_posterior(solution, linearize(solution.problem, solution, central=True))
     assert posterior.half_width()[0] > abs(rival[0] - solution.place[0])
     assert posterior.half_width()[1] < 0.01, "the other parameter is as certain as before"
+
+
+def test_of_two_solutions_that_fit_alike_the_nearer_to_nominal_is_taken():
+    problem = FoldedWorld(3, (0.4, -0.2)).problem()
+    for nominal in (0.4, 0.6):
+        near = replace(problem, center=np.array([nominal, 0.5]))
+        solution = solve_from(near, [np.array([0.3, 0.4]), np.array([0.7, 0.4])])
+        assert solution.place[0] == pytest.approx(0.3 if nominal < 0.5 else 0.7, abs=0.01)
+        assert len(solution.rivals) == 1
 
 
 def test_one_solution_has_no_rival():

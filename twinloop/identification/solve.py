@@ -101,15 +101,14 @@ def solve_from_many(
 
 
 def solve_from(problem: Problem, starts: Sequence[Array]) -> Solution:
-    """The best of the descents from `starts`; others that fit about as well and end elsewhere are its `rivals`."""
+    """The best of the descents from `starts`. Of those that fit about as well, the nearest to nominal is refined; the others are its
+    `rivals` if they end elsewhere."""
     tried = [solve(problem, place, GOOD) for place in starts]
     best = min(tried, key=lambda solution: _cost(tried[0].problem, solution))
-    found = refine(best, (_LAST,))
-    rivals = [
-        other.place
-        for other in tried
-        if other is not best and _fits_as_well(other, found, _SURE) and _apart(other, found)
-    ]
+    level = [solution for solution in tried if _fits_as_well(solution, best, _SURE)]
+    nearest = min(level, key=lambda solution: float(np.sum((solution.place - problem.center) ** 2)))
+    found = refine(nearest, (_LAST,))
+    rivals = [other.place for other in level if other is not nearest and _apart(other, found)]
     return replace(found, rivals=tuple(rivals))
 
 
