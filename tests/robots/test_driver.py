@@ -23,6 +23,7 @@ def test_a_driver_follows_the_protocol_and_fits_policies_of_its_twin(tmp_path, n
     driver, _ = write_driver(tmp_path / "driver", twin)
     robot = open_robot(f"python:{driver}")
     check_robot(robot)
+    assert "observation.effort" in driver.read_text(), "it names what else the twin records"
     assert robot.description.standin and robot.description.rate_hz == twin.control_hz
     schema = episode_schema(Job(twin, twin.task or "excite", "waypoints"))
     require_robot(ProportionalPolicy(schema, [0.0] * robot.description.action.size), robot.description)

@@ -71,7 +71,7 @@ def init(
     lines = [f"created workspace {made.name} in {folder}"]
     if cell is not None:
         lines.append(
-            f"twin {cell.name}: {len(cell.parameters)} parameters, {len(cell.cameras)} cameras, "
+            f"twin {cell.name}: {len(cell.parameters)} parameters, {console.count(len(cell.cameras), 'camera')}, "
             f"task {cell.task or 'none'}; `twinloop twin show {cell.name}` lists them"
         )
     if model is not None and not findings:

@@ -10,13 +10,15 @@ from string import Template
 import numpy as np
 
 from twinloop.errors import WrongUse
-from twinloop.robots.signals import TURNING_RAD_S
-from twinloop.tasks import make_cell
+from twinloop.robots.signals import TURNING_RAD_S, list_signals
+from twinloop.tasks import Cell, make_cell
 from twinloop.twins import Twin
 from twinloop.twins.declare import to_identifier
 
 SLIDING_M_S = 0.1
 """Speed limit that the template proposes for joints that slide: slow, until its owner sets another."""
+DECLARED = ("observation.state", "observation.velocity")
+"""Signals that the template declares."""
 UNLIMITED_RAD = 3.14
 """Range that it proposes for joints without limits."""
 
@@ -58,6 +60,7 @@ def write_driver(folder: str | Path, twin: Twin, place: str | None = None) -> li
         "high": _tuple(repr(round(float(number), 6)) for number in high),
         "home": _tuple(repr(round(float(number), 6)) for number in home),
         "speed": _tuple(repr(TURNING_RAD_S if turns else SLIDING_M_S) for turns in cell.turning.tolist()),
+        "others": f"\n{' ' * 16}#   ".join(_list_others(cell)),
         "rate_hz": repr(float(twin.control_hz)),
     }
     root.mkdir(parents=True)
@@ -67,6 +70,16 @@ def write_driver(folder: str | Path, twin: Twin, place: str | None = None) -> li
         written.append(root / f"{name}.py")
         written[-1].write_text(Template(text).substitute(words))
     return written
+
+
+def _list_others(cell: Cell) -> list[str]:
+    """Signals of the twin that the template does not declare, with their elements where joints do not tell them."""
+    signals = [*list_signals(cell), *(group.signal for group in cell.sensors)]
+    others = [signal for signal in signals if signal.name not in DECLARED]
+    return [
+        signal.name if signal.name == "observation.effort" else f"{signal.name} ({' '.join(signal.elements)})"
+        for signal in others
+    ]
 
 
 def _tuple(parts: Iterable[str]) -> str:
