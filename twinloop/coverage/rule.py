@@ -35,7 +35,9 @@ class Range:
             return f"{self.variable} above {self.low:.3g}{unit}"
         if np.isinf(self.low):
             return f"{self.variable} below {self.high:.3g}{unit}"
-        return f"{self.variable} between {self.low:.3g} and {self.high:.3g}{unit}"
+        # As many digits as tell the bounds apart.
+        digits = next((n for n in range(3, 7) if f"{self.low:.{n}g}" != f"{self.high:.{n}g}"), 6)
+        return f"{self.variable} between {self.low:.{digits}g} and {self.high:.{digits}g}{unit}"
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ from twinloop.identification.bands import coverage, fit_bands, left_out_residual
 from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.identifiable import find_confusions, find_individually_identifiable, status_of
 from twinloop.identification.meter import Meter
+from twinloop.identification.possible import find_impossible
 from twinloop.identification.posterior import Posterior, make_posterior
 from twinloop.identification.predict import LOST, Predictor, Window
 from twinloop.identification.problem import Noise, Problem, Solution
@@ -169,6 +170,7 @@ def fit(
             *ready.warnings,
             *refusals,
             *_doubts(solution, estimates),
+            *(find_impossible(calibrated) if calibrated is not twin else ()),
             *_unexplained(ready, windows, after),
         ),
         forced=config.force if refusals else None,
