@@ -5,7 +5,7 @@ import pytest
 
 from tests.tasks.foreign_arms import MODELS, PANDA_JOINTS, SO101, UR5E, UR5E_JOINTS, make_arm
 from twinloop.episode import Schema, Signal, make_episode
-from twinloop.errors import MapError
+from twinloop.errors import MapError, WrongUse
 from twinloop.generation.open_loop import replay_actions
 from twinloop.generation.videos import reconstruct_states
 from twinloop.identification.recording import find_channels, read_recording
@@ -127,3 +127,17 @@ def test_a_recording_in_another_order_is_replayed_and_drawn_in_the_twins(arms):
     np.testing.assert_allclose(replayed["action"], backwards["action"][:, ::-1], atol=1e-6)
     qpos = reconstruct_states(backwards, cell, np.arange(3))
     np.testing.assert_allclose(qpos, backwards["observation.state"][:3, ::-1])
+
+
+def test_a_recording_of_the_arm_alone_leaves_the_gripper_at_rest(arms):
+    cell = make_cell(arms["ur5e_2f85"])
+    arm_only = recorded(UR5E, 6)
+    channels = find_channels(cell, arm_only)
+    commands = read_recording(cell, arm_only, channels).commands
+    np.testing.assert_array_equal(commands[:, :6], arm_only["action"])
+    assert commands.shape[1] == 7 and np.ptp(commands[:, 6]) == 0
+    errors = {error.signal: error for error in replay_actions(arm_only, arms["ur5e_2f85"]).errors}
+    assert errors["action"].largest < 1e-6 and "observation.state" in errors
+    few = recorded(UR5E[:3], 3)
+    with pytest.raises(WrongUse, match="do not fit twin"):
+        read_recording(cell, few, find_channels(cell, few))

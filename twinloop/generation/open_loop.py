@@ -15,7 +15,7 @@ from twinloop.errors import GenerationError, WrongUse
 from twinloop.generation.replay import SignalError, signal_errors
 from twinloop.generation.signals import make_schema, row_parts, split_row
 from twinloop.tasks import Cell, make_cell
-from twinloop.tasks.joint_names import actuator_columns
+from twinloop.tasks.joint_names import actuator_rows, find_joint_names
 from twinloop.tasks.place import start_at_rest
 from twinloop.twins import Twin
 
@@ -51,15 +51,20 @@ def replay_actions(
     """
     cell = make_cell(twin)
     times = np.arange(int(np.floor(episode.duration_s * twin.control_hz + 1e-9)) + 1) / twin.control_hz
-    resampled = _resampled(episode, times)
-    recording = _in_actuator_order(cell, episode, resampled)
-    commands = next((signal for signal in episode.schema.signals if signal.name == "action"), None)
-    columns = actuator_columns(cell, commands) if commands is not None else None
-    if commands is None or columns is None:
+    recording = _resampled(episode, times)
+    declared = {signal.name: signal for signal in episode.schema.signals}
+    rest = start_at_rest(cell, {}, 1)
+    actions = states = None
+    if "action" in declared:
+        actions = actuator_rows(cell, declared["action"], recording["action"], rest.ctrl[0])
+    if "observation.state" in declared:
+        state = declared["observation.state"]
+        states = actuator_rows(cell, state, recording[state.name], cell.positions(rest.qpos)[0])
+    if actions is None:
         raise WrongUse(
             f"the actions do not fit twin {twin.name!r}",
-            got=f"{commands.size}: {', '.join(commands.elements) or 'without names'}"
-            if commands is not None
+            got=f"{declared['action'].size}: {', '.join(declared['action'].elements) or 'without names'}"
+            if "action" in declared
             else "no signal called 'action'",
             expected=f"{len(cell.actuators)}: {', '.join(cell.actuators)}",
             remedy="name the elements of the action as the twin names its actuators",
@@ -68,7 +73,7 @@ def replay_actions(
         name: np.array([value]) for name, value in twin.values(values or {}).items() if name in (values or {})
     }
     engine = make_engine(DEFAULT_ENGINE, cell, 1, threads, tuple(drawn))
-    rows = _simulate(engine, resampled["action"][:, columns], recording.get("observation.state"), drawn)
+    rows = _simulate(engine, actions, states, drawn)
     schema = make_schema(cell, ())
     again = make_episode(
         schema,
@@ -80,7 +85,7 @@ def replay_actions(
     compared = replace(
         episode, time_s=times, signals={name: rows[: len(times)] for name, rows in recording.items()}
     )
-    return OpenLoop(episode, again, signal_errors(compared, again.signals, len(again)))
+    return OpenLoop(episode, again, signal_errors(compared, _as_recorded(cell, episode, again), len(again)))
 
 
 def _resampled(episode: Episode, times: Array) -> dict[str, Array]:
@@ -99,14 +104,20 @@ def _resampled(episode: Episode, times: Array) -> dict[str, Array]:
     return resampled
 
 
-def _in_actuator_order(cell: Cell, episode: Episode, rows: Mapping[str, Array]) -> dict[str, Array]:
-    """The signals, those with one element per actuator in the twin's order, whatever the recording's."""
-    ordered = dict(rows)
+def _as_recorded(cell: Cell, episode: Episode, again: Episode) -> dict[str, Array]:
+    """The replayed signals; those with one element per actuator have the elements and the order of the recording."""
+    count, known = len(cell.actuators), find_joint_names(cell)
+    signals = dict(again.signals)
     for signal in episode.schema.signals:
-        columns = actuator_columns(cell, signal) if signal.size == len(cell.actuators) else None
-        if columns is not None and len(signal.shape) == 1:
-            ordered[signal.name] = rows[signal.name][:, columns]
-    return ordered
+        places = known.match(signal.elements, signal.size)
+        columns = [place for place in places if place is not None and place < count]
+        if (
+            signal.name in signals
+            and signals[signal.name].shape[1:] == (count,)
+            and len(columns) == len(places)
+        ):
+            signals[signal.name] = signals[signal.name][:, columns]
+    return signals
 
 
 def _simulate(engine: Engine, actions: Array, states: Array | None, drawn: Mapping[str, Any]) -> Array:
@@ -115,7 +126,7 @@ def _simulate(engine: Engine, actions: Array, states: Array | None, drawn: Mappi
     one, seeds = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     hardware = Hardware(cell, 1, len(actions), drawn)
     start = start_at_rest(cell, drawn, 1)
-    if states is not None and states.shape[1:] == (len(cell.actuators),):
+    if states is not None:
         qpos = set_actuator_positions(cell, start.qpos, states[:1])
         start = replace(start, qpos=qpos, ctrl=actions[:1].astype(np.float64))
     engine.load(one, drawn, start)

@@ -26,7 +26,7 @@ from twinloop.generation.caption import LINES, paint_caption
 from twinloop.generation.open_loop import set_actuator_positions
 from twinloop.generation.perceived import POSE, quaternions_of, read_perceived
 from twinloop.tasks import Cell, make_cell
-from twinloop.tasks.joint_names import actuator_columns
+from twinloop.tasks.joint_names import actuator_rows
 from twinloop.tasks.place import start_at_rest
 from twinloop.twins import Twin
 
@@ -125,16 +125,19 @@ def draw_states(episode: Episode, twin: Twin, rows: Array, *, camera: str | None
 def reconstruct_states(episode: Episode, cell: Cell, rows: Array) -> Array:
     """Reconstruct qpos (len(rows), nq) from an episode's readings."""
     joints = episode.signals.get("observation.state")
-    columns = None if joints is None else actuator_columns(cell, episode.schema.signal("observation.state"))
-    if joints is None or columns is None:
+    start = start_at_rest(cell, {}, 1).qpos
+    positions = None
+    if joints is not None:
+        signal = episode.schema.signal("observation.state")
+        positions = actuator_rows(cell, signal, _held(joints), cell.positions(start)[0])
+    if positions is None:
         raise WrongUse(
             f"the episode's joints do not fit twin {cell.twin.name!r}",
             got="none" if joints is None else f"{joints.shape[1:]} numbers",
             expected=f"{len(cell.actuators)}: {', '.join(cell.actuators)}",
         )
-    start = start_at_rest(cell, {}, 1).qpos
     late = np.minimum(rows + _late_rows(episode, cell), len(episode) - 1)
-    qpos = set_actuator_positions(cell, np.repeat(start, len(rows), axis=0), _held(joints)[late][:, columns])
+    qpos = set_actuator_positions(cell, np.repeat(start, len(rows), axis=0), positions[late])
     if cell.object_qpos is not None:
         pose = _object_poses(episode)
         if pose is not None:

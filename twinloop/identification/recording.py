@@ -15,7 +15,8 @@ from twinloop.episode import Array, Episode, Signal
 from twinloop.errors import WrongUse
 from twinloop.measure.trace import SMOOTHING_ROWS, slopes
 from twinloop.tasks import Cell
-from twinloop.tasks.joint_names import actuator_columns, bare_name, find_joint_names
+from twinloop.tasks.joint_names import actuator_rows, bare_name, find_joint_names
+from twinloop.tasks.place import start_at_rest
 
 Kind = Literal["position", "velocity", "place", "turn"]
 
@@ -222,16 +223,15 @@ def _commands(cell: Cell, episode: Episode, time_s: Array) -> tuple[Array, Array
     if name not in episode.signals:
         raise WrongUse(f"episode {episode.id} has no commands", expected="a signal called 'action'")
     signal = episode.schema.signal(name)
-    rows = np.asarray(episode.signals[name], np.float64).reshape(len(time_s), -1)
-    columns = actuator_columns(cell, signal)
-    if columns is None:
+    rows = actuator_rows(cell, signal, episode.signals[name], start_at_rest(cell, {}, 1).ctrl[0])
+    if rows is None:
         raise WrongUse(
             f"the commands of episode {episode.id} do not fit twin {cell.twin.name!r}",
-            got=f"{rows.shape[1]}: {', '.join(signal.elements) or 'without names'}",
+            got=f"{signal.size}: {', '.join(signal.elements) or 'without names'}",
             expected=f"{len(cell.actuators)}: {', '.join(cell.actuators)}",
             remedy="name the command's elements in the map as the twin names its actuators",
         )
-    return rows[:, columns], time_s
+    return rows, time_s
 
 
 def _states(

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import mujoco
+import numpy as np
 
-from twinloop.episode import Signal
+from twinloop.episode import Array, Signal
 from twinloop.tasks.cell import Cell
 
 ROLE_WORDS = frozenset(
@@ -94,11 +95,30 @@ def find_joint_names(cell: Cell) -> JointNames:
     return JointNames(names, driven, orders)
 
 
-def actuator_columns(cell: Cell, signal: Signal) -> list[int] | None:
-    """Return the columns of a signal in the order of the twin's actuators; None if it lacks one of them."""
+def actuator_rows(cell: Cell, signal: Signal, rows: Array, rest: Array) -> Array | None:
+    """Return a signal in the order of the twin's actuators, (T, actuators); None if it does not fit them.
+
+    A recording of an arm may lack its gripper: servos that hold a position and are not recorded stay at rest, as long as
+    most actuators are recorded.
+
+    Args:
+        cell: The twin's cell.
+        signal: Commands, or positions of joints.
+        rows: Its values (T, size).
+        rest: Values of all actuators at rest, (actuators,).
+    """
     places = find_joint_names(cell).match(signal.elements, signal.size)
-    wanted = range(len(cell.actuators))
-    return [places.index(place) for place in wanted] if set(wanted) <= set(places) else None
+    column_of = {place: column for column, place in enumerate(places) if place is not None}
+    every = range(len(cell.actuators))
+    missing = [place for place in every if place not in column_of]
+    holds = np.asarray(cell.model.actuator_biasprm)[:, 1] < 0
+    if 2 * len(missing) > len(cell.actuators) or not holds[missing].all():
+        return None
+    made = np.tile(np.asarray(rest, np.float64), (len(rows), 1))
+    for place in every:
+        if place in column_of:
+            made[:, place] = rows.reshape(len(rows), -1)[:, column_of[place]]
+    return made
 
 
 def bare_name(name: str) -> str:
