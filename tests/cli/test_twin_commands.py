@@ -36,6 +36,12 @@ def test_one_joint_is_shown_with_the_names_of_its_parameters(tmp_path):
     )
 
 
+def test_without_a_name_the_workspaces_twin_is_shown(tmp_path):
+    twinloop("init", "bench", "--twin", "servo_pendulum", cwd=tmp_path)
+    assert twinloop_json("twin", "show", cwd=tmp_path / "bench/data")["name"] == "servo_pendulum"
+    assert "no twin is named" in twinloop("twin", "show", cwd=tmp_path, code=2)
+
+
 @pytest.mark.parametrize("name", ["so101", "franka_pick_place", "cube_toss"])
 def test_every_parameter_is_in_one_group(name):
     twin = load_twin(name)

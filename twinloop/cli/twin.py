@@ -12,8 +12,8 @@ from typer import Argument, Option
 import twinloop
 from twinloop.cli import console
 from twinloop.cli.options import Json, WorkspaceFolder
-from twinloop.cli.places import find_twin, require_workspace
-from twinloop.errors import UnknownName
+from twinloop.cli.places import find_twin, find_workspace, load_twin, require_workspace
+from twinloop.errors import UnknownName, WrongUse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,13 @@ def list_(json: Json = False) -> None:
 
 @app.command()
 def show(
-    twin: Annotated[str, Argument(metavar="NAME|FOLDER", help="A built-in twin, or a twin's folder.")],
+    twin: Annotated[
+        str | None,
+        Argument(
+            metavar="NAME|FOLDER",
+            help="A twin; default: the workspace's. `twinloop twin ls` lists built-in ones.",
+        ),
+    ] = None,
     dimension: Annotated[str | None, Option(help="Only parameters of this gap dimension.")] = None,
     joint: Annotated[str | None, Option(help="Only parameters of this joint, each with its bounds.")] = None,
     json: Json = False,
@@ -59,7 +65,10 @@ def show(
 
     if dimension is not None and dimension not in DIMENSIONS:
         raise UnknownName("gap dimension", dimension, DIMENSIONS)
-    found = find_twin(twin)
+    workspace = find_workspace() if twin is None else None
+    if twin is None and (workspace is None or workspace.twin is None):
+        raise WrongUse("no twin is named", remedy="name one; `twinloop twin ls` lists the built-in ones")
+    found = load_twin(twin, workspace)
     joints = list_joints(found)
     if joint is not None and joint not in joints:
         raise UnknownName(f"joint of twin {found.name}", joint, joints)
