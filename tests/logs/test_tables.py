@@ -404,3 +404,20 @@ def test_names_with_blanks_and_decimal_commas_are_read(tmp_path, lines):
     )
     episode = ingest(path, tmp_path / "out", parse_map(text)).dataset.episode(0)
     np.testing.assert_array_equal(episode["observation.state"], [[1.5, 2], [1.25, 3]])
+
+
+def test_a_constant_of_each_group_is_read_from_its_group(tmp_path):
+    runs = {
+        f"run_{kp}": {"t": np.arange(20) / 50, "q": np.sin(np.arange(20.0)), "kp": np.array(kp)}
+        for kp in (3, 5)
+    }
+    np.savez(
+        tmp_path / "a.npz", **{f"{run}/{name}": v for run, part in runs.items() for name, v in part.items()}
+    )
+    text = HEAD + (
+        "episodes: {by: groups}\n"
+        "signals: {observation.state: {from: '{group}/q', unit: rad, clock: '{group}/t'}}\n"
+        "constants: {observation.kp: {from: '{group}/kp'}}"
+    )
+    episodes = list(ingest(tmp_path / "a.npz", tmp_path / "out", parse_map(text)).dataset)
+    assert [episode["observation.kp"][0, 0] for episode in episodes] == [3, 5]

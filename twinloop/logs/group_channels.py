@@ -83,7 +83,8 @@ class GroupChannels:
         for name in named:
             if name not in values:
                 raise LogError(f"{self.log.name}: constant {name!r} is empty")
-        return values | {"group": np.array(self._group), "stem": np.array(self.log.path.stem)}
+        as_written = {c.source: values[self._full(c.source)] for c in self.map.constants.values() if c.source}
+        return values | as_written | {"group": np.array(self._group), "stem": np.array(self.log.path.stem)}
 
     def episodes(self, spool: Path) -> Iterator[RawEpisode]:
         """Yield the raw episodes of this log and group."""
