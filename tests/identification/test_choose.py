@@ -3,6 +3,8 @@
 import pytest
 
 from twinloop.errors import WrongUse
+from twinloop.identification.accept import ReplayError
+from twinloop.identification.choose import choose as compare
 from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.run import identify
 from twinloop.twins import load_twin
@@ -34,6 +36,15 @@ def test_without_friction_the_simplest_model_wins():
     choice = choose({"motor_damping_nms_rad": 0.03, "motor_friction_nm": 0.0}).choice
     assert choice.chosen == "viscous", choice
     assert choice.contenders[0].name == "viscous"
+
+
+def test_a_lead_that_is_certain_and_tiny_does_not_pay_for_more_parameters():
+    def errors(factor):
+        return [ReplayError(str(k), (1.0, 1.0), (0.01 * factor, 0.02 * factor)) for k in range(5)]
+
+    for lead, chosen in ((0.998, "simple"), (0.95, "rich")):
+        choice = compare({"simple": (["a"], errors(1.0)), "rich": (["a", "b"], errors(lead))}, ["v"])
+        assert choice.chosen == chosen, choice
 
 
 def test_too_little_to_choose_from_is_refused():

@@ -257,7 +257,7 @@ def _print(result: twinloop.Identification, folder: Path, page: Path) -> None:
         f"{used['available_s']:.0f} s; judged on {len(result.held_out)} episodes that were held out"
     )
     console.print_table(
-        ("parameter", "nominal", "value", "95 % interval", "unit", ""),
+        ("parameter", "nominal", "value", "95 % interval", "unit", "status"),
         [
             (e.name, f"{e.nominal:.4g}", f"{e.value:.4g}", f"{e.low:.4g} to {e.high:.4g}", e.unit, e.status)
             for e in result.estimates

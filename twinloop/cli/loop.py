@@ -147,7 +147,7 @@ def _print_identified(result: twinloop.LoopResult) -> None:
     ]  # fmt: skip
     hidden = len(result.identify.estimates) - len(rows)
     console.out.print()
-    console.print_table(("identified", "nominal", "value, 95 % interval", "unit", ""), rows)
+    console.print_table(("identified", "nominal", "value, 95 % interval", "unit", "status"), rows)
     if hidden:
         console.out.print(f"{hidden} more parameters are not identifiable from these runs")
 

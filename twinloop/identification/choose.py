@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twinloop.identification.accept import ReplayError
+from twinloop.identification.accept import WORTH, ReplayError
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Contender:
 
     @property
     def not_worse(self) -> bool:
-        """Whether the best one's lead is within one standard error."""
-        return self.behind <= self.standard_error + 1e-12
+        """Whether the best one's lead is within one standard error, or too small to be worth more parameters."""
+        return self.behind <= max(self.standard_error, WORTH) + 1e-12
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,13 @@ def _reason(chosen: Contender, best: Contender) -> str:
     if chosen.name == best.name:
         return f"{chosen.name} ({size}) replays validation episodes best, and no simpler model comes within a standard error"
     lead = np.expm1(chosen.behind)
+    error = np.expm1(chosen.standard_error)
+    small = (
+        f"within a standard error of {error:.1%}"
+        if lead <= error
+        else f"less than {WORTH:.0%}, which is not worth more"
+    )
     return (
         f"{chosen.name} ({size}) is the simplest model that is not worse: {best.name} ({len(best.parameters)} parameters) "
-        f"is ahead by {lead:.1%}, within a standard error of {np.expm1(chosen.standard_error):.1%}"
+        f"is ahead by {lead:.1%}, {small}"
     )

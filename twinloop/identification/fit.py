@@ -279,7 +279,12 @@ def prepare(
     start_noise = Noise(noise, np.maximum(noise, np.sqrt(np.mean(np.minimum(residual, 1e2) ** 2, axis=0))))
     start = places_of(scales, {})
     problem = Problem(
-        predictor, scales, windows, start_noise, start_deviation(predictor, noise, starts.effect), start
+        predictor,
+        scales,
+        windows,
+        start_noise,
+        start_deviation(predictor, noise, windows, starts.effect),
+        start,
     )
     warnings = []
     if noted := [r.id for r in recordings if float(np.median(np.diff(r.time_s))) > 0.5 / SLOWEST_HZ * 2.0]:

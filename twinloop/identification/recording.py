@@ -13,7 +13,8 @@ import numpy as np
 
 from twinloop.episode import Array, Episode, Signal
 from twinloop.errors import WrongUse
-from twinloop.measure.trace import SMOOTHING_ROWS, slopes
+from twinloop.measure.noise import noise_of
+from twinloop.measure.trace import SMOOTHING_ROWS, adaptive_slopes, slopes
 from twinloop.tasks import Cell
 from twinloop.tasks.joint_names import actuator_rows, bare_name, find_joint_names
 from twinloop.tasks.place import start_at_rest
@@ -60,7 +61,7 @@ class Recording:
 
     `qpos` and `qvel` (T, ...) are the twin's state at every row, from which windows start. `given` holds parameters whose
     values the recording contains, such as a gain that was set for this run. `enabled` (T,) says when the
-    servos were on; None is always.
+    servos were on; None is always. `speed_error` (T, channels) is how wrong speeds read off positions may be, 0 for others.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Recording:
     qvel: Array
     given: Mapping[str, float]
     enabled: Array | None = None
+    speed_error: Array | None = None
 
     def __len__(self) -> int:
         return len(self.time_s)
@@ -119,7 +121,7 @@ def read_recording(
         [_unwrapped(cell, channel, _column(episode, cell, channel)) for channel in channels], axis=1
     )
     commands, command_s = _commands(cell, episode, time_s)
-    qpos, qvel = _states(cell, episode, channels, time_s, readings)
+    qpos, qvel, speed_error = _states(cell, episode, channels, time_s, readings)
     known = {}
     for parameter, signal in (given or {}).items():
         cell.twin.parameter(parameter)
@@ -127,7 +129,9 @@ def read_recording(
         known[parameter] = float(np.asarray(episode.signals[signal]).reshape(len(time_s), -1)[0, 0])
         cell.twin.parameter(parameter).check(known[parameter])
     enabled = _enabled(episode)
-    return Recording(episode.id, time_s, readings, command_s, commands, qpos, qvel, known, enabled)
+    return Recording(
+        episode.id, time_s, readings, command_s, commands, qpos, qvel, known, enabled, speed_error
+    )
 
 
 def _enabled(episode: Episode) -> Array | None:
@@ -236,20 +240,23 @@ def _commands(cell: Cell, episode: Episode, time_s: Array) -> tuple[Array, Array
 
 def _states(
     cell: Cell, episode: Episode, channels: Sequence[Channel], time_s: Array, readings: Array
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
+    """Positions and speeds of the twin at every row, and how wrong speeds may be that are read off positions."""
     model, count = cell.model, len(time_s)
     qpos = np.tile(np.asarray(model.qpos0), (count, 1))
     for joint, position in cell.twin.home.items():
         qpos[:, model.joint(joint).qposadr[0]] = position
     qvel = np.zeros((count, model.nv))
+    noise, error = np.nan_to_num(noise_of(readings)), np.zeros(readings.shape)
     spoken = {c.name.removesuffix(".velocity") for c in find_velocities(cell, episode)}
     for index, channel in enumerate(channels):
         if channel.kind != "position":
             continue
         dofs = _dofs(cell, channel)
-        speed = slopes(time_s, readings[:, index])
         if channel.name in spoken:
             speed = _column(episode, cell, Channel(f"{channel.name}.velocity", "velocity", ""))
+        else:
+            speed, error[:, index] = adaptive_slopes(time_s, readings[:, index], noise[index])
         scale = sum(weight * weight for weight in channel.weights)
         for address, dof, weight in zip(channel.addresses, dofs, channel.weights, strict=True):
             if weight:
@@ -257,7 +264,7 @@ def _states(
                 qvel[:, dof] = speed * weight / scale
     if cell.object_qpos is not None and cell.object_dof is not None:
         _object_states(cell, episode, time_s, qpos, qvel)
-    return qpos, qvel
+    return qpos, qvel, error
 
 
 def find_velocities(cell: Cell, episode: Episode) -> list[Channel]:

@@ -176,11 +176,21 @@ def unmoved_noise(noise: Array, recordings: Sequence[Recording], travel: Array) 
     return np.asarray(np.where(moved < UNMOVED * travel, np.maximum(noise, UNMOVED * travel), noise))
 
 
-def start_deviation(predictor: Predictor, noise: Array, effect: Array | None = None) -> Array:
-    """How wrong the start of a window may be, per handle: a few times what the sensor allows, 0 where its `effect` is negligible."""
+def start_deviation(
+    predictor: Predictor, noise: Array, windows: Sequence[Window] = (), effect: Array | None = None
+) -> Array:
+    """How wrong the start of a window may be, per handle: a few times what the sensor allows, 0 where its `effect` is negligible.
+
+    Speeds read off positions at the starts of `windows` may be further off than that.
+    """
     gaps = np.concatenate([np.diff(recording.time_s) for recording in predictor.recordings])
     dt_s = float(np.median(gaps))
     channels = {channel.name: index for index, channel in enumerate(predictor.channels)}
+    errors = [predictor.recordings[w.recording].speed_error for w in windows]
+    at_start = np.array(
+        [error[w.start] for error, w in zip(errors, windows, strict=True) if error is not None]
+    )
+    speed_error = np.sqrt(np.mean(at_start**2, axis=0)) if len(at_start) else np.zeros(len(noise))
     made = []
     for handle in predictor.handles:
         name = handle.label.removesuffix(" speed")
@@ -188,7 +198,7 @@ def start_deviation(predictor: Predictor, noise: Array, effect: Array | None = N
             axis = name[-1]
             name = f"object.turn_{axis}" if " turn " in handle.label else f"object.{axis}"
         sigma = float(noise[channels[name]])
-        made.append(3.0 * sigma / (3.0 * dt_s) if handle.speed else 2.0 * sigma)
+        made.append(max(sigma / dt_s, float(speed_error[channels[name]])) if handle.speed else 2.0 * sigma)
     deviation = np.array(made)
     if effect is None or not len(deviation):
         return deviation

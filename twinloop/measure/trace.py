@@ -10,6 +10,8 @@ from twinloop.episode import Array
 
 SMOOTHING_ROWS = 4
 """Rows on either side from which a slope is read off."""
+AGREE = 2.0
+"""Standard deviations within which slopes from more and from fewer rows agree."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,16 +56,47 @@ def find_stretches(mask: Array) -> list[tuple[int, int]]:
     return [(int(first), int(stop)) for first, stop in np.flatnonzero(edges).reshape(-1, 2)]
 
 
-def slopes(time_s: Array, values: Array) -> Array:
+def slopes(time_s: Array, values: Array, reach: int = SMOOTHING_ROWS) -> Array:
     """The slope of `values` (T,) at every row: of the parabola through the rows around it, least squares."""
+    return _fit_slopes(time_s, values, reach)[0]
+
+
+def adaptive_slopes(time_s: Array, values: Array, noise: float) -> tuple[Array, Array]:
+    """Slopes (T,) of `values` (T,) from as many rows as agree, few where motion changes abruptly, and how wrong each may be.
+
+    Wider fits are taken while their confidence interval meets those of all narrower ones (intersection of confidence
+    intervals), `noise` being the standard deviation of the values. The error is that of noise, or the distance to the first fit
+    that no longer agreed.
+    """
+    found, gain = _fit_slopes(time_s, values, 1)
+    error = noise * gain
+    low, high = found - AGREE * error, found + AGREE * error
+    agreeing = np.ones(len(values), dtype=bool)
+    for reach in range(2, SMOOTHING_ROWS + 1):
+        wider, gain = _fit_slopes(time_s, values, reach)
+        low, high = (
+            np.maximum(low, wider - AGREE * noise * gain),
+            np.minimum(high, wider + AGREE * noise * gain),
+        )
+        ended = agreeing & (low > high)
+        agreeing &= ~ended
+        error = np.where(ended, np.maximum(error, np.abs(wider - found)), error)
+        found, error = np.where(agreeing, wider, found), np.where(agreeing, noise * gain, error)
+    return found, error
+
+
+def _fit_slopes(time_s: Array, values: Array, reach: int) -> tuple[Array, Array]:
+    """Slopes (T,), and their standard deviation if that of the values is one."""
     count = len(values)
     if count < 3:
-        return np.zeros(count) if count < 2 else np.full(count, np.diff(values)[0] / np.diff(time_s)[0])
-    reach = min(SMOOTHING_ROWS, (count - 1) // 2)
+        flat = np.zeros(count) if count < 2 else np.full(count, np.diff(values)[0] / np.diff(time_s)[0])
+        return flat, np.full(count, np.inf)
+    reach = min(reach, (count - 1) // 2)
     rows = np.clip(np.arange(count), reach, count - 1 - reach)[:, None] + np.arange(-reach, reach + 1)
     shifted = time_s[rows] - time_s[:, None]
     scale = np.maximum(np.abs(shifted).max(axis=1, keepdims=True), 1e-12)
     basis = np.stack([np.ones_like(shifted), shifted / scale, (shifted / scale) ** 2], axis=1)
     normal = np.linalg.pinv(basis @ basis.swapaxes(1, 2), hermitian=True)
     fitted = normal @ (basis @ values[rows][:, :, None])
-    return np.asarray(fitted[:, 1, 0] / scale[:, 0])
+    gain = np.sqrt(np.maximum(normal[:, 1, 1], 0.0)) / scale[:, 0]
+    return np.asarray(fitted[:, 1, 0] / scale[:, 0]), np.asarray(gain)
