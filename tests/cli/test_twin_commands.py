@@ -3,12 +3,13 @@
 import pytest
 
 from tests.terminal import twinloop, twinloop_json
+from twinloop.cli import console
 from twinloop.twins import load_twin
 from twinloop.twins.joint_parameters import describe_group, group_by_joint, list_joints, name_group
 
 
 def test_what_several_joints_have_is_one_row(monkeypatch, tmp_path):
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(console.out, "width", 120)
     said = twinloop("twin", "show", "so101", cwd=tmp_path)
     assert "joints shoulder_pan, shoulder_lift, elbow_flex" in said
     (row,) = [line for line in said.splitlines() if "friction_nm" in line]
@@ -17,7 +18,7 @@ def test_what_several_joints_have_is_one_row(monkeypatch, tmp_path):
 
 
 def test_values_that_differ_stand_in_the_order_of_the_joints(monkeypatch, tmp_path):
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(console.out, "width", 160)
     said = twinloop("twin", "show", "franka_pick_place", "--dimension", "actuation", cwd=tmp_path)
     (row,) = [line for line in said.splitlines() if "<joint>_force_limit_nm" in line]
     values = row.split()[1:]
