@@ -70,19 +70,23 @@ def test_code_blocks_run(path, tmp_path):
     SMALLER and TRIAL_S for what is left out and what is run at a smaller size.
     """
     (tmp_path / "my_arm.urdf").write_text(MY_ARM)
-    folder = tmp_path
+    folder, ran = tmp_path, 0
     for part in [*CONTINUES.get(path.name, ()), path]:
-        folder = _type_page(part, folder)
+        folder, ran = _type_page(part, folder)
+    assert ran, "a page in STORIES has something to run"
 
 
 def _type_page(path, folder):
-    """Run the blocks of one page and return the folder that the reader's shell is in at the end."""
-    program = ""
+    """Run the blocks of one page, each of which must succeed.
+
+    Returns the folder that the reader's shell is in at the end, and how many scripts and commands ran.
+    """
+    program, ran = "", 0
     for language, title, text in BLOCK.findall(path.read_text()):
         is_bash = language == "console" or (language == "bash" and path.name == "README.md")
         if program and is_bash:
             _run_python(program, folder)
-            program = ""
+            program, ran = "", ran + 1
         if title:
             (folder / title).write_text(text)
             continue
@@ -97,10 +101,11 @@ def _type_page(path, folder):
             for line in lines:
                 if not line.startswith(NOT_RUN):
                     with nullcontext() if line.startswith(WHOLE) else shorten_trials(TRIAL_S):
-                        folder = run_script([line], folder)
+                        folder, ran = run_script([line], folder), ran + 1
     if program:
         _run_python(program, folder)
-    return folder
+        ran += 1
+    return folder, ran
 
 
 def _run_python(program, folder):

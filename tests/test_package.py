@@ -8,28 +8,33 @@ from pathlib import Path
 import twinloop
 from twinloop.errors import WrongUse
 
-HEAVY = ("torch", "mujoco", "duckdb", "pyarrow", "matplotlib", "av", "scipy", "pydantic")
+HEAVY = {"torch", "mujoco", "duckdb", "pyarrow", "matplotlib", "av", "scipy", "pydantic"}
+
+
+def loaded_by(*modules):
+    """Every module that a new process has loaded after it imported these."""
+    code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
 
 
 def test_importing_twinloop_loads_nothing_heavy():
-    code = f"import sys, twinloop; print([m for m in {HEAVY!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert not loaded_by("twinloop") & HEAVY
 
 
 def test_starting_a_command_loads_nothing_heavy():
-    code = f"import sys, twinloop.cli; print([m for m in {('numpy', *HEAVY)!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert not loaded_by("twinloop.cli") & {"numpy", *HEAVY}
 
 
 def test_generation_and_the_registry_do_without_pytorch():
-    code = (
-        "import sys, twinloop.cli.progress, twinloop.generation.run, twinloop.learning.tracking\n"
-        "print('torch' in sys.modules)"
+    assert "torch" not in loaded_by(
+        "twinloop.cli.progress", "twinloop.generation.run", "twinloop.learning.tracking"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+
+
+def test_acting_needs_none_of_the_training_extras():
+    extras = {"mlflow", "onnx", "onnxruntime"}
+    assert not loaded_by("twinloop.policies.policy", "twinloop.policies.act") & extras
 
 
 def test_every_public_name_is_there_and_documented():

@@ -185,7 +185,7 @@ def compare_runs(
         twin,
         sim,
         options=GapOptions(seed=seed, episodes=GAP_EPISODES),
-        progress=lambda _, done, total: on_progress(done, total),
+        on_progress=lambda _, done, total: on_progress(done, total),
     )
     gap.save(out)
     write_gap_page(gap, out / REPORT)
@@ -316,7 +316,7 @@ def explain(
         budget=budget,
         seed=seed,
         keep=out / "evaluations",
-        progress=lambda _, done, total: on_progress(done, total),
+        on_progress=lambda _, done, total: on_progress(done, total),
     )
     diagnosis.save(out)
     write_diagnosis_page(diagnosis, out / REPORT)
@@ -325,7 +325,7 @@ def explain(
 
 def map_coverage(out: Path, on_progress: OnProgress, *, real: Dataset, sim: Dataset, seed: int) -> Coverage:
     """Where the robot's episodes leave what simulation covers."""
-    coverage = measure_coverage(real, sim, seed=seed, progress=on_progress)
+    coverage = measure_coverage(real, sim, seed=seed, on_progress=on_progress)
     coverage.save(out)
     write_coverage_page(coverage, out / REPORT, (real, sim))
     return coverage

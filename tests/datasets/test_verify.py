@@ -83,7 +83,7 @@ def test_a_dataset_without_fault_has_no_findings_and_repair_leaves_it_alone(fold
 
 def test_progress_ends_at_the_total_it_announced(folder):
     calls = []
-    verify(folder, progress=lambda done, total: calls.append((done, total)))
+    verify(folder, on_progress=lambda done, total: calls.append((done, total)))
     assert calls[-1][0] == calls[-1][1]
 
 

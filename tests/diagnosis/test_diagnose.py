@@ -71,7 +71,7 @@ def test_runs_of_others_and_of_several_robots_are_not_taken_for_the_policys(
     assert "simulated" in found.notes[0] and "8 of 12 episodes are not this policy's" in found.notes[1]
 
 
-def test_runs_that_nobody_judged_and_budgets_too_small_are_refused(runs, tiny_policy):
+def test_unjudged_runs_and_budgets_too_small_are_refused(runs, tiny_policy):
     with pytest.raises(WrongUse, match="no real runs"):
         diagnose(tiny_policy, [], "franka_pick_place")
     with pytest.raises(WrongUse, match="budget is too small"):

@@ -63,7 +63,7 @@ def test_pairs_are_compared_where_they_disagree():
         compare(first, evaluation(1, 0))
 
 
-def test_a_trial_that_nobody_judged_does_not_count_against_a_policy():
+def test_an_unjudged_trial_does_not_count_against_a_policy():
     first = Evaluation(
         "a", "a", "here", 0, tuple(Trial(k, s) for k, s in enumerate((True, None, False, None)))
     )
@@ -78,7 +78,7 @@ def test_a_trial_that_nobody_judged_does_not_count_against_a_policy():
     assert unknown.as_json()["success"] is None and unknown.as_json()["interval_95"] == [0.0, 1.0]
 
 
-def test_trials_on_a_robot_go_on_after_one_that_nobody_judged():
+def test_trials_on_a_robot_go_on_after_an_unjudged_one():
     class Undecided(Standin):
         def judge(self, over=False):
             return Outcome()

@@ -80,7 +80,7 @@ def test_no_rows_have_no_idle_frames():
 
 @pytest.fixture
 def demonstrated(tmp_path):
-    """Six episodes of 40 rows, the commands of each standing still in rows 10 to 29; how the last one went nobody said."""
+    """Six episodes of 40 rows, the commands of each standing still in rows 10 to 29; the last one is unjudged."""
     with make_dataset(tmp_path / "shown", STATE_ONLY) as writer:
         for number in range(6):
             episode = toy_episode(number, rows=40, schema=STATE_ONLY)
@@ -124,7 +124,7 @@ def test_beyond_the_end_of_a_success_its_last_command_goes_on(demonstrated, hold
     np.testing.assert_array_equal(batch.valid[0], 1.0 if hold else [1.0] + [0.0] * (TINY.chunk - 1))
 
 
-def test_beyond_the_end_of_an_episode_that_nobody_judged_nothing_is_known(demonstrated):
+def test_beyond_the_end_of_an_unjudged_episode_nothing_is_known(demonstrated):
     batch = samples(demonstrated).take(np.array([demonstrated.index.starts[6] - 1]))
     np.testing.assert_array_equal(batch.valid[0], [1.0] + [0.0] * (TINY.chunk - 1))
 

@@ -135,7 +135,7 @@ def test_where_ranges_cannot_tell_degrees_from_radians_the_tool_does(tmp_path, u
     assert f'"{unit}"' in line and "the twin's tool then moves" in line
 
 
-def test_a_unit_that_nobody_filled_in_is_refused_unless_a_reason_or_a_person_answers_for_it(tmp_path):
+def test_an_empty_unit_is_refused_unless_a_reason_or_a_person_answers_for_it(tmp_path):
     np.savez(tmp_path / "a.npz", t=np.arange(50) / 50, load=np.arange(50.0))
     text = (
         "rate_hz: 50\nprovenance: {source: real}\nclock: t\n"

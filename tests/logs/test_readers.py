@@ -15,7 +15,7 @@ from tests.datasets.examples import STATE_ONLY, toy_episode
 from tests.logs import examples
 from twinloop.datasets.writer import make_dataset
 from twinloop.errors import DamagedLog, TwinloopError
-from twinloop.logs.ingest import ingest
+from twinloop.logs.ingest import IngestResult, ingest
 from twinloop.logs.log_map import parse_map
 from twinloop.logs.reader import READERS
 from twinloop.logs.sources import find_logs
@@ -159,7 +159,7 @@ def test_flipped_bytes_never_crash_a_reader(shelf, kind, tmp_path_factory):
         folder = tmp_path_factory.mktemp("fuzz")
         name = "bag.db3" if kind == "rosbag2" else CHANNELS[kind][0]
         (folder / name).write_bytes(bytes(content))
-        outcome(folder, folder / name, kind)
+        assert isinstance(outcome(folder, folder / name, kind), IngestResult | TwinloopError)
 
     damage()
 
@@ -174,7 +174,7 @@ def test_noise_never_crashes_a_reader(kind, shelf, tmp_path_factory):
         folder = tmp_path_factory.mktemp("noise")
         name = "bag.db3" if kind == "rosbag2" else CHANNELS[kind][0]
         (folder / name).write_bytes(start[:kept] + content)
-        outcome(folder, folder / name, kind)
+        assert isinstance(outcome(folder, folder / name, kind), IngestResult | TwinloopError)
 
     noise()
 

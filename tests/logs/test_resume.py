@@ -147,7 +147,7 @@ def test_ctrl_c_can_be_resumed_and_an_error_leaves_nothing(tmp_path, logs, monke
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ingest(logs, tmp_path / "out", parse_map(MAP), progress=interrupt)
+        ingest(logs, tmp_path / "out", parse_map(MAP), on_progress=interrupt)
     done = ingest(logs, tmp_path / "out", parse_map(MAP), resume=True)
     assert done.resumed == 4 and len(done.dataset) == 7
     np.savez(logs / "run_9.npz", t=np.zeros(3))

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -52,15 +50,6 @@ def test_what_is_predicted_does_not_depend_on_how_many_threads_there_are(tiny_po
         assert torch.get_num_threads() == 2, "and it is left as it was"
     finally:
         torch.set_num_threads(before)
-
-
-def test_acting_needs_none_of_the_training_extras():
-    code = (
-        "import sys, twinloop.policies.policy, twinloop.policies.act;"
-        "print([m for m in ('mlflow', 'onnx', 'onnxruntime') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_damaged_and_foreign_policies_are_refused_with_the_reason(folder, tmp_path):

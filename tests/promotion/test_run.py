@@ -326,7 +326,7 @@ def test_the_examples_of_the_page_can_be_typed_one_after_the_other():
     assert champions and "--accept replay --by" in text
 
 
-def test_a_trial_that_nobody_judged_is_neither_a_failure_nor_left_out(tmp_path):
+def test_an_unjudged_trial_is_neither_a_failure_nor_left_out(tmp_path):
     class Undecided(FakeRobot):
         def judge(self, over=False):
             return Outcome()

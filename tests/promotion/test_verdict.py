@@ -156,9 +156,7 @@ def test_trials_are_read_from_evaluations(tmp_path):
     assert [t.champion for t in load_trials(file, NEW, None).trials] == [None, None]
     unsure = [entry(NEW, [True, None, True]), entry(OLD, [None, False, False])]
     file.write_text(json.dumps({"evaluations": unsure}))
-    assert [t.scene for t in load_trials(file, NEW, OLD).trials] == [2], (
-        "pairs that nobody judged are left out"
-    )
+    assert [t.scene for t in load_trials(file, NEW, OLD).trials] == [2], "unjudged pairs are left out"
     file.write_text(json.dumps({"evaluations": [entry(NEW, [True, False]), entry(OLD, [False, False])]}))
     with pytest.raises(GateError, match=r"no evaluation of other \(3\); available: new"):
         load_trials(file, Contender("other", "3"), None)

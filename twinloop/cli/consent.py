@@ -96,7 +96,7 @@ def withdraw(
 
     with console.progress_bar("removing") as progress:
         withdrawal = withdraw_consent(
-            require_workspace(workspace).root, consent, by=by, reason=reason, progress=progress
+            require_workspace(workspace).root, consent, by=by, reason=reason, on_progress=progress
         )
     if json:
         console.print_json(asdict(withdrawal))

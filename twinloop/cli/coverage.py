@@ -45,7 +45,7 @@ def coverage(
     wanted = split_names(signals) or None
     with console.progress_bar("reading") as progress:
         result = twinloop.measure_coverage(
-            *opened, signals=wanted, points=points, images=images, seed=seed, progress=progress
+            *opened, signals=wanted, points=points, images=images, seed=seed, on_progress=progress
         )
     files = {"html": page, "out": result.save(out) if out else None}
     if page is not None:

@@ -122,11 +122,11 @@ def verify(
 
     if repair:
         with console.progress_bar("repairing") as progress:
-            repaired = repair_dataset(dataset, progress=progress)
+            repaired = repair_dataset(dataset, on_progress=progress)
         console.print_result(json, asdict(repaired), lambda: _print_repair(repaired))
         return
     with console.progress_bar("verifying") as progress:
-        checked = verify_dataset(dataset, decode=decode, progress=progress)
+        checked = verify_dataset(dataset, decode=decode, on_progress=progress)
     value = asdict(checked) | {"ok": checked.ok}
     console.print_result(json, value, lambda: _print_verification(checked))
     if not checked.ok:
@@ -137,7 +137,7 @@ def verify(
 def merge(sources: Sources, out: NewDataset, skip_unusable: SkipUnusable = False, json: Json = False) -> None:
     """Merge datasets into a new one; episodes keep their ids and origins, and no frame is decoded."""
     with console.progress_bar("merging") as progress:
-        result = twinloop.merge(sources, out, skip_unusable=skip_unusable, progress=progress)
+        result = twinloop.merge(sources, out, skip_unusable=skip_unusable, on_progress=progress)
     skipped = [{"dataset": d, "episode": n, "reason": why} for (d, n), why in result.skipped.items()]
     left_out = _left_out(sources)
     if json:
@@ -188,7 +188,7 @@ def split(
     """Split a dataset by episode, stratified; related episodes stay in the same part."""
     columns, fractions = split_names(stratify), _parse_fractions(parts)
     with console.progress_bar("splitting") as progress:
-        datasets = twinloop.split(dataset, out, fractions, seed=seed, stratify=columns, progress=progress)
+        datasets = twinloop.split(dataset, out, fractions, seed=seed, stratify=columns, on_progress=progress)
     value = {name: {"path": part.root, "episodes": len(part)} for name, part in datasets.items()}
     rows = [(str(part.root), len(part), part.num_frames) for part in datasets.values()]
     console.print_result(json, value, lambda: console.print_table(("part", "episodes", "frames"), rows))
@@ -213,7 +213,7 @@ def export(
     from twinloop.datasets.export import export as export_dataset
 
     with console.progress_bar("exporting") as progress:
-        path = export_dataset(dataset, out, kind, progress=progress)
+        path = export_dataset(dataset, out, kind, on_progress=progress)
     left_out = _left_out([dataset])
     console.print_result(json, {"out": path, "not_copied": left_out}, f"wrote {path}")
     if not json:

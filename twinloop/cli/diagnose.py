@@ -47,7 +47,7 @@ def diagnose(
             budget=budget,
             seed=seed,
             keep=folder / "evaluations",
-            progress=lambda stage, done, total: bar(done, total),
+            on_progress=lambda stage, done, total: bar(done, total),
         )
     found.save(folder)
     page = write_diagnosis_page(found, folder / "diagnosis.html")

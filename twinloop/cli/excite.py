@@ -67,7 +67,7 @@ def excite(
     with console.progress_bar("designing") as progress:
         design = twinloop.design_excitation(
             cell, split_names(parameters), seconds, nuisance=split_names(nuisance), limits=limits, noise=noise,
-            generations=generations, seed=seed, threads=threads, progress=progress,
+            generations=generations, seed=seed, threads=threads, on_progress=progress,
         )  # fmt: skip
     if out is not None:
         save_motion(design.motion, out)

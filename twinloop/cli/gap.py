@@ -90,7 +90,7 @@ def gap(
             only=split_names(only) or None,
             conditions=load_conditions(conditions) if conditions else None,
             options=Options(seed, episodes, generated, trials, threads=threads),
-            progress=lambda _, done, total: bar(done, total),
+            on_progress=lambda _, done, total: bar(done, total),
         )
     page = write_gap_page(found, out or (workspace.root / "reports" if workspace else Path()) / "gap.html")
     console.print_result(json, found.as_json() | {"report": page}, lambda: _print(found, page))

@@ -48,6 +48,10 @@ Horizon = Annotated[
         metavar="SECONDS", help="How long the twin runs open loop before its state is reset to the recording."
     ),
 ]
+Seconds = Annotated[
+    float, Option(help="Maximum duration of recordings to fit; of more data, windows from every episode.")
+]
+Simulated = Annotated[bool, Option("--simulated", help="Fit simulated episodes as if they were real.")]
 HeldOutEvery = Annotated[
     int | None,
     Option(
@@ -118,12 +122,8 @@ def identify(
     given: Given = None,
     signals: Signals = None,
     horizon: Horizon = None,
-    seconds: Annotated[
-        float, Option(help="Maximum duration of recordings to fit; of more data, windows from every episode.")
-    ] = 60.0,
-    simulated: Annotated[
-        bool, Option("--simulated", help="Fit simulated episodes as if they were real.")
-    ] = False,
+    seconds: Seconds = 60.0,
+    simulated: Simulated = False,
     held_out_every: HeldOutEvery = None,
     out: TwinOut = None,
     force: Force = None,

@@ -66,7 +66,7 @@ def ingest(
     with console.progress_bar("ingesting", size=True) as progress:
         result = twinloop.ingest(
             source, out, log_map, map_text=map_.read_text(), twin=cell, skip_unusable=skip_unusable,
-            accept_guesses=accept_guesses, resume=resume, progress=progress,
+            accept_guesses=accept_guesses, resume=resume, on_progress=progress,
         )  # fmt: skip
     console.print_result(json, _as_json(out, result), lambda: _print(out, result))
 

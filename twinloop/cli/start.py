@@ -16,6 +16,11 @@ from twinloop.cli.options import Json
 from twinloop.cli.places import require_workspace
 from twinloop.errors import WrongUse
 
+CellTwin = Annotated[
+    str | None,
+    Option(metavar="NAME|FOLDER", help="The cell's twin; `twinloop twin ls` lists built-in ones."),
+]
+Model = Annotated[Path | None, Option(metavar="FILE", help="Or your own robot: an MJCF or URDF file.")]
 AngleUnit = Annotated[
     str | None, Option(metavar="radian|degree", help="Unit of angles in an MJCF; default: as the file says.")
 ]
@@ -40,13 +45,8 @@ LightMeshes = Annotated[
 
 def init(
     folder: Annotated[Path, Argument(help="The folder to create.")],
-    twin: Annotated[
-        str | None,
-        Option(metavar="NAME|FOLDER", help="The cell's twin; `twinloop twin ls` lists built-in ones."),
-    ] = None,
-    model: Annotated[
-        Path | None, Option(metavar="FILE", help="Or your own robot: an MJCF or URDF file.")
-    ] = None,
+    twin: CellTwin = None,
+    model: Model = None,
     angle: AngleUnit = None,
     servos: Servos = False,
     light_meshes: LightMeshes = False,
@@ -68,31 +68,38 @@ def init(
     if model is not None:
         cell, findings = _read_model(model, angle, servos, light_meshes)
     made = twinloop.init_workspace(folder, cell)
+    value = {"workspace": made.name, "path": made.root.resolve(), "twin": made.twin}
+    value |= {"findings": [asdict(finding) for finding in findings]}
     lines = [f"created workspace {made.name} in {folder}"]
     if cell is not None:
         lines.append(
             f"twin {cell.name}: {len(cell.parameters)} parameters, {console.count(len(cell.cameras), 'camera')}, "
             f"task {cell.task or 'none'}; `twinloop twin show {cell.name}` lists them"
         )
+        if driver:
+            value["driver"] = written = _write_driver(folder, cell, made.twin)
+            lines.append(_describe_driver(written[0].relative_to(folder)))
     if model is not None and not findings:
         lines.append("model check: nothing found")
-    value = {"workspace": made.name, "path": made.root.resolve(), "twin": made.twin}
-    value |= {"findings": [asdict(finding) for finding in findings]}
-    if driver and cell is not None:
-        from twinloop.robots.driver_template import write_driver
-
-        written = write_driver(folder / "driver", cell, made.twin)
-        value["driver"] = written
-        lines.append(
-            f"driver {written[0].relative_to(folder)}, with its test; it runs on a loopback: "
-            f"twinloop record --robot python:{written[0].relative_to(folder)} --excite multisine --out data/loopback"
-        )
     console.print_result(json, value, "\n".join(lines))
     if json:
         return
     if findings:
         _print_findings(findings, f"twinloop init {folder} --model {model}", angle, servos, light_meshes)
     console.out.print(f"next: cd {folder} && twinloop {'generate seed.yaml' if cell else 'status'}")
+
+
+def _write_driver(folder: Path, cell: twinloop.Twin, twin: str | None) -> Sequence[Path]:
+    from twinloop.robots.driver_template import write_driver
+
+    return write_driver(folder / "driver", cell, twin)
+
+
+def _describe_driver(file: Path) -> str:
+    return (
+        f"driver {file}, with its test; it runs on a loopback: "
+        f"twinloop record --robot python:{file} --excite multisine --out data/loopback"
+    )
 
 
 def _read_model(

@@ -80,20 +80,25 @@ def show(
     if json:
         console.print_json(_as_json(found, parameters))
         return
-    console.out.print(
-        f"{found.name}, version {found.version}, hash {found.content_hash}\n{found.description}\n"
-        f"robot {found.robot or 'unnamed'}, task {found.task or 'none'}, control {found.control_hz:g} Hz, "
-        f"physics {found.physics_dt_s * 1000:g} ms"
-    )
-    console.print_lines(f"camera {camera.name}: {camera.height}x{camera.width}" for camera in found.cameras)
-    if joints:
-        console.out.print(f"joints {', '.join(joints)}")
+    _print_twin(found, joints)
     for name in DIMENSIONS:
         own = [group for group in groups if next(iter(group.values())).dimension == name]
         if own:
             console.out.print(f"\n{name}", style="bold")
             columns = ("parameter", "nominal", "bounds", "description")
             console.print_table(columns, sorted(_row(group, joints) for group in own))
+
+
+def _print_twin(twin: twinloop.Twin, joints: Sequence[str]) -> None:
+    """Print what a twin is, without its parameters."""
+    console.out.print(
+        f"{twin.name}, version {twin.version}, hash {twin.content_hash}\n{twin.description}\n"
+        f"robot {twin.robot or 'unnamed'}, task {twin.task or 'none'}, control {twin.control_hz:g} Hz, "
+        f"physics {twin.physics_dt_s * 1000:g} ms"
+    )
+    console.print_lines(f"camera {camera.name}: {camera.height}x{camera.width}" for camera in twin.cameras)
+    if joints:
+        console.out.print(f"joints {', '.join(joints)}")
 
 
 def _row(group: Mapping[str, twinloop.Parameter], joints: Sequence[str]) -> tuple[str, str, str, str]:

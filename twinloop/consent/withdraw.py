@@ -34,7 +34,7 @@ from twinloop.records import SavedRecord, load_record, save_record
 
 TOMBSTONES = f"{FOLDER}/tombstones.jsonl"
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with (datasets done, datasets in all)."""
 
 
@@ -71,7 +71,7 @@ class _Plan(SavedRecord):
 
 
 def withdraw_consent(
-    workspace: Path, consent_id: str, *, by: str, reason: str, progress: Progress | None = None
+    workspace: Path, consent_id: str, *, by: str, reason: str, on_progress: OnProgress | None = None
 ) -> Tombstone:
     """Remove the episodes covered by a consent from the workspace.
 
@@ -93,8 +93,8 @@ def withdraw_consent(
         for done, removal in enumerate(plan.removals, start=1):
             if Path(removal.dataset) in roots:
                 remove_episodes(Path(removal.dataset), removal.episode_ids)
-            if progress:
-                progress(done, len(plan.removals))
+            if on_progress:
+                on_progress(done, len(plan.removals))
         tombstone = _make_tombstone(workspace, consent_id, plan, by.strip(), reason.strip())
         if tombstone.removals or not load_tombstones(workspace, consent_id):
             with disk_errors(workspace):

@@ -14,7 +14,7 @@ from twinloop.coverage.holes import find_holes, find_words, named_apart
 from twinloop.coverage.likeness import Cluster, find_unlike, fraction_of
 from twinloop.coverage.result import Coverage, CoverageMap, DatasetSummary, Level, Outcomes, Region
 from twinloop.coverage.rule import Condition, Range, Rule
-from twinloop.coverage.sample import DatasetSample, Points, Progress, sample_datasets
+from twinloop.coverage.sample import DatasetSample, OnProgress, Points, sample_datasets
 from twinloop.coverage.worst import narrowed
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.sources import refuse_swapped_sources
@@ -35,7 +35,7 @@ def measure_coverage(
     points: int = 20_000,
     images: bool = True,
     seed: int = 0,
-    progress: Progress = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> Coverage:
     """Find where real data lies outside the simulated data.
 
@@ -48,7 +48,7 @@ def measure_coverage(
         points: Most moments that are taken from each dataset.
         images: Compare camera images too.
         seed: Random seed for the choice of moments.
-        progress: Called with the numbers of steps done and in all.
+        on_progress: Called with the numbers of steps done and in all.
 
     Returns:
         Score of each real moment, regions that simulation does not cover in words and SQL, and their success rates.
@@ -60,7 +60,7 @@ def measure_coverage(
         raise WrongUse("too few points for a map", got=points, expected="at least 100")
     opened = [one if isinstance(one, Dataset) else open_dataset(one) for one in (real, sim)]
     refuse_swapped_sources(*opened)
-    samples = sample_datasets(*opened, signals=signals, points=points, images=images, progress=progress)
+    samples = sample_datasets(*opened, signals=signals, points=points, images=images, on_progress=on_progress)
     return compare_samples(*samples, seed=seed)
 
 

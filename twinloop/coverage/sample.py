@@ -22,7 +22,7 @@ from twinloop.datasets.reader import Dataset
 from twinloop.episode import Array
 from twinloop.errors import UnknownName, WrongUse
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 
 FEWEST_ROWS = 4
 """Sampled rows of an episode, however many episodes there are."""
@@ -99,7 +99,7 @@ def sample_datasets(
     signals: Sequence[str] | None = None,
     points: int = 20_000,
     images: bool = True,
-    progress: Progress = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> tuple[DatasetSample, DatasetSample]:
     """Both datasets as points over their common variables; at most about `points` moments of each."""
     _require_names(real, sim, signals)
@@ -120,10 +120,10 @@ def sample_datasets(
     made = []
     for role, dataset in (("real", real), ("sim", sim)):
 
-        def on_progress(count: int, before: int = done) -> None:
-            progress(before + count, total)
+        def on_episode(count: int, before: int = done) -> None:
+            on_progress(before + count, total)
 
-        made.append(_read(dataset, rows[role], columns, cameras, draws, points, on_progress))
+        made.append(_read(dataset, rows[role], columns, cameras, draws, points, on_episode))
         done += len(dataset)
     return made[0], made[1]
 
@@ -135,7 +135,7 @@ def _read(
     cameras: Sequence[str],
     draws: Sequence[str],
     points: int,
-    on_progress: Callable[[int], None],
+    on_episode: Callable[[int], None],
 ) -> DatasetSample:
     if not len(dataset):
         raise WrongUse(f"{dataset.root} holds no episode")
@@ -151,7 +151,7 @@ def _read(
         firsts.append(raws[-1][:1])
         if cameras:
             looks.append(look_at(episode, cameras, chosen))
-        on_progress(place + 1)
+        on_episode(place + 1)
     raw = np.concatenate(raws)
     look = Look.joined(looks) if looks else None
     moments = Points(

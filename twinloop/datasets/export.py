@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twinloop.datasets.columns import to_arrow
-from twinloop.datasets.merge import EpisodeSelection, Progress, copy_episodes
+from twinloop.datasets.merge import EpisodeSelection, OnProgress, copy_episodes
 from twinloop.datasets.query import episode_rows
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.episode import Episode
@@ -24,14 +24,14 @@ from twinloop.errors import DatasetError, MissingExtra, UnknownName
 Format = Literal["transitions", "hdf5", "lerobot"]
 
 
-def export(source: str | Path, out: str | Path, kind: str, *, progress: Progress | None = None) -> Path:
+def export(source: str | Path, out: str | Path, kind: str, *, on_progress: OnProgress | None = None) -> Path:
     """Export a dataset.
 
     Args:
         source: The dataset.
         out: The new file or folder; it appears only when it is complete.
         kind: "transitions" (Parquet), "hdf5" (robomimic's groups) or "lerobot".
-        progress: Called with (episodes done, episodes in all).
+        on_progress: Called with (episodes done, episodes in all).
 
     Returns:
         The path of the export.
@@ -47,20 +47,23 @@ def export(source: str | Path, out: str | Path, kind: str, *, progress: Progress
         raise DatasetError(f"{target} already exists", remedy="choose another name, or delete it")
     if kind == "lerobot":
         copy_episodes(
-            [EpisodeSelection(dataset, dataset.numbers)], target, operation="exported", progress=progress
+            [EpisodeSelection(dataset, dataset.numbers)],
+            target,
+            operation="exported",
+            on_progress=on_progress,
         )
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
-        (_write_transitions if kind == "transitions" else _write_hdf5)(dataset, temporary, progress)
+        (_write_transitions if kind == "transitions" else _write_hdf5)(dataset, temporary, on_progress)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
     return target
 
 
-def _write_transitions(dataset: Dataset, path: Path, progress: Progress | None) -> None:
+def _write_transitions(dataset: Dataset, path: Path, on_progress: OnProgress | None) -> None:
     """Write one row per (state, action, next state): every signal, and every observation of the next row."""
     writer: pq.ParquetWriter | None = None
     try:
@@ -70,8 +73,8 @@ def _write_transitions(dataset: Dataset, path: Path, progress: Progress | None) 
                 table = _transition_table(episode, number)
                 writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
                 writer.write_table(table)
-            if progress:
-                progress(done, len(dataset))
+            if on_progress:
+                on_progress(done, len(dataset))
         if writer is None:
             raise DatasetError(
                 f"{dataset.root} has no transitions", expected="an episode of two rows or more"
@@ -99,7 +102,7 @@ def _transition_table(episode: Episode, number: int) -> pa.Table:
     return pa.table(columns)
 
 
-def _write_hdf5(dataset: Dataset, path: Path, progress: Progress | None) -> None:
+def _write_hdf5(dataset: Dataset, path: Path, on_progress: OnProgress | None) -> None:
     """Write groups as in robomimic: /data/demo_<n>/actions and obs/<signal>, with provenance as JSON attributes.
 
     `success` and `failure` are attributes where they are known; rewards and dones are not invented.
@@ -117,8 +120,8 @@ def _write_hdf5(dataset: Dataset, path: Path, progress: Progress | None) -> None
             episode = dataset.episode(number)
             origin = rows[number]["origin_dataset"], rows[number]["origin_index"]
             _write_hdf5_episode(data.create_group(f"demo_{number}"), episode, origin)
-            if progress:
-                progress(done, len(dataset))
+            if on_progress:
+                on_progress(done, len(dataset))
 
 
 def _write_hdf5_episode(group: Any, episode: Episode, origin: tuple[str, int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 
 from twinloop.datasets import layout
 from twinloop.datasets.commit import read_errors
-from twinloop.datasets.manifest import Manifest
 from twinloop.episode import Array, Schema
 from twinloop.errors import DamagedDataset
 
@@ -59,18 +58,18 @@ class EpisodeIndex:
 
 
 def load_index(
-    root: Path, info: Mapping[str, Any], schema: Schema, manifest: Manifest | None
+    root: Path, info: Mapping[str, Any], schema: Schema, listed: Collection[str] | None
 ) -> EpisodeIndex:
-    """Read the episode tables; rows and frames are not read."""
+    """Read the episode tables among the files that a manifest lists, or all without one; rows and frames are not read."""
     if info["codebase_version"] != layout.CODEBASE_VERSION:
         return _load_v2(root, info, schema)
-    if manifest is None:
+    if listed is None:
         paths = sorted(root.glob("meta/episodes/*/*.parquet"))
     else:
-        paths = [root / name for name in sorted(manifest.files) if name.startswith("meta/episodes/")]
+        paths = [root / name for name in sorted(listed) if name.startswith("meta/episodes/")]
     if not paths:
         # With a manifest, info.json may be one commit ahead and its total is not valid.
-        if manifest is None and info.get("total_episodes", 0):
+        if listed is None and info.get("total_episodes", 0):
             raise DamagedDataset(
                 f"{root} has no meta/episodes", expected=f"{info['total_episodes']} episodes"
             )

@@ -32,7 +32,7 @@ from twinloop.datasets.writer import DatasetWriter, make_dataset
 from twinloop.episode import Camera, Episode, make_episode
 from twinloop.errors import DamagedDataset, DatasetError, InvalidEpisode, WrongUse
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with (episodes done, episodes in all)."""
 
 
@@ -57,7 +57,7 @@ def merge(
     out: str | Path,
     *,
     skip_unusable: bool = False,
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> CopyResult:
     """Merge datasets with equal schemas into a new one.
 
@@ -66,7 +66,7 @@ def merge(
         out: Folder of the new dataset.
         skip_unusable: Skip duplicate episodes and invalid foreign ones (NaN, time going backwards ...) instead of
             raising.
-        progress: Called with (episodes done, episodes in all).
+        on_progress: Called with (episodes done, episodes in all).
 
     Raises:
         DatasetError: The schemas differ; the message names the first difference.
@@ -82,7 +82,9 @@ def merge(
                 remedy="only datasets with the same signals, units, cameras and rate can be merged",
             )
     selections = [EpisodeSelection(dataset, dataset.numbers) for dataset in datasets]
-    return copy_episodes(selections, out, operation="merged", skip_unusable=skip_unusable, progress=progress)
+    return copy_episodes(
+        selections, out, operation="merged", skip_unusable=skip_unusable, on_progress=on_progress
+    )
 
 
 def copy_episodes(
@@ -92,7 +94,7 @@ def copy_episodes(
     operation: str,
     detail: str = "",
     skip_unusable: bool = False,
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> CopyResult:
     """Copy the selected episodes into a new dataset, with labels, overrides and records of their origin.
 
@@ -120,8 +122,8 @@ def copy_episodes(
                         skipped[str(dataset.root), int(number)] = reason
                         continue
                     copied[episode.id] = name
-                    if progress:
-                        progress(len(copied) + len(skipped), total)
+                    if on_progress:
+                        on_progress(len(copied) + len(skipped), total)
         _copy_records([selection.dataset.root for selection in selections], root, copied)
     return CopyResult(open_dataset(out), skipped)
 

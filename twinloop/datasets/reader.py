@@ -84,7 +84,9 @@ class Dataset:
     @cached_property
     def index(self) -> EpisodeIndex:
         """Where every episode is stored."""
-        return load_index(self.root, self._info, self.schema, self.manifest)
+        return load_index(
+            self.root, self._info, self.schema, None if self.manifest is None else self.manifest.files
+        )
 
     def __len__(self) -> int:
         return self.manifest.episodes if self.manifest else len(self.index)

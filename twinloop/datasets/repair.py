@@ -41,7 +41,7 @@ from twinloop.datasets.manifest import Manifest, file_entry, load_manifest, make
 from twinloop.datasets.merge import EpisodeSelection, copy_episodes
 from twinloop.datasets.reader import Dataset
 from twinloop.datasets.stats import Stats, aggregate, to_json
-from twinloop.datasets.verification import Progress, Verification, column_of
+from twinloop.datasets.verification import OnProgress, Verification, column_of
 from twinloop.datasets.verify import STRAY, verify, written_by_twinloop
 from twinloop.episode import Schema
 from twinloop.errors import DamagedDataset, DatasetError
@@ -72,7 +72,7 @@ class Repair:
     verification: Verification
 
 
-def repair(path: str | Path, *, progress: Progress | None = None) -> Repair:
+def repair(path: str | Path, *, on_progress: OnProgress | None = None) -> Repair:
     """Repair a dataset written by Twinloop; an intact one is not changed.
 
     Raises:
@@ -90,17 +90,17 @@ def repair(path: str | Path, *, progress: Progress | None = None) -> Repair:
         )
     with writer_lock(root), disk_errors(root):
         done = _finish_commit(root) + _repair_labels(root) + _rebuild_tables(root)
-        checked = verify(root, progress=progress, holding_lock=True)
+        checked = verify(root, on_progress=on_progress, holding_lock=True)
         done += _set_strays_aside(root, checked)
         if done:
-            checked = verify(root, progress=progress, holding_lock=True)
+            checked = verify(root, on_progress=on_progress, holding_lock=True)
         if checked.ok:
             return Repair(tuple(done), (), None, checked)
         lost, original = _keep_intact_episodes(root, checked)
     done.append(
         f"kept {checked.episodes - len(lost)} intact episodes; the damaged original is {original.name}"
     )
-    return Repair(tuple(done), lost, original, verify(root, progress=progress))
+    return Repair(tuple(done), lost, original, verify(root, on_progress=on_progress))
 
 
 def _finish_commit(root: Path) -> list[str]:
@@ -163,7 +163,7 @@ def _rebuild_tables(root: Path) -> list[str]:
     intact = {name: entry for name, entry in files.items() if name not in broken}
     tables = {name: entry for name, entry in intact.items() if name.startswith("meta/episodes/")}
     try:
-        index = load_index(root, info, schema, replace(manifest or new_manifest(""), files=tables))
+        index = load_index(root, info, schema, tables)
     except DamagedDataset:
         return []
     fresh: dict[str, bytes | pa.Table] = {}
@@ -318,7 +318,7 @@ def _keep_intact_episodes(root: Path, checked: Verification) -> tuple[tuple[Lost
             files.pop(name, None)
     info = layout.load_info(root)
     schema, skipped = layout.schema_from_info(info)
-    index = load_index(root, info, schema, replace(manifest, files=files))
+    index = load_index(root, info, schema, files)
     reduced = replace(manifest, files=files, episodes=len(index), frames=int(index.length.sum()))
     dataset = Dataset(root, schema, info, reduced, skipped)
     intact = [number for number in dataset.numbers if number not in broken]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from twinloop.datasets.merge import EpisodeSelection, Progress, copy_episodes
+from twinloop.datasets.merge import EpisodeSelection, OnProgress, copy_episodes
 from twinloop.datasets.partial_folder import partial_folder
 from twinloop.datasets.query import episode_rows
 from twinloop.datasets.reader import Dataset, open_dataset
@@ -22,7 +22,7 @@ def split(
     *,
     seed: int = 0,
     stratify: Sequence[str] = ("task", "success", "source"),
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> dict[str, Dataset]:
     """Split a dataset by episode into the datasets `out/<name>`.
 
@@ -35,7 +35,7 @@ def split(
         fractions: Fraction of the episodes for each part, by name; they add up to 1.
         seed: Random seed for the assignment.
         stratify: Columns of the `episodes` table whose mix is kept about equal in all parts.
-        progress: Called with (episodes done, episodes in all).
+        on_progress: Called with (episodes done, episodes in all).
 
     Returns:
         The parts, by name.
@@ -71,14 +71,14 @@ def split(
                 root / name,
                 operation="split",
                 detail=f"{name}, seed {seed}",
-                progress=_offset_progress(progress, done, len(rows)),
+                on_progress=_offset_progress(on_progress, done, len(rows)),
             )
             done += len(numbers)
     return {name: open_dataset(Path(out) / name) for name in fractions}
 
 
-def _offset_progress(progress: Progress | None, done: int, total: int) -> Progress | None:
-    return (lambda count, _: progress(done + count, total)) if progress else None
+def _offset_progress(on_progress: OnProgress | None, done: int, total: int) -> OnProgress | None:
+    return (lambda count, _: on_progress(done + count, total)) if on_progress else None
 
 
 def _find_families(rows: Sequence[Mapping[str, Any]]) -> list[list[int]]:

@@ -16,7 +16,7 @@ from twinloop.errors import TwinloopError, first_line
 
 Severity = Literal["error", "warning"]
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with (files done, files in all)."""
 
 REPAIR = "run `twinloop data verify --repair`"
@@ -75,11 +75,11 @@ class Ledger:
     trusted as a whole to reasons.
     """
 
-    def __init__(self, root: Path, decode: bool, progress: Progress | None, *, busy: bool) -> None:
+    def __init__(self, root: Path, decode: bool, on_progress: OnProgress | None, *, busy: bool) -> None:
         self.root = root
         self.busy = busy
         self.decode = decode
-        self.progress = progress
+        self.on_progress = on_progress
         self.findings: list[Finding] = []
         self.sizes: dict[str, int] = {}
         self.broken: dict[str, str] = {}
@@ -107,8 +107,8 @@ class Ledger:
     def step(self) -> None:
         """Report one more file as done."""
         self.steps[0] += 1
-        if self.progress:
-            self.progress(min(self.steps[0], self.steps[1]), self.steps[1])
+        if self.on_progress:
+            self.on_progress(min(self.steps[0], self.steps[1]), self.steps[1])
 
 
 def strip_root(error: TwinloopError, root: Path) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ import numpy as np
 from twinloop.datasets import layout
 from twinloop.datasets.commit import JOURNAL, STAGING, has_active_writer
 from twinloop.datasets.index import EpisodeIndex, VideoIndex, empty_index, load_index
-from twinloop.datasets.manifest import FileEntry, Manifest, file_entry, load_manifest
-from twinloop.datasets.verification import REPAIR, Ledger, Progress, Verification, numbers_in, strip_root
+from twinloop.datasets.manifest import FileEntry, file_entry, load_manifest
+from twinloop.datasets.verification import REPAIR, Ledger, OnProgress, Verification, numbers_in, strip_root
 from twinloop.datasets.verify_episodes import check_labels, check_provenance, check_videos
 from twinloop.datasets.verify_rows import check_rows
 from twinloop.episode import Schema
@@ -33,7 +32,7 @@ def verify(
     path: str | Path,
     *,
     decode: bool = False,
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
     holding_lock: bool = False,
 ) -> Verification:
     """Verify a dataset, Twinloop's own or foreign. Damage is reported as findings, never raised.
@@ -41,7 +40,7 @@ def verify(
     Args:
         path: The dataset.
         decode: Also decode every frame.
-        progress: Called with (files done, files in all).
+        on_progress: Called with (files done, files in all).
         holding_lock: The caller holds the writer lock; otherwise files that an active writer changes are skipped.
 
     Raises:
@@ -50,7 +49,7 @@ def verify(
     """
     root = Path(path)
     try:
-        return _Check(root, decode, progress, busy=not holding_lock and has_active_writer(root)).run()
+        return _Check(root, decode, on_progress, busy=not holding_lock and has_active_writer(root)).run()
     except OSError as error:
         raise DamagedDataset(f"{root} cannot be checked ({error.strerror or error})") from error
 
@@ -174,17 +173,16 @@ class _Check(Ledger):
                 return load_index(self.root, info, schema, None), {}
             except DamagedDataset as error:
                 return empty_index(schema), {"meta/episodes.jsonl": strip_root(error, self.root)}
-        manifest = self.manifest or Manifest("placeholder")
         usable = {name: entry for name, entry in listed.items() if name not in self.broken}
         unreadable: dict[str, str] = {}
         for name in [name for name in usable if name.startswith("meta/episodes/")]:
             try:
-                load_index(self.root, info, schema, replace(manifest, files={name: usable[name]}))
+                load_index(self.root, info, schema, [name])
             except DamagedDataset as error:
                 unreadable[name] = strip_root(error, self.root)
                 del usable[name]
         try:
-            return load_index(self.root, info, schema, replace(manifest, files=usable)), unreadable
+            return load_index(self.root, info, schema, usable), unreadable
         except DamagedDataset as error:
             self.error(layout.INFO, strip_root(error, self.root))
             return empty_index(schema), unreadable

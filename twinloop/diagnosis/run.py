@@ -24,7 +24,7 @@ from twinloop.policies.protocol import PolicyLike
 from twinloop.stats.interval import Interval, exact_interval
 from twinloop.twins import Twin, load_twin
 
-Progress = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 
 SCENES = 32
 """Scenes of every combination: with as many real runs or fewer, more of them would hardly narrow an interval."""
@@ -46,7 +46,7 @@ def diagnose(
     budget: int = BUDGET,
     seed: int = 0,
     keep: str | Path | None = None,
-    progress: Progress = lambda stage, done, total: None,
+    on_progress: OnProgress = lambda stage, done, total: None,
 ) -> Diagnosis:
     """Measure how many success points each gap dimension costs a policy on the robot.
 
@@ -59,7 +59,7 @@ def diagnose(
         budget: Simulated episodes at most, at least twice `scenes`.
         seed: Random seed for scenes, draws and resampling.
         keep: Folder for evaluations; an interrupted diagnosis resumes from it.
-        progress: Called with the stage, and how many of its combinations are done.
+        on_progress: Called with the stage, and how many of its combinations are done.
 
     Returns:
         Success points lost to each dimension with 95 % intervals, and what was measured of each.
@@ -81,11 +81,11 @@ def diagnose(
         )
     rng = np.random.default_rng(seed)
     of_run = np.arange(scenes) % len(evidence.runs)
-    progress("measuring", 0, 1)
+    on_progress("measuring", 0, 1)
     trials = Trials(policy, cell, {}, scenes, seed, None if keep is None else Path(keep))
     measured, layout = measure(evidence, trials, of_run, rng, episodes)
     trials.measured = {m.dimension: m for m in measured}
-    trials.progress = lambda done, total: progress("evaluating", done, total)
+    trials.on_progress = lambda done, total: on_progress("evaluating", done, total)
     different = [m.dimension for m in measured if m.differs]
     shared = attribute(different, trials.evaluate, max(2, budget // scenes), rng)
     found = _conclude(policy, episodes, evidence, trials, shared, measured, layout, rng, seed)

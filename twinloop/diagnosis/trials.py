@@ -25,7 +25,7 @@ from twinloop.policies.act import PolicyExpert
 from twinloop.policies.protocol import PolicyLike
 from twinloop.twins import Twin
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 
 SIDE_BY_SIDE = 256
 """Episodes simulated together: the more, the less each one costs."""
@@ -43,7 +43,7 @@ class Trials:
     seed: int
     keep: Path | None = None
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
-    progress: Progress = lambda done, total: None
+    on_progress: OnProgress = lambda done, total: None
     measured: dict[str, Measured] = field(default_factory=dict)
     looks: Mapping[str, Look] = field(default_factory=dict)
     failures: dict[Coalition, list[str | None]] = field(default_factory=dict)
@@ -55,9 +55,9 @@ class Trials:
         missing = [c for c in coalitions if c not in made]
         together = max(1, SIDE_BY_SIDE // self.rows)
         for first in range(0, len(missing), together):
-            self.progress(len(made), len(coalitions))
+            self.on_progress(len(made), len(coalitions))
             made |= self._evaluate(missing[first : first + together])
-        self.progress(len(coalitions), len(coalitions))
+        self.on_progress(len(coalitions), len(coalitions))
         return made
 
     def runs(self, values: Mapping[str, Array], rows: int) -> tuple[Run, ...]:

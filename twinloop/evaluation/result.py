@@ -20,7 +20,7 @@ from twinloop.stats.interval import Interval, exact_interval, mcnemar_p_value
 class Trial:
     """One episode.
 
-    `success` is None where nobody judged it. `phase` is the last phase of the task that was reached, None where it is not observed; `draw` are the drawn parameters of a
+    `success` is None where it was not judged. `phase` is the last phase of the task that was reached, None where it is not observed; `draw` are the drawn parameters of a
     simulated scene; `artefacts` counts what the simulator did wrong.
     """
 

@@ -21,7 +21,7 @@ from twinloop.twins.parameter import DIMENSIONS
 BUILT_IN = (contact, visual, sensing, slices, human, actuation, latency, numerics)
 """Modules that register metrics."""
 
-Progress = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 
 
 def measure_gap(
@@ -33,7 +33,7 @@ def measure_gap(
     only: Sequence[str] | None = None,
     conditions: Mapping[str, Known] | None = None,
     options: Options | None = None,
-    progress: Progress = lambda what, done, total: None,
+    on_progress: OnProgress = lambda what, done, total: None,
 ) -> Gap:
     """Measure how far a twin is from real episodes, by gap dimension.
 
@@ -46,7 +46,7 @@ def measure_gap(
         only: Gap dimensions to measure; by default all.
         conditions: Conditions of real episodes (object, light, participant, ...) by their number or id.
         options: Sizes and random seed of the measurement.
-        progress: Called with the dimension and the numbers of steps done and in all.
+        on_progress: Called with the dimension and the numbers of steps done and in all.
 
     Returns:
         Each difference (sim - real) with its unit, 95 % interval and numbers of episodes, and what was not evaluated.
@@ -75,7 +75,7 @@ def measure_gap(
     step = [0]
 
     def log(line: str) -> None:
-        progress(line, step[0], len(names))
+        on_progress(line, step[0], len(names))
 
     with tempfile.TemporaryDirectory(prefix="twinloop-gap-") as work:
         evidence = GapEvidence(cell, episodes, known, options, Path(work), simulation, log)

@@ -30,7 +30,7 @@ from twinloop.stats.interval import NORMAL
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 
 SEGMENT_S = 3.0
 MIN_DURATION_S = 2.0
@@ -109,7 +109,7 @@ def design_excitation(
     brood: int = BROOD,
     seed: int = 0,
     threads: int = 0,
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Design:
     """Design a motion that determines parameters of a twin best.
 
@@ -128,7 +128,7 @@ def design_excitation(
         brood: Motions per iteration.
         seed: Random seed for the search.
         threads: Simulation threads; 0 takes all cores.
-        progress: Called with the numbers of iterations done and in all.
+        on_progress: Called with the numbers of iterations done and in all.
 
     Returns:
         The motion, the expected interval of each parameter, and its gain over a plain chirp.
@@ -154,7 +154,7 @@ def design_excitation(
     count = max(1, round(seconds / SEGMENT_S)) if seconds >= 2 * MIN_DURATION_S else 1
     lengths = np.diff(np.linspace(0, rows, count + 1).round().astype(int))
     total = generations + 2
-    report = progress or (lambda done, of: None)
+    report = on_progress or (lambda done, of: None)
     rng = np.random.default_rng(seed)
     signal = _search(gauge, rehearsal, limits, lengths, generations, brood, rng, lambda n: report(n, total))
     whole, refused = rehearsal.shrink(signal[None])

@@ -1,6 +1,6 @@
 """Feature alignment: extra losses that make an encoder see simulated and real images alike.
 
-Each takes features of simulated windows (n, F) and of real ones (m, F); nobody needs to know what was done in the real ones.
+Each takes features of simulated windows (n, F) and of real ones (m, F); actions in the real ones need not be known.
 
 - `coral` (Sun and Saenko 2016) compares means and covariances.
 - `ot` moves one set onto the other at the least cost (entropic optimal transport). What robots read of themselves counts

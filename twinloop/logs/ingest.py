@@ -40,7 +40,7 @@ from twinloop.logs.stream_report import StreamReport, summarize
 from twinloop.logs.twin_check import TwinCheck
 from twinloop.twins.twin import Twin
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
 
 CHECKPOINT_BYTES = 64 << 20
@@ -79,7 +79,7 @@ def ingest(
     skip_unusable: bool = False,
     accept_guesses: bool = False,
     resume: bool = False,
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> IngestResult:
     """Convert logs to a dataset.
 
@@ -92,7 +92,7 @@ def ingest(
         skip_unusable: Skip invalid episodes (NaN, time going backwards ...) instead of raising.
         accept_guesses: Use a map with unknown units or unreviewed guesses, and record that in the provenance.
         resume: Continue a killed or interrupted ingest to the same `out`.
-        progress: Called with (bytes done, bytes in all).
+        on_progress: Called with (bytes done, bytes in all).
 
     Returns:
         The dataset, a report on each stream, and what was skipped and why.
@@ -118,7 +118,7 @@ def ingest(
             start = Checkpoint(plan, skipped=dict(search.ignored))
         run = _Run(root, spool, log_map, twin, skip_unusable, accepted, start)
         try:
-            run.ingest_logs(search.logs, signatures, progress)
+            run.ingest_logs(search.logs, signatures, on_progress)
         finally:
             run.close()
         if not run.state.episodes:
@@ -162,7 +162,7 @@ class _Run:
                 self.resumed = writer.committed
 
     def ingest_logs(
-        self, logs: Sequence[Log], signatures: Sequence[Signature], progress: Progress | None
+        self, logs: Sequence[Log], signatures: Sequence[Signature], on_progress: OnProgress | None
     ) -> None:
         """Ingest one log after another, with a checkpoint every `CHECKPOINT_BYTES`."""
         total = sum(size for _, size in signatures)
@@ -175,8 +175,8 @@ class _Run:
                     self._checkpoint(signatures[: position + 1])
                     waiting = 0
             done += size
-            if progress:
-                progress(done, total)
+            if on_progress:
+                on_progress(done, total)
 
     def _ingest_log(self, log: Log) -> None:
         channels = log.channels()

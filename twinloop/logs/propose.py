@@ -123,7 +123,7 @@ class _Proposal:
             restarts = named and np.sum(forward < 0) * FEWEST_ROWS < len(forward)
             if (np.all(forward >= 0) or restarts) and np.any(forward > 0) and steady:
                 return self._clock_of(candidate, named)
-        guess = Guess("", 0.1, "no channel looks like time stamps; 1 Hz is a placeholder")
+        guess = Guess("", 0.1, "no channel looks like time stamps: write the rate of the recording")
         return _ClockGuess(None, None, None, [map_line("clock", "{rate_hz: 1}", guess)])
 
     def _clock_of(self, candidate: Candidate, named: bool) -> _ClockGuess:

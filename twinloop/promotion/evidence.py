@@ -206,7 +206,7 @@ def load_trials(path: str | Path, candidate: Contender, champion: Contender | No
     pairs = list(
         zip(first.outcomes, second.outcomes if second else [None] * len(first.outcomes), strict=True)
     )
-    # A trial that nobody judged says nothing about either policy.
+    # An unjudged trial says nothing about either policy.
     judged = [
         number
         for number, (own, other) in enumerate(pairs)

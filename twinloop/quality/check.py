@@ -16,7 +16,7 @@ from twinloop.quality.registry import CHECKS
 from twinloop.quality.settings import Settings
 from twinloop.quality.view import View, check_names
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with (episodes done, episodes in all)."""
 
 SERIOUS_IN_SIMULATION = frozenset({"artefact", "success_contradiction", "not_a_number", "unreadable"})
@@ -54,7 +54,7 @@ def check_episode(episode: Episode, settings: Settings | None = None) -> list[Fi
 def check_dataset(
     dataset: Dataset,
     settings: Settings | None = None,
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
     *,
     episodes: Sequence[int] | None = None,
 ) -> QualityReport:
@@ -63,7 +63,7 @@ def check_dataset(
     Args:
         dataset: The dataset.
         settings: Thresholds, and the purpose that decides what blocks.
-        progress: Called with (episodes done, episodes in all).
+        on_progress: Called with (episodes done, episodes in all).
         episodes: Episode numbers; default: all.
 
     Returns:
@@ -83,8 +83,8 @@ def check_dataset(
             episode_id, episode_findings, measured = "", [_unreadable(error)], []
         findings += [in_episode(finding, number, episode_id) for finding in episode_findings]
         measurements += [replace(measurement, episode=number) for measurement in measured]
-        if progress:
-            progress(done, len(numbers))
+        if on_progress:
+            on_progress(done, len(numbers))
     return QualityReport(
         str(dataset.root),
         dataset.id,

@@ -11,7 +11,7 @@ from twinloop.datasets.layout import SIDECAR
 from twinloop.datasets.overrides import Override, add_override, load_overrides
 from twinloop.datasets.reader import Dataset
 from twinloop.errors import QualityError, TwinloopError, WrongUse
-from twinloop.quality.check import Progress, check_dataset
+from twinloop.quality.check import OnProgress, check_dataset
 from twinloop.quality.finding import QualityReport
 from twinloop.quality.registry import CHECKS
 from twinloop.quality.settings import Purpose, Settings
@@ -32,7 +32,7 @@ def require_usable(
     dataset: Dataset,
     purpose: Purpose,
     settings: Settings | None = None,
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
     *,
     unused: Collection[int] = (),
 ) -> QualityReport:
@@ -42,7 +42,7 @@ def require_usable(
         dataset: The dataset.
         purpose: What the data is for; decides what blocks.
         settings: Thresholds.
-        progress: Called with (episodes done, episodes in all).
+        on_progress: Called with (episodes done, episodes in all).
         unused: Numbers of episodes that will not be used and whose findings do not block.
 
     Returns:
@@ -54,7 +54,7 @@ def require_usable(
     settings = replace(settings or Settings(), purpose=purpose)
     report = _load_report(dataset, settings)
     if report is None:
-        report = check_dataset(dataset, settings, progress)
+        report = check_dataset(dataset, settings, on_progress)
         _save_report(dataset, settings, report)
     blocking = [finding for finding in report.blocking if finding.episode not in unused]
     if blocking:
