@@ -9,9 +9,12 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from twinloop.datasets.partial_folder import find_leftovers
 
 State = Literal["ok", "missing", "problem"]
 
@@ -43,7 +46,7 @@ COMPONENTS = (
 
 def examine(folder: Path) -> list[Finding]:
     """Check this machine, with `folder` as the data folder."""
-    findings = [_python(), _cores(), _memory(), _disk(folder)]
+    findings = [_python(), _cores(), _memory(), _disk(folder), *_leftovers(folder)]
     findings += [_check_component(*component) for component in COMPONENTS]
     findings.append(_rendering())
     findings.append(_training_device())
@@ -79,6 +82,18 @@ def _disk(folder: Path) -> Finding:
     if free < 2:
         return Finding("disk", "problem", found, "free some space or choose another folder")
     return Finding("disk", "ok", found)
+
+
+def _leftovers(folder: Path) -> Iterator[Finding]:
+    """What processes that were killed left at or below the data folder."""
+    for one in find_leftovers(folder, below=True):
+        yield Finding(
+            "unfinished",
+            "problem",
+            f"{one.path}, {one.bytes / 1e6:.1f} MB: process {one.process} ended before {one.target} was complete",
+            f"write {one.target} again (`twinloop ingest --resume` continues), "
+            f"or remove it: twinloop doctor --folder {folder} --remove-unfinished",
+        )
 
 
 def _check_component(module: str, distribution: str, extra: str | None, purpose: str) -> Finding:

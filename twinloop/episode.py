@@ -39,6 +39,8 @@ DTYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 b
 RESERVED = frozenset("timestamp frame_index episode_index index task_index time_s".split())
 """Column names of the on-disk layout, which a signal may not use."""
 
+MAX_CAMERA_SIDE = 16_384
+"""Most pixels along a side of an image."""
 MAX_FOLDER_NAME_BYTES = 255
 """The limit of every common file system."""
 
@@ -111,9 +113,11 @@ class Camera:
                 got=len(self.name),
                 expected=f"at most {MAX_FOLDER_NAME_BYTES - len('observation.images.')} bytes",
             )
-        if self.height < 1 or self.width < 1:
+        if not (1 <= self.height <= MAX_CAMERA_SIDE and 1 <= self.width <= MAX_CAMERA_SIDE):
             raise InvalidEpisode(
-                f"camera {self.name!r}: bad size", got=(self.height, self.width), expected=">= 1 x 1"
+                f"camera {self.name!r}: bad size",
+                got=(self.height, self.width),
+                expected=f"1 x 1 to {MAX_CAMERA_SIDE} x {MAX_CAMERA_SIDE}",
             )
 
     @property

@@ -18,6 +18,7 @@ from twinloop.errors import NewerFormat, TwinloopError, WorkspaceError
 from twinloop.randomization import Uniform, default_randomization
 from twinloop.randomization.scenes import training_scenes
 from twinloop.twins import Twin, load_twin, save_twin
+from twinloop.yaml_files import read_yaml
 
 MARKER = "twinloop.yaml"
 FOLDERS = ("twins", "data", "policies", "reports")
@@ -172,7 +173,7 @@ def read_status(workspace: Workspace) -> Status:
 
 def _load(folder: Path) -> Workspace:
     try:
-        content: Any = yaml.safe_load((folder / MARKER).read_text())
+        content: Any = read_yaml(folder / MARKER)
         workspace = Workspace(
             folder,
             str(content["name"]),
@@ -239,7 +240,7 @@ def use_twin(workspace: Workspace, place: str, reason: str) -> Workspace:
     """Make the twin in the folder `place`, seen from the workspace, the current one; recorded, never rewritten."""
     uses = [*twin_history(workspace), _use(workspace, place, reason, _now())]
     write_atomically(workspace.root / TWIN_HISTORY, format_jsonl([asdict(use) for use in uses]))
-    content = yaml.safe_load((workspace.root / MARKER).read_text()) | {"twin": place}
+    content = read_yaml(workspace.root / MARKER) | {"twin": place}
     write_atomically(workspace.root / MARKER, yaml.safe_dump(content, sort_keys=False).encode())
     return replace(workspace, twin=place)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.datasets.examples import STATE_ONLY, toy_episode
 from twinloop.datasets.labels import add_labels
-from twinloop.datasets.query import query
+from twinloop.datasets.query import find_episodes, query
 from twinloop.datasets.writer import make_dataset
 from twinloop.errors import DatasetError, UnknownName, WrongUse
 
@@ -70,6 +70,15 @@ def test_labels_rule_over_what_was_recorded(two):
     [
         "copy (select 1) to 'DATASET/out.csv'",
         "select * from read_csv('/etc/hostname')",
+        "explain analyze copy (select 1) to 'DATASET/out.csv'",
+        "explain (analyze) copy (select 1) to 'DATASET/out.csv'",
+        "/**/ explain analyze create table t as select 1",
+        "select * from read_text('DATASET/meta/info.json')",
+        "select * from 'DATASET/meta/tasks.parquet'",
+        "select * from query('select 1')",
+        "select (select count(*) from glob('/etc/*'))",
+        "select * from datasets",
+        "set enable_external_access = true",
         "create table t as select 1",
         "select 1; select 2",
         "",
@@ -82,6 +91,54 @@ def test_anything_but_one_readable_select_is_refused(two, sql):
     with pytest.raises(WrongUse):
         query(two[:1], sql.replace("DATASET", str(two[0])))
     assert sorted(two[0].rglob("*")) == before
+
+
+def test_the_plan_of_a_select_can_be_asked_for(two):
+    assert len(query(two, "explain select * from episodes")) > 0
+    assert len(query(two, "explain analyze select count(*) from frames")) > 0
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "false union all select 'nobody'",
+        "false) union all (select 'nobody'",
+        "true) order by (1",
+        "true; drop view episodes",
+        "true, false",
+        "",
+        "episode_index in (select 1 from read_text('/etc/hostname'))",
+    ],
+)
+def test_a_condition_is_one_expression(two, condition):
+    with pytest.raises(WrongUse):
+        find_episodes(two[0], condition)
+
+
+def test_a_condition_finds_episodes(two):
+    seeds = "select seed from episodes where episode_id = '{}'"
+    found = find_episodes(two[0], "seed >= 4 -- late ones") + find_episodes(
+        two[0], "episode_index in (select episode_index from frames where frame_index > 6) and seed < 5"
+    )
+    assert sorted(rows(two[:1], seeds.format(identity))[0]["seed"] for identity in found) == [4, 4, 5]
+
+
+def test_a_query_that_takes_too_long_is_stopped(two):
+    with pytest.raises(WrongUse, match=r"stopped after 0\.1 s"):
+        query(two[:1], "select count(*) from range(1000000000000) a where a.range % 7 = 3", time_limit_s=0.1)
+
+
+def test_an_answer_has_a_largest_size(two, monkeypatch):
+    monkeypatch.setattr("twinloop.datasets.query.MEMORY_BYTES", 20_000_000)
+    with pytest.raises(WrongUse, match="too much memory"):
+        query(two[:1], "select * from range(100000000)")
+
+
+def test_a_query_leaves_no_files_behind(two, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    query(two, "select * from frames order by time_s")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_draw_that_no_episode_has_is_refused_with_the_nearest_one(two):

@@ -177,7 +177,7 @@ def test_saving_over_a_folder_needs_permission(tmp_path):
         ("twin.yaml", "{name: x, parameters: [{name: a}]}", "without 'nominal'"),
         ("twin.yaml", "{name: x, parameters: [{name: a, nominal: 1, unti: m}]}", "did you mean 'unit'"),
         ("twin.yaml", "{name: x, roles: {tool: absent}}", "names a site"),
-        ("model.xml", "<mujoco><body></mujoco>", "does not compile"),
+        ("model.xml", "<mujoco><body></mujoco>", "not XML"),
     ],
 )
 def test_a_damaged_folder_says_what_is_wrong(tmp_path, file, text, words):

@@ -76,6 +76,9 @@ def query(
     json: Json = False,
     csv_: Annotated[bool, Option("--csv", help="Print comma-separated values.")] = False,
     limit: Annotated[int, Option(help="Print at most this many rows as a table; 0 prints all.")] = 100,
+    time_limit_s: Annotated[
+        float, Option("--time-limit", help="Stop after this many seconds.", min=0.0)
+    ] = 600.0,
 ) -> None:
     """Query one or more datasets with SQL: tables episodes, frames and transitions."""
     *sources, sql = arguments
@@ -91,7 +94,7 @@ def query(
             got=" ".join(arguments)[:120],
             remedy=f'twinloop data query {sql} "{sources[0]}"' if len(sources) == 1 else None,
         )
-    table = twinloop.query(sources, sql)
+    table = twinloop.query(sources, sql, time_limit_s=time_limit_s)
     if json:
         console.print_json(table.to_pylist())
     elif csv_:
@@ -284,6 +287,7 @@ def _label_episodes(
 ) -> list[str]:
     """Label episodes by number or SQL condition and return their ids."""
     from twinloop.datasets.labels import add_labels
+    from twinloop.datasets.query import find_episodes
 
     opened = twinloop.open_dataset(dataset)
     if opened.manifest is None:
@@ -291,10 +295,7 @@ def _label_episodes(
             f"{dataset} was not written by Twinloop and is never changed in place",
             remedy=f"twinloop data merge {dataset} --out NEW",
         )
-    if where:
-        ids = twinloop.query([opened], f"select episode_id from episodes where {where}").column(0).to_pylist()
-    else:
-        ids = [opened.episode(number).id for number in numbers]
+    ids = find_episodes(opened, where) if where else [opened.episode(number).id for number in numbers]
     if not ids:
         raise WrongUse("no episode matches", got=where)
     add_labels(dataset, ids, values, by)

@@ -87,13 +87,15 @@ def make_config(kind: type[Config], values: dict[str, Any], settings: Sequence[s
     """Make a config from options and the NAME=VALUE settings of `--set`, which are YAML of the field's type."""
     import yaml
 
+    from twinloop.yaml_files import parse_yaml
+
     known: dict[str, Any] = {field.name: field.default for field in fields(kind)}  # type: ignore[arg-type]
     for name, text in split_pairs(settings, "--set").items():
         if name not in known:
             raise UnknownName(f"field of {kind.__name__}", name, known)
         default = known[name]
         try:
-            value = yaml.safe_load(text)
+            value = parse_yaml(text)
         except yaml.YAMLError as error:
             raise WrongUse("cannot read --set", got=f"{name}={text}", expected="NAME=VALUE") from error
         if isinstance(default, tuple) and isinstance(value, list):

@@ -43,6 +43,12 @@ LightMeshes = Annotated[
 ]
 
 
+AssetFolders = Annotated[
+    list[Path] | None,
+    Option("--asset-folder", help="Further folder that the model may take files from; repeat for several."),
+]
+
+
 def init(
     folder: Annotated[Path, Argument(help="The folder to create.")],
     twin: CellTwin = None,
@@ -50,6 +56,7 @@ def init(
     angle: AngleUnit = None,
     servos: Servos = False,
     light_meshes: LightMeshes = False,
+    asset_folder: AssetFolders = None,
     driver: Driver = False,
     json: Json = False,
 ) -> None:
@@ -61,14 +68,16 @@ def init(
         raise WrongUse("a driver is written for the joints of a twin", remedy="--model FILE or --twin NAME")
     if twin is not None and model is not None:
         raise WrongUse("--twin and --model exclude each other")
-    if model is None and (angle is not None or servos or light_meshes):
-        raise WrongUse("--angle, --servos and --light-meshes change a model", remedy="--model FILE")
+    if model is None and (angle is not None or servos or light_meshes or asset_folder):
+        raise WrongUse(
+            "--angle, --servos, --light-meshes and --asset-folder are about a model", remedy="--model FILE"
+        )
     cell = twinloop.load_twin(twin) if twin is not None else None
     findings: Sequence[twinloop.ModelFinding] = ()
     if model is not None:
-        cell, findings = _read_model(model, angle, servos, light_meshes)
+        cell, findings = _read_model(model, angle, servos, light_meshes, asset_folder or ())
     made = twinloop.init_workspace(folder, cell)
-    value = {"workspace": made.name, "path": made.root.resolve(), "twin": made.twin}
+    value: dict[str, Any] = {"workspace": made.name, "path": made.root.resolve(), "twin": made.twin}
     value |= {"findings": [asdict(finding) for finding in findings]}
     lines = [f"created workspace {made.name} in {folder}"]
     if cell is not None:
@@ -79,6 +88,9 @@ def init(
         if driver:
             value["driver"] = written = _write_driver(folder, cell, made.twin)
             lines.append(_describe_driver(written[0].relative_to(folder)))
+    if model is not None and cell is not None:
+        value["files"] = {name: len(content) for name, content in cell.assets.items()}
+        lines += [f"copied {name}, {size / 1e3:,.1f} kB" for name, size in value["files"].items()]
     if model is not None and not findings:
         lines.append("model check: nothing found")
     console.print_result(json, value, "\n".join(lines))
@@ -103,19 +115,20 @@ def _describe_driver(file: Path) -> str:
 
 
 def _read_model(
-    file: Path, angle: str | None, servos: bool, light_meshes: bool
+    file: Path, angle: str | None, servos: bool, light_meshes: bool, asset_folders: Sequence[Path]
 ) -> tuple[twinloop.Twin, Sequence[twinloop.ModelFinding]]:
     """The twin of a model and what is wrong with it; with `servos`, of the joints that need one."""
     if angle not in (None, "radian", "degree"):
         raise WrongUse("--angle is a unit of angles", got=angle, expected="radian or degree")
     unit: Any = angle
-    options = {"angle": unit, "light_meshes": light_meshes}
+    places: dict[str, Any] = {"angle": unit, "asset_folders": asset_folders}
+    options = places | {"light_meshes": light_meshes}
     cell = twinloop.make_twin_from_model(file, **options)
-    findings = twinloop.check_model(file, cell, angle=unit)
+    findings = twinloop.check_model(file, cell, **places)
     joints = sorted({joint for one in findings if one.option == "--servos" for joint in one.joints})
     if servos and joints:
         cell = twinloop.make_twin_from_model(file, servos=joints, **options)
-        findings = twinloop.check_model(file, cell, angle=unit)
+        findings = twinloop.check_model(file, cell, **places)
     return cell, findings
 
 
@@ -145,11 +158,21 @@ def _print_findings(
 
 def doctor(
     folder: Annotated[Path, Option(help="Where data will be stored.")] = Path(),
+    remove_unfinished: Annotated[
+        bool,
+        Option("--remove-unfinished", help="Delete what killed processes left at or below the data folder."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Check this machine: what is installed, what is missing and how to get it. Exits with 1 if a requirement is missing."""
+    from twinloop.datasets.partial_folder import find_leftovers, remove_leftovers
     from twinloop.doctor import examine
 
+    if remove_unfinished:
+        leftovers = find_leftovers(folder, below=True)
+        remove_leftovers(leftovers)
+        if not json:
+            console.print_lines(f"removed {one.path}" for one in leftovers)
     findings = examine(folder)
     columns = ("", "component", "found", "remedy")
     console.print_list(json, findings, columns, lambda f: (f.state, f.name, f.found, f.remedy or ""))

@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from twinloop.datasets.commit import disk_errors, hold_lock, write_atomically
+from twinloop.datasets.commit import disk_errors, hold_lock, make_private_folder, write_atomically
 from twinloop.datasets.jsonl import append_jsonl, format_jsonl, read_jsonl
 from twinloop.errors import ConsentError, UnknownName, WrongUse
 
@@ -146,6 +146,8 @@ def delete_pseudonym(workspace: Path, consent_id: str) -> None:
 
 def consents_lock(workspace: Path) -> AbstractContextManager[None]:
     """Hold the lock on the consent records of a workspace."""
+    with disk_errors(workspace):
+        make_private_folder(workspace / FOLDER)
     return hold_lock(
         workspace,
         LOCK,

@@ -140,6 +140,12 @@ def write_atomically(path: Path, content: bytes) -> None:
     sync(path.parent)
 
 
+def make_private_folder(path: Path) -> None:
+    """Make a folder, where there is none, that only its owner and, if the umask allows, its group can enter."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o770, exist_ok=True)
+
+
 @contextmanager
 def hold_lock(root: Path, name: str, busy: Callable[[str], TwinloopError]) -> Iterator[None]:
     """Hold the lock file `name` below `root`, or raise `busy(holder)` at once if another process holds it.

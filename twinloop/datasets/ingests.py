@@ -25,6 +25,7 @@ from twinloop.datasets.commit import disk_errors, read_errors, write_atomically
 from twinloop.datasets.layout import INGESTS, MANIFEST
 from twinloop.datasets.manifest import file_entry, load_manifest, with_files
 from twinloop.errors import DamagedDataset, DatasetError, first_line
+from twinloop.yaml_files import read_yaml
 
 MAP = "map.yaml"
 ORIGINALS = "originals"
@@ -45,8 +46,8 @@ def load_constants(root: Path) -> tuple[str, ...]:
     names: set[str] = set()
     for path in (root / INGESTS).glob(f"*/{MAP}"):
         try:
-            content = yaml.safe_load(path.read_text())
-        except (OSError, ValueError, yaml.YAMLError) as error:
+            content = read_yaml(path)
+        except (OSError, yaml.YAMLError) as error:
             raise DamagedDataset(
                 f"{path} cannot be read ({first_line(error)})", remedy="run `twinloop data verify`"
             ) from error

@@ -14,8 +14,10 @@ A query can read only these tables and cannot write.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Timer
 from typing import Any
 
 import pyarrow as pa
@@ -24,55 +26,121 @@ import pyarrow.parquet as pq
 from twinloop.datasets import sidecar
 from twinloop.datasets.labels import load_labels
 from twinloop.datasets.reader import Dataset, open_dataset
+from twinloop.datasets.sql import check_condition, check_select
 from twinloop.errors import DamagedDataset, DatasetError, UnknownName, WrongUse, first_line
 
-MEMORY_LIMIT = "2GB"
+MEMORY_BYTES = 2_000_000_000
+"""Most memory of a query, and again of its answer."""
+TIME_LIMIT_S = 600.0
 
 _DRAWN = re.compile(r"\b(draw|draw_text)\s*\[\s*'((?:[^']|'')*)'\s*\]", re.IGNORECASE)
 
 
-def query(sources: Sequence[str | Path | Dataset], sql: str) -> pa.Table:
+def query(
+    sources: Sequence[str | Path | Dataset], sql: str, *, time_limit_s: float = TIME_LIMIT_S
+) -> pa.Table:
     """Run one SELECT statement over one or more datasets.
 
     Args:
         sources: The datasets; a `dataset` column tells their rows apart.
         sql: The statement, over the tables `episodes`, `frames` and `transitions`.
+        time_limit_s: Interrupt it after this many seconds.
 
     Raises:
-        WrongUse: The statement is not one SELECT, fails, or reads anything else.
+        WrongUse: The statement is not one SELECT, fails, reads anything else, or needs too much time or memory.
         DamagedDataset: A file cannot be read.
     """
+
+    def checked(connection: Any) -> str:
+        check_select(connection, sql)
+        return sql
+
+    return _run(sources, checked, time_limit_s)
+
+
+def find_episodes(dataset: str | Path | Dataset, condition: str) -> list[str]:
+    """Return the ids of the episodes for which an SQL condition holds.
+
+    Args:
+        dataset: The dataset.
+        condition: One expression over the columns of the table `episodes`, such as `success is null`.
+
+    Raises:
+        WrongUse: The text is not one expression, or cannot be evaluated.
+    """
+
+    def checked(connection: Any) -> str:
+        sql = check_condition(connection, condition)
+        check_select(connection, sql)
+        return sql
+
+    ids: list[str] = _run([dataset], checked, TIME_LIMIT_S).column(0).to_pylist()
+    return ids
+
+
+def _run(
+    sources: Sequence[str | Path | Dataset], checked: Callable[[Any], str], time_limit_s: float
+) -> pa.Table:
+    """Run the statement that `checked` returns, given the connection whose parser checks it."""
     import duckdb
 
     datasets = [s if isinstance(s, Dataset) else open_dataset(s) for s in sources]
     if not datasets:
         raise WrongUse("nothing to query", remedy="name at least one dataset")
+    with TemporaryDirectory(prefix="twinloop-query-") as spill:
+        try:
+            connection = _connect(datasets, spill)
+        except duckdb.Error as error:
+            raise DamagedDataset(
+                f"a file of {', '.join(str(dataset.root) for dataset in datasets)} cannot be read ({first_line(error)})",
+                remedy="run `twinloop data verify`",
+            ) from error
+        try:
+            sql = checked(connection)
+            _check_draws(connection, sql)
+            return _fetch(connection, sql, time_limit_s)
+        except duckdb.PermissionException as error:
+            raise WrongUse("a query can only read the datasets it names", got=first_line(error)) from error
+        except duckdb.OutOfMemoryException as error:
+            raise _too_large(first_line(error)) from error
+        except duckdb.InterruptException as error:
+            raise WrongUse(
+                f"the query was stopped after {time_limit_s:g} s",
+                remedy="select fewer rows, or allow it more time",
+            ) from error
+        except duckdb.Error as error:
+            for dataset in datasets:
+                dataset.provenance_table()  # raises if a damaged table, not the query, is the cause
+            raise WrongUse(
+                f"the query failed: {first_line(error)}",
+                available=_candidates(error),
+                remedy="tables are episodes, frames and transitions; try: describe episodes",
+            ) from error
+        finally:
+            connection.close()
+
+
+def _fetch(connection: Any, sql: str, time_limit_s: float) -> pa.Table:
+    """Return the answer, read in batches so that neither its size nor its time is unbounded."""
+    timer = Timer(time_limit_s, connection.interrupt)
+    timer.start()
     try:
-        connection = _connect(datasets)
-    except duckdb.Error as error:
-        raise DamagedDataset(
-            f"a file of {', '.join(str(dataset.root) for dataset in datasets)} cannot be read ({first_line(error)})",
-            remedy="run `twinloop data verify`",
-        ) from error
-    try:
-        statements = connection.extract_statements(sql)
-        allowed = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
-        if len(statements) != 1 or statements[0].type not in allowed:
-            raise WrongUse("a query must be one SELECT statement", got=sql.strip() or "nothing")
-        _check_draws(connection, sql)
-        return connection.sql(sql).to_arrow_table()
-    except duckdb.PermissionException as error:
-        raise WrongUse("a query can only read the datasets it names", got=first_line(error)) from error
-    except duckdb.Error as error:
-        for dataset in datasets:
-            dataset.provenance_table()  # raises if a damaged table, not the query, is the cause
-        raise WrongUse(
-            f"the query failed: {first_line(error)}",
-            available=_candidates(error),
-            remedy="tables are episodes, frames and transitions; try: describe episodes",
-        ) from error
+        reader = connection.sql(sql).to_arrow_reader()
+        batches, size = [], 0
+        for batch in reader:
+            batches.append(batch)
+            size += batch.nbytes
+            if size > MEMORY_BYTES:
+                raise _too_large(f"an answer of more than {MEMORY_BYTES:,} bytes")
+        return pa.Table.from_batches(batches, reader.schema)
     finally:
-        connection.close()
+        timer.cancel()
+
+
+def _too_large(got: str) -> WrongUse:
+    return WrongUse(
+        "the query needs too much memory", got=got, remedy="select fewer rows or columns, or aggregate"
+    )
 
 
 def _check_draws(connection: Any, sql: str) -> None:
@@ -93,13 +161,16 @@ def episode_rows(dataset: Dataset) -> list[dict[str, Any]]:
     )
 
 
-def _connect(datasets: Sequence[Dataset]) -> Any:
+def _connect(datasets: Sequence[Dataset], spill: str) -> Any:
+    """Return a connection with the three tables that can open their files and no others."""
     import duckdb
 
-    connection = duckdb.connect(":memory:", config={"memory_limit": MEMORY_LIMIT})
-    folders = [str(dataset.root.resolve()) for dataset in datasets]
+    limits = {"memory_limit": f"{MEMORY_BYTES}B", "temp_directory": spill, "max_temp_directory_size": "20GB"}
+    connection = duckdb.connect(":memory:", config=limits)
     connection.execute("set preserve_insertion_order = false")
-    connection.execute(f"set allowed_directories = [{', '.join(_quoted(f) for f in folders)}]")
+    connection.execute("set python_enable_replacements = false")
+    files = [_quoted(file) for dataset in datasets for file in _table_files(dataset)]
+    connection.execute(f"set allowed_paths = [{', '.join(files)}]")
     names = _names(datasets)
     episodes, frames, transitions = [], [], []
     for position, (dataset, name) in enumerate(zip(datasets, names, strict=True)):
@@ -117,6 +188,12 @@ def _connect(datasets: Sequence[Dataset]) -> Any:
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
     return connection
+
+
+def _table_files(dataset: Dataset) -> list[str]:
+    """Return the files that the tables of a dataset are read from."""
+    rows = [dataset.root / name for name in dataset.index.files]
+    return [str(path.resolve()) for path in (*dataset.provenance_files(), *rows)]
 
 
 def _names(datasets: Sequence[Dataset]) -> list[str]:

@@ -57,7 +57,6 @@ def split(
     part_of = _assign_parts([strata[key] for key in sorted(strata, key=repr)], list(fractions.values()), seed)
     done = 0
     with partial_folder(Path(out)) as root:
-        root.mkdir(parents=True)
         for position, name in enumerate(fractions):
             numbers = [int(row["episode_index"]) for i, row in enumerate(rows) if part_of[i] == position]
             if not numbers:

@@ -17,6 +17,7 @@ from twinloop.datasets import layout
 from twinloop.datasets.commit import JOURNAL, STAGING, has_active_writer
 from twinloop.datasets.index import EpisodeIndex, VideoIndex, empty_index, load_index
 from twinloop.datasets.manifest import FileEntry, file_entry, load_manifest
+from twinloop.datasets.partial_folder import Leftover, find_leftovers
 from twinloop.datasets.verification import REPAIR, Ledger, OnProgress, Verification, numbers_in, strip_root
 from twinloop.datasets.verify_episodes import check_labels, check_provenance, check_videos
 from twinloop.datasets.verify_rows import check_rows
@@ -48,6 +49,12 @@ def verify(
         NewerFormat: The layout version is not supported.
     """
     root = Path(path)
+    if not root.exists() and (left := leftovers_of(root)):
+        raise NoDataset(
+            f"{root} was never completed: process {left[0].process} ended while writing it",
+            got=left[0].path,
+            remedy=f"write it again (`twinloop ingest --resume` continues); {_remove(left[0])}",
+        )
     try:
         return _Check(root, decode, on_progress, busy=not holding_lock and has_active_writer(root)).run()
     except OSError as error:
@@ -114,6 +121,9 @@ class _Check(Ledger):
             self.error(layout.MANIFEST, strip_root(error, self.root), remedy=REPAIR)
 
     def _commits(self) -> None:
+        for one in leftovers_of(self.root):
+            what = f"process {one.process} ended before it had written {one.target}"
+            self.warning(one.path.name, what, remedy=_remove(one))
         if self.busy:
             return
         if (self.root / JOURNAL).exists():
@@ -258,6 +268,15 @@ class _Check(Ledger):
         for name in sorted(str(path.relative_to(self.root)) for path in paths):
             if name not in known:
                 self.error(name, STRAY, remedy=REPAIR if self.ours else "move it out of the dataset")
+
+
+def leftovers_of(root: Path) -> list[Leftover]:
+    """What processes that have ended left of writing this dataset, next to it."""
+    return [one for one in find_leftovers(root.parent) if one.target == root]
+
+
+def _remove(leftover: Leftover) -> str:
+    return f"remove it: twinloop doctor --folder {leftover.path.parent} --remove-unfinished"
 
 
 def written_by_twinloop(root: Path) -> bool:

@@ -44,19 +44,26 @@ class ModelFinding:
     joints: tuple[str, ...] = ()
 
 
-def check_model(path: str | Path, twin: Twin, *, angle: Angle | None = None) -> tuple[ModelFinding, ...]:
+def check_model(
+    path: str | Path,
+    twin: Twin,
+    *,
+    angle: Angle | None = None,
+    asset_folders: Sequence[str | Path] = (),
+) -> tuple[ModelFinding, ...]:
     """Look for what usually is wrong with a robot model.
 
     Args:
         path: The MJCF or URDF file.
         twin: The twin that `make_twin_from_model` made from it; what its options have mended is not found again.
         angle: The unit of angles that was chosen for the file, if any.
+        asset_folders: Further folders that the model may take files from.
 
     Returns:
         The findings; none if nothing was found.
     """
     file = Path(path)
-    spec, _, _ = read_model(file, angle)
+    spec, _, _ = read_model(file, angle, asset_folders)
     angles = () if angle else _check_angles(spec)
     names, inertias = _check_names(spec), _check_inertias(file)
     actuators, stability, meshes = _check_actuators(twin), _check_stability(twin), _check_meshes(twin)

@@ -385,15 +385,10 @@ def _check_room(work: Work, root: Path, episodes: int) -> None:
 def _begin(root: Path, work: Work, record: GenerationRecord) -> None:
     """Create the empty dataset with the record of its run, atomically."""
     detail = f"{record.episodes} episodes of {work.job.twin.name}, seed {record.seed}"
-    try:
-        with partial_folder(root) as folder:
-            with make_dataset(folder, work.schema, history=("generated", (), detail)) as writer:
-                record = replace(record, dataset_id=writer.dataset_id)
-            save_generation(folder, record, work.job.twin)
-    except OSError as error:
-        if root.exists() and any(root.iterdir()):
-            raise GenerationError(f"{root} was just created by another run") from error
-        raise
+    with partial_folder(root) as folder:
+        with make_dataset(folder, work.schema, history=("generated", (), detail)) as writer:
+            record = replace(record, dataset_id=writer.dataset_id)
+        save_generation(folder, record, work.job.twin)
 
 
 def _check_resumable(root: Path, record: GenerationRecord, resume: bool) -> bool:

@@ -27,6 +27,7 @@ from twinloop.episode import Actor, Source
 from twinloop.errors import MapError, UnknownName
 from twinloop.logs.derived import Formula, parse_formula
 from twinloop.logs.units import LOG_UNITS, known_unit
+from twinloop.yaml_files import parse_yaml
 
 MAX_MAP_BYTES = 1 << 20
 
@@ -291,8 +292,8 @@ def load_map(source: str | Path) -> LogMap:
 def parse_map(text: str, name: str = "map") -> LogMap:
     """Parse a map from YAML text; an error names the key and the nearest valid one."""
     try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        content = parse_yaml(text)
+    except yaml.YAMLError as error:
         raise MapError(f"{name} is not YAML ({' '.join(str(error).split())[:200]})") from error
     if not isinstance(content, dict):
         raise MapError(

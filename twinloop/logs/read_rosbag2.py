@@ -25,6 +25,7 @@ from twinloop.logs.reader import (
     refuse_escape,
     refuse_large_piece,
 )
+from twinloop.yaml_files import read_yaml
 
 KIND = "rosbag2"
 METADATA = "metadata.yaml"
@@ -75,7 +76,7 @@ def _files(path: Path) -> list[Path]:
     metadata = path / METADATA
     if metadata.stat().st_size > MAX_METADATA_BYTES:
         raise DamagedLog(f"{path.name}/{METADATA} is too large")
-    content = yaml.safe_load(metadata.read_text())
+    content = read_yaml(metadata)
     bag = content["rosbag2_bagfile_information"]
     if bag.get("compression_mode"):
         raise DamagedLog(

@@ -8,6 +8,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from twinloop.errors import UnknownName, WrongUse
+from twinloop.yaml_files import read_yaml
 
 
 class Costs(BaseModel):
@@ -43,7 +44,7 @@ def load_costs(path: str | Path | None = None) -> Costs:
         return Costs()
     file = Path(path)
     try:
-        values = yaml.safe_load(file.read_text()) or {}
+        values = read_yaml(file) or {}
     except OSError as error:
         raise WrongUse(f"cannot read {file}", got=error.strerror) from error
     except yaml.YAMLError as error:

@@ -283,7 +283,8 @@ def _against(number: int, cost: DimensionCost, before: float, needs: Needs, cost
 
 
 def _of_task(task: str) -> str:
-    return f"select episode_index from episodes where task = '{task}'"
+    quoted = task.replace("'", "''")
+    return f"select episode_index from episodes where task = '{quoted}'"
 
 
 _EXCITED = "select episode_index from episodes where actor = 'excitation'"

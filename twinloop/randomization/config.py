@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from twinloop.errors import InvalidRandomization, UnknownName, WrongUse
 from twinloop.twins import Twin, find_twin, load_twin
+from twinloop.yaml_files import read_yaml
 
 
 class _Config(BaseModel):
@@ -86,7 +87,7 @@ def _read(source: str | Path | Mapping[str, Any]) -> tuple[str, Mapping[str, Any
         return "", source
     path = Path(source)
     try:
-        values = yaml.safe_load(path.read_text())
+        values = read_yaml(path)
     except OSError as error:
         raise WrongUse(f"cannot read {path}", got=error.strerror) from error
     except yaml.YAMLError as error:

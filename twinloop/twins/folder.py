@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path, PurePosixPath
@@ -11,18 +11,20 @@ from typing import Any
 
 import yaml
 
+try:
+    from yaml import CSafeDumper as SafeDumper
+except ImportError:  # PyYAML without libyaml
+    from yaml import SafeDumper  # type: ignore[assignment]
+
 from twinloop.episode import Camera
 from twinloop.errors import InvalidTwin, TwinloopError, UnknownName, WrongUse
+from twinloop.twins.model_files import ModelFiles, check_assets
 from twinloop.twins.parameter import Parameter, from_plain, plain
 from twinloop.twins.twin import Twin, check_twin
+from twinloop.yaml_files import parse_yaml
 
 FORMAT = 1
 KEYS = tuple(part.name for part in fields(Twin) if part.name != "mjcf")
-_Loader, _Dumper = (
-    getattr(yaml, "CSafeLoader", yaml.SafeLoader),
-    getattr(yaml, "CSafeDumper", yaml.SafeDumper),
-)
-"""libyaml's where it is built in: ten times as fast, and a twin's description is long."""
 
 
 def save_twin(twin: Twin, path: str | Path, *, overwrite: bool = False) -> Path:
@@ -43,7 +45,9 @@ def save_twin(twin: Twin, path: str | Path, *, overwrite: bool = False) -> Path:
     if folder.exists() and not overwrite:
         raise WrongUse(f"{folder} exists already", remedy="choose another name, or pass overwrite=True")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    staged = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir()
     try:
         (staged / "model.xml").write_text(twin.mjcf)
         for name, content in twin.assets.items():
@@ -51,14 +55,13 @@ def save_twin(twin: Twin, path: str | Path, *, overwrite: bool = False) -> Path:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
         (staged / "twin.yaml").write_text(
-            yaml.dump(_description(twin), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+            yaml.dump(_description(twin), Dumper=SafeDumper, sort_keys=False, allow_unicode=True, width=110)
         )
         if folder.exists():
             shutil.rmtree(folder)
         staged.replace(folder)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
-    folder.chmod(0o755)
     return folder
 
 
@@ -71,14 +74,19 @@ def load_twin_folder(path: str | Path) -> Twin:
     description = folder / "twin.yaml"
     if not description.is_file():
         raise InvalidTwin(f"{folder} is not a twin", expected="a folder with twin.yaml and model.xml")
-    text = description.read_text()
+    files = ModelFiles(description)
+    content = files.read(description)
     try:
-        words: dict[str, Any] = yaml.load(text, Loader=_Loader)  # noqa: S506, both loaders are safe
+        words: dict[str, Any] = parse_yaml(content)
     except yaml.YAMLError as error:
         raise InvalidTwin(f"{description} is not YAML", got=str(error)) from error
+    text = content.decode()
     if not isinstance(words, dict) or "name" not in words:
         raise InvalidTwin(f"{description} does not describe a twin", expected="a mapping with a name")
-    if words.pop("format", FORMAT) > FORMAT:
+    number = words.pop("format", FORMAT)
+    if not isinstance(number, int):
+        raise InvalidTwin(f"{description}: bad format number", got=number, expected=FORMAT)
+    if number > FORMAT:
         raise InvalidTwin(f"{description} was written by a newer Twinloop", remedy="upgrade twinloop")
     recorded = words.pop("content_hash", None)
     for key in words:
@@ -86,20 +94,21 @@ def load_twin_folder(path: str | Path) -> Twin:
             raise UnknownName(f"key in {description}, line {_find_line(text, key)}", key, KEYS)
     parameters = tuple(_read_parameters(words.get("parameters") or (), description, text))
     try:
+        mjcf = files.read(folder / "model.xml")
+        assets = {name: files.read(folder / _safe(name)) for name in words.get("assets") or ()}
+        check_assets(mjcf, assets, folder / "model.xml")
         twin = Twin(
             **{
                 **words,
-                "mjcf": (folder / "model.xml").read_text(),
-                "assets": {name: (folder / _safe(name)).read_bytes() for name in words.get("assets", ())},
+                "mjcf": mjcf.decode(),
+                "assets": assets,
                 "parameters": parameters,
                 "cameras": tuple(Camera(**camera) for camera in words.get("cameras", ())),
                 "distractors": tuple(words.get("distractors", ())),
             }
         )
-    except TypeError as error:
+    except (TypeError, AttributeError, UnicodeDecodeError) as error:
         raise InvalidTwin(f"{description} does not describe a twin", got=str(error)) from error
-    except OSError as error:
-        raise InvalidTwin(f"{folder} lacks a file that its twin needs", got=error.filename) from error
     check_twin(twin)
     if recorded is None or recorded == twin.content_hash:
         return twin
@@ -147,7 +156,7 @@ def _description(twin: Twin) -> dict[str, Any]:
 
 
 def _safe(name: str) -> PurePosixPath:
-    path = PurePosixPath(name)
+    path = PurePosixPath(str(name))
     if path.is_absolute() or ".." in path.parts or name in ("twin.yaml", "model.xml"):
         raise InvalidTwin("an asset must lie inside the twin's folder", got=name)
     return path

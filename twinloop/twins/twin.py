@@ -13,6 +13,7 @@ import mujoco
 
 from twinloop.episode import Camera
 from twinloop.errors import InvalidTwin, UnknownName
+from twinloop.twins.model_files import check_timestep
 from twinloop.twins.parameter import Parameter
 from twinloop.twins.patch import ModelPatch
 
@@ -143,13 +144,15 @@ class Twin:
     def compile_as_written(self) -> mujoco.MjModel:
         """Compile the MJCF as it is, without parameter values."""
         try:
-            return mujoco.MjModel.from_xml_string(self.mjcf, dict(self.assets))
+            model = mujoco.MjModel.from_xml_string(self.mjcf, dict(self.assets))
         except (ValueError, mujoco.FatalError) as error:
             raise InvalidTwin(
                 f"the model of twin {self.name!r} does not compile",
                 got=str(error),
                 remedy="fix the MJCF; `python -m mujoco.viewer --mjcf=FILE` shows it",
             ) from error
+        check_timestep(model, f"twin {self.name!r}")
+        return model
 
     @cached_property
     def patch(self) -> ModelPatch:

@@ -1,30 +1,31 @@
-"""Reading a URDF into a MuJoCo spec: meshes found wherever they lie, mimic joints kept, servos added later."""
+"""Reading a URDF into a MuJoCo spec: meshes found in its package, mimic joints kept, servos added later."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 import mujoco
 import numpy as np
 
 from twinloop.errors import InvalidTwin
+from twinloop.twins.model_files import ModelFiles, check_sizes, parse_xml
 
 READABLE = (".stl", ".obj", ".msh")
 
 
-def read_urdf(path: Path) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
+def read_urdf(files: ModelFiles) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
     """The spec of a URDF file and the mesh files it needs, by the names the spec uses."""
-    root = ElementTree.fromstring(path.read_text())
+    path = files.model
+    root = _parse(path)
+    check_sizes(root, path)
     if root.find(".//collision") is not None:
         # Visual geometry costs time in physics, and is often in formats MuJoCo does not read.
         for link in root.iter("link"):
             for visual in link.findall("visual"):
                 link.remove(visual)
     _check_mimics(root)
-    assets = _collect_meshes(path, root)
+    assets = _collect_meshes(files, root)
     for old in root.findall("mujoco"):
         root.remove(old)
     extension = ElementTree.SubElement(root, "mujoco")
@@ -33,7 +34,7 @@ def read_urdf(path: Path) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
     ElementTree.SubElement(extension, "compiler", settings)
     try:
         spec = mujoco.MjSpec.from_string(ElementTree.tostring(root, encoding="unicode"), assets=assets)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidTwin(f"{path} is not a URDF that MuJoCo can read", got=str(error)) from error
     spec.assets = assets
     return spec, assets
@@ -41,37 +42,45 @@ def read_urdf(path: Path) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
 
 def mimic_joints(path: Path) -> set[str]:
     """Joints that follow another one and must not have a servo of their own."""
-    root = ElementTree.fromstring(path.read_text())
+    root = _parse(path)
     return {joint.get("name", "") for joint in root.iter("joint") if joint.find("mimic") is not None}
 
 
 def impossible_inertias(path: Path) -> list[str]:
     """Links whose inertia no body can have: about one axis, more than the sum of the other two."""
     found = []
-    for link in ElementTree.fromstring(path.read_text()).iter("link"):
+    for link in _parse(path).iter("link"):
         inertia = link.find("inertial/inertia")
         if inertia is None:
             continue
-        xx, yy, zz, xy, xz, yz = (
-            float(inertia.get(f"i{axes}", 0)) for axes in ("xx", "yy", "zz", "xy", "xz", "yz")
-        )
-        low, middle, high = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-        if low + middle < high * (1.0 - 1e-6):
+        try:
+            xx, yy, zz, xy, xz, yz = (
+                float(inertia.get(f"i{axes}", 0)) for axes in ("xx", "yy", "zz", "xy", "xz", "yz")
+            )
+            low, middle, high = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        except (ValueError, np.linalg.LinAlgError):  # no numbers, or not finite ones
+            low, middle, high = 0.0, 0.0, np.inf
+        if not low + middle >= high * (1.0 - 1e-6):
             found.append(link.get("name", ""))
     return found
 
 
-def _collect_meshes(path: Path, root: ElementTree.Element) -> dict[str, bytes]:
+def _parse(path: Path) -> ElementTree.Element:
+    return parse_xml(ModelFiles(path).read(path), path)
+
+
+def _collect_meshes(files: ModelFiles, root: ElementTree.Element) -> dict[str, bytes]:
+    path = files.model
     assets: dict[str, bytes] = {}
     names: dict[Path, str] = {}
     for mesh in root.iter("mesh"):
         filename = mesh.get("filename", "")
-        file = next((candidate for candidate in _candidates(path, filename) if candidate.is_file()), None)
+        file = _find_mesh(files, filename)
         if file is None:
             raise InvalidTwin(
                 f"{path} refers to a missing mesh",
                 got=filename,
-                remedy="keep the meshes beside the URDF, or name their package's parent in ROS_PACKAGE_PATH",
+                remedy="keep the meshes in the URDF's package, or name their folder: --asset-folder FOLDER",
             )
         if file.suffix.lower() not in READABLE:
             raise InvalidTwin(
@@ -83,22 +92,17 @@ def _collect_meshes(path: Path, root: ElementTree.Element) -> dict[str, bytes]:
         if file not in names:
             taken = set(names.values())
             names[file] = file.name if file.name not in taken else f"{len(names)}_{file.name}"
-            assets[names[file]] = file.read_bytes()
+            assets[names[file]] = files.read(file)
         mesh.set("filename", names[file])
     return assets
 
 
-def _candidates(path: Path, filename: str) -> Iterator[Path]:
-    """Candidate paths of a mesh: `package://` is searched in all folders above the URDF and on ROS_PACKAGE_PATH."""
+def _find_mesh(files: ModelFiles, filename: str) -> Path | None:
     if filename.startswith("package://"):
-        inside = Path(filename.removeprefix("package://"))
-        without_package = Path(*inside.parts[1:])
-        packages = [Path(p) for p in os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep) if p]
-        for folder in (*path.resolve().parents, *packages):
-            yield folder / inside
-            yield folder / without_package
-    else:
-        yield path.parent / filename.removeprefix("file://")
+        package, _, inside = filename.removeprefix("package://").partition("/")
+        return files.find_in_package(package, PurePosixPath(inside))
+    file = files.model.parent / filename.removeprefix("file://")
+    return file if file.exists() else None
 
 
 def _check_mimics(root: ElementTree.Element) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
-from xml.etree import ElementTree
 
 import mujoco
 import numpy as np
@@ -32,6 +31,7 @@ from twinloop.twins.hardware import (
     sensor_parameters,
 )
 from twinloop.twins.meshes import simplify_meshes
+from twinloop.twins.model_files import ModelFiles, check_content, check_mjcf, check_timestep, parse_xml
 from twinloop.twins.parameter import Parameter
 from twinloop.twins.scene import scene_parameters, target_parameters
 from twinloop.twins.servos import add_servos, replace_by_servos
@@ -52,6 +52,7 @@ def make_twin_from_model(
     angle: Literal["radian", "degree"] | None = None,
     servos: Collection[str] = (),
     light_meshes: bool = False,
+    asset_folders: Sequence[str | Path] = (),
 ) -> Twin:
     """Make a twin of the cell in an MJCF or URDF file.
 
@@ -59,7 +60,7 @@ def make_twin_from_model(
     after the joint that it drives alone. `check_model` finds what is wrong with a model.
 
     Args:
-        path: The model; meshes and included files are taken along.
+        path: The model; meshes, textures and included files are taken along from its folder or ROS package.
         name: Name of the twin; by default the model's own, or else the file's.
         control_hz: Rate of commands and readings in Hz; the nearest rate is used whose period is a whole number of physics
             steps.
@@ -67,21 +68,22 @@ def make_twin_from_model(
         servos: Joints whose actuator, such as a torque motor, becomes a position servo with gains from the inertia and the
             weight that it moves.
         light_meshes: Simplify meshes of more than 500 faces; masses and inertias stay.
+        asset_folders: Further folders that the model may take files from.
 
     Returns:
         The twin, with parameters for every joint, actuator and free body of the model.
 
     Raises:
         WrongUse: There is no such file, or no such joint.
-        InvalidTwin: The file is no model that MuJoCo compiles, or nothing in it moves.
+        InvalidTwin: The file is no model that MuJoCo compiles, refers to files elsewhere, or nothing in it moves.
     """
     file = Path(path)
-    spec, assets, followers = read_model(file, angle)
+    spec, assets, followers = read_model(file, angle, asset_folders)
     _name_everything(spec)
     model = _compile(file, spec)
     if model.njnt == 0:
         raise InvalidTwin(f"{file} has no joints", expected="at least one joint")
-    if _kind(file) == "robot":
+    if is_urdf(file):
         _exclude_overlaps(spec, model)
     if model.nu == 0:
         add_servos(spec, model, followers)
@@ -111,26 +113,30 @@ def make_twin_from_model(
 
 
 def read_model(
-    file: Path, angle: Literal["radian", "degree"] | None = None
+    file: Path,
+    angle: Literal["radian", "degree"] | None = None,
+    asset_folders: Sequence[str | Path] = (),
 ) -> tuple[mujoco.MjSpec, dict[str, bytes], set[str]]:
     """Read an MJCF or URDF file.
 
     Args:
         file: The model.
         angle: Unit of the angles in an MJCF; default: as the file says.
+        asset_folders: Further folders that the model may take files from.
 
     Returns:
         The spec with everything included, the files that it refers to by name, and the joints that follow another one.
     """
     if not file.is_file():
         raise WrongUse(f"{file} is not a file", expected="an MJCF (.xml) or URDF (.urdf) model")
-    if _kind(file) == "robot":
+    files = ModelFiles(file, asset_folders)
+    if is_urdf(file):
         if angle is not None:
             raise WrongUse("angles in a URDF are in radians", got=f"angle={angle!r}", remedy="leave it out")
-        spec, assets = read_urdf(file)
+        spec, assets = read_urdf(files)
         spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
         return spec, assets, mimic_joints(file)
-    spec, assets = _read_mjcf(file)
+    spec, assets = _read_mjcf(files)
     if angle is not None:
         spec.compiler.degree = angle == "degree"
     return spec, assets, set()
@@ -157,20 +163,20 @@ def _require_different_names(file: Path, model: mujoco.MjModel) -> None:
             )
 
 
-def _kind(file: Path) -> str:
-    try:
-        root = ElementTree.fromstring(file.read_text()).tag
-    except (ElementTree.ParseError, UnicodeDecodeError) as error:
-        raise InvalidTwin(f"{file} is not XML", got=str(error), expected="an MJCF or URDF model") from error
+def is_urdf(file: Path) -> bool:
+    """Return whether a model is a URDF; raises if it is neither that nor an MJCF."""
+    root = parse_xml(ModelFiles(file).read(file), file).tag
     if root not in ("mujoco", "robot"):
         raise InvalidTwin(
             f"{file} is not a robot model", got=f"<{root}>", expected="<mujoco> (MJCF) or <robot> (URDF)"
         )
-    return root
+    return root == "robot"
 
 
-def _read_mjcf(file: Path) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
+def _read_mjcf(files: ModelFiles) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
     """The spec with includes merged, and every file it refers to under a name without folders."""
+    file = files.model
+    check_mjcf(files)
     try:
         spec = mujoco.MjSpec.from_file(str(file))
     except ValueError as error:
@@ -190,21 +196,23 @@ def _read_mjcf(file: Path) -> tuple[mujoco.MjSpec, dict[str, bytes]]:
     ):
         for part in parts:
             if part.file:
-                part.file = _add_asset(folder / part.file, assets, file)
+                part.file = _add_asset(
+                    folder / part.file, assets, files, height_field=isinstance(part, mujoco.MjsHField)
+                )
     for texture in spec.textures:
         for index, face in enumerate(texture.cubefiles):
             if face:
-                texture.cubefiles[index] = _add_asset(textures / face, assets, file)
+                texture.cubefiles[index] = _add_asset(textures / face, assets, files)
     spec.meshdir = spec.texturedir = ""
     spec.assets = assets
     return spec, assets
 
 
-def _add_asset(source: Path, assets: dict[str, bytes], file: Path) -> str:
-    try:
-        content = source.read_bytes()
-    except OSError as error:
-        raise InvalidTwin(f"{file} refers to a missing file", got=str(source)) from error
+def _add_asset(
+    source: Path, assets: dict[str, bytes], files: ModelFiles, *, height_field: bool = False
+) -> str:
+    content = files.read(source)
+    check_content(content, source.name, height_field=height_field)
     key = source.name
     while key in assets and assets[key] != content:
         key = f"_{key}"
@@ -246,9 +254,11 @@ def _name_actuators(spec: mujoco.MjSpec) -> None:
 
 def _compile(file: Path, spec: mujoco.MjSpec) -> mujoco.MjModel:
     try:
-        return spec.compile()
+        model = spec.compile()
     except ValueError as error:
         raise InvalidTwin(f"the model in {file} does not compile", got=str(error).strip()) from error
+    check_timestep(model, file)
+    return model
 
 
 def _exclude_overlaps(spec: mujoco.MjSpec, model: mujoco.MjModel) -> None:

@@ -23,6 +23,7 @@ from twinloop.robots.standin.effects import (
     Visual,
     bounds,
 )
+from twinloop.yaml_files import parse_yaml
 
 FOLDER = "realities"
 
@@ -77,15 +78,15 @@ def load_reality(name_or_file: str | Path) -> Reality:
     if path.suffix not in (".yaml", ".yml"):
         raise UnknownName("reality", text, list_realities(), "or give a file: standin:my_cell.yaml")
     try:
-        return parse_reality(path.read_text(), path.stem)
+        return parse_reality(path.read_bytes(), path.stem)
     except OSError as error:
         raise WrongUse(f"{path} cannot be read ({error.strerror})", expected="a reality as YAML") from error
 
 
-def parse_reality(text: str, name: str = "unnamed") -> Reality:
+def parse_reality(text: str | bytes, name: str = "unnamed") -> Reality:
     """Parse a reality from YAML text; an error names the key, its value and the most similar known key."""
     try:
-        content: Any = yaml.safe_load(text)
+        content: Any = parse_yaml(text)
     except yaml.YAMLError as error:
         raise WrongUse(f"reality {name!r} is not YAML ({error})") from error
     content = {} if content is None else content
