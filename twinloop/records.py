@@ -129,7 +129,7 @@ def read_json(path: Path, expected: str) -> Any:
         return json.loads(path.read_text())
     except OSError as error:
         raise WrongUse(f"cannot read {path}", got=error.strerror, expected=expected) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WrongUse(f"{path} is not JSON", got=str(error), expected=expected) from error
 
 

@@ -297,7 +297,19 @@ def test_a_path_that_leads_out_of_the_dataset_is_refused(foreign, key, template)
 
 
 @pytest.mark.parametrize(
-    "template", ["{nothing}", "{0}", "{chunk_index", "{chunk_index.x}", "{chunk_index:z}"]
+    "template",
+    [
+        "{nothing}",
+        "{0}",
+        "{chunk_index",
+        "{chunk_index.x}",
+        "{chunk_index.__class__}",
+        "{chunk_index:z}",
+        "{chunk_index:9999999999d}",
+        "{chunk_index:{file_index}d}",
+        "{chunk_index!r:>999999999}",
+        "{chunk_index}" * 100_000,
+    ],
 )
 def test_a_path_that_cannot_be_filled_in_is_named(foreign, template):
     change_info(foreign, put("data_path", template))
@@ -363,7 +375,7 @@ def test_what_is_not_a_dataset_is_said_not_to_be_one(tmp_path):
     assert list((tmp_path / "folder").iterdir()) == []
 
 
-@pytest.mark.parametrize("line", [b"{}", b"[]", b"nonsense", b'{"episode_id": 1}', b"\xff"])
+@pytest.mark.parametrize("line", [b"{}", b"[]", b"nonsense", b'{"episode_id": 1}', b"\xff", b"[" * 100_000])
 def test_a_line_that_is_not_a_label_is_named(folder, line):
     (folder / "meta/twinloop/labels.jsonl").write_bytes(line + b"\n")
     with pytest.raises(DamagedDataset, match="line 1, is not a label"):

@@ -217,7 +217,7 @@ def _load_drift(path: Path | None) -> Any:
 
     try:
         return None if path is None else json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WrongUse(f"{path} cannot be read ({error})", remedy="twinloop drift ... --json") from error
 
 

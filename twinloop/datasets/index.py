@@ -138,7 +138,7 @@ def _load_v2(root: Path, info: Mapping[str, Any], schema: Schema) -> EpisodeInde
 
         def names(template: str, **more: str) -> tuple[str, ...]:
             return tuple(
-                template.format(episode_chunk=n // chunk_size, episode_index=n, **more)
+                layout.fill_template(template, episode_chunk=n // chunk_size, episode_index=n, **more)
                 for n in numbers.tolist()
             )
 
@@ -149,7 +149,15 @@ def _load_v2(root: Path, info: Mapping[str, Any], schema: Schema) -> EpisodeInde
             camera.name: VideoIndex(names(info["video_path"], video_key=camera.key), file_of, zeros)
             for camera in schema.cameras
         }
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         raise DamagedDataset(
             f"{path} cannot be read ({error!r})", expected="one JSON object per episode"
         ) from error
@@ -178,10 +186,9 @@ def _file_names(template: str, chunk: Array, file: Array, **more: str) -> tuple[
     firsts = np.concatenate([[0], changes]) if len(chunk) else changes
     pairs, run = np.unique(np.stack([chunk[firsts], file[firsts]], axis=1), axis=0, return_inverse=True)
     file_of = np.repeat(run.reshape(-1), np.diff(np.append(firsts, len(chunk))))
-    try:
-        names = tuple(template.format(chunk_index=int(c), file_index=int(f), **more) for c, f in pairs)
-    except (LookupError, ValueError, AttributeError, TypeError) as error:
-        raise DamagedDataset(f"{layout.INFO} has an invalid path template", got=template) from error
+    names = tuple(
+        layout.fill_template(template, chunk_index=int(c), file_index=int(f), **more) for c, f in pairs
+    )
     _refuse_escapes(Path(), names)
     return names, file_of
 

@@ -52,7 +52,7 @@ def read_jsonl(path: Path, make: Callable[..., T], what: str) -> list[T]:
     for number, line in enumerate(lines[:-1], start=1):
         try:
             entries.append(make(**json.loads(line)))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise DamagedDataset(
                 f"{path}, line {number}, is not {what} ({error})", remedy="correct or delete the line"
             ) from error

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -51,12 +52,46 @@ SIDECAR_EPISODES_PATH = SIDECAR + "/episodes/chunk-{chunk_index:03d}/file-{file_
 INDEX_COLUMNS = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 """Columns LeRobot requires in addition to the signals; `timestamp` is nominal (row / rate), `time_s` the true time."""
 
+MAX_TEMPLATE_CHARACTERS = 1000
+_FIELD = re.compile(r"\{([a-z_]+)(?::(0?[0-9]{0,2}d?))?\}")
+
 _TIME_FEATURE = {"dtype": "float64", "shape": [1], "names": None, "units": ["s"]}
 
 
 def numbered(template: str, number: int, **more: str) -> str:
     """Return the path of the file that commit `number` writes."""
-    return template.format(chunk_index=number // FILES_PER_CHUNK, file_index=number % FILES_PER_CHUNK, **more)
+    return fill_template(
+        template, chunk_index=number // FILES_PER_CHUNK, file_index=number % FILES_PER_CHUNK, **more
+    )
+
+
+def fill_template(template: str, **values: int | str) -> str:
+    """Return a path template of `meta/info.json` with its fields filled in.
+
+    Only plain fields with a width of at most two digits are filled, such as `{file_index:03d}`: Python's own formatting
+    would follow attributes and make a string of any length.
+
+    Raises:
+        DamagedDataset: The template has another field.
+    """
+
+    def fill(field: re.Match[str]) -> str:
+        name, width = field[1], field[2] or ""
+        if name not in values or (width and not isinstance(values[name], int)):
+            raise DamagedDataset(
+                f"{INFO} has an invalid path template", got=field[0], available=sorted(values)
+            )
+        return format(values[name], width)
+
+    filled = _FIELD.sub(fill, template)
+    if "{" in filled or "}" in filled or len(template) > MAX_TEMPLATE_CHARACTERS:
+        raise DamagedDataset(
+            f"{INFO} has an invalid path template",
+            got=template,
+            expected=f"such as {DATA_PATH}",
+            available=sorted(values),
+        )
+    return filled
 
 
 def escapes(name: str) -> bool:

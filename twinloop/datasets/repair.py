@@ -139,7 +139,7 @@ def _repair_labels(root: Path) -> list[str]:
     for line in path.read_bytes().split(b"\n")[:-1]:
         try:
             good.append(Label(**json.loads(line)))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             bad += 1
     if not bad:
         return []

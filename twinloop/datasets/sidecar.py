@@ -93,7 +93,7 @@ def load_note(path: Path) -> dict[str, Any] | None:
     """Return the note in a table's file, or None if there is no readable one."""
     try:
         note = json.loads((pq.read_schema(path).metadata or {})[_NOTE])
-    except (OSError, pa.ArrowException, KeyError, ValueError):
+    except (OSError, pa.ArrowException, KeyError, ValueError, RecursionError):
         return None
     return note if isinstance(note, dict) else None
 

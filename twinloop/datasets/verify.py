@@ -49,12 +49,6 @@ def verify(
         NewerFormat: The layout version is not supported.
     """
     root = Path(path)
-    if not root.exists() and (left := leftovers_of(root)):
-        raise NoDataset(
-            f"{root} was never completed: process {left[0].process} ended while writing it",
-            got=left[0].path,
-            remedy=f"write it again (`twinloop ingest --resume` continues); {_remove(left[0])}",
-        )
     try:
         return _Check(root, decode, on_progress, busy=not holding_lock and has_active_writer(root)).run()
     except OSError as error:
@@ -104,6 +98,12 @@ class _Check(Ledger):
             self.version = str(info["codebase_version"])
             return info
         except NoDataset as error:
+            if left := leftovers_of(self.root):
+                raise NoDataset(
+                    f"{self.root} was never completed: process {left[0].process} ended while writing it",
+                    got=left[0].path,
+                    remedy=f"write it again (`twinloop ingest --resume` continues); {_remove(left[0])}",
+                ) from error
             if not written_by_twinloop(self.root):
                 raise
             self.error(layout.INFO, error.what.removeprefix(f"{self.root} "), remedy=REPAIR)

@@ -146,7 +146,7 @@ def _task_texts(ledger: Ledger, index: EpisodeIndex) -> list[str] | None:
             by_number = {int(line["task_index"]): str(line["task"]) for line in lines}
             return [by_number.get(number, "") for number in range(max(by_number, default=-1) + 1)]
         return columns.task_texts(pq.read_table(ledger.root / name, partitioning=None))
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, pa.ArrowException) as error:
         if len(index):
             ledger.complain(name, f"the task texts cannot be read ({first_line(error)})")
         return None

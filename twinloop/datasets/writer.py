@@ -341,7 +341,15 @@ class DatasetWriter:
             self._stats = from_json(json.loads((self.root / layout.STATS).read_text()))
             if broken := [name for name, part in self._stats.items() if not set(part) >= {*NAMES, "count"}]:
                 raise ValueError(f"{layout.STATS} lacks statistics of {broken[0]}")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            pa.ArrowException,
+        ) as error:
             raise DamagedDataset(
                 f"cannot append to {self.root} ({error})", remedy="run `twinloop data verify --repair`"
             ) from error

@@ -151,7 +151,7 @@ def load_ratings(source: str | Path, trials: int | None = None) -> dict[str, dic
             return _with_trials(_from_rows(list(csv.DictReader(file)), name), trials)
     try:
         content = json.loads(path.read_text())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise WrongUse(f"{name} is neither JSON nor a .csv file ({error})") from error
     if key:
         if not isinstance(content, dict) or key not in content:

@@ -89,7 +89,8 @@ def generate(
 ) -> Dataset:
     """Simulate episodes and write them as a dataset.
 
-    The same seed gives the same bytes on any number of workers, on Ray or not, interrupted or not.
+    The same seed gives the same bytes in every file that LeRobot reads, on any number of workers, on Ray or not, interrupted
+    or not; what is under `meta/twinloop` differs in the id of the dataset only.
 
     Args:
         source: A twin or its name, a config or its YAML file, or a whole job.

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -45,10 +46,17 @@ def _as_unit(value: Any) -> Any:
         raise ValueError(_nearest(str(value), sorted(LOG_UNITS)).replace("nothing", "no unit", 1)) from error
 
 
+def _require_not_zero(values: tuple[float, ...]) -> tuple[float, ...]:
+    if 0.0 in values:
+        raise ValueError("a factor of 0 would erase the signal")
+    return values
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
 Unit = Annotated[str, BeforeValidator(_as_unit)]
-Units = Annotated[tuple[Unit, ...], BeforeValidator(_as_list)]
-Numbers = Annotated[tuple[float, ...], BeforeValidator(_as_list)]
+Units = Annotated[tuple[Unit, ...], BeforeValidator(_as_list), Field(min_length=1)]
+Numbers = Annotated[tuple[float, ...], BeforeValidator(_as_list), Field(min_length=1)]
+Factors = Annotated[Numbers, AfterValidator(_require_not_zero)]
 
 
 class _Part(BaseModel):
@@ -107,8 +115,8 @@ class SignalMap(_Part):
     to: Units | None = None
     columns: tuple[int | str, ...] | None = None
     elements: tuple[str, ...] = ()
-    sign: Numbers = (1.0,)
-    scale: Numbers = (1.0,)
+    sign: Factors = (1.0,)
+    scale: Factors = (1.0,)
     offset: Numbers = (0.0,)
     dtype: str | None = None
     clock: AnyClock | None = None

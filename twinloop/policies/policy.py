@@ -292,7 +292,7 @@ def load_policy(folder: str | Path) -> Policy:
         training_record = TypeAdapter(TrainingRecord).validate_python(content)
         _require_keys(training_record)
         domains = tuple(content["domains"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise LearnError(f"{root / METADATA} cannot be read ({reason})", remedy="train it again") from error
     _require_consistent(root, interface, normalisation, shape)

@@ -125,7 +125,7 @@ def replay(subject: Subject) -> Check:
         result = json.loads(file.read_text())
         gate, identified, base = result["gate"], result["twin_hash"], result["base"]
         accepted, reason = bool(gate["accepted"]), str(gate["reason"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise GateError(f"{file} cannot be read ({error})", remedy="twinloop identify again") from error
     if not accepted and base == subject.twin.content_hash:
         return Check("replay", "passed", f"the twin is kept: no other values replay better ({reason})", used)
