@@ -30,7 +30,7 @@ SMALLER = {
     "--steps 600": "--steps 20 --set width=32",
     "--seconds 10": "--seconds 4",
     "--seconds 15": "--seconds 4",
-    "--real data/real-v1\n": "--real data/real-v1 --seconds 5\n",
+    "--real data/real-v1\n": "--real data/real-v1 --seconds 3\n",
     "twinloop anchor": "twinloop anchor --pilot 2",
     "twinloop diagnose": "twinloop diagnose --scenes 8 --budget 60",
     "twinloop coverage": "twinloop coverage --points 500",

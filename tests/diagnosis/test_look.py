@@ -154,18 +154,18 @@ def watched(twin, count, **look):
     return [one.with_provenance(actor="policy", actor_id=None) for one in runs]
 
 
-def test_another_pattern_of_the_table_is_named_and_the_same_look_is_not(monkeypatch):
+@pytest.mark.parametrize("pattern", [pytest.param(0, marks=pytest.mark.slow), 40])
+def test_another_pattern_of_the_table_is_named_and_the_same_look_is_not(monkeypatch, pattern):
     twin = load_twin("franka_pick_place")
     for module in ("trials", "look"):
         monkeypatch.setattr(f"twinloop.diagnosis.{module}.PolicyExpert", CarefulExpert)
     monkeypatch.setattr("twinloop.diagnosis.run.NOMINAL_RUNS", 4)
     monkeypatch.setattr("twinloop.diagnosis.look.BEGINS_S", 0.5)
     careful = SimpleNamespace(name="careful", id="1", interface=SimpleNamespace(cameras=twin.cameras[:1]))
-    for pattern in (0, 40):
-        runs = watched(twin, 4, texture_index=pattern)
-        assert [one.success for one in runs] == [pattern == 0] * len(runs)
-        found = diagnose(careful, runs, twin, scenes=8, budget=16)
-        visual = next(m for m in found.measured if m.dimension == "visual")
-        likeness = next(q for q in visual.quantities if q.name == "likeness of the background, front")
-        assert likeness.differs == bool(pattern) == ("texture_index" in visual.values)
-        assert [cost.dimension for cost in found.named] == (["visual"] if pattern else [])
+    runs = watched(twin, 4, texture_index=pattern)
+    assert [one.success for one in runs] == [pattern == 0] * len(runs)
+    found = diagnose(careful, runs, twin, scenes=8, budget=16)
+    visual = next(m for m in found.measured if m.dimension == "visual")
+    likeness = next(q for q in visual.quantities if q.name == "likeness of the background, front")
+    assert likeness.differs == bool(pattern) == ("texture_index" in visual.values)
+    assert [cost.dimension for cost in found.named] == (["visual"] if pattern else [])

@@ -85,7 +85,10 @@ def test_delay_size_table_and_noise_are_found_at_once_and_nothing_else(nominal, 
     assert not found["actuation"].differs and not found["human"].differs
 
 
-@pytest.mark.parametrize("delay_s", [0.044, 0.05, 0.056])
+@pytest.mark.parametrize(
+    "delay_s",
+    [pytest.param(0.044, marks=pytest.mark.slow), 0.05, pytest.param(0.056, marks=pytest.mark.slow)],
+)
 def test_the_interval_of_a_delay_reaches_over_the_control_step_in_which_it_falls(nominal, delay_s):
     (delay,) = (
         q

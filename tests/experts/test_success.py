@@ -57,7 +57,9 @@ def test_the_expert_succeeds_wherever_object_and_target_lie(twin_name):
     assert np.mean(successes(twin_name, PLACES, 12)) == 1.0
 
 
-@pytest.mark.parametrize("twin_name", ["franka_pick_place", "franka_push"])
+@pytest.mark.parametrize(
+    "twin_name", ["franka_pick_place", pytest.param("franka_push", marks=pytest.mark.slow)]
+)
 def test_the_expert_succeeds_under_everything_at_once(twin_name):
     assert np.mean(successes(twin_name, EVERYTHING, 12)) >= 0.9
 

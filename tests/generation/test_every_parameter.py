@@ -91,7 +91,14 @@ def _companions(twin, parameter):
     return {name: value for name, value in companions.items() if twin.has(name)}
 
 
-@pytest.mark.parametrize("twin", list_twins(), ids=lambda twin: twin.name)
+TWINS = [
+    pytest.param(twin, id=twin.name, marks=pytest.mark.slow if twin.name == "franka_push" else ())
+    for twin in list_twins()
+]
+"""The arm and parameters of `franka_push` are those of `franka_pick_place`."""
+
+
+@pytest.mark.parametrize("twin", TWINS)
 def test_every_parameter_changes_something_that_is_recorded(twin):
     cameras = tuple(camera.name for camera in twin.cameras)
     seen = [p for p in twin.parameters if p.dimension == "visual" or p.name in SEEN]

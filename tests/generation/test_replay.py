@@ -48,7 +48,7 @@ def dataset(tmp_path_factory, job):
     return generate(job, episodes=EPISODES, seed=5, out=tmp_path_factory.mktemp("sim") / "sim-v1", workers=2)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_every_episode_is_made_again_bit_for_bit(dataset, threads):
     for number in range(0, EPISODES, threads):
         result = replay(dataset, number, threads=threads)

@@ -54,7 +54,9 @@ def together():
     return job, list(rollout(job, 11, range(64)))
 
 
-@pytest.mark.parametrize(("first", "count", "threads"), [(5, 1, 1), (20, 7, 2), (0, 64, 2)])
+@pytest.mark.parametrize(
+    ("first", "count", "threads"), [(5, 1, 1), (20, 7, 2), pytest.param(0, 64, 2, marks=pytest.mark.slow)]
+)
 def test_an_episode_has_the_same_bits_in_any_batch_and_on_any_number_of_threads(
     together, first, count, threads
 ):

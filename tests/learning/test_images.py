@@ -250,7 +250,9 @@ def test_tracked_objects_are_seen_only_when_asked_for():
     assert TrainConfig(cameras=("front",), observations=asked).signals == asked
 
 
-@pytest.mark.parametrize("adapt", ["coral", "ot", "adversarial"])
+@pytest.mark.parametrize(
+    "adapt", ["coral", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ot", "adversarial"))]
+)
 def test_alignment_brings_real_images_closer_and_can_be_resumed(signposts, tmp_path, adapt):
     dark = demonstrate(tmp_path / "dark", Signpost(light=0.4, floor=60.0), episodes=6)
     config = replace(LOOKS, recipe="sim-only", adapt=adapt, steps=60, validate_every=20)
@@ -279,7 +281,7 @@ def test_alignment_brings_real_images_closer_and_can_be_resumed(signposts, tmp_p
     assert train(signposts, dark, out=tmp_path / "cut", config=config, resume=True).id == made.id
 
 
-@pytest.mark.parametrize("restyle", ["histogram", "fourier"])
+@pytest.mark.parametrize("restyle", [pytest.param("histogram", marks=pytest.mark.slow), "fourier"])
 def test_restyled_images_prepare_for_another_look(signposts, plain, tmp_path, restyle):
     real = demonstrate(tmp_path / "real", Signpost(*FAINT), episodes=6)
     config = replace(LOOKS, recipe="sim-only", restyle=restyle, restyle_band=0.1, batch=32)

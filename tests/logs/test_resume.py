@@ -110,8 +110,15 @@ def contents(dataset):
     return rows
 
 
-@pytest.mark.parametrize("where", ["add", "commit", "note"])
-@pytest.mark.parametrize("kill_after", [1, 3, 6])
+QUICK_KILLS = {("add", 1), ("commit", 3), ("note", 6)}
+KILLS = [
+    pytest.param(where, after, marks=() if (where, after) in QUICK_KILLS else pytest.mark.slow)
+    for where in ("add", "commit", "note")
+    for after in (1, 3, 6)
+]
+
+
+@pytest.mark.parametrize(("where", "kill_after"), KILLS)
 def test_a_killed_ingest_resumes_without_repeats_or_gaps(tmp_path, logs, where, kill_after):
     whole = ingest(logs, tmp_path / "whole", parse_map(MAP))
     killed = child(logs, tmp_path / "out", resume=False, kill_after=kill_after, where=where)

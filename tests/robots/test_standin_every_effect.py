@@ -1,10 +1,14 @@
 """Every key of `--list-effects` changes something that a client sees through the socket."""
 
 import functools
+import os
 import tempfile
 import threading
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing, contextmanager
+from multiprocessing import get_context
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -181,8 +185,8 @@ def steer(robot):
         yield {"steered": action}
 
 
-def look(robot):
-    yield robot.observe(("front",)).frames
+def look(painter):
+    yield painter.result()
 
 
 def look_late(robot):
@@ -202,7 +206,7 @@ SCENARIOS = {f.__name__: f for f in (wait, wiggle, grasp, drop, steer, look, loo
 
 @contextmanager
 def in_a_process(blocks):
-    """A stand-in in a process of its own, which graphics need."""
+    """A stand-in in a process of its own, because graphics need a main thread."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "reality.yaml"
         path.write_text(yaml.safe_dump({"seed": 7, **blocks}))
@@ -211,19 +215,47 @@ def in_a_process(blocks):
             yield robot
 
 
+@functools.cache
+def graphics():
+    """One process for all first images, since a stand-in's own takes a second to start."""
+    with patch.dict(os.environ, {"MUJOCO_GL": "egl"}):  # read by MuJoCo when it is imported
+        pool = ProcessPoolExecutor(1, get_context("spawn"))
+        pool.submit(first_image, {}).result()
+    return pool
+
+
+def first_image(blocks):
+    """What a server sends to a client that looks at once."""
+    with closing(Session(parse_reality(yaml.safe_dump({"seed": 7, **blocks})), TWIN)) as session:
+        return session.observe(("front",)).frames
+
+
+@contextmanager
+def painted(blocks):
+    yield graphics().submit(first_image, blocks)
+
+
+STARTS = {"look": painted, "look_late": in_a_process}
+
+
 def seen_in(scenario, blocks):
-    start = in_a_process if scenario.startswith("look") else Served
-    with start(merged(STILL, blocks)) as robot:
-        return [{k: np.array(v) for k, v in s.items()} for s in SCENARIOS[scenario](robot)]
+    """What a client sees, step by step."""
+    with STARTS.get(scenario, Served)(merged(STILL, blocks)) as robot:
+        for seen in SCENARIOS[scenario](robot):
+            yield {name: np.array(values) for name, values in seen.items()}
 
 
 @functools.cache
 def undisturbed(scenario, text):
-    return seen_in(scenario, yaml.safe_load(text))
+    return list(seen_in(scenario, yaml.safe_load(text)))
 
 
 def differs(one, other):
-    return any(not np.array_equal(a[name], b[name]) for a, b in zip(one, other, strict=True) for name in a)
+    """Whether two runs differ anywhere; the second is not watched beyond the first difference."""
+    with closing(other):
+        return any(
+            not np.array_equal(a[name], b[name]) for a, b in zip(one, other, strict=True) for name in a
+        )
 
 
 def changed_value(row, now):
