@@ -1,7 +1,9 @@
 """Fixtures that every test may use, and the order in which files run."""
 
 import os
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +38,23 @@ def spend_no_time_on_the_machine():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         patch.setattr("twinloop.generation.run.usable_cores", lambda: 1)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def make_mlflow_databases_once(tmp_path_factory):
+    """The first database is made by MLflow, the others are copies of it."""
+    from twinloop.learning import tracking
+
+    empty, make = tmp_path_factory.mktemp("mlflow") / "empty.db", tracking.make_database
+
+    def copy_empty(path: Path) -> None:
+        if not empty.exists():
+            make(empty)
+        shutil.copy(empty, path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tracking, "make_database", copy_empty)
         yield
 
 

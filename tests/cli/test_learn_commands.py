@@ -160,7 +160,7 @@ def test_a_pace_is_found_in_a_twin(twinloop, tiny_policy, short_trials, tmp_path
     ]
 
 
-@pytest.mark.parametrize("look", [(), ("wrist",)])
+@pytest.mark.parametrize("look", [(), pytest.param(("wrist",), marks=pytest.mark.slow)])
 def test_a_policy_is_recorded_on_a_robot(twinloop, tmp_path, monkeypatch, look):
     pytest.importorskip("pybullet")
     monkeypatch.chdir(tmp_path)

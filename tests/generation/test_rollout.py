@@ -73,6 +73,7 @@ def test_an_episode_has_the_same_bits_in_a_slot_that_was_used_before(together, m
         assert_same_episode(episode, expected[number])
 
 
+@pytest.mark.slow
 def test_slots_freed_early_are_refilled_and_episodes_still_come_in_order(monkeypatch):
     job = make_job(varied={"object_position_noise_cm": [-8, 8]})
     whole = list(rollout(job, 3, range(9)))

@@ -32,6 +32,7 @@ def test_friction_that_is_there_is_found_and_what_is_not_is_left_out():
     assert not set(result.held_out) & set(result.choice.validation)
 
 
+@pytest.mark.slow
 def test_without_friction_the_simplest_model_wins():
     choice = choose({"motor_damping_nms_rad": 0.03, "motor_friction_nm": 0.0}).choice
     assert choice.chosen == "viscous", choice

@@ -56,6 +56,7 @@ def test_it_starts_and_ends_at_rest_at_home(design):
     assert np.abs(np.diff(rows, axis=0)[[0, -1]]).max() < 1e-4
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_motion(twin, design):
     again = design_excitation(twin, NAMES, 4.0, seed=1, **QUICK)
     assert again.motion.digest == design.motion.digest

@@ -77,6 +77,7 @@ def test_a_machine_that_stays_as_it_is_raises_nothing():
     assert all(0.0 < series.scatter < 0.2 * abs(series.level) for series in found.series[:2])
 
 
+@pytest.mark.slow
 def test_a_change_in_an_unlisted_parameter_is_noticed():
     found = look(lifetime({"torque_scale": 0.75}, seed=3, count=32))
     assert found.moved, "the servo lost a quarter of its strength"

@@ -71,7 +71,9 @@ def test_outliers_do_not_carry_the_fit_away():
     np.testing.assert_allclose(2 * solution.place - 1, truth, atol=0.005)
 
 
-@pytest.mark.parametrize(("memory", "outliers"), [(0.0, 0.0), (0.9, 0.0), (0.0, 0.03)])
+@pytest.mark.parametrize(
+    ("memory", "outliers"), [pytest.param(0.0, 0.0, marks=pytest.mark.slow), (0.9, 0.0), (0.0, 0.03)]
+)
 def test_intervals_cover_the_truth(memory, outliers):
     truth = (0.3, -0.5, 0.05)
 

@@ -52,6 +52,7 @@ def test_a_database_that_is_none_is_told(tmp_path):
         mlflow_client(local_tracking(tmp_path), "the registry")
 
 
+@pytest.mark.slow
 def test_runs_that_begin_at_once_make_one_database(tmp_path):
     """Real processes, told to go when each of them has loaded MLflow, which takes longest."""
     program = """

@@ -189,6 +189,7 @@ def test_a_pass_says_what_to_do_and_the_gate_heeds_it(twinloop, tmp_path, monkey
     assert drift.blocks and "aged actuator" in drift.detail
 
 
+@pytest.mark.slow
 def test_a_resolved_change_is_not_reported_again_and_a_later_one_is(twinloop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     last = list(deployed(tmp_path / "used", stiffness=6.0))[-1].id

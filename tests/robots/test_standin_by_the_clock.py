@@ -101,7 +101,7 @@ def test_over_tcp_a_second_client_and_a_wrong_token_are_refused(monkeypatch):
                 open_robot(address).connect()
 
 
-@pytest.mark.parametrize("name", ["so101_pick_place", "franka_push"])
+@pytest.mark.parametrize("name", ["so101_pick_place", pytest.param("franka_push", marks=pytest.mark.slow)])
 def test_other_twins_have_a_stand_in_too(tmp_path, name):
     twin = load_twin(name)
     time_limit_s = make_task(twin.task, twin).time_limit_s

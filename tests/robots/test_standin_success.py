@@ -39,6 +39,7 @@ def test_the_expert_succeeds_in_at_least_95_of_100(tmp_path):
     assert np.mean(known_outcomes(record_expert(tmp_path / "out", 60))) >= 0.95
 
 
+@pytest.mark.slow
 def test_a_person_demonstrates_in_the_severe_reality(tmp_path):
     robot = open_robot("standin:severe")
     with connected(robot):

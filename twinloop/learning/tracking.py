@@ -51,13 +51,20 @@ def mlflow_client(uri: str, purpose: str) -> Any:
             with wait_for_lock(_lock(path)):
                 if not path.exists():
                     with _aside(path) as made:
-                        MlflowClient(tracking_uri=f"sqlite:///{made}", registry_uri=f"sqlite:///{made}")
+                        make_database(made)
         return MlflowClient(tracking_uri=uri, registry_uri=uri)
     except failures as error:
         raise LearnError(
             f"{purpose}: no MLflow at {uri} ({_reason(error)})",
             remedy="choose another place for MLflow, or move the file away",
         ) from error
+
+
+def make_database(path: Path) -> None:
+    """Make an empty database of MLflow, which takes it a second or two."""
+    from mlflow.tracking import MlflowClient
+
+    MlflowClient(tracking_uri=f"sqlite:///{path}", registry_uri=f"sqlite:///{path}")
 
 
 def _database(uri: str) -> Path | None:
