@@ -119,7 +119,7 @@ class Served:
             while not self._over.is_set():
                 server.turn()
         finally:
-            server._drop()
+            server.close()
             session.close()
 
     def __enter__(self):

@@ -68,8 +68,12 @@ def test_without_commands_for_200_ms_it_holds_where_it_is(ideal):
 
 def test_commands_out_of_range_are_clipped_and_nonsense_is_refused(ideal):
     robot = ideal
-    limits = robot.description.limits
-    assert np.array_equal(robot.act(np.full(8, 99.0)), limits.high)
+    limits, start = robot.description.limits, state(robot)
+    reach = np.asarray(limits.speed_per_s) / robot.description.rate_hz
+    assert np.array_equal(robot.act(np.full(8, 99.0)), np.minimum(start + reach, limits.high))
+    for _ in range(100):
+        sent = robot.act(np.full(8, 99.0))
+    assert np.array_equal(sent, limits.high)
     with pytest.raises(RobotError, match="finite"):
         robot.act(np.full(8, np.nan))
     with pytest.raises(RobotError, match="shape"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ class Limits:
     Args:
         low: Lower end of the range, in the action's unit.
         high: Upper end of the range.
-        speed_per_s: How fast the command may change, in units per second; infinite where nothing limits it.
+        speed_per_s: How fast the command may change, in units per second of the robot's clock; infinite where nothing limits it.
     """
 
     low: tuple[float, ...]
@@ -33,8 +34,18 @@ class Limits:
             raise RobotError(
                 "limits of different lengths", got=(len(self.low), len(self.high), len(self.speed_per_s))
             )
+        if any(math.isnan(number) for number in (*self.low, *self.high, *self.speed_per_s)):
+            raise RobotError(
+                "a limit is not a number", got=self, expected="numbers; infinite without a limit"
+            )
         if any(low > high for low, high in zip(self.low, self.high, strict=True)):
             raise RobotError("a lower limit is above the upper one", got=f"{self.low} and {self.high}")
+        if math.inf in self.low or -math.inf in self.high:
+            raise RobotError("a range has no finite number in it", got=f"{self.low} to {self.high}")
+        if any(speed < 0 for speed in self.speed_per_s):
+            raise RobotError(
+                "a speed limit is negative", got=self.speed_per_s, expected="0 or more, in units per second"
+            )
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,8 @@ class Description:
         lockstep: Time passes only when a command is sent, one control step for each.
         engine: What simulates a stand-in.
         software: Versions that go into every recording.
+        position_signal: The signal with the robot's position in the elements and units of the action: where the first command
+            starts from, and what the robot holds when commands stop.
     """
 
     robot_type: str
@@ -77,6 +90,19 @@ class Description:
     lockstep: bool = False
     engine: str | None = None
     software: Mapping[str, str] = field(default_factory=dict)
+    position_signal: str = "observation.state"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.rate_hz) and self.rate_hz > 0):
+            raise RobotError(
+                "a robot's control rate cannot be used", got=self.rate_hz, expected="a rate above 0 Hz"
+            )
+        if len(self.limits.low) != self.action.size:
+            raise RobotError(
+                "limits do not fit the action",
+                got=len(self.limits.low),
+                expected=f"{self.action.size} of each",
+            )
 
     def schema(self, cameras: tuple[str, ...] = ()) -> Schema:
         """The schema of a recording of this robot: every signal, the action, and the named cameras."""
@@ -100,7 +126,11 @@ class Observation:
 
 
 class Robot(Protocol):
-    """A robot arm with its sensors. `observe` and `act` raise `RobotGone` when the connection is lost."""
+    """A robot arm with its sensors. `observe` and `act` raise `RobotGone` when the connection is lost.
+
+    When commands stop during a recording, a watchdog's thread calls `observe` and `act` to hold the robot; the two are never
+    called at the same time.
+    """
 
     @property
     def description(self) -> Description:
@@ -187,3 +217,46 @@ def validate_action(description: Description, action: Array) -> Array:
             expected=f"{description.action.shape} finite numbers: {', '.join(description.action.elements)}",
         )
     return values
+
+
+def read_position(description: Description, observation: Observation) -> Array:
+    """Where the robot is, as a command would say it: float64 of the action's shape.
+
+    Args:
+        description: The robot's description, which names the signal.
+        observation: Readings of the robot.
+
+    Returns:
+        The position.
+
+    Raises:
+        RobotError: The signal is missing, has another shape or unit than the action, or is not finite.
+    """
+    name, action = description.position_signal, description.action
+    reading = observation.signals.get(name)
+    if reading is None or np.shape(reading) != action.shape:
+        raise RobotError(
+            "the robot does not report where it is, so its speed cannot be limited",
+            got=f"no {name}" if reading is None else f"{name} of shape {np.shape(reading)}",
+            expected=f"a signal with the {action.size} elements of the action",
+            remedy="observe it, and name it in the Description: position_signal",
+        )
+    for signal in description.signals:
+        if signal.name == name and _list_units(signal) != _list_units(action):
+            raise RobotError(
+                f"{name} and the action have different units",
+                got=f"{', '.join(signal.units)} and {', '.join(action.units)}",
+                remedy="report the position in the units of the action",
+            )
+    position = np.asarray(reading, np.float64)
+    if not np.isfinite(position).all():
+        raise RobotError(
+            "the robot's reading of its position is not finite",
+            got=f"{name} {position.tolist()}",
+            remedy="check the encoders and the bus",
+        )
+    return position
+
+
+def _list_units(signal: Signal) -> tuple[str, ...]:
+    return signal.units if len(signal.units) == signal.size else signal.units * signal.size

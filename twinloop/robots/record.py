@@ -1,14 +1,17 @@
 """Record a robot into a dataset: only whole episodes, each committed as soon as it ends.
 
 A row holds an observation and the command sent in response to it. Timestamps are the robot's own. When the connection
-is lost, the episode in progress is discarded, committed episodes are safe, and the recorder reconnects.
+is lost, the episode in progress is discarded, committed episodes are safe, and the recorder reconnects. While an episode
+runs, commands are kept within the robot's limits and a watchdog holds the robot when they stop.
 """
 
 from __future__ import annotations
 
+import math
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,10 +24,11 @@ from twinloop.datasets.commit import JOURNAL
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
 from twinloop.episode import Array, Episode, Event, Outcome, Provenance, Schema, make_episode
-from twinloop.errors import RobotGone, WrongUse
+from twinloop.errors import RobotGone, TwinloopError, WrongUse
 from twinloop.robots.controllers import Controller
 from twinloop.robots.limits import LimitedRobot
 from twinloop.robots.protocol import Description, Observation, Robot, TrialSupervisor
+from twinloop.robots.watchdog import SILENCE_S, Watchdog
 from twinloop.version import __version__
 
 _STALE_OBSERVATIONS = 200
@@ -157,20 +161,69 @@ def _record_episode(
     schema: Schema,
     number: int,
 ) -> Episode:
-    description = robot.description
     if supervisor is not None:
         supervisor.prepare(number)
     robot.restart()
+    judge = supervisor.judge if supervisor is not None and spec.judged else None
+    clipped_before = robot.clipped
+    with _watched(robot) as watched:
+        rows, outcome = _run_episode(watched, controller, judge, spec, number)
+    if judge is not None and outcome.success is None:
+        outcome = judge(over=True)
+    notes = {
+        "limited": (robot.clipped - clipped_before, "commands were clipped to the robot's limits"),
+        "held": (watched.holds, "times commands stopped, and the watchdog held the robot"),
+    }
+    events = tuple(Event(0.0, kind, f"{count} {what}") for kind, (count, what) in notes.items() if count)
+    return _make_episode(schema, robot.description, controller, spec, rows, outcome, events)
+
+
+@contextmanager
+def _watched(robot: LimitedRobot) -> Iterator[Watchdog]:
+    """Hold the robot when commands stop, when the episode ends, and when an error ends the recording.
+
+    A robot in lockstep stands still without commands; only after an error is it told to hold.
+    """
+    description = robot.description
+    # Two control steps, for robots with a slow one.
+    watchdog = Watchdog(robot, silence_s=max(SILENCE_S, 2.0 / description.rate_hz), hold=robot.hold)
+    try:
+        if description.lockstep:
+            yield watchdog
+        else:
+            with watchdog.watching():
+                yield watchdog
+            with suppress(RobotGone):  # the episode is whole; the next one finds out
+                robot.hold()
+    except RobotGone:
+        raise
+    except BaseException:  # also Ctrl-C: whatever stops the commands must not leave the robot moving
+        with suppress(TwinloopError):
+            robot.hold()
+        raise
+
+
+def _run_episode(
+    robot: Watchdog,
+    controller: Controller,
+    judge: Callable[[], Outcome] | None,
+    spec: RecordingSpec,
+    number: int,
+) -> tuple[list[tuple[Observation, Array]], Outcome]:
+    """Let the controller act until the outcome is known or the time is up; returns what was seen and sent."""
+    description = robot.description
     cameras = tuple(dict.fromkeys((*spec.cameras, *controller.cameras)))
     needs_frames = getattr(controller, "needs_images", lambda: True)
-    pace = _Pace(description)
     observation = robot.observe(cameras)
     controller.restart(observation, number)
-    clipped_before = robot.clipped
+    steps = max(1, round(spec.time_limit_s * description.rate_hz))
+    end_s = (
+        observation.time_s + (steps - 0.5) / description.rate_hz
+    )  # sooner than after `steps` if ticks are dropped
     rows: list[tuple[Observation, Array]] = []
     outcome = Outcome()
-    judge = supervisor.judge if supervisor is not None and spec.judged else None
-    for _ in range(max(1, round(spec.time_limit_s * description.rate_hz))):
+    pace = _Pace(description)
+    while True:
         rows.append((observation, robot.act(controller.act(observation))))
         if judge is not None:
             outcome = judge()
@@ -178,16 +231,12 @@ def _record_episode(
                 break
         pace.wait()
         observation = _observe_newer(robot, cameras if needs_frames() else spec.cameras, observation.time_s)
-    if judge is not None and outcome.success is None:
-        outcome = judge(over=True)
-    events: tuple[Event, ...] = ()
-    if robot.clipped > clipped_before:
-        clipped = robot.clipped - clipped_before
-        events = (Event(0.0, "limited", f"{clipped} commands were clipped to the robot's limits"),)
-    return _make_episode(schema, description, controller, spec, rows, outcome, events)
+        if len(rows) == steps or observation.time_s > end_s:
+            break
+    return rows, outcome
 
 
-def _observe_newer(robot: LimitedRobot, cameras: tuple[str, ...], than_s: float) -> Observation:
+def _observe_newer(robot: Robot, cameras: tuple[str, ...], than_s: float) -> Observation:
     """Wait for an observation with a later timestamp: a robot on its own clock may have nothing new yet."""
     for _ in range(_STALE_OBSERVATIONS):
         observation = robot.observe(cameras)
@@ -248,13 +297,25 @@ def _make_episode(
 
 
 class _Pace:
-    """Keeps the control rate of a robot on its own clock; a robot in lockstep needs no waiting."""
+    """Keeps the control rate of a robot on its own clock; a robot in lockstep needs no waiting.
 
-    def __init__(self, description: Description) -> None:
+    A loop that is late by whole control steps drops them: catching up would send commands faster than the control rate.
+    """
+
+    def __init__(
+        self,
+        description: Description,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._step_s = None if description.lockstep else 1.0 / description.rate_hz
-        self._due_s = time.monotonic()
+        self._clock, self._sleep = clock, sleep
+        self._due_s = clock()
 
     def wait(self) -> None:
-        if self._step_s is not None:
-            self._due_s += self._step_s
-            time.sleep(max(0.0, self._due_s - time.monotonic()))
+        """Wait for the next control step; returns at once if that is due."""
+        if self._step_s is None:
+            return
+        late_s = self._clock() - self._due_s
+        self._due_s += self._step_s * max(1, math.floor(late_s / self._step_s))
+        self._sleep(max(0.0, self._due_s - self._clock()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import math
 import os
 import signal
@@ -10,20 +11,26 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from twinloop.episode import Array, Outcome
-from twinloop.errors import RobotError, RobotGone, WrongUse
+from twinloop.errors import RobotError, RobotGone, TwinloopError, WrongUse
 from twinloop.robots import wire
 from twinloop.robots.protocol import ROBOTS, Description, Observation, validate_action
 
 PROTOCOL = 1
-ANSWER_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 30.0
+"""Longest wait for a stand-in to start."""
+MAX_REASON_CHARACTERS = 400
+"""Of a server's reason for a refusal."""
 STATE_CHANGING = frozenset({"hello", "prepare", "wait", "act"})
 """Requests that change the robot's state, so that an observation received earlier is outdated."""
 
@@ -38,6 +45,7 @@ class RemoteRobot:
         self._address = address
         self._token = token if token is not None else os.environ.get(TOKEN, "")
         self._socket: socket.socket | None = None
+        self._lock = threading.RLock()  # a watchdog asks from a thread of its own
         self._description: Description | None = None
         self._ahead: tuple[Observation, Outcome] | None = None
 
@@ -51,43 +59,28 @@ class RemoteRobot:
     def connect(self) -> None:
         """Connect to the server and read the robot's description."""
         self._hang_up()
-        family = socket.AF_UNIX if isinstance(self._address, str) else socket.AF_INET
-        connection = socket.socket(family, socket.SOCK_STREAM)
-        connection.settimeout(ANSWER_TIMEOUT_S)
-        try:
-            connection.connect(self._address)
-            if family == socket.AF_INET:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError as error:
-            connection.close()
-            raise RobotGone(
-                f"no robot answers at {self._where()} ({error.strerror or error})",
-                remedy="start it, for example: twinloop standin --reality mild --socket PATH",
-            ) from error
-        self._socket = connection
+        self._socket = self._dial()
         try:
             header, _ = self._ask("hello", protocol=PROTOCOL, token=self._token)
-        except RobotError:
+            self._description = description_from_json(header.get("description"))
+        except TwinloopError:
             self._hang_up()
             raise
-        self._description = description_from_json(header["description"])
 
     def observe(self, cameras: tuple[str, ...] = ()) -> Observation:
         """The newest readings, with frames of these cameras."""
         if self._ahead is not None and not cameras:
             return self._ahead[0]
-        header, arrays = self._ask("observe", cameras=list(cameras))
-        frames = {name: arrays.pop(f"frame:{name}") for name in cameras}
-        return Observation(float(header["time_s"]), arrays, frames)
+        return self._read_observation(*self._ask("observe", cameras=list(cameras)), cameras)
 
     def act(self, action: Array) -> Array:
         """Send a command; in lockstep one control step passes, and the reply includes the next observation and outcome."""
-        header, arrays = self._ask("act", {"action": validate_action(self.description, action)})
-        sent = arrays.pop("sent")
-        if "time_s" in header:
-            outcome = Outcome(header["success"], header["failure"])
-            self._ahead = Observation(float(header["time_s"]), arrays, {}), outcome
-        return sent
+        command = validate_action(self.description, action)
+        with self._lock:
+            header, arrays = self._ask("act", {"action": command})
+            if "time_s" in header:
+                self._ahead = self._read_observation(header, arrays), _read_outcome(header)
+        return _read_array(arrays, "sent", command.shape)
 
     def wait(self, steps: int = 1) -> None:
         """Let control steps pass without a command; only in lockstep."""
@@ -99,14 +92,13 @@ class RemoteRobot:
 
     def steer(self) -> Array:
         """The current command of the person at the leader arm."""
-        return self._ask("steer")[1]["action"]
+        return _read_array(self._ask("steer")[1], "action", self.description.action.shape)
 
     def judge(self, over: bool = False) -> Outcome:
         """The outcome, as the person at the robot judges it."""
         if self._ahead is not None and not over:
             return self._ahead[1]
-        header, _ = self._ask("judge", over=over)
-        return Outcome(header["success"], header["failure"])
+        return _read_outcome(self._ask("judge", over=over)[0])
 
     def close(self) -> None:
         """Disconnect from the robot."""
@@ -121,7 +113,33 @@ class RemoteRobot:
     def _where(self) -> str:
         return self._address if isinstance(self._address, str) else ":".join(map(str, self._address))
 
-    def _ask(self, kind: str, arrays: Any = None, **fields: Any) -> tuple[dict[str, Any], dict[str, Array]]:
+    def _dial(self) -> socket.socket:
+        """An open connection to the server."""
+        connection: socket.socket | None = None
+        try:
+            if isinstance(self._address, str):
+                family, address = socket.AF_UNIX, self._address
+            else:
+                family, address = _find_host(*self._address, secret=bool(self._token))
+            connection = socket.socket(family, socket.SOCK_STREAM)
+            connection.settimeout(wire.TIMEOUT_S)
+            connection.connect(address)
+            if family != socket.AF_UNIX:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except (OSError, UnicodeError) as error:
+            if connection is not None:
+                connection.close()
+            raise RobotGone(
+                f"no robot answers at {self._where()} ({getattr(error, 'strerror', None) or error})",
+                remedy="start it, for example: twinloop standin --reality mild --socket PATH",
+            ) from error
+        return connection
+
+    def _ask(self, kind: str, arrays: Any = None, **fields: Any) -> wire.Message:
+        with self._lock:
+            return self._exchange(kind, arrays, fields)
+
+    def _exchange(self, kind: str, arrays: Any, fields: Mapping[str, Any]) -> wire.Message:
         if self._socket is None:
             raise RobotGone("the robot is not connected", remedy="call connect() first")
         if kind in STATE_CHANGING:
@@ -137,12 +155,36 @@ class RemoteRobot:
                 header, got = wire.receive(self._socket)
             except RobotGone as error:
                 raise unsent or error from error
-        except RobotGone:
+        except RobotError:  # lost, or out of sync
             self._hang_up()
             raise
         if header["kind"] == "refused":
-            raise RobotError(str(header.get("what")), remedy=header.get("remedy"))
+            remedy = header.get("remedy")
+            raise RobotError(
+                _printable(header.get("what") or "the robot refuses"),
+                remedy=_printable(remedy) if remedy else None,
+            )
         return header, got
+
+    def _read_observation(
+        self, header: dict[str, Any], arrays: dict[str, Array], cameras: tuple[str, ...] = ()
+    ) -> Observation:
+        """What a server sent, in the shapes that its description declares."""
+        description = self.description
+        time_s: Any = header.get("time_s")
+        if type(time_s) not in (int, float) or not abs(time_s) < math.inf:
+            raise _wrong_answer("the time of an observation", got=repr(time_s), expected="seconds")
+        signals = {
+            signal.name: _read_array(arrays, signal.name, signal.shape) for signal in description.signals
+        }
+        frames = {}
+        for name in cameras:
+            declared = [camera for camera in description.cameras if camera.name == name]
+            shape = (declared[0].height, declared[0].width, 3) if declared else ()
+            frames[name] = _read_array(arrays, f"frame:{name}", shape)
+            if frames[name].dtype != np.uint8:
+                raise _wrong_answer(f"a frame of camera {name}", got=frames[name].dtype, expected="uint8")
+        return Observation(float(time_s), signals, frames)
 
 
 class StandinRobot(RemoteRobot):
@@ -186,7 +228,7 @@ class StandinRobot(RemoteRobot):
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
-        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        deadline = time.monotonic() + START_TIMEOUT_S
         while not Path(self._address).exists():
             if self._process.poll() is not None:
                 assert self._process.stderr is not None
@@ -199,7 +241,7 @@ class StandinRobot(RemoteRobot):
                 )
             if time.monotonic() > deadline:
                 self._end()
-                raise RobotGone("the stand-in does not start", got=f"no socket after {ANSWER_TIMEOUT_S:g} s")
+                raise RobotGone("the stand-in does not start", got=f"no socket after {START_TIMEOUT_S:g} s")
             time.sleep(0.02)
 
     def _end(self) -> None:
@@ -237,9 +279,9 @@ def open_unix(rest: str) -> RemoteRobot:
 def open_tcp(rest: str) -> RemoteRobot:
     """`tcp:HOST:PORT`: a robot server."""
     host, _, port = rest.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
         raise WrongUse("cannot parse the address", got=rest, expected="HOST:PORT, for example 127.0.0.1:4750")
-    return RemoteRobot((host, int(port)))
+    return RemoteRobot((host.strip("[]"), int(port)))
 
 
 def description_as_json(description: Description) -> dict[str, Any]:
@@ -250,9 +292,11 @@ def description_as_json(description: Description) -> dict[str, Any]:
     return fields
 
 
-def description_from_json(fields: dict[str, Any]) -> Description:
+def description_from_json(fields: object) -> Description:
     """Read what `description_as_json` wrote; a malformed description is refused with the reason."""
     try:
+        if not isinstance(fields, dict):
+            raise TypeError(f"{type(fields).__name__} instead of an object")
         limits = {
             name: [
                 (-math.inf if name == "low" else math.inf) if number is None else number for number in part
@@ -263,6 +307,52 @@ def description_from_json(fields: dict[str, Any]) -> Description:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise RobotError(f"the robot's description cannot be read ({where}: {first['msg']})") from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise RobotError(f"the robot's description cannot be read ({error})") from error
+        raise RobotError(
+            _printable(f"the robot's description cannot be read ({where}: {first['msg']})")
+        ) from error
+    except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
+        raise RobotError(_printable(f"the robot's description cannot be read ({error})")) from error
+
+
+def _find_host(host: str, port: int, secret: bool) -> tuple[socket.AddressFamily, Any]:
+    """The address behind a host's name. What is `secret` only goes to this machine, since it is sent in clear."""
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    if secret and not ipaddress.ip_address(address[0]).is_loopback:
+        raise WrongUse(
+            f"the token in {TOKEN} is not sent to another machine in clear",
+            got=f"tcp:{host}:{port}",
+            expected="an address of this machine, such as tcp:127.0.0.1:4750",
+            remedy=f"an ssh tunnel: ssh -N -L {port}:127.0.0.1:{port} {host}, then --robot tcp:127.0.0.1:{port}",
+        )
+    return family, address
+
+
+def _read_array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...]) -> Array:
+    if name not in arrays or arrays[name].shape != shape:
+        got = f"shape {arrays[name].shape}" if name in arrays else "none"
+        raise _wrong_answer(name, got=got, expected=f"shape {shape}")
+    return arrays[name]
+
+
+def _read_outcome(header: Mapping[str, Any]) -> Outcome:
+    success, failure = header.get("success"), header.get("failure")
+    if not (success is None or isinstance(success, bool)) or not (
+        failure is None or isinstance(failure, str)
+    ):
+        raise _wrong_answer("an outcome", got=f"{success!r}, {failure!r}", expected="success and failure")
+    return Outcome(success, failure)
+
+
+def _wrong_answer(what: str, *, got: object, expected: str) -> RobotError:
+    return RobotError(
+        f"the robot's answer does not fit its description: {what}",
+        got=got,
+        expected=expected,
+        remedy="check that client and server are of the same version",
+    )
+
+
+def _printable(text: object) -> str:
+    """Text of another machine for a terminal: one line of limited length, without control characters."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in str(text)[:MAX_REASON_CHARACTERS])
+    return shown.strip()

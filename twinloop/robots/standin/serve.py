@@ -8,30 +8,42 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import math
 import os
 import select
 import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from twinloop.episode import Array
-from twinloop.errors import RobotError, RobotGone, TwinloopError, WrongUse
+from twinloop.errors import RobotError, TwinloopError, WrongUse
 from twinloop.robots import wire
-from twinloop.robots.protocol import validate_action
 from twinloop.robots.remote import PROTOCOL, description_as_json
-from twinloop.robots.standin.session import Session
+
+if TYPE_CHECKING:
+    from twinloop.robots.standin.session import Session
 
 Request = dict[str, Any]
 Answer = tuple[dict[str, Any], dict[str, Array]]
 
 MAX_WAIT_STEPS = 100_000
 MAX_EPISODE_NUMBER = 10**9
+MAX_REQUEST_BYTES = 1 << 16
+"""Arrays of a request: an action."""
+MAX_HELLO_BYTES = 1 << 12
+MAX_REASON_CHARACTERS = 400
+HELLO_TIMEOUT_S = 5.0
+"""A client that has not shown its token by then is disconnected."""
 CLIENT_TIMEOUT_S = 10.0
-"""A client that stalls in the middle of a message is disconnected after this time."""
+"""A client that takes longer to send a request, or to read its answer, is disconnected."""
+IDLE_S = 60.0
+"""A client that has sent nothing for this long loses its place to another one that shows the token."""
+MAX_STRANGERS = 16
+"""Clients that have not shown their token yet; of more, the one that has been silent longest is disconnected."""
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.25, 8.0
+"""Between a wrong token and the check of the next one; doubles with every wrong one."""
 
 
 def open_listener(address: str | int) -> socket.socket:
@@ -70,16 +82,120 @@ def open_listener(address: str | int) -> socket.socket:
     return listener
 
 
+class Connection:
+    """A client's socket, read and written without waiting."""
+
+    def __init__(self, peer: socket.socket, now_s: float) -> None:
+        peer.setblocking(False)
+        if peer.family == socket.AF_INET:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._peer = peer
+        self._unsent = bytearray()
+        self._closing = False
+        self.inbox = wire.Inbox(MAX_HELLO_BYTES, max_body_bytes=0)
+        self.closed = False
+        self.heard_s = now_s
+        self.expires_s = now_s + HELLO_TIMEOUT_S
+
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._peer.fileno()
+
+    @property
+    def wants_to_read(self) -> bool:
+        """The last answer is on its way."""
+        return not self._unsent
+
+    @property
+    def wants_to_write(self) -> bool:
+        """Part of an answer is waiting for the client to read."""
+        return bool(self._unsent)
+
+    def accept_requests(self) -> None:
+        """After authentication: larger messages are allowed, and no time limit between them."""
+        self.inbox.max_header_bytes, self.inbox.max_body_bytes = wire.MAX_HEADER_BYTES, MAX_REQUEST_BYTES
+        self.expires_s = math.inf
+
+    def read(self, now_s: float) -> None:
+        """Read what has arrived, up to the end of a message.
+
+        Raises:
+            RobotError: It is not a message.
+        """
+        was_empty, self.heard_s = self.inbox.is_empty, now_s
+        if not self.inbox.needed:  # it hung up, or does not wait for its answer
+            self.close()
+            return
+        while self.inbox.needed:
+            try:
+                piece = self._peer.recv(min(self.inbox.needed, 1 << 16))
+            except BlockingIOError:
+                break
+            except OSError:
+                piece = b""
+            if not piece:
+                self.close()
+                return
+            self.inbox.feed(piece)
+        if not self.inbox.needed:
+            self.expires_s = now_s + wire.TIMEOUT_S  # a token may have to wait for its check
+        elif was_empty and not self.inbox.is_empty:
+            self.expires_s = min(self.expires_s, now_s + CLIENT_TIMEOUT_S)
+
+    def answer(self, message: bytes, now_s: float, *, last: bool = False) -> None:
+        """Send an answer, as far as the client takes it at once; after the `last` one the connection is closed."""
+        self._unsent += message
+        self._closing = last
+        self.expires_s = now_s + CLIENT_TIMEOUT_S
+        self.write()
+
+    def write(self) -> None:
+        """Send what the client takes of an answer that waits."""
+        try:
+            sent = self._peer.send(self._unsent)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        del self._unsent[:sent]
+        if self._unsent:
+            return
+        self.expires_s = math.inf
+        if self._closing:
+            self.close()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.closed = True
+        with contextlib.suppress(OSError):
+            self._peer.close()
+
+
 class Server:
-    """Answers requests about one session."""
+    """Answers requests about one session.
+
+    One client at a time has the robot, after it has shown the token. Nothing that a client does or leaves undone stops the
+    robot's clock: sockets are read and written without waiting, a message has `CLIENT_TIMEOUT_S` from its first byte to its
+    last, and so has an answer. A client that has been silent for `IDLE_S` makes room for the next one that shows the token.
+    """
 
     def __init__(
-        self, session: Session, listener: socket.socket, *, token: str = "", lockstep: bool = True
+        self,
+        session: Session,
+        listener: socket.socket,
+        *,
+        token: str = "",
+        lockstep: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session, self._listener, self._token, self._lockstep = session, listener, token, lockstep
-        self._client: socket.socket | None = None
-        self._greeted = False
-        self._due_s = time.monotonic()
+        self._clock = clock
+        self._client: Connection | None = None
+        self._strangers: list[Connection] = []
+        self._wrong_tokens, self._next_check_s = 0, -math.inf
+        self._due_s = clock()
+        listener.setblocking(False)
 
     def run(self) -> None:
         """Serve until interrupted."""
@@ -87,62 +203,117 @@ class Server:
             while True:
                 self.turn()
         finally:
-            self._drop()
+            self.close()
+
+    def close(self) -> None:
+        """Disconnect every client."""
+        for connection in self._connections():
+            connection.close()
 
     def turn(self) -> None:
-        """Wait for a message, a client or the next control step, whichever comes first."""
-        wait_s = None if self._lockstep else max(0.0, self._due_s - time.monotonic())
-        watched = [self._listener] + ([self._client] if self._client else [])
-        ready, _, _ = select.select(watched, [], [], wait_s)
-        if self._client is not None and self._client in ready:
-            self._answer(self._client)
-        if self._listener in ready:  # after the client, which may just have disconnected
+        """Wait for a message, a client, the next control step or a time limit, whichever comes first."""
+        connections = self._connections()
+        readers: list[socket.socket | Connection] = [
+            self._listener,
+            *(c for c in connections if c.wants_to_read),
+        ]
+        writers = [c for c in connections if c.wants_to_write]
+        readable, writable, _ = select.select(readers, writers, [], self._wait_s())
+        for connection in writable:
+            connection.write()
+        for connection in connections:
+            if connection in readable:
+                self._read(connection)
+        if self._client is not None and not self._client.closed:
+            self._serve_client(self._client)
+        self._greet_strangers()
+        if self._listener in readable:  # after the others, of which some may just have disconnected
             self._accept()
-        if not self._lockstep and time.monotonic() >= self._due_s:
+        self._disconnect_expired()
+        if not self._lockstep and self._clock() >= self._due_s:
             self._session.tick()
             step_s = self._session.cell.dt_s
             # On a machine that cannot keep up, the cell runs slower instead of falling ever further behind.
-            self._due_s = max(self._due_s + step_s, time.monotonic() - step_s)
+            self._due_s = max(self._due_s + step_s, self._clock() - step_s)
+
+    def _connections(self) -> list[Connection]:
+        return [*self._strangers, *([self._client] if self._client is not None else [])]
+
+    def _wait_s(self) -> float | None:
+        """How long nothing has to be done, unless a socket is ready; None: for ever."""
+        times = [connection.expires_s for connection in self._connections()]
+        if any(not connection.inbox.needed for connection in self._strangers):
+            times.append(self._next_check_s)
+        if not self._lockstep:
+            times.append(self._due_s)
+        first_s = min(times, default=math.inf)
+        return None if first_s == math.inf else max(0.0, first_s - self._clock())
 
     def _accept(self) -> None:
-        client, _ = self._listener.accept()
-        if self._client is not None:
-            with contextlib.suppress(TwinloopError):
-                busy = "the robot is busy with another client"
-                wire.send(client, "refused", what=busy, remedy="close that one first")
-            client.close()
+        try:
+            peer, _ = self._listener.accept()
+        except OSError:  # it hung up in the meantime
             return
-        client.settimeout(CLIENT_TIMEOUT_S)
-        if client.family == socket.AF_INET:
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._client, self._greeted = client, False
+        silent = [stranger for stranger in self._strangers if stranger.inbox.needed]
+        if len(self._strangers) >= MAX_STRANGERS:
+            if not silent:
+                peer.close()
+                return
+            silent[0].close()
+            self._strangers.remove(silent[0])
+        self._strangers.append(Connection(peer, self._clock()))
 
-    def _answer(self, client: socket.socket) -> None:
+    def _disconnect_expired(self) -> None:
+        now_s = self._clock()
+        for connection in self._connections():
+            if connection.expires_s <= now_s:
+                connection.close()
+        self._strangers = [stranger for stranger in self._strangers if not stranger.closed]
+        if self._client is not None and self._client.closed:
+            self._client = None
+
+    def _read(self, connection: Connection) -> None:
         try:
-            request, arrays = wire.receive(client)
-        except RobotGone:
-            self._drop()
-            return
-        except RobotError as error:  # the stream is out of sync: disconnect the client
-            with contextlib.suppress(RobotGone):
-                wire.send(client, "refused", what=error.what, remedy=error.remedy)
-            self._drop()
+            connection.read(self._clock())
+        except RobotError as error:  # the stream is out of sync
+            self._refuse(connection, error, last=True)
+
+    def _refuse(self, connection: Connection, error: TwinloopError, *, last: bool = False) -> None:
+        what, remedy = error.what[:MAX_REASON_CHARACTERS], error.remedy
+        connection.answer(wire.encode("refused", what=what, remedy=remedy), self._clock(), last=last)
+
+    def _serve_client(self, client: Connection) -> None:
+        if client.wants_to_write or (message := client.inbox.take()) is None:
             return
         try:
-            fields, answer = self._perform(request, arrays)
-            wire.send(client, "done", answer, **fields)
-        except RobotGone:
-            self._drop()
+            fields, arrays = self._perform(*message)
+            answer = wire.encode("done", arrays, **fields)
         except TwinloopError as error:
-            with contextlib.suppress(RobotGone):
-                wire.send(client, "refused", what=error.what, remedy=error.remedy)
+            self._refuse(client, error)
+        else:
+            client.answer(answer, self._clock())
+
+    def _greet_strangers(self) -> None:
+        """Check the token of everyone who has shown one; after a wrong one the next has to wait."""
+        for stranger in list(self._strangers):
+            if self._clock() < self._next_check_s:
+                return
+            if stranger.closed or stranger.wants_to_write or (message := stranger.inbox.take()) is None:
+                continue
+            try:
+                answer = self._hello(message[0])
+            except RobotError as error:
+                self._refuse(stranger, error, last=True)
+                continue
+            if self._client is not None:
+                self._client.close()
+            self._strangers.remove(stranger)
+            self._client = stranger
+            stranger.accept_requests()
+            stranger.answer(wire.encode("done", **answer), self._clock())
 
     def _perform(self, request: Request, arrays: dict[str, Array]) -> Answer:
         kind = request["kind"]
-        if kind == "hello":
-            return self._hello(request), {}
-        if not self._greeted:
-            raise RobotError("the first request must be `hello`")
         answers: dict[str, Callable[[Request, dict[str, Array]], Answer]] = {
             "observe": self._observe,
             "act": self._act,
@@ -156,32 +327,37 @@ class Server:
         return answers[kind](request, arrays)
 
     def _hello(self, request: Request) -> dict[str, Any]:
-        if not hmac.compare_digest(str(request.get("token", "")).encode(), self._token.encode()):
+        if request["kind"] != "hello":
+            raise RobotError("the first request must be `hello`")
+        token = request.get("token")
+        if not isinstance(token, str) or not hmac.compare_digest(_as_bytes(token), _as_bytes(self._token)):
+            self._wrong_tokens += 1
+            pause_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._wrong_tokens - 1, 16))
+            self._next_check_s = self._clock() + pause_s
             raise RobotError(
                 "the token is wrong or missing", remedy="set TWINLOOP_ROBOT_TOKEN to the server's token"
             )
+        self._wrong_tokens = 0
         if request.get("protocol") != PROTOCOL:
             raise RobotError(
                 "client and robot use different protocol versions", expected=f"version {PROTOCOL}"
             )
-        self._greeted = True
+        if self._client is not None and self._clock() - self._client.heard_s < IDLE_S:
+            raise RobotError("the robot is busy with another client", remedy="close that one first")
         return {"description": description_as_json(self._session.description)}
 
     def _observe(self, request: Request, arrays: dict[str, Array]) -> Answer:
         cameras = request.get("cameras", [])
         if not isinstance(cameras, list):
             raise RobotError("cameras must be a list of names")
-        seen = self._session.observe([str(name) for name in cameras])
+        seen = self._session.observe(dict.fromkeys(str(name) for name in cameras))
         frames = {f"frame:{name}": frame for name, frame in seen.frames.items()}
         return {"time_s": seen.time_s}, {**seen.signals, **frames}
 
     def _act(self, request: Request, arrays: dict[str, Array]) -> Answer:
         if "action" not in arrays:
             raise RobotError("a command needs an action")
-        action = validate_action(self._session.description, arrays["action"])
-        limits = self._session.description.limits
-        sent = np.clip(action, limits.low, limits.high)
-        self._session.act(sent)
+        sent = self._session.act(arrays["action"])
         if not self._lockstep:
             return {}, {"sent": sent}
         self._session.tick()
@@ -205,11 +381,9 @@ class Server:
         outcome = self._session.judge(bool(request.get("over")))
         return {"success": outcome.success, "failure": outcome.failure}, {}
 
-    def _drop(self) -> None:
-        if self._client is not None:
-            with contextlib.suppress(OSError):
-                self._client.close()
-            self._client = None
+
+def _as_bytes(token: str) -> bytes:
+    return token.encode("utf-8", "surrogatepass")
 
 
 def _whole(value: Any, most: int) -> int:

@@ -19,7 +19,8 @@ from twinloop.episode import Array, Outcome
 from twinloop.errors import RobotError
 from twinloop.experts import Reading
 from twinloop.experts.reading import ideal_reading
-from twinloop.robots.protocol import Description, Observation
+from twinloop.robots.limits import limit_command
+from twinloop.robots.protocol import Description, Observation, read_position, validate_action
 from twinloop.robots.signals import describe_cell, make_signals
 from twinloop.robots.standin.disturb import Disturbances
 from twinloop.robots.standin.drive import Drive
@@ -102,20 +103,30 @@ class Session:
         self._verdict = Outcome()
         self._missing = ""
         self._silent_s, self._holding = 0.0, False
-        self._pending: Array | None = None
         self._ticks = 0
+        self._commanded = read_position(self.description, self.observe(()))
+        self._pending: Array | None = None
 
-    def act(self, action: Array) -> None:
-        """Send a command with the next control step; of several before it, the last one counts."""
-        self._pending = np.clip(action, self.cell.control_low, self.cell.control_high)
+    def act(self, action: Array) -> Array:
+        """Send a command with the next control step, within the declared limits; of several before it, the last one counts.
+
+        Returns the command as it is sent.
+        """
+        description = self.description
+        self._pending = limit_command(
+            description.limits, validate_action(description, action), self._commanded, description.rate_hz
+        )
         self._silent_s, self._holding = 0.0, False
+        return self._pending
 
     def tick(self) -> None:
         """Simulate one control step."""
         world = self._world
         assert world is not None
-        if self._pending is not None and not self._outages.step():
-            self._line.send(self._pending)
+        if self._pending is not None:
+            self._commanded = self._pending
+            if not self._outages.step():
+                self._line.send(self._pending)
         self._pending = None
         self._watch()
         world.refresh()
@@ -185,7 +196,8 @@ class Session:
     def _watch(self) -> None:
         if self._silent_s > WATCHDOG_S + 1e-9 and not self._holding:
             self._holding = True
-            self._line.send(self._truth.position[0] + self._encoder_bias)
+            self._commanded = self._truth.position[0] + self._encoder_bias
+            self._line.send(self._commanded)
 
     def _assess(self, task: Task) -> None:
         judged = task.judge(self._truth, self._memory)
