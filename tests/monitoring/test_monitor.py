@@ -13,7 +13,7 @@ import pytest
 import twinloop as tl
 from tests.identification.test_drift import BASELINE, USUAL, lifetime
 from twinloop.errors import WrongUse
-from twinloop.monitoring.alerts import Alert, load_alerts, send
+from twinloop.monitoring.alerts import load_alerts
 from twinloop.monitoring.failures import UNSPECIFIED, collect_failures
 from twinloop.monitoring.features import episode_features, usual_frames
 from twinloop.monitoring.run import MonitorConfig, monitor
@@ -163,6 +163,7 @@ def test_a_pass_says_what_to_do_and_the_gate_heeds_it(twinloop, tmp_path, monkey
         deployed(tmp_path / "used", stiffness=6.0)
         words = ("monitor", "used", "--baseline", 20, "--once", "--expected", 0.9, "--failures", "failures")
         url = f"http://127.0.0.1:{server.server_port}/hook"
+        monkeypatch.setenv("TWINLOOP_WEBHOOK_ALLOW", "127.0.0.1")
         code, out, _ = twinloop(*words[:-2], "--webhook", "http://127.0.0.1:9/hook", "--json")
         assert code == 1 and len(json.loads(out)["webhook_errors"]) == 2 and not heard
         code, out, err = twinloop(*words, "--webhook", url, "--json")
@@ -291,14 +292,6 @@ def test_the_monitor_logs_what_it_waits_for(tmp_path):
     finally:
         watching.kill()
         watching.communicate()
-
-
-def test_an_unreachable_webhook_is_reported_and_stops_nothing():
-    alert = Alert("aged actuator", "w", "e", "n", "c", changes_twin=True, dataset="d")
-    for url in ("http://127.0.0.1:9/hook", "http://127.0.0.1:port", "http://[x"):
-        assert "cannot be reached" in send(url, alert)
-    with pytest.raises(WrongUse, match="not the address of a webhook"):
-        send("ftp://x", alert)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from twinloop.errors import WrongUse
 if TYPE_CHECKING:
     from twinloop.monitoring.watch import Pass
 
-WEBHOOK = "TWINLOOP_WEBHOOK"
+WEBHOOK, WEBHOOK_ALLOW = "TWINLOOP_WEBHOOK", "TWINLOOP_WEBHOOK_ALLOW"
 
 Deployed = Annotated[Path, Argument(metavar="DATASET", help="Deployed episodes; may still grow.")]
 Reference = Annotated[
@@ -41,6 +41,14 @@ Failures = Annotated[
 Webhook = Annotated[
     str | None, Option(metavar="URL", envvar=WEBHOOK, help="Post every new alert here as JSON.")
 ]
+WebhookAllow = Annotated[
+    str,
+    Option(
+        metavar="HOST,...",
+        envvar=WEBHOOK_ALLOW,
+        help="Hosts the webhook may redirect to, and that may be in a local network or on this machine.",
+    ),
+]
 State = Annotated[
     Path | None,
     Option(
@@ -59,6 +67,7 @@ def monitor(
     parameters: Parameters = "",
     failures: Failures = None,
     webhook: Webhook = None,
+    webhook_allow: WebhookAllow = "",
     state: State = None,
     once: Annotated[bool, Option("--once", help="Run one pass and exit.")] = False,
     every: Annotated[float, Option(metavar="SECONDS", help="Time between two passes.")] = 30.0,
@@ -70,6 +79,7 @@ def monitor(
     if there is an alert. Alerts are stored, and the gate blocks on those that concern the twin.
     """
     from twinloop.monitoring.watch import Outputs, run_pass, watch_dataset
+    from twinloop.monitoring.webhook import Webhook as Address
 
     if every <= 0:
         raise WrongUse("--every must be positive", got=every, expected="seconds above 0")
@@ -81,7 +91,8 @@ def monitor(
         )
     cell = find_twin(twin) if twin else None
     config = twinloop.MonitorConfig(baseline, expected, after, cell, tuple(split_names(parameters)))
-    outputs = Outputs(state or _state_folder(dataset), failures, webhook)
+    address = Address(webhook, tuple(split_names(webhook_allow))) if webhook else None
+    outputs = Outputs(state or _state_folder(dataset), failures, address)
     usual = twinloop.open_dataset(reference) if reference else None
     if once:
         result = run_pass(twinloop.open_dataset(dataset), usual, config, outputs)

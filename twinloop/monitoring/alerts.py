@@ -5,23 +5,17 @@ Deliveries are stored too, so that an alert a webhook missed is sent again.
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from http.client import HTTPException
 from pathlib import Path
-from typing import Any
 
 from twinloop.datasets.jsonl import append_jsonl, read_jsonl
-from twinloop.errors import WrongUse
+from twinloop.monitoring.webhook import Webhook, post
 
 ALERTS = "alerts.jsonl"
 DELIVERED = "delivered.jsonl"
 FOLDER = "monitor"
-TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,7 @@ def save_new(folder: Path, alerts: Sequence[Alert], resolved: Collection[str] = 
     return new
 
 
-def deliver(folder: Path, url: str, dataset: str) -> list[str]:
+def deliver(folder: Path, webhook: Webhook, dataset: str) -> list[str]:
     """Post the stored alerts about a dataset that have not been delivered yet; returns the errors."""
     done = read_jsonl(folder / DELIVERED, _Delivered, "a delivered alert")
     errors = []
@@ -66,32 +60,16 @@ def deliver(folder: Path, url: str, dataset: str) -> list[str]:
         sent = _Delivered(*alert.key, alert.since)
         if alert.dataset != dataset or sent in done:
             continue
-        if error := send(url, alert):
+        if error := send(webhook, alert):
             errors.append(error)
         else:
             append_jsonl(folder / DELIVERED, [asdict(sent)])
     return errors
 
 
-def send(url: str, alert: Alert) -> str | None:
+def send(webhook: Webhook, alert: Alert) -> str | None:
     """Post an alert as JSON; returns the error, or None. An unreachable webhook does not stop the monitor."""
-    require_webhook(url)
-    body: dict[str, Any] = {"source": "twinloop monitor", **asdict(alert)}
-    try:
-        request = urllib.request.Request(
-            url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
-        )
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-            return None if answer.status < 300 else f"the webhook answered {answer.status}"
-    except (urllib.error.URLError, HTTPException, OSError, ValueError) as error:
-        return f"the webhook cannot be reached ({error})"
-
-
-def require_webhook(url: str) -> None:
-    """Require an http or https address."""
-    scheme, _, host = url.partition("://")
-    if scheme not in ("http", "https") or not host.strip("/"):
-        raise WrongUse("not the address of a webhook", got=url, expected="http://... or https://...")
+    return post(webhook, {"source": "twinloop monitor", **asdict(alert)})
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import NoDataset
-from twinloop.monitoring.alerts import deliver, require_webhook, save_new
+from twinloop.monitoring.alerts import deliver, save_new
 from twinloop.monitoring.failures import collect_failures
 from twinloop.monitoring.run import MonitorConfig, MonitorReport, monitor, resolved_episodes
+from twinloop.monitoring.webhook import Webhook
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,7 @@ class Outputs:
 
     alerts: Path
     failures: Path | None = None
-    webhook: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.webhook is not None:
-            require_webhook(self.webhook)
+    webhook: Webhook | None = None
 
 
 @dataclass(frozen=True)
