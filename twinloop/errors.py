@@ -157,6 +157,10 @@ class LearnError(TwinloopError):
     """Data that cannot be used for training, or a policy that does not fit its environment."""
 
 
+class PolicyGone(TwinloopError):
+    """A policy that cannot be reached, is too slow, or answers with something that is no action."""
+
+
 class GateError(TwinloopError):
     """Evidence that cannot be judged, or a registry operation that the verdict does not allow."""
 
