@@ -13,7 +13,15 @@ from tests.trials import shorten_trials
 CONTINUES = {"your-logs.md": [ROOT / "docs/tutorials/your-robot.md"]}
 """Pages that go on in the folder where other pages ended; those are run on the way."""
 
-STORIES = [path for path in PAGES if not any(path in before for before in CONTINUES.values())]
+LANGUAGES = {"python", "console"}
+"""Languages of blocks that are run; blocks in sh are shown only, and those in bash run on the README's page."""
+
+STORIES = [
+    path
+    for path in PAGES
+    if not any(path in before for before in CONTINUES.values())
+    and LANGUAGES & {language for language, _, _ in BLOCK.findall(path.read_text())}
+]
 
 NOT_RUN = ("make ", "pip ", "source ")
 """Commands that set up an environment, which the tests have already."""
