@@ -15,6 +15,8 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 LONGEST = ("test_loop.py", "test_code_blocks.py", "test_every_parameter.py", "test_images.py", "test_look.py")
 """Files that take longest. They are begun first: one that begins last keeps a single worker busy while the others idle."""
 
+USES_EVERY_CORE = ("generation.run", "evaluation.robot", "promotion.run", "workflows")
+
 PLACES = "{environment: {object_offset_x_m: [-0.05, 0.05], object_offset_y_m: [-0.05, 0.05]}}"
 
 
@@ -33,11 +35,12 @@ def spend_no_time_on_the_machine():
     """Neither wait for the disk nor start a process per core.
 
     The kernel outlives whatever a test kills. The other cores are busy with other tests, and data has the same bytes on any
-    number of workers; tests of that pass `workers`.
+    number of workers; tests of that pass `workers`, or `cores` for replicas of a stand-in.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
-        patch.setattr("twinloop.generation.run.usable_cores", lambda: 1)
+        for module in USES_EVERY_CORE:
+            patch.setattr(f"twinloop.{module}.usable_cores", lambda: 1)
         yield
 
 

@@ -25,6 +25,7 @@ from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.gap.evidence import Options as GapOptions
 from twinloop.gap.result import Gap
 from twinloop.gap.run import measure_gap
+from twinloop.generation.processes import usable_cores
 from twinloop.generation.run import generate
 from twinloop.generation.videos import Video, record_outcomes
 from twinloop.identification.config import IdentifyConfig
@@ -53,7 +54,8 @@ from twinloop.report.identification_page import write_identification_page
 from twinloop.report.plan_sheet import write_plan_sheet
 from twinloop.robots.controllers import Controller, ExpertController, OperatorController
 from twinloop.robots.handle import RobotHandle, supervised
-from twinloop.robots.record import RecordingSpec, record
+from twinloop.robots.record import RecordingSpec, Station, record
+from twinloop.robots.replicas import replicas
 from twinloop.stages import OnProgress
 from twinloop.twins import Twin
 
@@ -223,7 +225,7 @@ def demonstrate(
     """Demonstrations by the robot's operator."""
     spec = RecordingSpec(episodes, seconds, task=task, first=first)
     return _recorded(
-        out, on_progress, robot, spec, lambda _, supervisor: OperatorController(supervisor, operator)
+        out, on_progress, robot, spec, lambda _, supervisor, __: OperatorController(supervisor, operator)
     )
 
 
@@ -242,7 +244,7 @@ def watch(
     with supervised(robot.address) as (arm, _):
         spec = RecordingSpec(episodes, task_time_limit_s(arm), task=task, first=first)
     deployed = _recorded(
-        out, on_progress, robot, spec, lambda arm, _: PolicyController(policy, arm.description)
+        out, on_progress, robot, spec, lambda arm, _, row: PolicyController(policy, arm.description, row)
     )
     report = monitor(deployed, reference)
     report.save(out)
@@ -256,13 +258,24 @@ def _recorded(
     spec: RecordingSpec,
     controller: Callable[..., Controller],
 ) -> Dataset:
-    """Record the episodes that are missing."""
+    """Record the episodes that are missing; `controller` makes one for a robot, its supervisor, and the robot's number."""
     there = len(open_dataset(out / DATA)) if (out / DATA).exists() else 0
     if there < spec.episodes:
         left = replace(spec, episodes=spec.episodes - there, first=spec.first + there)
-        with supervised(robot.address) as (arm, supervisor):
-            acting = controller(arm, supervisor)
-            record(arm, acting, out / DATA, left, supervisor=supervisor, on_progress=on_progress)
+        cores = min(usable_cores(), left.episodes)
+        with supervised(robot.address) as (arm, supervisor), replicas(arm, supervisor, cores - 1) as others:
+            stations = [
+                Station(one, controller(one, one, row), one) for row, one in enumerate(others, start=1)
+            ]
+            record(
+                arm,
+                controller(arm, supervisor, 0),
+                out / DATA,
+                left,
+                supervisor=supervisor,
+                replicas=stations,
+                on_progress=on_progress,
+            )
     return open_dataset(out / DATA)
 
 

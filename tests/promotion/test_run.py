@@ -166,7 +166,7 @@ def test_a_gate_does_not_replace_trials_that_were_made_before(tiny_policy, tmp_p
 
 
 def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(
-    tiny_policy, other_policy, short_trials, tmp_path
+    tiny_policy, other_policy, short_trials, tmp_path, monkeypatch
 ):
     pytest.importorskip("pybullet")
     twin = load_twin("franka_pick_place")
@@ -192,6 +192,14 @@ def test_a_gate_on_a_stand_in_tries_scenes_of_its_list_in_turns(
     for trial in evidence.simulated:
         assert abs(trial.values["object_offset_x_m"]) < 0.15 and abs(trial.values["object_yaw_rad"]) < 3.2
     assert found.decision == "refuse" and "used up" in found.sentence and found.standin
+
+    monkeypatch.setattr("twinloop.promotion.run.usable_cores", lambda: 2)
+    with connected(robot):
+        both = words | {"out": tmp_path / "both"}
+        gate(tiny_policy, twin, **both, config=GateConfig(rules=Rules(max_trials=2), **short))
+    at_once = load_evidence(tmp_path / "both" / EVIDENCE)
+    assert (at_once.simulated, at_once.real) == (evidence.simulated, evidence.real), "also side by side"
+
     elsewhere = replace(evidence, robot="standin-mild")
     with (
         connected(robot),

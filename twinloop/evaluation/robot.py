@@ -1,10 +1,13 @@
-"""Trials on a robot: one episode after the other; several policies take turns in every scene."""
+"""Trials on a robot: one episode after the other; several policies take turns in every scene.
+
+Replicas of a stand-in share the trials: one for each core.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,10 +16,12 @@ from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.evaluation.environment import OnProgress, dataset_folder, read_trial
 from twinloop.evaluation.result import Evaluation, Trial
+from twinloop.generation.processes import usable_cores
 from twinloop.policies.act import PolicyController
-from twinloop.policies.protocol import PolicyLike, actor_id
-from twinloop.robots.protocol import Robot, TrialSupervisor
-from twinloop.robots.record import RecordingSpec, record
+from twinloop.policies.protocol import PolicyLike, actor_id, is_concurrent
+from twinloop.robots.protocol import Robot, SupervisedRobot, TrialSupervisor
+from twinloop.robots.record import RecordingSpec, Station, record
+from twinloop.robots.replicas import replicas
 from twinloop.tasks import make_task
 from twinloop.twins import load_twin
 
@@ -54,49 +59,75 @@ class RobotEnvironment:
         count = EPISODES if episodes is None else episodes
         if count < 1 or not policies:
             raise WrongUse("an evaluation needs at least one policy and one episode", got=count)
-        supervisor = self._find_supervisor()
-        controllers = [PolicyController(policy, self.robot.description) for policy in policies]
+        self._find_supervisor()
         for policy in policies if out is not None else ():
             _require_own_episodes(dataset_folder(Path(out or ""), policy, policies), policy, self.robot)
-        limit_s = self.time_limit_s or task_time_limit_s(self.robot)
         trials: list[list[Trial]] = [[] for _ in policies]
         with ExitStack() as stack:
             root = out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            folders = [
+                dataset_folder(root, policy, policies) if out is not None else root / policy.name
+                for policy in policies
+            ]
             if self.resume and len(policies) == 1 and (root / "meta").exists():
                 trials[0] = _read_trials(open_dataset(root), seed, count, newest=False)
-            for first, scenes in self._rounds(seed, len(trials[0]), count, len(policies)):
+            others = stack.enter_context(self._replicas(policies, count - len(trials[0])))
+            series = [self._stations(policy, others) for policy in policies]
+            turns = len(policies) > 1 and (self.until_failure or not others)
+            for first, scenes in _split(seed, len(trials[0]), count, turns):
                 if self.until_failure and any(trial.success is False for own in trials for trial in own):
                     break
-                for index, controller in enumerate(controllers):
-                    folder = dataset_folder(root, policies[index], policies)
-                    if out is None:
-                        folder = root / policies[index].name
-                    spec = RecordingSpec(
-                        scenes,
-                        limit_s,
-                        task=self.robot.description.task,
-                        cameras=self.cameras,
-                        first=first,
-                    )
+                for own, stations, folder in zip(trials, series, folders, strict=True):
 
                     def on_episode(done: int, _: int, before: int = sum(map(len, trials))) -> None:
                         on_progress(before + done, count * len(policies))
 
-                    dataset = record(
-                        self.robot, controller, folder, spec, supervisor=supervisor, on_progress=on_episode
-                    )
-                    trials[index] += _read_trials(dataset, first, scenes)
+                    own += self._record(stations, folder, first, scenes, on_episode)
         where, standin = self.robot.description.serial, self.robot.description.standin
         return [
             Evaluation(policy.name, policy.id, where, seed, tuple(own), standin)
             for policy, own in zip(policies, trials, strict=True)
         ]
 
-    def _rounds(self, seed: int, done: int, count: int, policies: int) -> list[tuple[int, int]]:
-        """Numbers of first scenes, with how many are recorded in one go: one by one where policies take turns or may stop."""
-        if policies > 1 or self.until_failure:
-            return [(seed + number, 1) for number in range(done, count)]
-        return [(seed + done, count - done)] if done < count else []
+    def _record(
+        self, stations: Sequence[Station], folder: Path, first: int, scenes: int, on_progress: OnProgress
+    ) -> list[Trial]:
+        """Trials of one policy in consecutive scenes; the last is the first failure where that ends them."""
+        spec = RecordingSpec(
+            scenes,
+            self.time_limit_s or task_time_limit_s(self.robot),
+            task=self.robot.description.task,
+            cameras=self.cameras,
+            first=first,
+            until_failure=self.until_failure,
+        )
+        before = len(open_dataset(folder)) if (folder / "meta").exists() else 0
+        mine = stations[0]
+        dataset = record(
+            mine.robot,
+            mine.controller,
+            folder,
+            spec,
+            supervisor=mine.supervisor,
+            replicas=stations[1:],
+            on_progress=on_progress,
+        )
+        return _read_trials(dataset, first, len(dataset) - before)
+
+    def _stations(self, policy: PolicyLike, others: Sequence[SupervisedRobot]) -> list[Station]:
+        """The policy on the robot and on its replicas, which supervise themselves."""
+        places = [(self.robot, self._find_supervisor()), *((other, other) for other in others)]
+        return [
+            Station(robot, PolicyController(policy, robot.description, row), supervisor)
+            for row, (robot, supervisor) in enumerate(places)
+        ]
+
+    def _replicas(
+        self, policies: Sequence[PolicyLike], trials: int
+    ) -> AbstractContextManager[tuple[SupervisedRobot, ...]]:
+        """Replicas of the robot that share the trials, where it supervises them itself and the policies allow it."""
+        count = min(usable_cores(), trials) - 1 if all(map(is_concurrent, policies)) else 0
+        return replicas(self.robot, self._find_supervisor(), count)
 
     def _find_supervisor(self) -> TrialSupervisor:
         if self.supervisor is not None:
@@ -104,6 +135,16 @@ class RobotEnvironment:
         if isinstance(self.robot, TrialSupervisor):
             return self.robot
         raise WrongUse("nothing judges whether an episode succeeds", remedy="pass a supervisor")
+
+
+def _split(seed: int, done: int, count: int, turns: bool) -> list[tuple[int, int]]:
+    """Numbers of first scenes, with how many are recorded in one go: one by one where policies take turns.
+
+    They need not where the robot has replicas: its episodes do not depend on each other.
+    """
+    if turns:
+        return [(seed + number, 1) for number in range(done, count)]
+    return [(seed + done, count - done)] if done < count else []
 
 
 def task_time_limit_s(robot: Robot) -> float:

@@ -28,10 +28,11 @@ from twinloop.robots.protocol import Description, Observation
 class ChunkExecutor:
     """Executes the chunks of a policy in `count` episodes side by side.
 
-    Keeps, for each episode, the history of observations and the chunk that is being executed.
+    Keeps, for each episode, the history of observations and the chunk that is being executed. The policy knows the episodes as rows
+    `first_row` and following.
     """
 
-    def __init__(self, policy: PolicyLike, count: int, *, real: bool = False) -> None:
+    def __init__(self, policy: PolicyLike, count: int, *, real: bool = False, first_row: int = 0) -> None:
         self._policy, self._real = make_batched(policy), real
         self._execution = policy.execution
         self._steps_back = np.array(policy.execution.history) - policy.execution.history[0]
@@ -42,13 +43,13 @@ class ChunkExecutor:
         self._next = self._plan
         self._at = np.zeros(count, dtype=np.int64)
         self._skip = np.zeros(count, dtype=np.int64)
-        self._rows = np.arange(count)
-        self._policy.reset_batch(self._rows, np.zeros(count, dtype=np.int64), real=real)
+        self._rows, self._first_row = np.arange(count), first_row
+        self._policy.reset_batch(self._rows + first_row, np.zeros(count, dtype=np.int64), real=real)
 
     def restart(self, ids: Array, seeds: Array) -> None:
         """Begin new episodes in `ids`; randomness follows from their seeds."""
         self._fresh[ids] = True
-        self._policy.reset_batch(np.asarray(ids), np.asarray(seeds), real=self._real)
+        self._policy.reset_batch(np.asarray(ids) + self._first_row, np.asarray(seeds), real=self._real)
 
     def needs_images(self) -> Array:
         """Which episodes (N,) need frames for the next `act`, because it runs inference for them."""
@@ -89,7 +90,7 @@ class ChunkExecutor:
         history = self._observed[ids][:, self._steps_back]
         observation = self._policy.interface.split(history)
         observation |= {name: frame[ids] for name, frame in frames.items()}
-        chunks = np.asarray(self._policy.infer_batch(observation, self._rows[ids]), np.float32)
+        chunks = np.asarray(self._policy.infer_batch(observation, ids + self._first_row), np.float32)
         if self._plan.shape[1] == 0:
             self._plan = np.zeros((len(self._rows), *chunks.shape[1:]), np.float32)
             self._next = np.zeros_like(self._plan)
@@ -143,16 +144,19 @@ class PolicyExpert:
 
 
 class PolicyController:
-    """A policy through the door for controllers of a robot."""
+    """A policy through the door for controllers of a robot.
+
+    Controllers of one policy that act at the same time have different `row`s.
+    """
 
     actor: Actor = "policy"
 
-    def __init__(self, policy: PolicyLike, description: Description) -> None:
+    def __init__(self, policy: PolicyLike, description: Description, row: int = 0) -> None:
         require_robot(policy, description)
         self.cameras = tuple(camera.name for camera in policy.interface.cameras)
         self.actor_id = actor_id(policy)
         self._interface = policy.interface
-        self._executor = ChunkExecutor(policy, 1, real=True)
+        self._executor = ChunkExecutor(policy, 1, real=True, first_row=row)
 
     def restart(self, observation: Observation, seed: int) -> None:
         """Begin a new episode."""

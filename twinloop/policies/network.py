@@ -5,6 +5,7 @@ A network takes raw readings and gives raw commands; scaling is part of it, so t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,7 @@ from twinloop.policies.shape import Shape
 from twinloop.policies.transformer import ChunkTransformer
 
 Tensor = torch.Tensor
+_ALONE = threading.RLock()
 
 
 class Block(nn.Module):
@@ -220,13 +222,17 @@ class PolicyNetwork(nn.Module):
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Compute in this thread alone: a network this small is done before others wake up, and on a busy machine they
-    cost a hundred times what they bring; and what is predicted does not depend on the number of cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    cost a hundred times what they bring; and what is predicted does not depend on the number of cores.
+
+    The number of threads belongs to the process, so that two cannot compute like this at the same time.
+    """
+    with _ALONE:
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
 
 def _mean(wrong: Tensor, valid: Tensor) -> Tensor:

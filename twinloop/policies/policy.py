@@ -60,6 +60,9 @@ class Policy:
     source of noise of heads that sample, which `reset` seeds.
     """
 
+    concurrent = True
+    """Threads may use it at the same time, each for rows of its own."""
+
     def __init__(
         self,
         network: PolicyNetwork,

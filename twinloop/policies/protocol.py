@@ -145,6 +145,11 @@ def make_batched(policy: PolicyLike) -> BatchedPolicy:
     return SingleEpisodePolicies(policy)
 
 
+def is_concurrent(policy: PolicyLike) -> bool:
+    """Whether several threads may use the policy at the same time, each for rows of its own; only a policy that says so."""
+    return getattr(policy, "concurrent", False) is True
+
+
 def min_image_side(policy: PolicyLike) -> int | None:
     """Return the least pixels a side of frames that the policy resizes itself; None: it takes the size that it declares only."""
     return getattr(policy, "image_side", None)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from twinloop.errors import GateError, WrongUse
 from twinloop.evaluation.environment import OnProgress
 from twinloop.generation.processes import usable_cores
-from twinloop.policies.protocol import PolicyLike, training_datasets
+from twinloop.policies.protocol import PolicyLike, is_concurrent, training_datasets
 from twinloop.promotion.attempts import record_attempt
 from twinloop.promotion.checks import Check, Situation, Subject, accept, run_checks, twin_is_current
 from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, draw_scenes, load_evidence
@@ -20,7 +21,8 @@ from twinloop.promotion.trials import simulate, try_on_robot
 from twinloop.promotion.verdict import Verdict, decide
 from twinloop.randomization import Randomization
 from twinloop.records import save_record
-from twinloop.robots.protocol import Robot, TrialSupervisor
+from twinloop.robots.protocol import Robot, SupervisedRobot, TrialSupervisor
+from twinloop.robots.replicas import replicas
 from twinloop.twins import Twin
 
 EVIDENCE, RECORDINGS = Evidence.FILE, "recordings"
@@ -121,12 +123,13 @@ def gate(
         situation or Situation(),
         watchers or Watchers(),
     )
-    if not found.simulated and not found.real:
-        found = replace(found, simulated=run.simulate())
-    checks = run.check(found)
-    if robot is not None and not any(check.blocks for check in checks):
-        found = run.try_on_robot(found, twin_is_current(checks))
+    with run.replicated() as others:
+        if not found.simulated and not found.real:
+            found = replace(found, simulated=run.simulate(others))
         checks = run.check(found)
+        if robot is not None and not any(check.blocks for check in checks):
+            found = run.try_on_robot(found, twin_is_current(checks), others)
+            checks = run.check(found)
     statistics = measure(found, config.rules, twin_is_current=twin_is_current(checks))
     verdict = decide(found, statistics, config.rules, checks)
     run.save(found)
@@ -215,14 +218,20 @@ class _Gate:
         """The candidate, and the champion if there is one."""
         return [self.candidate] if self.champion is None else [self.candidate, self.champion]
 
-    def simulate(self) -> tuple[PairedTrial, ...]:
+    def replicated(self) -> AbstractContextManager[tuple[SupervisedRobot, ...]]:
+        """A replica of the robot, so that candidate and champion can be tried at the same time where the robot allows it."""
+        if self.robot is None or not all(map(is_concurrent, self.policies)):
+            return nullcontext(())
+        return replicas(self.robot, self.supervisor, min(usable_cores(), len(self.policies)) - 1)
+
+    def simulate(self, others: Sequence[SupervisedRobot]) -> tuple[PairedTrial, ...]:
         """One simulated trial in every scene: those that a stand-in sets by number, else drawn ones."""
         config, on_progress = self.config, self.watchers.on_progress
         if config.scenes < 1:
             raise WrongUse("a gate needs at least one scene", got=config.scenes)
         if self.robot is not None and self.supervisor is not None and self.robot.description.standin:
             numbers = range(config.first_scene, config.first_scene + config.scenes)
-            scenes = observe_list(self.robot, self.supervisor, self.twin, numbers, on_progress)
+            scenes = observe_list(self.robot, self.supervisor, self.twin, numbers, on_progress, others)
         else:
             scenes = draw_list(self.twin, config.scenes, config.seed, config.randomization)
         return simulate(
@@ -245,7 +254,7 @@ class _Gate:
         )
         return accept(run_checks(subject), given.accepted, given.by, given.reason)
 
-    def try_on_robot(self, found: Evidence, current: bool) -> Evidence:
+    def try_on_robot(self, found: Evidence, current: bool, others: Sequence[SupervisedRobot]) -> Evidence:
         """Run real trials until the evidence suffices; each is saved before the next begins."""
         robot, supervisor, rules = self.robot, self.supervisor, self.config.rules
         assert robot is not None and supervisor is not None
@@ -273,6 +282,7 @@ class _Gate:
                 turn=number,
                 out=recordings,
                 time_limit_s=self.config.time_limit_s,
+                replicas=others,
             )
             found = found.with_real(trial)
             self.save(found)

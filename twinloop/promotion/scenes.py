@@ -14,7 +14,8 @@ from twinloop.evaluation.environment import OnProgress
 from twinloop.generation.perceived import PERCEIVED
 from twinloop.randomization import Randomization, draw_many
 from twinloop.randomization.scenes import training_scenes
-from twinloop.robots.protocol import Description, Robot, TrialSupervisor
+from twinloop.robots.protocol import Description, Robot, SupervisedRobot, TrialSupervisor
+from twinloop.robots.replicas import share
 from twinloop.twins import Twin
 
 
@@ -64,20 +65,28 @@ def observe_list(
     twin: Twin,
     numbers: Sequence[int],
     on_progress: OnProgress = lambda done, total: None,
+    replicas: Sequence[SupervisedRobot] = (),
 ) -> list[Scene]:
-    """Scenes as the robot perceives them after its supervisor has set them; the robot does not move."""
-    observed = []
-    for done, number in enumerate(numbers):
-        supervisor.prepare(number)
-        seen = robot.observe()
+    """Scenes as the robot, or a replica of it, perceives them after its supervisor has set them; the robot does not move."""
+    description = robot.description
+
+    def observe(place: tuple[Robot, TrialSupervisor], number: int) -> Scene:
+        place[1].prepare(number)
+        seen = place[0].observe()
         if PERCEIVED not in seen.signals:
             raise GateError(
                 "the robot does not perceive its scene", got=", ".join(seen.signals), expected=PERCEIVED
             )
-        observed.append(
-            Scene(number, estimate_scene(twin, robot.description, np.asarray(seen.signals[PERCEIVED])))
-        )
-        on_progress(done + 1, len(numbers))
+        return Scene(number, estimate_scene(twin, description, np.asarray(seen.signals[PERCEIVED])))
+
+    places: list[tuple[Robot, TrialSupervisor]] = [
+        (robot, supervisor),
+        *((replica, replica) for replica in replicas),
+    ]
+    observed: list[Scene] = []
+    for scene in share(places, observe, numbers):
+        observed.append(scene)
+        on_progress(len(observed), len(numbers))
     return observed
 
 

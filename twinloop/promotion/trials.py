@@ -15,7 +15,8 @@ from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.policies.protocol import PolicyLike
 from twinloop.promotion.evidence import PairedTrial
 from twinloop.promotion.scenes import Scene
-from twinloop.robots.protocol import Robot, TrialSupervisor
+from twinloop.robots.protocol import Robot, SupervisedRobot, TrialSupervisor
+from twinloop.robots.replicas import share
 from twinloop.twins import Twin
 
 
@@ -57,23 +58,30 @@ def try_on_robot(
     turn: int,
     out: Path,
     time_limit_s: float | None = None,
+    replicas: Sequence[SupervisedRobot] = (),
 ) -> PairedTrial:
     """Run one real trial; the order of the policies alternates, and each policy has its own dataset of recordings.
 
-    A recording of this turn left by a gate that was killed before saving its evidence is reused.
+    Where the robot has replicas, the policies act at the same time. A recording of this turn left by a gate that was killed before
+    saving its evidence is reused.
     """
     order = [candidate] if champion is None else [candidate, champion]
     if turn % 2:
         order.reverse()
-    successes = {}
-    for policy in order:
-        earlier = _recorded(out / policy.name, turn)
-        if earlier is not None:
-            successes[policy.id] = earlier
-            continue
-        environment = RobotEnvironment(robot, supervisor, time_limit_s)
-        evaluation = evaluate(policy, environment, episodes=1, seed=scene.number, out=out / policy.name)
-        successes[policy.id] = _require_judged(evaluation.trials[0].success, out / policy.name, turn)
+
+    def run(place: tuple[Robot, TrialSupervisor], policy: PolicyLike) -> tuple[str, bool]:
+        folder = out / policy.name
+        if (earlier := _recorded(folder, turn)) is not None:
+            return policy.id, earlier
+        environment = RobotEnvironment(*place, time_limit_s)
+        evaluation = evaluate(policy, environment, episodes=1, seed=scene.number, out=folder)
+        return policy.id, _require_judged(evaluation.trials[0].success, folder, turn)
+
+    places: list[tuple[Robot, TrialSupervisor]] = [
+        (robot, supervisor),
+        *((replica, replica) for replica in replicas),
+    ]
+    successes = dict(share(places, run, order))
     return PairedTrial(
         scene.number,
         successes[candidate.id],

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -69,6 +69,7 @@ class Description:
         task: Name of the task; default: the twin's.
         standin: The robot is simulated; its recordings are never called real.
         lockstep: Time passes only when a command is sent, one control step for each.
+        independent_episodes: What happens in an episode follows from its number and the commands alone, whatever the robot did before.
         engine: What simulates a stand-in.
         software: Versions that go into every recording.
         position_signal: The signal with the robot's position in the elements and units of the action: where the first command
@@ -88,6 +89,7 @@ class Description:
     task: str = ""
     standin: bool = False
     lockstep: bool = False
+    independent_episodes: bool = False
     engine: str | None = None
     software: Mapping[str, str] = field(default_factory=dict)
     position_signal: str = "observation.state"
@@ -163,6 +165,20 @@ class TrialSupervisor(Protocol):
         """The outcome so far, unknown while undecided; once the episode is `over`, success or failure."""
 
 
+class SupervisedRobot(Robot, TrialSupervisor, Protocol):
+    """A robot that supervises its own trials."""
+
+
+@runtime_checkable
+class Replicable(Protocol):
+    """A simulated robot that can be started more than once."""
+
+    def replicate(self) -> SupervisedRobot:
+        """Another one like it, not yet connected."""
+
+
+AnyRobot = TypeVar("AnyRobot", bound=Robot)
+
 ROBOTS: Registry[Callable[[str], Robot]] = Registry("robot", "robots")
 """By scheme, a function of what follows the colon: `standin:severe` is `ROBOTS.get("standin")("severe")`."""
 
@@ -189,7 +205,7 @@ def open_robot(url: str) -> Robot:
 
 
 @contextmanager
-def connected(robot: Robot) -> Iterator[Robot]:
+def connected(robot: AnyRobot) -> Iterator[AnyRobot]:
     """Connect a robot for the length of a `with` block, and close it however the block ends.
 
     Args:

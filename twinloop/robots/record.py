@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from twinloop.errors import RobotGone, TwinloopError, WrongUse
 from twinloop.robots.controllers import Controller
 from twinloop.robots.limits import LimitedRobot
 from twinloop.robots.protocol import Description, Observation, Robot, TrialSupervisor
+from twinloop.robots.replicas import share
 from twinloop.robots.watchdog import SILENCE_S, Watchdog
 from twinloop.version import __version__
 
@@ -49,6 +50,7 @@ class RecordingSpec:
         operator: pseudonym of the person who demonstrates.
         consent: that person's consent record.
         judged: whether the supervisor judges success. Excitation runs are not judged.
+        until_failure: whether the first episode that fails is the last one.
         reconnects: attempts to reconnect to a lost robot, per episode.
         reconnect_wait_s: pause between two attempts.
         software: further versions to store in the provenance.
@@ -63,6 +65,7 @@ class RecordingSpec:
     operator: str | None = None
     consent: str | None = None
     judged: bool = True
+    until_failure: bool = False
     reconnects: int = 3
     reconnect_wait_s: float = 1.0
     software: Mapping[str, str] = field(default_factory=dict)
@@ -72,6 +75,15 @@ class RecordingSpec:
             raise WrongUse("nothing to record", got=f"{self.episodes} episodes of {self.time_limit_s:g} s")
 
 
+@dataclass(frozen=True)
+class Station:
+    """A connected robot with what commands it and who supervises it."""
+
+    robot: Robot
+    controller: Controller
+    supervisor: TrialSupervisor | None = None
+
+
 def record(
     robot: Robot,
     controller: Controller,
@@ -79,6 +91,7 @@ def record(
     spec: RecordingSpec,
     *,
     supervisor: TrialSupervisor | None = None,
+    replicas: Sequence[Station] = (),
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     log: Callable[[str], None] = lambda line: None,
 ) -> Dataset:
@@ -90,44 +103,42 @@ def record(
         out: the dataset's folder; an existing dataset of the same schema is appended to.
         spec: how many episodes, how long, and what to store with them.
         supervisor: sets the scene before each episode and judges its outcome.
+        replicas: stations with replicas of the robot (`twinloop.robots.replicas`), which share the episodes.
         on_progress: called with (episodes recorded, episodes requested).
         log: called with one line whenever the robot is lost or reconnected.
 
     Returns:
-        The dataset; its last `spec.episodes` episodes are the new ones.
+        The dataset; its last episodes are the new ones, `spec.episodes` of them unless one failed before.
 
     Raises:
         RobotGone: the robot was lost and did not reconnect. Episodes recorded before that are safe in `out`.
     """
     schema = robot.description.schema(spec.cameras)
-    limited = LimitedRobot(robot)
-    recorded, attempts_left = 0, spec.reconnects
-    lost: RobotGone | None = None
+    stations = (Station(robot, controller, supervisor), *replicas)
+    places = [(LimitedRobot(station.robot), station) for station in stations]
+    recorded = 0
     with _open_writer(Path(out), schema, robot.description.serial) as writer:
-        while recorded < spec.episodes:
-            on_progress(recorded, spec.episodes)
-            number = spec.first + recorded
-            try:
-                episode = _record_episode(limited, controller, supervisor, spec, schema, number)
-            except RobotGone as error:
-                log(
-                    f"robot lost in episode {number} ({error.what}); {writer.committed} recorded episodes are safe"
-                )
-                attempts_left = _reconnect(limited, spec, attempts_left, log)
-                if attempts_left < 0:
-                    lost = error
-                    break
-                continue
-            writer.add(episode)
-            writer.commit()
-            recorded, attempts_left = recorded + 1, spec.reconnects
-        on_progress(recorded, spec.episodes)
-    if lost is not None:
-        raise RobotGone(
-            f"the robot was lost and did not reconnect ({lost.what}); "
-            f"{recorded} of {spec.episodes} episodes are safe in {out}",
-            remedy="check the robot, then record the missing episodes into the same dataset",
-        ) from lost
+
+        def record_one(place: tuple[LimitedRobot, Station], number: int) -> Episode:
+            return _record_or_reconnect(*place, spec, number, lambda: writer.committed, log)
+
+        episodes = share(places, record_one, range(spec.first, spec.first + spec.episodes))
+        on_progress(0, spec.episodes)
+        try:
+            with closing(episodes):
+                for episode in episodes:
+                    writer.add(episode)
+                    writer.commit()
+                    recorded += 1
+                    on_progress(recorded, spec.episodes)
+                    if spec.until_failure and episode.success is False:
+                        break
+        except RobotGone as error:
+            raise RobotGone(
+                f"the robot was lost and did not reconnect ({error.what}); "
+                f"{recorded} of {spec.episodes} episodes are safe in {out}",
+                remedy="check the robot, then record the missing episodes into the same dataset",
+            ) from error
     return open_dataset(out)
 
 
@@ -135,6 +146,26 @@ def _open_writer(out: Path, schema: Schema, serial: str) -> DatasetWriter:
     if (out / layout.MANIFEST).exists() or (out / JOURNAL).exists():
         return append_to(out, schema=schema)
     return make_dataset(out, schema, history=("recorded", (), f"by {serial}"))
+
+
+def _record_or_reconnect(
+    robot: LimitedRobot,
+    station: Station,
+    spec: RecordingSpec,
+    number: int,
+    committed: Callable[[], int],
+    log: Callable[[str], None],
+) -> Episode:
+    """One episode, started over each time that the robot was lost and came back."""
+    attempts_left = spec.reconnects
+    while True:
+        try:
+            return _record_episode(robot, station, spec, number)
+        except RobotGone as error:
+            log(f"robot lost in episode {number} ({error.what}); {committed()} recorded episodes are safe")
+            attempts_left = _reconnect(robot, spec, attempts_left, log)
+            if attempts_left < 0:
+                raise
 
 
 def _reconnect(
@@ -153,14 +184,8 @@ def _reconnect(
     return -1
 
 
-def _record_episode(
-    robot: LimitedRobot,
-    controller: Controller,
-    supervisor: TrialSupervisor | None,
-    spec: RecordingSpec,
-    schema: Schema,
-    number: int,
-) -> Episode:
+def _record_episode(robot: LimitedRobot, station: Station, spec: RecordingSpec, number: int) -> Episode:
+    controller, supervisor = station.controller, station.supervisor
     if supervisor is not None:
         supervisor.prepare(number)
     robot.restart()
@@ -175,7 +200,7 @@ def _record_episode(
         "held": (watched.holds, "times commands stopped, and the watchdog held the robot"),
     }
     events = tuple(Event(0.0, kind, f"{count} {what}") for kind, (count, what) in notes.items() if count)
-    return _make_episode(schema, robot.description, controller, spec, rows, outcome, events)
+    return _make_episode(robot.description, controller, spec, rows, outcome, events)
 
 
 @contextmanager
@@ -251,7 +276,6 @@ def _observe_newer(robot: Robot, cameras: tuple[str, ...], than_s: float) -> Obs
 
 
 def _make_episode(
-    schema: Schema,
     description: Description,
     controller: Controller,
     spec: RecordingSpec,
@@ -267,7 +291,7 @@ def _make_episode(
     signals[description.action.name] = np.stack([sent for _, sent in rows]).astype(description.action.dtype)
     operator = spec.operator if controller.actor == "operator" else None
     return make_episode(
-        schema,
+        description.schema(spec.cameras),
         [seen.time_s - start_s for seen, _ in rows],
         signals,
         frames={name: np.stack([seen.frames[name] for seen, _ in rows]) for name in spec.cameras},

@@ -203,6 +203,10 @@ class StandinRobot(RemoteRobot):
             self._start()
         super().connect()
 
+    def replicate(self) -> StandinRobot:
+        """The same stand-in in a process of its own, not yet started."""
+        return StandinRobot(self._reality, self._twin)
+
     def close(self) -> None:
         """Disconnect and end the process."""
         super().close()

@@ -47,6 +47,11 @@ class Reality(BaseModel):
     human: Human = Human()
     drift: Mapping[str, float] = Field(default_factory=dict)
 
+    @property
+    def warms_up(self) -> bool:
+        """Whether an episode depends on how long the robot has worked before."""
+        return self.actuation.cold_friction_scale != 1.0 or "actuation.cold_friction_scale" in self.drift
+
     def at_episode(self, number: int) -> Reality:
         """The reality as it is at one episode, drift included."""
         changes: dict[str, dict[str, float]] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,8 @@ class Session:
     @cached_property
     def description(self) -> Description:
         """The robot's description, without hidden values."""
-        return describe_cell(self.cell, serial=self._serial(), lockstep=self._lockstep)
+        described = describe_cell(self.cell, serial=self._serial(), lockstep=self._lockstep)
+        return replace(described, independent_episodes=not self._reality.warms_up)
 
     def prepare(self, number: int) -> None:
         """Set the scene of one episode; the same number sets the same scene."""
