@@ -44,6 +44,7 @@ class Browser:
         self._session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
         self.call("Page.enable")
         self.call("Runtime.enable")
+        self.call("Log.enable")
 
     def __enter__(self) -> Browser:
         return self
@@ -67,8 +68,16 @@ class Browser:
             if answer.get("id") == self._count:
                 assert "error" not in answer, answer["error"]
                 return answer["result"]
-            if answer.get("method") == "Runtime.exceptionThrown":
-                self.problems.append(answer["params"]["exceptionDetails"].get("text", "") + str(answer)[:600])
+            self._note_problem(answer.get("method"), answer.get("params", {}))
+
+    def _note_problem(self, method: str | None, words: dict) -> None:
+        """Keep exceptions, errors on the console and violations of the page's Content-Security-Policy."""
+        if method == "Runtime.exceptionThrown":
+            self.problems.append(words["exceptionDetails"].get("text", "") + str(words)[:600])
+        elif method == "Log.entryAdded" and words["entry"]["level"] in ("error", "warning"):
+            self.problems.append(words["entry"]["text"][:600])
+        elif method == "Runtime.consoleAPICalled" and words["type"] in ("error", "warning", "assert"):
+            self.problems.append(str(words["args"])[:600])
 
     def _read(self) -> dict:
         while b"\0" not in self._buffer:

@@ -71,7 +71,7 @@ def test_a_click_shows_the_episode_and_its_frame(shelf):
 
 
 @needs_browser
-def test_a_lasso_becomes_a_query_and_a_plan_item(shelf):
+def test_a_lasso_becomes_a_query_and_a_plan_item(shelf, tmp_path):
     folder, real, _ = shelf
     with Browser() as browser:
         browser.open(folder / "map.html")
@@ -101,7 +101,13 @@ def test_a_lasso_becomes_a_query_and_a_plan_item(shelf):
         browser.drag([*inside, inside[0]])
         browser.wait_for("window.twinloopItem")
         item = browser.run("window.twinloopItem")
-        saved = browser.run("fetch(document.getElementById('save-item').href).then((r) => r.text())")
+        browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        browser.run("document.getElementById('save-item').click()")
+        for _ in range(400):
+            if (tmp_path / "plan-item.json").exists():
+                break
+            browser.run("new Promise((done) => setTimeout(done, 25))")
+        saved = (tmp_path / "plan-item.json").read_text()
         assert browser.problems == []
     truth = {n for n in range(40) if real[n, 0] > 0.5 and real[n, 1] > 0.0}
     assert set(item["episodes"]) == truth

@@ -14,6 +14,7 @@ import pytest
 from tests.browser import CHROMIUM, Browser
 from tests.coverage import worlds
 from tests.report import nouns
+from twinloop.coverage.run import measure_coverage
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.writer import make_dataset
 from twinloop.report import page
@@ -29,8 +30,21 @@ from twinloop.report.plan_sheet import write_plan_sheet
 from twinloop.report.quality_page import write_quality_page
 
 ROOT = Path(__file__).parent.parent.parent
-HOSTILE = "<script>hacked=1<script>'\"$x_{"
+HOSTILE = (
+    "javascript:hacked=1//\" autofocus onfocus=hacked=1 '<script>hacked=1</script><!--<script>hacked=1</script>"
+    "<img src=x onerror=hacked=1><svg onload=hacked=1>\u202egnp.exe\u2067]]>{{7*7}}`touch hacked`$(touch hacked)\\"
+)
 PLAIN = "plain"
+HARMLESS = """(() => {
+  const all = [document, ...[...document.querySelectorAll('iframe')].map((f) => f.contentDocument).filter(Boolean)];
+  const found = all.flatMap((one) => [...one.querySelectorAll('*')]).flatMap((e) => [...e.attributes]
+    .filter((a) => /^on/i.test(a.name) || /^(href|src|action)$/.test(a.name) && /^\\s*(javascript|https?):/i.test(a.value))
+    .map((a) => `${e.tagName} ${a.name}`));
+  for (const one of all) if (/[\u202a-\u202e\u2066-\u2069]/.test(one.body.innerText)) found.push('reordered text');
+  if (typeof hacked !== 'undefined' || all.some((one) => one.defaultView.hacked)) found.push('executed');
+  return found;
+})()"""
+"""What of a page could run or mislead, seen by the browser."""
 
 
 def quality(path, name):
@@ -59,7 +73,22 @@ WRITERS = {
     write_coverage_page: lambda path, name: write_coverage_page(nouns.make_coverage(name), path),
     write_loop_page: lambda path, name: write_loop_page(name, nouns.make_loop(name, path.parent), path),
 }
-every_page = pytest.mark.parametrize("write", WRITERS.values(), ids=[w.__name__ for w in WRITERS])
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+every_page = pytest.mark.parametrize("writer", WRITERS, ids=[w.__name__ for w in WRITERS])
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A page by its writer and the name that fills it; written once."""
+    pages = {}
+
+    def write(writer, name):
+        if (writer, name) not in pages:
+            folder = tmp_path_factory.mktemp(writer.__name__)
+            pages[writer, name] = WRITERS[writer](folder / f"{name.replace('/', '')[:120]}.html", name)
+        return pages[writer, name]
+
+    return write
 
 
 def test_no_page_writer_is_missing_here():
@@ -71,41 +100,96 @@ def test_no_page_writer_is_missing_here():
 
 
 @every_page
-def test_a_hostile_name_is_text_on_every_page(write, tmp_path):
-    text = write(tmp_path / "page.html", HOSTILE).read_text()
+def test_a_hostile_name_is_text_on_every_page(writer, written):
+    text = written(writer, HOSTILE).read_text()
     assert "<script>hacked" not in text
     assert "&lt;script&gt;hacked=1" in text, "the name is on the page, escaped"
     assert text.count("<script") == text.count("</script>")
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-def test_a_browser_executes_nothing_of_a_hostile_name(tmp_path):
+def write_hostile_map(folder: Path) -> Path:
+    """The one page with a script of its own, with frames, for datasets whose folders have hostile names."""
+    sides = []
+    for side in ("real", "sim"):
+        place = folder / f"{side} {HOSTILE}".replace("/", "")
+        with make_dataset(place, worlds.SEEN) as writer:
+            for number, scene in enumerate(worlds.scenes(12, 0)):
+                writer.add(
+                    worlds.episode(scene, number, source=side, success=False, failure=HOSTILE, camera=True)
+                )
+        sides.append(open_dataset(place))
+    found = measure_coverage(*sides, points=200, images=False)
+    return write_coverage_page(found, folder / "map.html", tuple(sides))
+
+
+USE_MAP = """(() => {
+  document.querySelectorAll('.region').forEach((row) => row.click());
+  showPoint(0), showPoint(twinloopMap.state.level.count - 1);
+  showLasso(choose([[0, 0], [1e4, 0], [1e4, 1e4], [0, 1e4]]));
+  return [...document.querySelectorAll('pre')].map((one) => one.textContent);
+})()"""
+
+
+@needs_browser
+def test_a_browser_executes_nothing_of_a_hostile_name_and_the_policy_of_every_page_holds(written, tmp_path):
     with Browser() as browser:
-        for writer, write in WRITERS.items():
-            folder = tmp_path / writer.__name__
-            folder.mkdir()
-            browser.open(write(folder / "page.html", HOSTILE))
-            assert browser.run("typeof hacked") == "undefined", writer.__name__
-        assert browser.problems == []
+        for writer in WRITERS:
+            browser.open(written(writer, HOSTILE))
+            browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+            assert browser.run(HARMLESS) == [] and browser.problems == [], writer.__name__
+        count = "(() => { let n = 0; const v = document.querySelector('video'); v.play = v.pause = () => { n += 1; }; v.click(); return n; })()"
+        assert writer is write_loop_page and browser.run(count) == 1, "a click pauses a video"
+        browser.open(write_hostile_map(tmp_path))
+        commands = browser.run(USE_MAP)
+        assert len(browser.run("[...document.querySelectorAll('#point img')].map((i) => i.src)")) == 1
+        assert browser.run(HARMLESS) == [] and browser.problems == []
+    for command in commands:
+        pasted = f"printf '%s\\n' {command}"
+        words = subprocess.run(
+            ["bash", "-c", pasted], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        first, second, _, place, *sql = words.stdout.splitlines()
+        assert (first, second) == ("twinloop", "data") and len(sql) <= 1, "a name is one word"
+        assert place.partition("#")[0].endswith(HOSTILE.replace("/", ""))
+    assert not (tmp_path / "hacked").exists()
+
+
+@needs_browser
+def test_a_script_that_is_not_ours_does_not_run_even_if_somebody_puts_it_into_a_page(written, tmp_path):
+    """The policy stands alone: without it each of these would run, and the browser tells of each."""
+    foreign = (
+        "<script>hacked=1</script><img src=x onerror=hacked=1><a id=a href='javascript:hacked=1'>a</a>"
+        "<link rel=stylesheet href=other.css><iframe srcdoc='<script>parent.hacked=1</script>'></iframe>"
+        "<style>body{display:none}</style><form action=/><button id=b></button></form><base href=http://a>"
+    )
+    with Browser() as browser:
+        for writer in (write_plan_sheet, write_coverage_page, write_loop_page):
+            changed = tmp_path / f"{writer.__name__}.html"
+            changed.write_text(written(writer, PLAIN).read_text().replace("</h1>", f"</h1>{foreign}", 1))
+            browser.open(changed)
+            browser.run("document.getElementById('a').click(), document.getElementById('b').click()")
+            assert browser.run("typeof hacked") == "undefined"
+            assert browser.run("getComputedStyle(document.body).display") == "block"
+            told = [problem for problem in browser.problems if "Content Security Policy" in problem]
+            assert len(told) >= 6, browser.problems
+            browser.problems.clear()
 
 
 @every_page
-def test_a_page_is_one_file_in_light_and_dark(write, tmp_path):
-    text = write(tmp_path / "page.html", PLAIN).read_text()
+def test_a_page_is_one_file_in_light_and_dark(writer, written):
+    text = written(writer, PLAIN).read_text()
     assert text.startswith("<!doctype html>") and text.count("<h1>") == 1
     assert not re.search(r"https?:|src=[\"']?/|<link|@import", text), "nothing is loaded"
     assert "prefers-color-scheme:dark" in text and "width=device-width" in text
     assert "Twinloop " in text.split("<footer>")[1]
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-def test_no_page_is_wider_than_a_phone(tmp_path):
+@needs_browser
+def test_no_page_is_wider_than_a_phone(written):
     with Browser() as browser:
         browser.call("Emulation.setDeviceMetricsOverride", width=400, height=800, deviceScaleFactor=1, mobile=True)  # fmt: skip
-        for writer, write in WRITERS.items():
-            folder = tmp_path / writer.__name__
-            folder.mkdir()
-            browser.open(write(folder / "page.html", PLAIN))
+        for writer in WRITERS:
+            browser.open(written(writer, PLAIN))
             assert browser.run("document.documentElement.scrollWidth") <= 400, writer.__name__
 
 

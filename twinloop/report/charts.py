@@ -162,6 +162,12 @@ def label_unit(name: str, unit: str) -> str:
     return name if unit == "1" else f"{name}\n{unit}"
 
 
+def shorten(name: str, longest: int = 48) -> str:
+    """A name beside an axis, with its middle left out where it would leave no room for the chart."""
+    half = (longest - 1) // 2
+    return name if len(name) <= longest else f"{name[:half]}…{name[-half:]}"
+
+
 def _save(figure: Any, buffer: Any, **how: Any) -> None:
     from matplotlib.text import Text
 

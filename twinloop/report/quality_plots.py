@@ -11,7 +11,16 @@ from markupsafe import Markup
 from twinloop.episode import Array
 from twinloop.quality.finding import Finding, Measurement
 from twinloop.quality.view import View
-from twinloop.report.charts import BLUE, ORANGE, RED, add_legend, draw_frames, encode_svg, make_figure
+from twinloop.report.charts import (
+    BLUE,
+    ORANGE,
+    RED,
+    add_legend,
+    draw_frames,
+    encode_svg,
+    make_figure,
+    shorten,
+)
 
 RESPONSE, COMMAND, LIMIT = BLUE, ORANGE, RED
 MAX_POINTS = 1200
@@ -41,7 +50,7 @@ def draw_lags(measurements: list[Measurement]) -> Markup | None:
             axis.errorbar(
                 m.value, row + shift, xerr=m.uncertainty, fmt="o", ms=2.5, lw=0.8, color=RESPONSE, alpha=faint
             )
-    axis.set_yticks(range(len(names)), names)
+    axis.set_yticks(range(len(names)), [shorten(name) for name in names])
     axis.set_ylim(len(names) - 0.5, -0.5)
     values = [m.value for m in lags]
     axis.set_xlim(min(0.0, *values) - 20, max(values) * 1.1 + 20)

@@ -131,7 +131,7 @@ function drawAxes(context, width, height, ratio) {
     context.fillRect(0, py, 4 * ratio, 1);
     if (cy.unit !== null) context.fillText(short(v), 6 * ratio, py - 2 * ratio);
   }
-  const named = (column) => (column.unit ? `${column.name}, ${column.unit}` : column.name);
+  const named = (column) => legible(column.unit ? `${column.name}, ${column.unit}` : column.name);
   context.fillStyle = theme.ink;
   context.textAlign = "right";
   context.fillText(`${named(cx)} →`, width - 8 * ratio, height - 20 * ratio);
@@ -188,9 +188,19 @@ function nearest(x, y) {
   return best;
 }
 
+// Names come from files of others: invisible characters, such as those that turn the direction of writing, are written out,
+// and commands to copy are quoted for the shell.
+const INVISIBLE = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+const legible = (content) => content.replace(INVISIBLE, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+const quoted = (word) => {
+  if (/^[\w@%+=:,./#-]+$/.test(word)) return word;
+  if (word.search(INVISIBLE) < 0) return `'${word.replaceAll("'", "'\\''")}'`;
+  return `$'${legible(word.replace(/[\\']/g, "\\$&"))}'`;
+};
+
 function text(tag, content, name) {
   const made = document.createElement(tag);
-  made.textContent = content;
+  made.textContent = tag === "pre" ? content : legible(content);
   if (name) made.className = name;
   return made;
 }
@@ -219,7 +229,7 @@ function showPoint(i) {
     row.append(text("td", column.name), text("td", Number.isNaN(value) ? "–" : `${short(value)} ${column.unit}`, "n"));
     table.append(row);
   }
-  panel.append(text("pre", `twinloop data show ${side.name}#${number}`), table);
+  panel.append(text("pre", `twinloop data show ${quoted(`${side.name}#${number}`)}`), table);
   drawOverlay();
 }
 
@@ -336,7 +346,7 @@ function showLasso(count) {
   panel.append(text("p", `${count} points: ${found[0].size} real episodes (${failed} failed), ${found[1].size} simulated.`));
   panel.append(text("p", name));
   if (others) panel.append(text("p", `The same ranges hold for ${others} real points outside the lasso.`, "soft"));
-  panel.append(text("pre", `twinloop data query ${DATA.sides[0].path} '${item.query.replaceAll("'", "'\\''")}'`));
+  panel.append(text("pre", `twinloop data query ${quoted(DATA.sides[0].path)} ${quoted(item.query)}`));
   const copy = text("button", "Copy query");
   copy.onclick = () => navigator.clipboard?.writeText(panel.querySelector("pre").textContent);
   const save = document.createElement("a");

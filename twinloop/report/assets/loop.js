@@ -8,3 +8,5 @@ for (const frame of document.querySelectorAll("iframe")) {
   frame.addEventListener("load", fit);
   frame.closest("details")?.addEventListener("toggle", fit);
 }
+for (const video of document.querySelectorAll("video"))
+  video.addEventListener("click", () => (video.paused ? video.play() : video.pause()));
