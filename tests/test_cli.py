@@ -136,7 +136,7 @@ def test_show_draws_a_png_and_a_page(shelf, tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     twinloop("data", "show", f"{shelf / 'sim'}#2", "--out", "a.html", cwd=tmp_path)
     page = (tmp_path / "a.html").read_text()
-    assert "wood_2" in page and "http" not in page
+    assert "wood_2" in page and "http:" not in page and "https:" not in page
     assert "no episode 77" in twinloop("data", "show", f"{shelf / 'sim'}#77", cwd=tmp_path, code=2)
     assert "DATASET#NUMBER" in twinloop("data", "show", "sim", cwd=tmp_path, code=2)
 
