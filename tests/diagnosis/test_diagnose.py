@@ -92,6 +92,6 @@ def test_the_command_goes_on_with_what_was_kept_prints_writes_and_refuses(
     assert found | {"evaluations": 0} == expected | {"evaluations": 0} and found["verdict"] in out
     assert load_diagnosis(folder).as_json() == found
     page = (folder / "diagnosis.html").read_text()
-    assert "loop delay" in page and "points lost" in page and "http" not in page
+    assert "loop delay" in page and "points lost" in page and "http:" not in page and "https:" not in page
     code, out, _ = twinloop("diagnose", "--policy", folder, *words, "--json")
     assert code == 2 and "policy" in json.loads(out)["error"]

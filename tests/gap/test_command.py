@@ -28,7 +28,7 @@ def test_the_gap_is_printed_kept_as_a_page_and_given_as_json(twinloop, tmp_path,
     assert "needs real episodes with camera frames" in " ".join(out.split())
     page = (tmp_path / "pages/gap.html").read_text()
     assert "Gap in latency" in page and "Not evaluated" in page
-    assert "http" not in page, "the page needs no other file"
+    assert "http:" not in page and "https:" not in page, "the page needs no other file"
     code, out, _ = twinloop("gap", *words, "--json")
     printed = json.loads(out)
     assert code == 0 and printed["shown"] == ["latency"] and (tmp_path / "gap.html").exists()

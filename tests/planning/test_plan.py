@@ -209,7 +209,12 @@ def test_a_plan_keeps_its_words(field, tmp_path):
     assert again == made
     page = write_plan_sheet(again, tmp_path / "sheet.html").read_text()
     assert page.count("☐") == sum(item.episodes for item in made.items)
-    assert "@media print" in page and "http" not in page and made.items[0].title in page
+    assert (
+        "@media print" in page
+        and "http:" not in page
+        and "https:" not in page
+        and made.items[0].title in page
+    )
 
 
 def test_status_counts_what_was_recorded_since_and_where(field):

@@ -309,7 +309,7 @@ def test_the_command_judges_files_and_writes_a_page(twinloop, tiny_policy, panda
     code, out, err = twinloop(*words)
     assert code == 0 and "promote: success rate 100.0 %" in out, out + err
     page = Path("g/report.html").read_text()
-    assert "<svg" in page and "http" not in page and "Promote." in page
+    assert "<svg" in page and "http:" not in page and "https:" not in page and "Promote." in page
     code, out, _ = twinloop(*words, "--threshold", "0.97", "--json")
     assert code == 1 and json.loads(out)["decision"] in ("more", "refuse")
     code, _, err = twinloop("gate", "p", "--champion", "p")

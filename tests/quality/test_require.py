@@ -129,7 +129,7 @@ def test_check_from_the_command_line_exits_with_one_until_it_is_overridden(mixed
     said = twinloop("check", "mixed", "--html", "page.html", cwd=folder, code=1)
     assert "stuck" in said and "observation.state[elbow]" in said and "blocked" in said
     page = (folder / "page.html").read_text()
-    assert "Blocked." in page and "<svg" in page and "http" not in page
+    assert "Blocked." in page and "<svg" in page and "http:" not in page and "https:" not in page
     twinloop("check", "mixed", "--episodes", "0-3", cwd=folder)
     twinloop("check", "mixed", "--override", "stuck", "--by", "ann", cwd=folder, code=2)
     twinloop("check", "mixed", "--override", "stuck", "--by", "ann", "--reason", "taped", cwd=folder)
