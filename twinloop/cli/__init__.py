@@ -26,6 +26,7 @@ from twinloop.cli import (
     policy,
     registry,
     robot,
+    serve,
     start,
     train,
     twin,
@@ -45,7 +46,7 @@ for group in (data, twin, policy, registry, plan):
 for command in (
     demo.demo, start.init, start.doctor, start.status, robot.record, robot.standin, generate.generate, generate.replay, check.check,
     ingest.ingest, identify.identify, identify.anchor, excite.excite, excite.drift, gap.gap, gap.rank, coverage.coverage, train.train,
-    evaluate.evaluate, loop.loop, gate.gate, registry.promote, registry.rollback, monitor.monitor, diagnose.diagnose,
+    evaluate.evaluate, loop.loop, gate.gate, registry.promote, registry.rollback, monitor.monitor, diagnose.diagnose, serve.serve,
 ):  # fmt: skip
     app.command()(command)
 

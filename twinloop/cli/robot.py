@@ -229,15 +229,16 @@ def _make_controller(
 def _make_policy_controller(policy: Path, shadow: Path | None, description: Description) -> Controller:
     from twinloop.policies.act import PolicyController
 
-    acting = PolicyController(_load_policy(policy), description)
+    acting = PolicyController(load_acting_policy(policy), description)
     if shadow is None:
         return acting
     from twinloop.promotion.release import ShadowController
 
-    return ShadowController(acting, PolicyController(_load_policy(shadow), description), description)
+    return ShadowController(acting, PolicyController(load_acting_policy(shadow), description), description)
 
 
-def _load_policy(policy: Path) -> Any:
+def load_acting_policy(policy: Path) -> Any:
+    """Load a policy by folder, name or alias in the registry, such as champion."""
     from twinloop.cli.registry import open_registry
     from twinloop.promotion.registry import NO_ALIASES
 

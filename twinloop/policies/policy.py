@@ -87,6 +87,11 @@ class Policy:
         return self.training_record.name
 
     @property
+    def stateless(self) -> bool:
+        """Chunks depend on the observation alone: nothing is kept between calls."""
+        return self.network.shape.head != "flow"
+
+    @property
     def chunk(self) -> int:
         """Actions predicted at once."""
         return self.network.shape.chunk

@@ -150,6 +150,11 @@ def is_concurrent(policy: PolicyLike) -> bool:
     return getattr(policy, "concurrent", False) is True
 
 
+def is_stateless(policy: PolicyLike) -> bool:
+    """Whether chunks depend on the observation alone; only a policy that says so."""
+    return getattr(policy, "stateless", False) is True
+
+
 def min_image_side(policy: PolicyLike) -> int | None:
     """Return the least pixels a side of frames that the policy resizes itself; None: it takes the size that it declares only."""
     return getattr(policy, "image_side", None)

@@ -1,0 +1,47 @@
+"""`twinloop serve`: a policy behind the protocol of openpi."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from twinloop.cli import console
+from twinloop.cli.options import Json, PolicyName
+
+Host = Annotated[str, Option(help="Address to listen at; another than this machine's own needs a token.")]
+Certificate = Annotated[
+    Path | None, Option(metavar="PEM", help="Certificate of this server: clients connect by wss://.")
+]
+Key = Annotated[
+    Path | None, Option(metavar="PEM", help="Key of the certificate, unless it is in the same file.")
+]
+
+
+def serve(
+    policy: PolicyName,
+    port: Annotated[int, Option(help="Port to listen at; 0 picks one.", min=0, max=65535)] = 8000,
+    host: Host = "127.0.0.1",
+    simulated: Annotated[
+        bool, Option("--simulated", help="Clients observe a simulation, not a robot.")
+    ] = False,
+    certificate: Certificate = None,
+    key: Key = None,
+    json: Json = False,
+) -> None:
+    """Serve a policy by openpi's WebSocket protocol, for any openpi client; the token is in TWINLOOP_POLICY_TOKEN."""
+    from twinloop.cli.robot import load_acting_policy
+    from twinloop.policies.serve import Door, serve
+    from twinloop.policies.websocket import TOKEN
+
+    def on_ready(address: str) -> None:
+        text = f"{loaded.name} is served at {address} (Ctrl-C to stop); clients: openpi:{address}"
+        console.print_result(
+            json, {"policy": f"openpi:{address}", "name": loaded.name, "id": loaded.id}, text
+        )
+
+    loaded = load_acting_policy(policy)
+    door = Door(host, port, os.environ.get(TOKEN, ""), certificate, key)
+    serve(loaded, door, real=not simulated, on_ready=on_ready)
