@@ -126,7 +126,7 @@ class DamagedLog(LogError):
 
 
 class MapError(WrongUse):
-    """An invalid log map; the message names the key."""
+    """An invalid map of a log or a policy; the message names the key."""
 
 
 class QualityError(TwinloopError):

@@ -7,9 +7,10 @@ import pytest
 
 from twinloop.errors import DamagedLog, LogError, MapError, UnknownName
 from twinloop.logs.ingest import ingest
-from twinloop.logs.log_map import format_map, parse_map
+from twinloop.logs.log_map import parse_map
 from twinloop.logs.originals import load_originals
 from twinloop.quality.check import check_dataset
+from twinloop.yaml_models import format_model
 
 HEAD = """
 rate_hz: 50
@@ -360,7 +361,7 @@ def test_a_map_adds_and_subtracts_channels(tmp_path):
     done = ingest(tmp_path / "run.npz", tmp_path / "out", log_map)
     expected = 1e-3 * (tau - friction.astype(np.float32) + bias)
     np.testing.assert_allclose(done.dataset.episode(0)["observation.torque"], expected)
-    assert parse_map(format_map(log_map)) == log_map
+    assert parse_map(format_model(log_map)) == log_map
     np.savez(tmp_path / "run.npz", **arrays | {"bias": bias[:, :1]})
     with pytest.raises(LogError, match=r"channels of net have different shapes; got run-1/tau \(2,\)"):
         ingest(tmp_path / "run.npz", tmp_path / "shapes", log_map)

@@ -31,7 +31,7 @@ from twinloop.logs.checkpoint import (
     save_checkpoint,
 )
 from twinloop.logs.group_channels import GroupChannels, find_groups
-from twinloop.logs.log_map import LogMap, format_map
+from twinloop.logs.log_map import LogMap
 from twinloop.logs.originals import Originals, save_ingest_record
 from twinloop.logs.raw_episode import RawEpisode
 from twinloop.logs.review import find_unreviewed, require_reviewed
@@ -39,6 +39,7 @@ from twinloop.logs.sources import Log, find_logs
 from twinloop.logs.stream_report import StreamReport, summarize
 from twinloop.logs.twin_check import TwinCheck
 from twinloop.twins.twin import Twin
+from twinloop.yaml_models import format_model
 
 OnProgress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
@@ -109,7 +110,7 @@ def ingest(
     signatures = [(log.name, _size(log.path)) for log in search.logs]
     target = Path(out)
     _check_disk_space(target, search.logs, signatures)
-    map_text = map_text or format_map(log_map)
+    map_text = map_text or format_model(log_map)
     plan = hash_plan(map_text, twin.content_hash if twin else None, skip_unusable)
     with partial_folder(target, resumable=True, resume=resume) as root, _spool(root) as spool:
         start = load_checkpoint(root, plan, signatures) if resume else None

@@ -6,13 +6,10 @@ episodes begin, who recorded it and under which consent. Nothing is guessed at i
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -20,17 +17,14 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
-    ValidationError,
     model_validator,
 )
 
 from twinloop.episode import Actor, Source
-from twinloop.errors import MapError, UnknownName
+from twinloop.errors import UnknownName
 from twinloop.logs.derived import Formula, parse_formula
 from twinloop.logs.units import LOG_UNITS, known_unit
-from twinloop.yaml_files import parse_yaml
-
-MAX_MAP_BYTES = 1 << 20
+from twinloop.yaml_models import load_model, nearest_name, parse_model
 
 Method = Literal["linear", "previous", "nearest", "slerp"]
 
@@ -43,7 +37,7 @@ def _as_unit(value: Any) -> Any:
     try:
         return known_unit(str(value))
     except UnknownName as error:
-        raise ValueError(_nearest(str(value), sorted(LOG_UNITS)).replace("nothing", "no unit", 1)) from error
+        raise ValueError(nearest_name(str(value), sorted(LOG_UNITS)).replace("nothing", "no unit", 1)) from error
 
 
 def _require_not_zero(values: tuple[float, ...]) -> tuple[float, ...]:
@@ -244,11 +238,11 @@ class LogMap(_Part):
     def _names_exist(self) -> LogMap:
         streams = [*self.signals, *(f"camera {name}" for name in self.cameras)]
         if self.rows.like is not None and self.rows.like not in streams:
-            raise ValueError(f"rows.like: {_nearest(self.rows.like, streams)}")
+            raise ValueError(f"rows.like: {nearest_name(self.rows.like, streams)}")
         quaternions = [name for name, signal in self.signals.items() if signal.quaternion]
         for name, signal in self.signals.items():
             if signal.rotate_by is not None and signal.rotate_by not in quaternions:
-                raise ValueError(f"signals.{name}.rotate_by: {_nearest(signal.rotate_by, quaternions)}")
+                raise ValueError(f"signals.{name}.rotate_by: {nearest_name(signal.rotate_by, quaternions)}")
         for name, clock in self.clocks.items():
             if clock.channel is None:
                 raise ValueError(f"clocks.{name} needs channel, the one with the time stamps")
@@ -285,60 +279,12 @@ def load_map(source: str | Path) -> LogMap:
     Raises:
         MapError: The file cannot be read, or a key or unit is unknown; the message names the nearest right one.
     """
-    path = Path(source)
-    try:
-        if path.stat().st_size > MAX_MAP_BYTES:
-            raise MapError(f"{path} is too large for a map", got=f"{path.stat().st_size} bytes")
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise MapError(
-            f"the map {path} cannot be read ({error})", remedy="twinloop ingest SOURCE --propose writes one"
-        ) from error
-    return parse_map(text, path.name)
+    return load_model(LogMap, source, remedy="twinloop ingest SOURCE --propose writes one", hints=_MISSING)
 
 
 def parse_map(text: str, name: str = "map") -> LogMap:
     """Parse a map from YAML text; an error names the key and the nearest valid one."""
-    try:
-        content = parse_yaml(text)
-    except yaml.YAMLError as error:
-        raise MapError(f"{name} is not YAML ({' '.join(str(error).split())[:200]})") from error
-    if not isinstance(content, dict):
-        raise MapError(
-            f"{name} is not a map", got=type(content).__name__, expected="keys such as signals, rate_hz"
-        )
-    try:
-        return LogMap.model_validate(content)
-    except ValidationError as error:
-        raise _describe_error(error, name) from error
-
-
-def format_map(log_map: LogMap) -> str:
-    """Format a map as YAML."""
-    content = log_map.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-
-
-def _describe_error(error: ValidationError, name: str) -> MapError:
-    # A misspelt key is also missing under its right name; report the misspelling.
-    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-    place = ".".join(str(part) for part in first["loc"])
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    if first["type"] == "extra_forbidden":
-        known = _keys_at(first["loc"][:-1])
-        key = str(first["loc"][-1])
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-        return MapError(
-            f"{name}: {place} is not a key of a map{more}",
-            available=known,
-            remedy=f"did you mean {near[0]!r}?" if near else None,
-        )
-    if first["type"] == "missing":
-        return MapError(f"{name}: {place} is missing{more}", remedy=_MISSING.get(str(first["loc"][-1])))
-    message = str(first["msg"]).removeprefix("Value error, ")
-    value = first.get("input")
-    got = repr(value)[:80] if not isinstance(value, Mapping) else None
-    return MapError(f"{name}: {place or 'it'}: {message}{more}", got=got)
+    return parse_model(LogMap, text, name, hints=_MISSING)
 
 
 _MISSING = {
@@ -349,28 +295,3 @@ _MISSING = {
     "provenance": "at least provenance: {source: real}",
     "signals": "name at least one signal, for example observation.state",
 }
-
-_MODELS: dict[str, type[_Part]] = {
-    "signals": SignalMap,
-    "constants": ConstantMap,
-    "cameras": CameraMap,
-    "episodes": EpisodeMap,
-    "rows": Rows,
-    "provenance": ProvenanceMap,
-    "clock": Clock,
-    "clocks": Clock,
-}
-
-
-def _keys_at(place: Sequence[int | str]) -> list[str]:
-    """Return the keys allowed at a place in the map."""
-    model: type[_Part] = LogMap
-    for part in place:
-        model = _MODELS.get(str(part), model)
-    return sorted(field.alias or key for key, field in model.model_fields.items())
-
-
-def _nearest(name: str, available: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, available, n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"nothing is called {name!r}, there is {', '.join(available) or 'nothing of that kind'}{hint}"
