@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from twinloop.episode import Array
-from twinloop.errors import InvalidTwin
+from twinloop.errors import InvalidTwin, UnknownName
 from twinloop.tasks import Cell
 
 
@@ -38,10 +38,15 @@ class _Link:
 
 
 class Arm:
-    """The chain of actuated joints from the world to the tool of a cell, as the MJCF was written."""
+    """The chain of actuated joints from the world to a frame of a cell, as the MJCF was written.
 
-    def __init__(self, cell: Cell) -> None:
-        self._links, self._tool_place, self._tool_matrix = _chain(cell)
+    Args:
+        cell: The cell.
+        frame: The role `tool`, or the name of a site or body.
+    """
+
+    def __init__(self, cell: Cell, frame: str = "tool") -> None:
+        self._links, self._tool_place, self._tool_matrix = _chain(cell, frame)
         self.actuators = np.array([link.actuator for link in self._links], dtype=np.int64)
         self.low = cell.control_low[self.actuators]
         self.high = cell.control_high[self.actuators]
@@ -110,10 +115,24 @@ def turn_error(now: Pose, x: Array, y: Array, z: Array) -> Array:
     return 0.5 * (_cross(now.x, x) + _cross(now.y, y) + _cross(now.z, z))
 
 
-def _chain(cell: Cell) -> tuple[list[_Link], Array, Array]:
+def _find_frame(cell: Cell, frame: str) -> tuple[int, Array, Array]:
+    """The body of a frame, and its place and rotation in that body."""
     model = cell.model
-    site = model.site(cell.twin.role("tool"))
-    bodies = [int(site.bodyid[0])]
+    name = cell.twin.role("tool") if frame == "tool" else frame
+    sites = {model.site(i).name: i for i in range(model.nsite)}
+    bodies = {model.body(i).name: i for i in range(1, model.nbody)}
+    if name in sites:
+        site = model.site(sites[name])
+        return int(site.bodyid[0]), np.asarray(model.site_pos[site.id]), _matrix(np.asarray(site.quat))
+    if name in bodies:
+        return bodies[name], np.zeros(3), np.eye(3)
+    raise UnknownName(f"frame of twin {cell.twin.name}", frame, {"tool", *sites, *bodies})
+
+
+def _chain(cell: Cell, frame: str) -> tuple[list[_Link], Array, Array]:
+    model = cell.model
+    last, frame_place, frame_matrix = _find_frame(cell, frame)
+    bodies = [last]
     while model.body_parentid[bodies[0]] != 0:
         bodies.insert(0, int(model.body_parentid[bodies[0]]))
     driven = {int(model.actuator_trnid[k, 0]): k for k in range(model.nu) if cell.weights[k, 1] == 0.0}
@@ -132,8 +151,7 @@ def _chain(cell: Cell) -> tuple[list[_Link], Array, Array]:
             slides = bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE)
             links.append(_Link(driven[joint], place, matrix, np.array(model.jnt_axis[joint]), slides))
             place, matrix = np.zeros(3), np.eye(3)
-    tool = _matrix(np.asarray(model.site_quat[site.id]))
-    return links, place + matrix @ np.asarray(model.site_pos[site.id]), matrix @ tool
+    return links, place + matrix @ frame_place, matrix @ frame_matrix
 
 
 def _matrix(quat: Array) -> Array:
