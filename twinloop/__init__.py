@@ -85,6 +85,10 @@ if TYPE_CHECKING:
     from twinloop.planning.items import Plan as Plan
     from twinloop.planning.items import load_plan as load_plan
     from twinloop.planning.run import plan as plan
+    from twinloop.policies.interface_map import InterfaceMap as InterfaceMap
+    from twinloop.policies.interface_map import load_interface_map as load_interface_map
+    from twinloop.policies.mapped import MappedPolicy as MappedPolicy
+    from twinloop.policies.open import open_policy as open_policy
     from twinloop.policies.policy import Policy as Policy
     from twinloop.policies.policy import load_policy as load_policy
     from twinloop.policies.protocol import BatchedPolicy as BatchedPolicy
@@ -190,6 +194,9 @@ _NAMES = {
     "twinloop.monitoring.run": ["MonitorConfig", "MonitorReport", "load_monitor_report", "monitor"],
     "twinloop.planning.items": ["Plan", "load_plan"],
     "twinloop.planning.run": ["plan"],
+    "twinloop.policies.interface_map": ["InterfaceMap", "load_interface_map"],
+    "twinloop.policies.mapped": ["MappedPolicy"],
+    "twinloop.policies.open": ["open_policy"],
     "twinloop.policies.policy": ["Policy", "load_policy"],
     "twinloop.policies.protocol": ["BatchedPolicy", "Execution", "PolicyLike"],
     "twinloop.promotion.champion": ["Champion", "find_champion", "promote"],

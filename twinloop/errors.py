@@ -161,6 +161,10 @@ class PolicyGone(TwinloopError):
     """A policy that cannot be reached, is too slow, or answers with something that is no action."""
 
 
+class PolicyChanged(PolicyGone):
+    """A foreign policy that is another one than before."""
+
+
 class GateError(TwinloopError):
     """Evidence that cannot be judged, or a registry operation that the verdict does not allow."""
 

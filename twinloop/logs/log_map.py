@@ -37,7 +37,9 @@ def _as_unit(value: Any) -> Any:
     try:
         return known_unit(str(value))
     except UnknownName as error:
-        raise ValueError(nearest_name(str(value), sorted(LOG_UNITS)).replace("nothing", "no unit", 1)) from error
+        raise ValueError(
+            nearest_name(str(value), sorted(LOG_UNITS)).replace("nothing", "no unit", 1)
+        ) from error
 
 
 def _require_not_zero(values: tuple[float, ...]) -> tuple[float, ...]:

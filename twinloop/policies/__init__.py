@@ -1,5 +1,8 @@
-"""Policies: what they see and do, the networks behind them, their files, and how their action chunks are carried out."""
+"""Policies: the door, our own networks, and those of others behind an address and an interface map.
 
-from twinloop.policies import groot, openpi, vla_eval  # registers the addresses of policy servers
+Importing this package registers the built-in kinds of address; what runs them is loaded when one is opened.
+"""
 
-__all__ = ["groot", "openpi", "vla_eval"]
+from twinloop.policies import groot, onnx_file, openpi, python_class, torchscript, vla_eval
+
+__all__ = ["groot", "onnx_file", "openpi", "python_class", "torchscript", "vla_eval"]

@@ -17,12 +17,22 @@ from collections.abc import Mapping
 import numpy as np
 
 from twinloop.episode import Actor, Array, Signal
-from twinloop.errors import LearnError
+from twinloop.errors import LearnError, UnknownName
 from twinloop.experts import Setup
 from twinloop.experts.reading import Reading, name_signals
 from twinloop.policies.interface import Interface, require_cameras
-from twinloop.policies.protocol import PolicyLike, actor_id, make_batched, min_image_side
+from twinloop.policies.protocol import (
+    PolicyLike,
+    PromptedPolicy,
+    SteppingPolicy,
+    action_width,
+    actor_id,
+    make_batched,
+    min_image_side,
+)
 from twinloop.robots.protocol import Description, Observation
+from twinloop.tasks import make_task
+from twinloop.twins import load_twin
 
 
 class ChunkExecutor:
@@ -32,14 +42,20 @@ class ChunkExecutor:
     `first_row` and following.
     """
 
-    def __init__(self, policy: PolicyLike, count: int, *, real: bool = False, first_row: int = 0) -> None:
+    def __init__(
+        self, policy: PolicyLike, count: int, *, real: bool = False, task: str = "", first_row: int = 0
+    ) -> None:
         self._policy, self._real = make_batched(policy), real
+        if isinstance(policy, PromptedPolicy):
+            policy.set_task(task)
+        self._settle = policy.settle_batch if isinstance(policy, SteppingPolicy) else None
+        self._width = action_width(policy)
         self._execution = policy.execution
         self._steps_back = np.array(policy.execution.history) - policy.execution.history[0]
         size = policy.interface.observation_size
         self._observed = np.zeros((count, int(self._steps_back[-1]) + 1, size), np.float32)
         self._fresh = np.ones(count, dtype=bool)
-        self._plan = np.zeros((count, 0, policy.interface.action.size), np.float32)
+        self._plan = np.zeros((count, 0, self._width), np.float32)
         self._next = self._plan
         self._at = np.zeros(count, dtype=np.int64)
         self._skip = np.zeros(count, dtype=np.int64)
@@ -68,6 +84,8 @@ class ChunkExecutor:
         self._take_over(np.flatnonzero(self._at == horizon + delay))
         action = self._plan[self._rows, self._at + self._skip]
         self._at += 1
+        if self._settle is not None:
+            action = self._settle(action, np.asarray(observation))
         return np.asarray(action, np.float64)
 
     def _take_over(self, ids: Array) -> None:
@@ -101,7 +119,7 @@ class ChunkExecutor:
         """Refuse chunks of another shape or too short to last until the next one."""
         execution = self._execution
         shortest = execution.n_action_steps + execution.inference_delay_steps + execution.latency_steps
-        size = self._policy.interface.action.size
+        size = self._width
         expected = (count, *self._plan.shape[1:])
         if chunks.shape != expected or chunks.shape[1] < shortest or chunks.shape[2] != size:
             raise LearnError(
@@ -122,7 +140,8 @@ class PolicyExpert:
     def __init__(self, policy: PolicyLike, setup: Setup, *, real: bool = False) -> None:
         cell = setup.cell
         require_fits(policy, policy.interface.action.size, len(cell.actuators), f"twin {cell.twin.name}")
-        self._executor = ChunkExecutor(policy, setup.count, real=real)
+        task = make_task(cell.twin.task, cell.twin).text
+        self._executor = ChunkExecutor(policy, setup.count, real=real, task=task)
         self._interface = policy.interface
         self._cell = cell
         self._low, self._high = cell.control_low, cell.control_high
@@ -146,17 +165,21 @@ class PolicyExpert:
 class PolicyController:
     """A policy through the door for controllers of a robot.
 
-    Controllers of one policy that act at the same time have different `row`s.
+    `task` is the instruction; default: that of the robot's task. Controllers of one policy that act at the same time have different
+    `row`s.
     """
 
     actor: Actor = "policy"
 
-    def __init__(self, policy: PolicyLike, description: Description, row: int = 0) -> None:
+    def __init__(
+        self, policy: PolicyLike, description: Description, task: str | None = None, row: int = 0
+    ) -> None:
         require_robot(policy, description)
         self.cameras = tuple(camera.name for camera in policy.interface.cameras)
         self.actor_id = actor_id(policy)
         self._interface = policy.interface
-        self._executor = ChunkExecutor(policy, 1, real=True, first_row=row)
+        text = task if task is not None else describe_task(description)
+        self._executor = ChunkExecutor(policy, 1, real=True, task=text, first_row=row)
 
     def restart(self, observation: Observation, seed: int) -> None:
         """Begin a new episode."""
@@ -172,6 +195,17 @@ class PolicyController:
             {name: observation.frames[name][None] for name in self.cameras} if self.needs_images() else {}
         )
         return np.asarray(self._executor.act(self._interface.vector(observation.signals)[None], frames)[0])
+
+
+def describe_task(description: Description) -> str:
+    """The instruction of a robot's task: the words of a task that its twin knows, else what the robot calls it."""
+    if description.twin is None:
+        return description.task
+    try:
+        twin = load_twin(description.twin)
+        return make_task(description.task or twin.task, twin).text
+    except UnknownName:
+        return description.task
 
 
 def require_fits(policy: PolicyLike, mine: int, theirs: int, where: str) -> None:

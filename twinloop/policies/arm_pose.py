@@ -79,7 +79,9 @@ class ArmPose:
         left = np.arange(len(joints))
         for iteration in range(MAX_ITERATIONS + 1):
             jacobian, error = self._error(joints[left], goal[left], None if turned is None else turned[left])
-            size = np.stack([np.linalg.norm(error[:, :3], axis=1), np.linalg.norm(error[:, 3:], axis=1)], axis=1)
+            size = np.stack(
+                [np.linalg.norm(error[:, :3], axis=1), np.linalg.norm(error[:, 3:], axis=1)], axis=1
+            )
             nearer = size.sum(axis=1) < errors[left].sum(axis=1)
             best[left[nearer]], errors[left[nearer]] = joints[left[nearer]], size[nearer]
             open_ = (size > (POSITION_TOLERANCE_M, ROTATION_TOLERANCE_RAD)).any(axis=1)
@@ -107,7 +109,7 @@ class ArmPose:
         step = step_towards(jacobian * scale, error * scale[:, :, 0], np.zeros_like(joints), 1.0)
         longest = np.abs(step).max(axis=1, keepdims=True)
         step *= np.minimum(1.0, LONGEST_STEP_RAD / np.maximum(longest, LONGEST_STEP_RAD))
-        return np.clip(joints + step, self._arm.low, self._arm.high)
+        return np.asarray(np.clip(joints + step, self._arm.low, self._arm.high))
 
 
 def _rotate(matrix: Array, vectors: Array) -> Array:

@@ -68,5 +68,5 @@ def _normalise(frames: Array, wanted: ImageInput) -> Array:
         return frames
     low, high = wanted.value_range or (0.0, 1.0)
     scaled = np.asarray(frames, np.float32) * np.float32((high - low) / MAX_PIXEL) + np.float32(low)
-    mean, std = np.float32(wanted.mean or (0.0,)), np.float32(wanted.std or (1.0,))
+    mean, std = (np.array(v or d, np.float32) for v, d in ((wanted.mean, (0.0,)), (wanted.std, (1.0,))))
     return np.asarray((scaled - mean) / std, np.float32)

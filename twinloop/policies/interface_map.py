@@ -57,7 +57,9 @@ def _as_unit(value: Any) -> Any:
     try:
         return known_unit(str(value))
     except UnknownName as error:
-        raise ValueError(nearest_name(str(value), sorted(LOG_UNITS)).replace("nothing", "no unit", 1)) from error
+        raise ValueError(
+            nearest_name(str(value), sorted(LOG_UNITS)).replace("nothing", "no unit", 1)
+        ) from error
 
 
 def _require_not_zero(values: tuple[float, ...]) -> tuple[float, ...]:
@@ -155,7 +157,13 @@ class TextInput(_Guess):
 
 
 def _kind_of_input(value: Any) -> str:
-    keys = value.keys() if isinstance(value, Mapping) else type(value).model_fields if isinstance(value, _Part) else ()
+    keys = (
+        value.keys()
+        if isinstance(value, Mapping)
+        else type(value).model_fields
+        if isinstance(value, _Part)
+        else ()
+    )
     marks = {"camera": "image", "task": "text", "text": "text", "parts": "parts", "constant": "constant"}
     marks["last_action"] = "last_action"
     return next((kind for key, kind in marks.items() if key in keys), "signal")
@@ -247,7 +255,13 @@ class IgnoredAction(_Guess):
 
 
 def _kind_of_action(value: Any) -> str:
-    keys = value.keys() if isinstance(value, Mapping) else type(value).model_fields if isinstance(value, _Part) else ()
+    keys = (
+        value.keys()
+        if isinstance(value, Mapping)
+        else type(value).model_fields
+        if isinstance(value, _Part)
+        else ()
+    )
     return next((kind for kind in ("gripper", "pose", "hold", "ignore") if kind in keys), "joints")
 
 

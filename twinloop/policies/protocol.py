@@ -21,7 +21,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class PolicyLike(Protocol):
                 camera, the newest frame (height, width, 3) uint8.
 
         Returns:
-            Actions (T, A) in the interface's units, the first for now; T is the same for every call.
+            Actions (T, A) in the interface's units, the first for now; T is the same for every call. A `SteppingPolicy` gives (T, K).
         """
 
 
@@ -90,6 +90,26 @@ class BatchedPolicy(PolicyLike, Protocol):
 
     def infer_batch(self, observation: Mapping[str, Array], rows: Array) -> Array:
         """Predict chunks (n, T, A) from signals (n, H, size) and frames (n, height, width, 3) of `rows` (n,)."""
+
+
+@runtime_checkable
+class PromptedPolicy(Protocol):
+    """A policy that is told what to do."""
+
+    def set_task(self, text: str) -> None:
+        """Say what the episodes that begin from now on are about."""
+
+
+@runtime_checkable
+class SteppingPolicy(Protocol):
+    """A policy with actions relative to the reading of their own step: its chunks are settled action by action."""
+
+    @property
+    def pending_size(self) -> int:
+        """Numbers K of an action in a chunk, before it is settled."""
+
+    def settle_batch(self, pending: Array, observation: Array) -> Array:
+        """Turn actions (n, K) of chunks into commands (n, A), given the observations (n, D) of their step."""
 
 
 class SingleEpisodePolicies:
@@ -153,6 +173,11 @@ def is_concurrent(policy: PolicyLike) -> bool:
 def is_stateless(policy: PolicyLike) -> bool:
     """Whether chunks depend on the observation alone; only a policy that says so."""
     return getattr(policy, "stateless", False) is True
+
+
+def action_width(policy: PolicyLike) -> int:
+    """Numbers of an action in a chunk: those of the action itself, or more that wait for the reading of their step."""
+    return policy.pending_size if isinstance(policy, SteppingPolicy) else policy.interface.action.size
 
 
 def min_image_side(policy: PolicyLike) -> int | None:

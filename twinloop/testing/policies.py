@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Schema
 from twinloop.policies.interface import Interface, make_interface
-from twinloop.policies.protocol import Execution, PolicyLike, make_batched
+from twinloop.policies.protocol import Execution, PolicyLike, action_width, make_batched
 
 Array = NDArray[Any]
 
@@ -82,7 +82,7 @@ def _check_single(policy: PolicyLike, batch: Mapping[str, Array]) -> None:
     chunk = np.asarray(policy.infer(observation))
     used = policy.execution.n_action_steps + policy.execution.inference_delay_steps
     shortest = used + policy.execution.latency_steps
-    assert chunk.ndim == 2 and chunk.shape[1] == policy.interface.action.size, f"chunk: got {chunk.shape}"
+    assert chunk.ndim == 2 and chunk.shape[1] == action_width(policy), f"chunk: got {chunk.shape}"
     assert len(chunk) >= shortest, f"chunk: got {len(chunk)} actions, executed are {shortest}"
     assert np.isfinite(chunk).all(), "actions are finite"
     assert all(np.array_equal(before[name], observation[name]) for name in before), "observations are inputs"

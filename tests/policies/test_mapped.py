@@ -1,0 +1,141 @@
+"""A foreign policy on our robot: it acts as the same policy in our own words would."""
+
+import textwrap
+
+import numpy as np
+import pytest
+
+from twinloop.errors import MapError, PolicyChanged, PolicyGone, WrongUse
+from twinloop.evaluation.run import evaluate
+from twinloop.policies.act import ChunkExecutor
+from twinloop.policies.interface_map import parse_interface_map
+from twinloop.policies.mapped import MappedPolicy
+from twinloop.policies.open import connect_policy, open_policy
+from twinloop.testing.policies import ProportionalPolicy, check_policy
+from twinloop.twins import load_twin
+
+TWIN = "so101_pick_place"
+GOAL = [0.1, -0.4, 0.5, 1.2, 0.3]
+ARM = "shoulder_pan, shoulder_lift, elbow_flex, wrist_flex, wrist_roll"
+BODY = """
+    GOAL = np.degrees([0.1, -0.4, 0.5, 1.2, 0.3])[::-1]
+    class Reach:
+        '''In degrees, from the wrist to the shoulder, the gripper in per cent: two actions towards a goal.'''
+        stateless = True
+        def reset(self): pass
+        def infer(self, inputs):
+            at = inputs["state"].astype(float)
+            first = at[:5] + 0.2 * (GOAL - at[:5])
+            second = first + 0.2 * (GOAL - first)
+            return {"actions": np.array([[*first, 50.0], [*second, 50.0]])}
+"""
+JOINTS = ", ".join(reversed(ARM.split(", ")))
+POS = ", ".join(f"{name}.pos" for name in JOINTS.split(", "))
+TARGETS = ", ".join(f"{name}.target" for name in JOINTS.split(", "))
+MAP = f"""
+policy: python:reach.py:Reach
+twin: {TWIN}
+inputs:
+  state: {{from: observation.state, elements: [{POS}], unit: deg}}
+actions:
+- {{elements: [{TARGETS}], unit: deg}}
+- {{gripper: gripper.target, open: 100, closed: 0}}
+"""
+
+
+@pytest.fixture
+def reach(tmp_path):
+    """A function that writes the class with a changed body and the map with more lines, and opens it."""
+
+    def make(body=BODY, change=("", ""), more="", old=("", "")):
+        (tmp_path / "reach.py").write_text("import numpy as np\n" + textwrap.dedent(body).replace(*old))
+        (tmp_path / "reach.yaml").write_text(MAP.replace(*change) + more)
+        return open_policy(tmp_path / "reach.yaml")
+
+    return make
+
+
+def test_a_mapped_policy_passes_the_conformance_check(reach):
+    check_policy(reach())
+
+
+def test_it_acts_as_the_same_policy_in_our_own_words(reach):
+    foreign, observation = reach(), {}
+    state = np.array([[0.3, 0.1, -0.2, 0.9, -0.5, 0.4]], np.float32)
+    own = ProportionalPolicy(foreign.schema, np.array(GOAL))
+    foreign.reset(0)
+    observation = {"observation.state": state[0]}
+    made = foreign.infer(observation)
+    assert made[:, :5] == pytest.approx(own.infer({"observation.state": state[0, :5]})[:, :5], abs=1e-5)
+    low, high = (float(x) for x in np.array(load_twin(TWIN).patch.model.actuator_ctrlrange)[5])
+    assert made[:, 5] == pytest.approx((low + high) / 2)
+
+
+def test_it_is_evaluated_in_its_twin_like_any_policy(reach):
+    found = evaluate(reach(), load_twin(TWIN), episodes=2)
+    assert len(found.trials) == 2 and found.policy == "Reach"
+
+
+def test_relative_to_the_reading_of_their_own_step_means_each_step(reach):
+    steady = reach(old=("np.array([[*first, 50.0], [*second, 50.0]])", "np.array([[1.0] * 5 + [50.0]] * 2)"), change=("unit: deg}\n- {g", "unit: deg, relative_to: reading}\n- {g"))  # fmt: skip
+    check_policy(steady)
+    executor, sent = ChunkExecutor(steady, 1), []
+    executor.restart(np.array([0]), np.array([0]))
+    for step in range(4):
+        sent.append(executor.act(np.full((1, 6), 0.1 * step))[0, 0])
+    assert sent == pytest.approx([0.1 * step + np.radians(1) for step in range(4)], abs=1e-6)
+
+
+def test_a_slower_policy_is_resampled_to_the_robots_rate(reach):
+    policy = reach(more="rate_hz: 25\n")
+    assert policy.interface.rate_hz == 50 and policy.execution.n_action_steps == 4
+    policy.reset(0)
+    chunk = policy.infer({"observation.state": np.zeros(6, np.float32)})
+    assert len(chunk) == 4 and chunk[1] == pytest.approx((chunk[0] + chunk[2]) / 2)
+    check_policy(policy)
+
+
+def test_its_identity_follows_from_what_it_answers_and_from_the_map(reach):
+    policy = reach()
+    assert reach().id == policy.id
+    policy.require_unchanged()
+    assert reach(change=("open: 100", "open: 99")).id != policy.id
+    assert reach(old=("0.2 * (GOAL - at", "0.3 * (GOAL - at")).id != policy.id
+
+
+def test_a_policy_that_has_changed_is_refused(reach):
+    policy = reach()
+    other = reach(old=("0.2 * (GOAL - at", "0.25 * (GOAL - at"))
+    policy.backend = other.backend
+    with pytest.raises(PolicyChanged, match="it says something else of itself"):
+        policy.require_unchanged()
+
+
+@pytest.mark.parametrize(
+    ("old", "message"),
+    [
+        (("[*first, 50.0]", "[*first, np.nan]"), "numbers that are not finite"),
+        (("[*first, 50.0], [*second, 50.0]", "[*first], [*second]"), "(?s)got 2 of 5 numbers; expected 6"),
+        (("np.array([[*first, 50.0], [*second, 50.0]])", "'left'"), "something else than actions"),
+        (('{"actions"', '{"a": at, "b"'), "(?s)several outputs.*`output`"),
+        (("return {", "return 1/0 and {"), "(?s)ZeroDivisionError.*reach.py, line"),
+    ],
+)
+def test_an_answer_that_is_no_action_is_refused_before_anything_moves(reach, old, message):
+    with pytest.raises((PolicyGone, MapError), match=message):
+        reach(old=old)
+
+
+def test_a_map_that_nobody_confirmed_is_not_used(reach):
+    with pytest.raises(MapError, match=r"actions.1 \(0.5\)"):
+        reach(change=("closed: 0", "closed: 0, confidence: 0.5"))
+
+
+def test_an_address_needs_a_map_and_a_map_a_robot(reach, tmp_path):
+    reach()
+    with pytest.raises(WrongUse, match="--map FILE"):
+        open_policy(f"python:{tmp_path}/reach.py:Reach", twin=load_twin(TWIN))
+    found = open_policy(f"python:{tmp_path}/reach.py:Reach", tmp_path / "reach.yaml")
+    assert isinstance(found, MappedPolicy) and found.name == "Reach"
+    with pytest.raises(WrongUse, match="twin: NAME"):
+        connect_policy(parse_interface_map(MAP.replace(f"twin: {TWIN}", "")))

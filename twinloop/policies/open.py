@@ -1,0 +1,90 @@
+"""Open a policy wherever it is: a folder of ours, an address with a map, or the map itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from twinloop.episode import Schema
+from twinloop.errors import WrongUse
+from twinloop.policies.backend import BACKENDS, open_backend
+from twinloop.policies.interface_map import InterfaceMap, load_interface_map
+from twinloop.policies.mapped import MappedPolicy
+from twinloop.policies.protocol import PolicyLike
+from twinloop.twins import Twin
+
+MAP_SUFFIXES = (".yaml", ".yml")
+
+
+def open_policy(
+    where: str | Path,
+    interface_map: InterfaceMap | str | Path | None = None,
+    *,
+    schema: Schema | None = None,
+    twin: Twin | None = None,
+) -> PolicyLike:
+    """Open a policy.
+
+    Args:
+        where: A folder that `train` wrote, an address such as "openpi:ws://127.0.0.1:8000", or the file of an interface map.
+        interface_map: The map of the policy at an address, or its file.
+        schema: Signals, cameras and rate of the robot; default: those of the twin.
+        twin: The robot's twin; default: the one that the map names.
+
+    Returns:
+        The policy.
+
+    Raises:
+        MapError: The map cannot be used.
+        PolicyGone: The policy cannot be reached.
+        WrongUse: There is no policy there, or it is not known for which robot it is.
+    """
+    if isinstance(interface_map, str | Path):
+        interface_map = load_interface_map(interface_map)
+    if is_map(where):
+        interface_map = load_interface_map(where)
+    elif is_address(where):
+        if interface_map is None:
+            raise WrongUse(
+                f"it is not known what the inputs and outputs of {where} mean",
+                expected="an interface map",
+                remedy=f"--map FILE; twinloop policy map {where} --propose writes one",
+            )
+        interface_map = interface_map.model_copy(update={"policy": str(where)})
+    elif interface_map is None:
+        from twinloop.policies.policy import load_policy
+
+        return load_policy(where)
+    else:
+        raise WrongUse("a policy's folder needs no interface map", got=where)
+    return connect_policy(interface_map, schema=schema, twin=twin)
+
+
+def connect_policy(
+    interface_map: InterfaceMap, *, schema: Schema | None = None, twin: Twin | None = None
+) -> MappedPolicy:
+    """Open the policy that a map is about; `schema` and `twin` as in `open_policy`."""
+    from twinloop.generation.signals import make_schema
+    from twinloop.tasks import make_cell
+    from twinloop.twins import load_twin
+
+    if twin is None and interface_map.twin is not None:
+        twin = load_twin(interface_map.twin)
+    if schema is None:
+        if twin is None:
+            raise WrongUse(
+                "it is not known for which robot the policy is",
+                remedy="name its twin in the map, twin: NAME|FOLDER, or on the command line, --twin",
+            )
+        schema = make_schema(make_cell(twin), tuple(camera.name for camera in twin.cameras))
+    return MappedPolicy(open_backend(interface_map.policy), interface_map, schema, twin)
+
+
+def is_address(where: str | Path) -> bool:
+    """Whether this is the address of a policy: nothing on disk, and it begins with a known scheme."""
+    scheme, colon, _ = str(where).partition(":")
+    return bool(colon) and not Path(where).exists() and scheme in BACKENDS
+
+
+def is_map(where: str | Path) -> bool:
+    """Whether this is the file of an interface map."""
+    return Path(where).suffix in MAP_SUFFIXES and Path(where).is_file()
