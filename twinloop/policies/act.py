@@ -172,7 +172,7 @@ class PolicyController:
     actor: Actor = "policy"
 
     def __init__(
-        self, policy: PolicyLike, description: Description, task: str | None = None, row: int = 0
+        self, policy: PolicyLike, description: Description, row: int = 0, task: str | None = None
     ) -> None:
         require_robot(policy, description)
         self.cameras = tuple(camera.name for camera in policy.interface.cameras)
