@@ -45,6 +45,15 @@ def spend_no_time_on_the_machine():
 
 
 @pytest.fixture(autouse=True, scope="session")
+def have_no_keys(tmp_path_factory):
+    """Tests neither see nor change the keys of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TWINLOOP_CONFIG", str(tmp_path_factory.mktemp("user") / "twinloop"))
+        patch.delenv("TWINLOOP_KEY", raising=False)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def make_mlflow_databases_once(tmp_path_factory):
     """The first database is made by MLflow, the others are copies of it."""
     from twinloop.learning import tracking

@@ -15,6 +15,7 @@ from twinloop.datasets.layout import INFO
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import NewerFormat, TwinloopError, WorkspaceError
+from twinloop.promotion.known import forget_folder
 from twinloop.randomization import Uniform, default_randomization
 from twinloop.randomization.scenes import training_scenes
 from twinloop.twins import Twin, load_twin, save_twin
@@ -99,6 +100,7 @@ def init_workspace(folder: str | Path, twin: Twin | None = None) -> Workspace:
         write_atomically(root / SCENES_CONFIG, scenes_config(twin, place).encode())
         content["twin"] = place
     write_atomically(root / MARKER, yaml.safe_dump(content, sort_keys=False).encode())
+    forget_folder(root)
     return workspace
 
 

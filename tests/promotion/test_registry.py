@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import twinloop as tl
-from tests.learning.examples import TINY, Standin, point
+from tests.learning.examples import Standin
+from tests.promotion.conftest import make
 from twinloop.errors import GateError, LearnError, TamperedRecord, WrongUse
 from twinloop.learning.tracking import DATABASE
-from twinloop.learning.train import train
 from twinloop.promotion.champion import find_champion, promote
 from twinloop.promotion.checks import CHECKS, Check
 from twinloop.promotion.evidence import Evidence, PairedTrial
-from twinloop.promotion.registry import MODEL, PolicyRegistry
+from twinloop.promotion.mirror import MODEL, MlflowMirror
 from twinloop.promotion.release import load_shadow
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.run import make_contender
@@ -31,32 +31,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 PASSED = tuple(Check(name, "passed", "fine") for name in CHECKS.names())
 
 
-@pytest.fixture(scope="module")
-def policies(tmp_path_factory):
-    """Three policies that differ."""
-    root = tmp_path_factory.mktemp("policies")
-    data = point(root / "data")
-    config = replace(TINY, recipe="real-only", steps=1)
-    return [train(real=data, out=root / f"p{k}", config=replace(config, seed=k)) for k in range(3)]
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory):
-    """A database without anything in it: making the tables takes seconds."""
-    folder = tmp_path_factory.mktemp("empty")
-    assert PolicyRegistry(folder).versions() == []
-    return folder / DATABASE
-
-
 @pytest.fixture
 def registry(tmp_path, empty):
     return make(tmp_path, empty)
-
-
-def make(folder, empty):
-    folder.mkdir(exist_ok=True)
-    shutil.copyfile(empty, folder / DATABASE)
-    return PolicyRegistry(folder)
 
 
 def judged(folder, candidate, champion=None, gain=0.5, rules=None, **more):
@@ -134,7 +111,7 @@ def test_an_override_is_recorded_with_name_and_reason(registry, policies, tmp_pa
         registry.promote(policies[0], refused, by=" ", override="demo")
     with pytest.raises(WrongUse, match="an override needs a reason"):
         registry.promote(policies[0], refused, by="ann", override="  ")
-    entry = registry.promote(policies[0], refused, by="ann", override="the only one we have")
+    entry = registry.promote(policies[0], refused, by="ann", override="the only one we have").entry
     assert entry.by == "ann" and entry.details["override"] == "the only one we have"
     assert "is 'refuse'" in entry.details["overrides"] and entry.details["decision"] == "refuse"
 
@@ -142,14 +119,14 @@ def test_an_override_is_recorded_with_name_and_reason(registry, policies, tmp_pa
 def test_rolling_back_restores_the_champion_before_and_is_recorded(registry, policies, tmp_path):
     with_two_champions(registry, policies, tmp_path)
     assert registry.policy("champion").id == policies[1].id
-    entry = registry.roll_back(by="eve", reason="drops the cup")
+    entry = registry.roll_back(by="eve", reason="drops the cup").entry
     assert registry.policy("champion").id == policies[0].id
     assert entry.details["reason"] == "drops the cup" and registry.entries()[-1] == entry
     with pytest.raises(GateError, match="no earlier champion"):
         registry.roll_back(by="eve", reason="again")
     registry.promote(policies[1], judged(tmp_path / "b2", policies[1], policies[0]), by="ben")
     assert registry.state().champions == ("1", "2") and len(registry.versions()) == 2
-    assert registry.verify().number == len(registry.entries())
+    assert registry.verify().head.number == len(registry.entries())
 
 
 def test_who_becomes_champion_again_is_no_longer_shadow(registry, policies, tmp_path):
@@ -192,7 +169,7 @@ def test_a_lost_database_is_told_and_made_again_from_the_record(
     monkeypatch.chdir(tmp_path)
     with_two_champions(registry, policies, tmp_path)
     registry.promote(policies[2], None, by="ann", override="try it", stage="shadow")
-    noted = str(registry.verify())
+    noted = str(registry.verify().head)
     before = registry.state()
     fresh = tmp_path / "fresh"
     shutil.copytree(registry.folder, fresh / "registry")
@@ -206,7 +183,7 @@ def test_a_lost_database_is_told_and_made_again_from_the_record(
         again.verify()
     code, out, err = twinloop("registry", "verify", "--restore", "--workspace", "fresh", "--head", noted)
     assert code == 0 and noted in out, err
-    assert again.state() == before and str(again.verify()) == noted
+    assert again.state() == before and str(again.verify().head) == noted
     from mlflow.tracking import MlflowClient
 
     found = MlflowClient(tracking_uri=again.uri, registry_uri=again.uri).get_registered_model(MODEL)
@@ -263,9 +240,9 @@ TAMPERINGS = {
 def test_whatever_is_done_to_the_record_is_told(registry, policies, tmp_path, how):
     with_two_champions(registry, policies, tmp_path)
     change, told = TAMPERINGS[how]
-    lines = registry.record.read_text().splitlines()
+    lines = registry.record.file.read_text().splitlines()
     assert len(lines) == 4
-    registry.record.write_text("".join(line + "\n" for line in change(lines)))
+    registry.record.file.write_text("".join(line + "\n" for line in change(lines)))
     with pytest.raises(TamperedRecord, match=told):
         registry.verify()
     with pytest.raises(TamperedRecord, match=told):
@@ -275,9 +252,9 @@ def test_whatever_is_done_to_the_record_is_told(registry, policies, tmp_path, ho
 def test_a_record_that_was_rewritten_whole_does_not_hold_a_head_that_was_noted(
     registry, policies, tmp_path, empty
 ):
-    noted = str(with_two_champions(registry, policies, tmp_path / "one").verify())
+    noted = str(with_two_champions(registry, policies, tmp_path / "one").verify().head)
     other = with_two_champions(make(tmp_path / "two", empty), policies, tmp_path / "two")
-    assert other.verify().number == registry.verify(noted).number
+    assert other.verify().head.number == registry.verify(noted).head.number
     with pytest.raises(TamperedRecord, match="was rewritten"):
         other.verify(noted)
     with pytest.raises(TamperedRecord, match="not the head"):
@@ -331,12 +308,12 @@ def test_a_step_that_was_interrupted_after_it_was_recorded_is_finished(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(PolicyRegistry, "_follow", killed)
+        patch.setattr(MlflowMirror, "follow", killed)
         with pytest.raises(KeyboardInterrupt):
             registry.promote(second, tmp_path / "b" / "verdict.json", by="ann")
     registry.roll_back(by="eve", reason="go back")
     assert registry.policy("champion").id == first.id
-    assert registry.verify().number == 6
+    assert registry.verify().head.number == 6
 
 
 def test_the_commands_promote_list_log_verify_and_roll_back(twinloop, policies, tmp_path, monkeypatch, empty):
@@ -408,8 +385,11 @@ def test_status_says_who_is_what(twinloop, policies, tmp_path, monkeypatch, empt
     registry.promote(policies[1], None, by="ann", override="try it", stage="shadow")
     assert "registry: champion p0 (version 1), shadow p1 (version 2)\n" in twinloop("status")[1]
     told = json.loads(twinloop("status", "--json")[1])["registry"]
-    assert told == {"champion": "p0 (version 1)", "shadow": "p1 (version 2)"}
-    registry.record.write_text(registry.record.read_text().replace("try it", "it works"))
+    assert told.pop("warning").startswith("UNSIGNED") and told == {
+        "champion": "p0 (version 1)",
+        "shadow": "p1 (version 2)",
+    }
+    registry.record.file.write_text(registry.record.file.read_text().replace("try it", "it works"))
     assert "entry 4 was edited" in twinloop("status")[1]
 
 
@@ -438,11 +418,11 @@ def test_the_rival_of_a_candidate_stays_the_same_once_it_is_champion(registry, p
     registry.promote(first, None, by="ann", override="in use")
     assert registry.previous_champion(first.id) is None
     for candidate, previous in ((second, first), (third, second)):
-        assert registry.previous_champion(candidate.id).policy_id == previous.id
+        assert registry.previous_champion(candidate.id).id == previous.id
         registry.promote(candidate, None, by="ann", override="better")
-        assert registry.previous_champion(candidate.id).policy_id == previous.id
+        assert registry.previous_champion(candidate.id).id == previous.id
     registry.roll_back(by="ann", reason="it fell")
-    assert registry.previous_champion(third.id).policy_id == second.id
+    assert registry.previous_champion(third.id).id == second.id
 
 
 def test_a_second_round_of_the_loop_meets_the_champion_of_the_first(registry, policies, tmp_path):

@@ -20,6 +20,7 @@ from twinloop.cli import (
     generate,
     identify,
     ingest,
+    key,
     loop,
     monitor,
     plan,
@@ -41,7 +42,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (data, twin, policy, registry, plan):
+for group in (data, twin, policy, registry, key, plan):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 for command in (
     demo.demo, start.init, start.doctor, start.status, robot.record, robot.standin, generate.generate, generate.replay, check.check,

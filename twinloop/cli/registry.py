@@ -17,10 +17,13 @@ from twinloop.errors import UnknownName, WrongUse
 
 if TYPE_CHECKING:
     from twinloop.promotion.chain import Entry
+    from twinloop.promotion.record import Signatures
+    from twinloop.promotion.registry import Change, Verified
     from twinloop.promotion.release import StageVerdict
 
 app = typer.Typer(
-    help="List the registry, verify its record, and judge a staged release.", no_args_is_help=True
+    help="List the registry, verify, accept, repair and anchor its record, and judge a staged release.",
+    no_args_is_help=True,
 )
 
 Root = Annotated[
@@ -46,6 +49,18 @@ Override = Annotated[
 ]
 GatedLatencyMs = Annotated[
     float | None, Option(help="Latency at which the policy was gated; default: its own.")
+]
+Reason = Annotated[str, Option(help="Reason; recorded.")]
+Champion = Annotated[
+    str | None,
+    Option("--from", metavar="VERSION", help="Go back from this version, the champion, or not at all."),
+]
+Examined = Annotated[
+    str, Option(metavar="NUMBER:HASH", help="The head of what you examined, as the error message states it.")
+]
+Address = Annotated[
+    str | None,
+    Argument(metavar="ADDRESS", help="file:PATH, git:REPOSITORY, mlflow:URI, or none; default: print it."),
 ]
 Head = Annotated[
     str | None,
@@ -78,19 +93,26 @@ def promote(
     """
     loaded = load_policy(policy, latency_ms)
     registry = open_registry(workspace, tracking, new=True)
-    entry = registry.promote(loaded, verdict, by=by, stage=stage, fraction=fraction, override=override)  # type: ignore[arg-type]
-    _print_entry(entry, json)
+    change = registry.promote(loaded, verdict, by=by, stage=stage, fraction=fraction, override=override)  # type: ignore[arg-type]
+    _print_change(registry, change, json)
 
 
 def rollback(
     by: By,
-    reason: Annotated[str, Option(help="Reason; recorded.")],
+    reason: Reason,
+    champion: Champion = None,
     workspace: Root = None,
     tracking: Tracking = None,
     json: Json = False,
 ) -> None:
-    """Make the previous champion the champion again. The rollback is recorded too."""
-    _print_entry(open_registry(workspace, tracking).roll_back(by=by, reason=reason), json)
+    """Make the previous champion the champion again. The rollback is recorded too.
+
+    The same command typed again finishes what was interrupted and does nothing more; to go back once more, name the champion
+    with --from.
+    """
+    registry = open_registry(workspace, tracking)
+    change = registry.roll_back(by=by, reason=reason, champion=champion)
+    _print_change(registry, change, json)
 
 
 @app.command("ls")
@@ -114,8 +136,16 @@ def list_versions(workspace: Root = None, tracking: Tracking = None, json: Json 
 def log(workspace: Root = None, tracking: Tracking = None, json: Json = False) -> None:
     """Print the record: every action, by whom and why, oldest first."""
     entries = open_registry(workspace, tracking).entries()
-    columns = ("number", "at", "by", "action")
-    console.print_list(json, entries, columns, lambda e: (e.number, e.at, e.by, _sentence(e)))
+    from twinloop.promotion.keys import trusted_keys
+
+    keys = trusted_keys()
+    names = {
+        e.number: keys[e.key].name if e.key in keys else "unknown key" if e.key else "-" for e in entries
+    }
+    columns = ("number", "at", "by", "signed", "action")
+    console.print_list(
+        json, entries, columns, lambda e: (e.number, e.at, e.by, names[e.number], _sentence(e))
+    )
 
 
 @app.command()
@@ -128,13 +158,54 @@ def verify(
 ) -> None:
     """Verify that record, aliases, policies, verdicts and evidence were not edited, deleted, reordered or truncated.
 
-    Prints the head of the record. Store it elsewhere and pass it with --head: then even a complete rewrite of the
-    registry is detected.
+    Trusted keys must have signed every entry, and the record must contain the heads that you saw last and that the anchor
+    stores. Prints the head, which can also be passed with --head.
     """
     found = open_registry(workspace, tracking).verify(head, restore)
-    value = {"intact": True, "entries": found.number, "head": str(found)}
-    entries = "1 entry" if found.number == 1 else f"{found.number} entries"
-    console.print_result(json, value, f"intact: {entries}\nhead {found}")
+    value = {"intact": True, "entries": found.head.number, "head": str(found.head), "anchor": found.anchor}
+    value |= {"signatures": asdict(found.signatures)}
+    console.print_result(json, value, lambda: _print_verified(found))
+    _warn_unsigned(found.signatures)
+
+
+@app.command()
+def accept(
+    head: Examined,
+    by: By,
+    reason: Reason,
+    workspace: Root = None,
+    tracking: Tracking = None,
+    json: Json = False,
+) -> None:
+    """Vouch for the record as it is: unsigned entries, entries of keys that are no longer trusted, or a known loss.
+
+    Read it first: twinloop registry log. Signed and recorded if you have a key; else noted for yourself alone.
+    """
+    found = open_registry(workspace, tracking, new=True).accept(head, by=by, reason=reason)
+    console.print_result(json, {"head": str(found)}, f"accepted; head {found}")
+
+
+@app.command()
+def repair(workspace: Root = None, json: Json = False) -> None:
+    """Set aside an unfinished last line of the record, which a killed command or a full disk may have left."""
+    from twinloop.promotion.record import RegistryRecord
+
+    aside = RegistryRecord(_find_root(workspace)).repair()
+    text = f"set aside the unfinished last line in {aside}; type the command again that was interrupted"
+    console.print_result(json, {"set_aside": aside}, text if aside else "the last line is complete")
+
+
+@app.command()
+def anchor(address: Address = None, workspace: Root = None, json: Json = False) -> None:
+    """Store the head of the record outside the workspace too, so that nobody can remove its last entries unnoticed.
+
+    Your choice of anchor is kept in your own folder, not in the workspace; so everybody who shares it makes it once.
+    """
+    from twinloop.promotion.record import RegistryRecord
+
+    record = RegistryRecord(_find_root(workspace))
+    kept = record.anchor() if address is None else record.set_anchor(None if address == "none" else address)
+    console.print_result(json, {"anchor": kept}, f"anchor {kept or 'none'}")
 
 
 @app.command()
@@ -153,8 +224,8 @@ def release(
     json: Json = False,
 ) -> None:
     """Judge the policy at a stage of release: advance, stop, or go on. Valid after every episode; exits with 1 on stop."""
-    from twinloop.promotion.registry import ALIAS_OF
     from twinloop.promotion.release import RULES, judge_stage, load_shadow, read_outcomes
+    from twinloop.promotion.state import ALIAS_OF
 
     if stage not in RULES:
         raise UnknownName("stage", stage, RULES)
@@ -169,19 +240,20 @@ def release(
         good = read_outcomes(twinloop.open_dataset(source), held.id)
     found = judge_stage(stage, good, rule)
     stop = found.step == "stop"
-    entry = registry.withdraw(stage, by=by, reason=found.reason) if stop and apply else None
-    value = found.as_json() | {"policy": held.name, "entry": entry.number if entry else None}
-    console.print_result(json, value, lambda: _print_release(held.name, found, entry, source))
+    version = registry.state().aliases[ALIAS_OF[stage]]
+    change = registry.withdraw(stage, by=by, reason=found.reason, version=version) if stop and apply else None
+    value = found.as_json() | {"policy": held.name, "entry": change.entry.number if change else None}
+    console.print_result(json, value, lambda: _print_release(held.name, found, change, source))
     if stop:
         raise typer.Exit(1)
 
 
-def _print_release(policy: str, found: StageVerdict, entry: Entry | None, source: Path) -> None:
+def _print_release(policy: str, found: StageVerdict, change: Change | None, source: Path) -> None:
     from twinloop.promotion.release import NEXT
 
     console.out.print(f"{policy}, {found.stage}: {found.step}; {found.reason}")
-    if entry is not None:
-        _print_entry(entry, json=False)
+    if change is not None:
+        console.out.print(_describe(change))
     elif found.step == "stop":
         console.out.print(f"next: twinloop registry release {source} --stage {found.stage} --apply --by NAME")
     elif found.step == "advance":
@@ -196,10 +268,7 @@ def open_registry(
     from twinloop.learning.tracking import DATABASE
     from twinloop.promotion.chain import FOLDER, RECORD
 
-    here = find_workspace()
-    root = workspace or (here.root if here else Path())
-    if not root.is_dir():
-        raise WrongUse(f"{root} is not a folder", remedy="--workspace FOLDER")
+    root = _find_root(workspace)
     missing = WrongUse(
         f"there is no registry in {root.resolve()}",
         expected=f"{FOLDER}/{RECORD}",
@@ -213,9 +282,49 @@ def open_registry(
     return registry
 
 
-def _print_entry(entry: Entry, json: bool) -> None:
+def _find_root(workspace: Path | None) -> Path:
+    here = find_workspace()
+    root = workspace or (here.root if here else Path())
+    if not root.is_dir():
+        raise WrongUse(f"{root} is not a folder", remedy="--workspace FOLDER")
+    return root
+
+
+def _print_change(registry: twinloop.PolicyRegistry, change: Change, json: bool) -> None:
+    console.print_result(json, asdict(change.entry) | {"how": change.how}, _describe(change))
+    _warn_unsigned(registry.record.signatures(registry.entries()))
+
+
+def _describe(change: Change) -> str:
+    entry = change.entry
     text = f"{_sentence(entry)} (entry {entry.number}, {entry.hash[:16]})"
-    console.print_result(json, asdict(entry), text)
+    if change.how == "done":
+        return text
+    if change.how == "finished":
+        return f"finished what was interrupted: {text}"
+    more = ""
+    if entry.action == "rollback":
+        more = f"\nto go back once more: twinloop rollback --from {entry.details['version']} --by NAME --reason TEXT"
+    return f"nothing changed; this was done already, at {entry.at}: {text}{more}"
+
+
+def _print_verified(found: Verified) -> None:
+    signatures = found.signatures
+    signed = f", {signatures.signed} signed by {', '.join(signatures.keys)}" if signatures.signed else ""
+    accepted = f", {signatures.accepted} accepted by a signed entry" if signatures.accepted else ""
+    console.out.print(f"intact: {_count_entries(found.head.number)}{signed}{accepted}")
+    console.out.print(f"head {found.head}, also stored at {found.anchor or 'no anchor'}")
+
+
+def _count_entries(number: int) -> str:
+    return "1 entry" if number == 1 else f"{number} entries"
+
+
+def _warn_unsigned(signatures: Signatures) -> None:
+    from twinloop.promotion.record import UNSIGNED
+
+    if signatures.unsigned:
+        console.log(f"{UNSIGNED} ({_count_entries(signatures.unsigned)})")
 
 
 def _sentence(entry: Entry) -> str:
@@ -229,4 +338,9 @@ def _sentence(entry: Entry) -> str:
         return f"promoted version {details['version']} to {stage}, {basis}"
     if entry.action == "rollback":
         return f"rolled back from version {details['from']} to {details['version']}: {details['reason']}"
+    if entry.action == "accept":
+        lost = (
+            f", although {details['lost'].partition(':')[0]} entries had been seen" if details["lost"] else ""
+        )
+        return f"accepted the record as it was{lost}: {details['reason']}"
     return f"{entry.action} version {details['version']} from {details['stage']}: {details['reason']}"

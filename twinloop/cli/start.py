@@ -185,7 +185,7 @@ def status(
     json: Json = False,
 ) -> None:
     """Show the state of the workspace and the next step worth taking."""
-    from twinloop.promotion.chain import FOLDER, RECORD, read_aliases
+    from twinloop.promotion.record import read_aliases
     from twinloop.workspace import read_status
 
     workspace = require_workspace(folder)
@@ -194,7 +194,7 @@ def status(
         from twinloop.loop import read_loop_status
 
         loop = read_loop_status(workspace.root / "loop")
-    registry = read_aliases(workspace.root / FOLDER / RECORD)
+    registry = read_aliases(workspace.root)
     if json:
         console.print_json(asdict(state) | {"loop": asdict(loop) if loop else None, "registry": registry})
         return
@@ -208,8 +208,10 @@ def status(
             ],
         )
     if registry:
-        held = ", ".join(f"{alias} {name}" for alias, name in registry.items())
+        held = ", ".join(f"{alias} {name}" for alias, name in registry.items() if alias != "warning")
         console.out.print(f"registry: {held}")
+        if "warning" in registry:
+            console.out.print(f"registry: {registry['warning']}")
     if loop is not None:
         console.out.print(f"loop: {', '.join(loop.done) or 'nothing'} done")
     step, reason = (loop.next_step, loop.reason) if loop else (state.next_step, state.reason)

@@ -46,12 +46,13 @@ def mlflow_client(uri: str, purpose: str) -> Any:
     except ImportError as error:  # pragma: no cover - the tests install it
         raise MissingExtra(purpose, str(error.name), "learn") from error
     try:
-        path = _database(uri)
+        path = database_file(uri)
         if path and not path.exists():
             with wait_for_lock(_lock(path)):
                 if not path.exists():
                     with _aside(path) as made:
                         make_database(made)
+                        made.chmod(made.stat().st_mode & ~0o007)  # it holds names and reasons
         return MlflowClient(tracking_uri=uri, registry_uri=uri)
     except failures as error:
         raise LearnError(
@@ -67,8 +68,8 @@ def make_database(path: Path) -> None:
     MlflowClient(tracking_uri=f"sqlite:///{path}", registry_uri=f"sqlite:///{path}")
 
 
-def _database(uri: str) -> Path | None:
-    """The file of a local database."""
+def database_file(uri: str) -> Path | None:
+    """The file of a local database; None for a server."""
     path = uri.removeprefix("sqlite:///").partition("?")[0]
     return Path(path) if path != uri and path and path != ":memory:" else None
 
@@ -136,7 +137,7 @@ def tracked(uri: str, name: str, run_description: dict[str, Any]) -> Iterator[Tr
     from mlflow.exceptions import MlflowException
 
     with _reported(f"the run cannot be logged at {uri}", "choose another --tracking, or 'off'"):
-        path = _database(uri)
+        path = database_file(uri)
         with wait_for_lock(_lock(path)) if path else nullcontext():
             found = client.get_experiment_by_name(EXPERIMENT)
             place = (path.resolve().parent / "mlruns").as_uri() if path else None

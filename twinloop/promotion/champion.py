@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from twinloop.policies.policy import Policy, load_policy
-from twinloop.promotion.chain import FOLDER
+from twinloop.policies.policy import Policy
+from twinloop.promotion.record import RegistryRecord
 from twinloop.promotion.registry import PolicyRegistry
 from twinloop.records import SavedRecord, load_record
 
@@ -40,13 +40,12 @@ def find_champion(
         The champion, or `otherwise`.
     """
     root = Path(workspace)
-    if not (root / FOLDER).exists():
+    if not RegistryRecord(root).read():
         return otherwise
     registry = PolicyRegistry(root)
     if candidate is None:
         return registry.policy("champion") if registry.state().aliases.get("champion") else otherwise
-    previous = registry.previous_champion(candidate.id)
-    return load_policy(previous.folder) if previous is not None else otherwise
+    return registry.previous_champion(candidate.id) or otherwise
 
 
 def promote(

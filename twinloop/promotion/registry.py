@@ -1,44 +1,47 @@
 """The registry: which policy is in use, who promoted it on what evidence, and how to roll back.
 
-Versions and aliases are MLflow's, so its own pages show them; the authority is the record, an append-only chain of all
-actions. Policies and verdicts are copied into the registry, so that a rollback does not depend on other folders.
+The authority is the record, a signed append-only chain of all actions; versions and aliases in MLflow follow it, so that its
+own pages show them. Policies and verdicts are copied into the registry, so that a rollback does not depend on other folders.
+
+A change is recorded first and then carried out, so whoever comes next can finish what was interrupted; and it carries its
+intent, so the same command typed again finishes it and does nothing more.
 """
 
 from __future__ import annotations
 
 import hashlib
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from twinloop.datasets.commit import disk_errors, write_atomically
 from twinloop.errors import GateError, TamperedRecord, WrongUse
-from twinloop.learning.tracking import local_tracking, mlflow_client
+from twinloop.learning.tracking import local_tracking
 from twinloop.policies.policy import METADATA, WEIGHTS, Policy, load_policy
 from twinloop.promotion.chain import (
-    EMPTY,
     FOLDER,
-    RECORD,
+    RESTORE,
     Entry,
     Head,
-    append,
+    find_intent,
     head_of,
     locked,
     parse_head,
-    read_chain,
+    require_head,
+)
+from twinloop.promotion.mirror import MlflowMirror
+from twinloop.promotion.record import RegistryRecord, Signatures, find_key
+from twinloop.promotion.state import (
+    ALIAS_OF,
+    Stage,
+    State,
+    aliases_after_promotion,
+    aliases_after_rollback,
+    replay_state,
 )
 from twinloop.promotion.verdict import Verdict, find_contradiction, load_verdict
-
-Stage = Literal["shadow", "canary", "full"]
-Aliases = dict[str, str | None]
-
-MODEL = "twinloop-policies"
-HEAD_TAG = "twinloop.record_head"
-ALIAS_OF: dict[Stage, str] = {"shadow": "shadow", "canary": "challenger", "full": "champion"}
-"""The alias of a policy at each stage of a release."""
-NO_ALIASES: Aliases = {"champion": None, "challenger": None, "shadow": None}
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,26 @@ class Version:
 
 
 @dataclass(frozen=True)
-class State:
-    """State according to the record: aliases, champions so far (oldest first), and the canary's fraction of episodes."""
+class Change:
+    """What a command did to the registry.
 
-    aliases: Aliases
-    champions: tuple[str, ...]
-    fraction: float | None
-    versions: Mapping[str, str]
+    Attributes:
+        entry: The entry that records it.
+        how: done: now; finished: it had been recorded, and what was interrupted was finished; repeated: the same command had
+            done it already, so nothing was changed.
+    """
+
+    entry: Entry
+    how: Literal["done", "finished", "repeated"]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """An intact registry: the head of its record, who vouches for it, and the anchor that was asked."""
+
+    head: Head
+    signatures: Signatures
+    anchor: str | None
 
 
 class PolicyRegistry:
@@ -70,13 +86,15 @@ class PolicyRegistry:
     def __init__(self, root: str | Path, uri: str | None = None) -> None:
         self.root = Path(root)
         self.folder = self.root / FOLDER
-        self.record = self.folder / RECORD
-        self._client = mlflow_client(uri or local_tracking(self.root), "the registry")
+        self.record = RegistryRecord(root)
         self.uri = uri or local_tracking(self.root)
+        self._mirror = MlflowMirror(self.uri, self.folder / "policies")
 
     def entries(self) -> list[Entry]:
         """The verified record."""
-        return read_chain(self.record, self._anchor())
+        entries = self.record.read()
+        self._mirror.require_following(self.record.file, entries)
+        return entries
 
     def state(self) -> State:
         """The current state according to the record."""
@@ -84,9 +102,9 @@ class PolicyRegistry:
 
     def versions(self) -> list[Version]:
         """Every registered policy, newest last."""
-        state = self.state()
+        entries = self.entries()
         by_version: dict[str, list[str]] = {}
-        for alias, version in state.aliases.items():
+        for alias, version in replay_state(entries).aliases.items():
             if version is not None:
                 by_version.setdefault(version, []).append(alias)
         return [
@@ -97,26 +115,27 @@ class PolicyRegistry:
                 entry.details["decision"],
                 entry.at,
                 tuple(by_version.get(version, ())),
-                str(self.folder / "policies" / entry.details["policy_id"]),
+                str(self._policy_folder(entry)),
             )
-            for entry in self.entries()
+            for entry in entries
             if entry.action == "register"
         ]
 
     def policy(self, alias: str) -> Policy:
-        """The policy that holds an alias, read from the registry's own copy."""
-        aliases = self.state().aliases
+        """The policy that holds an alias, read from the registry's own copy, which must be the one that was recorded."""
+        entries = self.entries()
+        aliases = replay_state(entries).aliases
         version = aliases.get(alias)
         if version is None:
             raise GateError(f"there is no {alias}", available=[a for a, v in aliases.items() if v])
-        found = next(v for v in self.versions() if v.version == version)
-        return load_policy(found.folder)
+        return self._load(entries, version)
 
-    def previous_champion(self, policy_id: str) -> Version | None:
+    def previous_champion(self, policy_id: str) -> Policy | None:
         """The latest champion other than this policy, which it has to beat (or had to); None if there is none."""
-        state = self.state()
+        entries = self.entries()
+        state = replay_state(entries)
         others = [version for version in state.champions if version != state.versions.get(policy_id)]
-        return next((found for found in self.versions() if others and found.version == others[-1]), None)
+        return self._load(entries, others[-1]) if others else None
 
     def promote(
         self,
@@ -127,16 +146,25 @@ class PolicyRegistry:
         stage: Stage = "full",
         fraction: float = 0.1,
         override: str | None = None,
-    ) -> Entry:
+    ) -> Change:
         """Promote a policy to a stage of release; needs a verdict that promotes it, or the reason for an override."""
-        _require_name(by)
         if override is not None and not override.strip():
             raise WrongUse("an override needs a reason", got="a blank one", remedy="--override REASON")
         if stage not in ALIAS_OF:
             raise WrongUse("unknown stage", got=stage, available=list(ALIAS_OF))
         if stage == "canary" and not 0.0 < fraction < 1.0:
             raise WrongUse("a canary's fraction of episodes must lie between 0 and 1", got=fraction)
-        with self._writing() as entries:
+        file = _verdict_file(verdict)
+        canary = fraction if stage == "canary" else None
+        arguments = {
+            "policy": policy.id,
+            "verdict": _file_hash(file) if file and file.is_file() else None,
+            "stage": stage,
+            "fraction": canary,
+            "override": override,
+        }
+
+        def plan(entries: list[Entry], intent: str) -> dict[str, Any]:
             state = replay_state(entries)
             version = state.versions.get(policy.id)
             if stage != "full" and version is not None and version == state.aliases["champion"]:
@@ -144,32 +172,32 @@ class PolicyRegistry:
                     f"{policy.name} is the champion: moving it to stage {stage} would leave no champion",
                     remedy="twinloop rollback, or promote another champion first",
                 )
-            grounds = self._grounds(policy, verdict, stage, state, override)
+            grounds = self._grounds(policy, file, stage, state, override)
             if version is None:
-                version = self._register(entries, policy, verdict, grounds, by)
-            aliases = dict(state.aliases)
-            for alias, holder in state.aliases.items():
-                if holder == version:
-                    aliases[alias] = None  # a policy is at one stage at a time
-            aliases[ALIAS_OF[stage]] = version
-            details = {
+                version = self._register(entries, policy, grounds, by, intent)
+            return {
                 "version": version,
                 "policy": policy.name,
                 "policy_id": policy.id,
                 "stage": stage,
-                "fraction": fraction if stage == "canary" else None,
+                "fraction": canary,
                 "from": state.aliases[ALIAS_OF[stage]],
-                "aliases": aliases,
+                "aliases": aliases_after_promotion(state, version, stage),
                 **grounds,
             }
-            return self._step(entries, "promote", by, details)
 
-    def roll_back(self, *, by: str, reason: str) -> Entry:
-        """Make the previous champion the champion again; recorded like every action."""
-        _require_name(by)
+        return self._change("promote", by, arguments, plan)
+
+    def roll_back(self, *, by: str, reason: str, champion: str | None = None) -> Change:
+        """Make the previous champion the champion again; recorded like every action.
+
+        Typed twice, this goes back once. With `champion`, the version that is to be replaced, it goes back from that one
+        only: name the current one to go back once more.
+        """
         if not reason.strip():
             raise WrongUse("a rollback needs a reason", remedy="--reason TEXT")
-        with self._writing() as entries:
+
+        def plan(entries: list[Entry], _: str) -> dict[str, Any]:
             state = replay_state(entries)
             if len(state.champions) < 2:
                 only = (
@@ -179,98 +207,121 @@ class PolicyRegistry:
                 )
                 raise GateError(f"there is no earlier champion to roll back to: {only}")
             now, before = state.champions[-1], state.champions[-2]
-            self._require_policy(next(e for e in entries if _registers(e, before)))
-            others: Aliases = {
-                alias: None if version == before else version for alias, version in state.aliases.items()
-            }
-            details = {
-                "version": before,
-                "from": now,
-                "reason": reason,
-                "aliases": {**others, "champion": before},
-            }
-            return self._step(entries, "rollback", by, details)
+            if champion not in (None, now):
+                raise GateError(f"version {champion} is not the champion", expected=f"version {now}")
+            self._load(entries, before)
+            aliases = aliases_after_rollback(state)
+            return {"version": before, "from": now, "reason": reason, "aliases": aliases}
 
-    def withdraw(self, stage: Stage, *, by: str, reason: str) -> Entry:
-        """Withdraw a policy from the shadow or canary stage; at stage full, roll back."""
-        _require_name(by)
+        return self._change("rollback", by, {"reason": reason, "champion": champion}, plan)
+
+    def withdraw(self, stage: Stage, *, by: str, reason: str, version: str | None = None) -> Change:
+        """Withdraw a policy, that of this version if it is given, from the shadow or canary stage; at stage full, roll back."""
         if stage == "full":
-            return self.roll_back(by=by, reason=reason)
-        with self._writing() as entries:
+            return self.roll_back(by=by, reason=reason, champion=version)
+
+        def plan(entries: list[Entry], _: str) -> dict[str, Any]:
             state = replay_state(entries)
-            alias = ALIAS_OF[stage]
-            if state.aliases[alias] is None:
+            held = state.aliases[ALIAS_OF[stage]]
+            if held is None:
                 raise GateError(f"no policy is at stage {stage}")
-            details = {
-                "version": state.aliases[alias],
-                "stage": stage,
-                "reason": reason,
-                "aliases": {**state.aliases, alias: None},
-            }
-            return self._step(entries, "withdraw", by, details)
+            if version not in (None, held):
+                raise GateError(f"version {version} is not at stage {stage}", expected=f"version {held}")
+            aliases = {**state.aliases, ALIAS_OF[stage]: None}
+            return {"version": held, "stage": stage, "reason": reason, "aliases": aliases}
 
-    def verify(self, head: str | None = None, restore: bool = False) -> Head:
-        """Verify record, MLflow's aliases, policies and verdicts; returns the head, to be stored elsewhere.
+        return self._change("withdraw", by, {"stage": stage, "reason": reason, "version": version}, plan)
 
-        With `restore`, versions and aliases in MLflow are then restored from the record.
+    def accept(self, head: str, *, by: str, reason: str) -> Head:
+        """Vouch for the record as it is at this head: unsigned entries, those of keys no longer trusted, or a known loss.
+
+        With a key, this is recorded and signed; without one, only this user's own notes change.
         """
-        entries = self.entries()
-        if head is not None:
-            read_chain(self.record, parse_head(head))
-        for entry in entries:
-            if entry.action == "register":
-                self._require_policy(entry)
-            if (digest := entry.details.get("verdict")) is not None:
-                for kind in ("verdict", "evidence"):
-                    self._require_copy(kind, entry.details[kind], digest)
-        if restore:
-            self._restore()
-        self._require_aliases(entries)
-        return head_of(entries)
+        _require_name(by)
+        if not reason.strip():
+            raise WrongUse("accepting a record needs a reason", remedy="--reason TEXT")
+        intent = find_intent("accept", by, {"head": head, "reason": reason})
+        with locked(self.record.file):
+            found = self.record.accept(head, by, {"reason": reason}, intent)
+            self._mirror.restore(found)
+            self.record.confirm(found)
+        return head_of(found)
 
-    def _restore(self) -> None:
-        with locked(self.record):
-            self._ensure_model()
-            known = {str(v.version) for v in self._client.search_model_versions(f"name='{MODEL}'")}
-            for entry in self.entries():
-                details = entry.details
-                if entry.action == "register" and details["version"] not in known:
-                    version = self._enter(details["policy_id"], details["policy"], details["decision"])
-                    if version != details["version"]:
-                        raise GateError(
-                            "MLflow numbers versions differently from the record",
-                            got=version,
-                            expected=details["version"],
-                            remedy="restore mlflow.db from a backup, or move it away and try again",
-                        )
-                self._follow(entry)
+    def verify(self, head: str | None = None, restore: bool = False) -> Verified:
+        """Verify record, signatures, anchor, MLflow's aliases, policies and verdicts.
 
-    def _require_aliases(self, entries: list[Entry]) -> None:
-        found = self._aliases()
-        for alias, version in replay_state(entries).aliases.items():
-            if found.get(alias) == version:
-                continue
-            if self._anchor() == EMPTY:
+        With `restore`, versions and aliases in MLflow are then restored from the record. The head is to be stored elsewhere.
+        """
+        with self.record.writing() as entries:
+            if head is not None:
+                require_head(self.record.file, entries, parse_head(head), RESTORE)
+            for entry in entries:
+                if entry.action == "register":
+                    self._load(entries, entry.details["version"])
+                if (digest := entry.details.get("verdict")) is not None:
+                    for kind in ("verdict", "evidence"):
+                        self._require_copy(kind, entry.details[kind], digest)
+            if restore:
+                self._mirror.restore(entries)
+            self._mirror.require_following(self.record.file, entries)
+            self._mirror.catch_up(entries)
+            self._mirror.require_aliases(entries)
+            self.record.confirm(entries)
+            return Verified(head_of(entries), self.record.signatures(entries), self.record.anchor())
+
+    def _change(
+        self,
+        action: str,
+        by: str,
+        arguments: Mapping[str, Any],
+        plan: Callable[[list[Entry], str], dict[str, Any]],
+    ) -> Change:
+        """Record a change and carry it out, once for each intent; `plan` gives the details of its entry."""
+        _require_name(by)
+        find_key(by)
+        intent = find_intent(action, by, arguments)
+        with self._writing() as (entries, interrupted):
+            last = entries[-1] if entries else None
+            if last is not None and (last.intent, last.action) == (intent, action):
+                return Change(last, "finished" if interrupted else "repeated")
+            entry = self._step(entries, action, by, plan(entries, intent), intent)
+            self.record.confirm(entries)
+            return Change(entry, "done")
+
+    @contextmanager
+    def _writing(self) -> Iterator[tuple[list[Entry], bool]]:
+        """The record, locked, and whether something that was interrupted was finished first."""
+        with self.record.writing() as entries:
+            self._mirror.require_following(self.record.file, entries)
+            interrupted = self._mirror.catch_up(entries) or not self.record.is_confirmed(entries)
+            self._mirror.require_aliases(entries)
+            self.record.confirm(entries)
+            yield entries, interrupted
+
+    def _step(
+        self, entries: list[Entry], action: str, by: str, details: Mapping[str, Any], intent: str
+    ) -> Entry:
+        """Append to the record, then update MLflow; the next writer completes an update that was interrupted."""
+        entry = self.record.append(entries, action, by, details, intent)
+        self._mirror.follow(entry)
+        return entry
+
+    def _policy_folder(self, entry: Entry) -> Path:
+        return self.folder / "policies" / str(entry.details["policy_id"])
+
+    def _load(self, entries: list[Entry], version: str) -> Policy:
+        """A registered policy, every file of which must be the one that was recorded."""
+        entry = next(e for e in entries if e.action == "register" and e.details["version"] == version)
+        folder, files = self._policy_folder(entry), entry.details["files"]
+        policy = load_policy(folder)
+        for name in (METADATA, WEIGHTS):
+            if _file_hash(folder / name) != files.get(name):
                 raise TamperedRecord(
-                    f"MLflow at {self.uri} does not contain this registry: its database was lost or replaced",
-                    remedy="restore it from a backup, or from the record: twinloop registry verify --restore",
+                    f"{folder / name} is not the file that was recorded", expected=str(files.get(name))[:16]
                 )
-            raise TamperedRecord(
-                f"alias {alias} was changed outside the record",
-                got=found.get(alias) or "none",
-                expected=version or "none",
-                remedy="twinloop registry verify --restore; then promote or roll back with twinloop, never in MLflow",
-            )
-
-    def _require_policy(self, entry: Entry) -> None:
-        """Require that every file of a registered policy's copy is unchanged."""
-        folder = self.folder / "policies" / entry.details["policy_id"]
-        load_policy(folder)
-        for name, digest in entry.details["files"].items():
-            if _file_hash(folder / name) != digest:
-                raise TamperedRecord(
-                    f"{folder / name} is not the file that was recorded", expected=digest[:16]
-                )
+        if policy.id != entry.details["policy_id"]:
+            raise TamperedRecord(f"{folder} holds another policy", got=policy.id, expected=folder.name)
+        return policy
 
     def _require_copy(self, kind: str, digest: str, folder: str) -> None:
         file = self.folder / "verdicts" / folder / f"{kind}.json"
@@ -278,17 +329,16 @@ class PolicyRegistry:
             raise TamperedRecord(f"{file} is not the {kind} that was recorded", expected=digest[:16])
 
     def _grounds(
-        self, policy: Policy, verdict: str | Path | None, stage: Stage, state: State, override: str | None
+        self, policy: Policy, file: Path | None, stage: Stage, state: State, override: str | None
     ) -> dict[str, Any]:
         """The verified basis of a promotion; or the override, with the objection it overrides."""
-        if verdict is None:
+        if file is None:
             if not override:
                 raise GateError(
                     f"{policy.name} has no verdict",
                     remedy="twinloop gate, then promote --verdict FILE; or --override REASON; the reason is recorded",
                 )
             return {"decision": "none", "override": override}
-        file = Path(verdict) / Verdict.FILE if Path(verdict).is_dir() else Path(verdict)
         found = load_verdict(file)
         objection = self._objection(policy, found, file, stage, state)
         if objection and not override:
@@ -316,123 +366,52 @@ class PolicyRegistry:
     def _keep(self, verdict: Path) -> dict[str, Any]:
         digest = _file_hash(verdict)
         folder = self.folder / "verdicts" / digest
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(verdict, folder / "verdict.json")
         evidence = verdict.with_name("evidence.json")
         if not evidence.is_file():
             raise GateError(f"{evidence} is missing: a verdict needs its evidence")
-        shutil.copyfile(evidence, folder / "evidence.json")
+        with disk_errors(self.folder):
+            for source, name in ((verdict, "verdict.json"), (evidence, "evidence.json")):
+                write_atomically(folder / name, source.read_bytes())
+            _make_private(self.folder, folder)
         return {"verdict": digest, "evidence": _file_hash(evidence)}
 
     def _register(
-        self, entries: list[Entry], policy: Policy, verdict: Any, grounds: Mapping[str, Any], by: str
+        self, entries: list[Entry], policy: Policy, grounds: Mapping[str, Any], by: str, intent: str
     ) -> str:
+        state = replay_state(entries)
+        version = str(len(state.versions) + 1)
+        self._mirror.require_next_version(version)
         folder = self.folder / "policies" / policy.id
-        policy.save(folder)
-        version = self._enter(policy.id, policy.name, str(grounds["decision"]))
-        files = {name: _file_hash(folder / name) for name in (METADATA, WEIGHTS)}
+        with disk_errors(self.folder):
+            policy.save(folder)
+            _make_private(self.folder, folder)
         details = {
             "version": version,
             "policy": policy.name,
             "policy_id": policy.id,
             "decision": grounds["decision"],
-            "files": files,
-            "aliases": replay_state(entries).aliases,
+            "files": {name: _file_hash(folder / name) for name in (METADATA, WEIGHTS)},
+            "aliases": state.aliases,
         }
-        self._step(entries, "register", by, details)
+        self._step(entries, "register", by, details, intent)
         return version
 
-    def _enter(self, policy_id: str, name: str, decision: str) -> str:
-        """Create a version in MLflow."""
-        self._ensure_model()
-        place = (self.folder / "policies" / policy_id).resolve().as_uri()
-        tags = {"policy_id": policy_id, "policy": name, "decision": decision}
-        return str(self._client.create_model_version(MODEL, place, tags=tags).version)
 
-    def _step(self, entries: list[Entry], action: str, by: str, details: Mapping[str, Any]) -> Entry:
-        """Append to the record, then update MLflow; the next writer completes an update that a crash interrupted."""
-        entry = append(self.record, entries, action, by, details)
-        entries.append(entry)
-        self._follow(entry)
-        return entry
-
-    def _follow(self, entry: Entry) -> None:
-        self._ensure_model()
-        found = self._aliases()
-        for alias, version in entry.details["aliases"].items():
-            if version is not None and found.get(alias) != version:
-                self._client.set_registered_model_alias(MODEL, alias, version)
-            if version is None and found.get(alias) is not None:
-                self._client.delete_registered_model_alias(MODEL, alias)
-        self._client.set_registered_model_tag(MODEL, HEAD_TAG, str(Head(entry.number, entry.hash)))
-        if entry.action == "promote":
-            for name in ("decision", "verdict", "override"):
-                if entry.details.get(name):
-                    self._client.set_model_version_tag(
-                        MODEL, entry.details["version"], name, str(entry.details[name])
-                    )
-
-    @contextmanager
-    def _writing(self) -> Iterator[list[Entry]]:
-        with locked(self.record):
-            entries = self.entries()
-            anchor = self._anchor()
-            if entries and anchor.number == entries[-1].number - 1:
-                self._follow(entries[-1])  # an action that was recorded but not applied to MLflow
-            self._require_aliases(entries)
-            yield entries
-
-    def _model(self) -> Any:
-        from mlflow.exceptions import MlflowException
-
-        try:
-            return self._client.get_registered_model(MODEL)
-        except MlflowException as error:
-            if error.error_code == "RESOURCE_DOES_NOT_EXIST":
-                return None
-            first = str(error).splitlines()[0]
-            raise GateError(f"MLflow at {self.uri} does not answer ({first})") from error
-
-    def _ensure_model(self) -> None:
-        if self._model() is None:
-            self._client.create_registered_model(MODEL)
-
-    def _anchor(self) -> Head:
-        model = self._model()
-        text = (model.tags or {}).get(HEAD_TAG) if model is not None else None
-        return parse_head(text) if text else EMPTY
-
-    def _aliases(self) -> dict[str, str]:
-        model = self._model()
-        return {alias: str(version) for alias, version in (model.aliases or {}).items()} if model else {}
-
-
-def replay_state(entries: list[Entry]) -> State:
-    """The state after these entries."""
-    aliases: Aliases = dict(NO_ALIASES)
-    champions: list[str] = []
-    versions: dict[str, str] = {}
-    fraction: float | None = None
-    for entry in entries:
-        aliases = {name: entry.details["aliases"].get(name) for name in NO_ALIASES}
-        if entry.action == "register":
-            versions[entry.details["policy_id"]] = str(entry.details["version"])
-        if entry.action == "rollback":
-            champions.pop()
-        elif aliases["champion"] is not None and (not champions or champions[-1] != aliases["champion"]):
-            champions.append(aliases["champion"])
-        if entry.action == "promote" and entry.details["stage"] == "canary":
-            fraction = entry.details["fraction"]
-    return State(aliases, tuple(champions), fraction if aliases["challenger"] else None, versions)
-
-
-def _registers(entry: Entry, version: str) -> bool:
-    return entry.action == "register" and str(entry.details["version"]) == version
+def _verdict_file(verdict: str | Path | None) -> Path | None:
+    if verdict is None:
+        return None
+    return Path(verdict) / Verdict.FILE if Path(verdict).is_dir() else Path(verdict)
 
 
 def _require_name(by: str) -> None:
     if not by.strip():
         raise WrongUse("a change of the registry needs a name", remedy="--by NAME")
+
+
+def _make_private(top: Path, folder: Path) -> None:
+    """Take away what others than owner and group may do with a folder of the registry, and all above it up to `top`."""
+    for path in (*folder.iterdir(), *(p for p in (folder, *folder.parents) if p.is_relative_to(top))):
+        path.chmod(path.stat().st_mode & ~0o007)
 
 
 def _file_hash(path: Path) -> str:

@@ -18,7 +18,7 @@ from twinloop.datasets.jsonl import append_jsonl, read_jsonl
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Actor, Array
 from twinloop.errors import GateError, UnknownName, WrongUse
-from twinloop.promotion.registry import Stage
+from twinloop.promotion.state import Stage
 from twinloop.records import Record
 from twinloop.robots.controllers import Controller
 from twinloop.robots.protocol import Description, Observation
