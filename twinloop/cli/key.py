@@ -21,6 +21,7 @@ KeyName = Annotated[
     str, Argument(metavar="NAME", help="Name of the person or machine, for example ann or lab-pc.")
 ]
 PublicFile = Annotated[Path, Argument(metavar="FILE", help="A public key, as `twinloop key show` prints it.")]
+PublicOut = Annotated[Path | None, Option(metavar="FILE", help="Write it into this file too.")]
 OtherName = Annotated[
     str | None, Option(metavar="NAME", help="Name of its owner; default: the one in the file.")
 ]
@@ -53,13 +54,16 @@ def list_keys(json: Json = False) -> None:
 
 
 @app.command()
-def show(name: KeyName, json: Json = False) -> None:
+def show(name: KeyName, out: PublicOut = None, json: Json = False) -> None:
     """Print a public key, for others to trust."""
+    from twinloop.datasets.commit import write_atomically
     from twinloop.promotion.keys import list_keys
 
     keys = {key.name: key for key in list_keys()}
     if name not in keys:
         raise UnknownName("key", name, keys, remedy="twinloop key new NAME")
+    if out is not None:
+        write_atomically(out, f"{keys[name].line}\n".encode())
     console.print_result(json, _describe(keys[name]), keys[name].line)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from twinloop.datasets.commit import disk_errors, write_atomically
 from twinloop.errors import WrongUse
-from twinloop.promotion.chain import EMPTY, Entry, Head, parse_head
+from twinloop.promotion.chain import EMPTY, Head, parse_head
 from twinloop.promotion.keys import CONFIG, config_folder, make_config_folder
 
 _FOLDER = "registries"
@@ -40,15 +40,16 @@ class Known:
     anchor: str | None = None
 
 
-def find_known(root: Path, entries: list[Entry]) -> Known | None:
-    """What this user knows of the registry with these entries, or else of the one that was last seen in this folder."""
-    everything = list(_load_all())
-    if entries:
-        for known in everything:
-            if known.registry == entries[0].hash:
-                return known
+def find_known(root: Path) -> Known | None:
+    """What this user knows of the registry that was last seen in this folder."""
     here = str(root.resolve())
-    return next((known for known in everything if here in known.folders), None)
+    found = [known for known in _load_all() if here in known.folders]
+    return max(found, key=lambda known: known.head.number, default=None)
+
+
+def load_known(registry: str) -> Known:
+    """What this user knows of the registry whose first entry has this hash."""
+    return next((known for known in _load_all() if known.registry == registry), Known(registry))
 
 
 def save_known(root: Path, known: Known) -> None:

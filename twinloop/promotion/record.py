@@ -16,6 +16,7 @@ from typing import Any
 from twinloop.errors import GateError, TamperedRecord, TwinloopError, WrongUse
 from twinloop.promotion.anchor import read_anchor, require_outside, write_anchor
 from twinloop.promotion.chain import (
+    EMPTY,
     FOLDER,
     RECORD,
     Entry,
@@ -35,7 +36,7 @@ from twinloop.promotion.keys import (
     find_signing_key,
     trusted_keys,
 )
-from twinloop.promotion.known import Known, find_known, save_known
+from twinloop.promotion.known import Known, find_known, load_known, save_known
 from twinloop.promotion.state import replay_state
 
 UNSIGNED = "UNSIGNED: whoever can write this folder can forge promotions; to sign them: twinloop key new NAME"
@@ -80,13 +81,16 @@ class RegistryRecord:
             ask_anchor: Compare with the anchor too, which may be on another machine.
         """
         entries = read_chain(self.file)
-        known = find_known(self.root, entries)
-        if known is not None:
-            require_head(self.file, entries, known.head, accept_remedy(entries), "seen earlier by this user")
-        check_signatures(self.file, entries, known)
-        replay_state(entries)
-        if ask_anchor and known is not None and known.anchor is not None:
-            self._ask_anchor(known, known.anchor, entries)
+        here = find_known(self.root)
+        for known in (here, load_known(entries[0].hash) if entries else None):
+            if known is not None:
+                require_head(self.file, entries, known.head, accept_remedy(entries), "seen by this user")
+        if entries:
+            known = load_known(entries[0].hash)
+            check_signatures(self.file, entries, known)
+            replay_state(entries)
+            if ask_anchor and known.anchor is not None:
+                self._ask_anchor(known, known.anchor, entries)
         return entries
 
     def signatures(self, entries: list[Entry]) -> Signatures:
@@ -101,8 +105,8 @@ class RegistryRecord:
 
     def anchor(self) -> str | None:
         """The address of the anchor that this user has chosen."""
-        known = find_known(self.root, read_chain(self.file))
-        return known.anchor if known else None
+        entries = read_chain(self.file)
+        return load_known(entries[0].hash).anchor if entries else None
 
     @contextmanager
     def writing(self) -> Iterator[list[Entry]]:
@@ -116,7 +120,7 @@ class RegistryRecord:
         """Append an entry, durable on return; within `writing`."""
         entry = make_entry(entries, action, by, details, intent, find_key(by))
         # Noted first: if this process is killed before the next line, the entry is known to be its own.
-        known = self._known([*entries, entry])
+        known = load_known([*entries, entry][0].hash)
         save_known(self.root, replace(known, head=head_of(entries), pending=entry.hash))
         append_entry(self.file, entry)
         entries.append(entry)
@@ -126,7 +130,7 @@ class RegistryRecord:
         """Note the head of entries that were written or verified, for this user and at the anchor."""
         if not entries:
             return
-        known = self._known(entries)
+        known = load_known(entries[0].hash)
         signed = known.signed or bool(trusted_keys())
         noted = replace(known, head=head_of(entries), pending=None, signed=signed)
         if noted != known or str(self.root.resolve()) not in known.folders:
@@ -136,7 +140,7 @@ class RegistryRecord:
 
     def is_confirmed(self, entries: list[Entry]) -> bool:
         """Whether this user has noted the head of these entries."""
-        return not entries or self._known(entries).head == head_of(entries)
+        return not entries or load_known(entries[0].hash).head == head_of(entries)
 
     def accept(self, head: str, by: str, details: Mapping[str, Any], intent: str) -> list[Entry]:
         """Vouch for the record as it is, whatever was seen of it before; within the lock of `file`.
@@ -158,15 +162,18 @@ class RegistryRecord:
                 "the record is not the one that was examined", got=head[:90], expected=head_of(entries),
                 remedy="twinloop registry log shows what it is now",
             )  # fmt: skip
-        known = find_known(self.root, entries)
-        registry = entries[0].hash if entries else known.registry if known else ""
-        if not registry:
+        here = find_known(self.root)
+        if not entries:  # everything was lost
+            if here is not None:
+                save_known(self.root, replace(here, head=EMPTY, pending=None, signed=False))
             return entries
-        lost = str(known.head) if known is not None and not known.head.is_in(entries) else None
-        anchor = known.anchor if known else None
-        save_known(self.root, replace(self._known(entries) if entries else Known(registry), head=head_of(entries), pending=None, signed=False, anchor=anchor))  # fmt: skip
-        if entries and find_key(by) is not None:
-            self.append(entries, "accept", by, {**details, "lost": lost}, intent)
+        known = load_known(entries[0].hash)
+        seen = max(known, here or known, key=lambda one: one.head.number).head
+        save_known(self.root, replace(known, head=head_of(entries), pending=None, signed=False))
+        if find_key(by) is not None:
+            lost = None if seen.is_in(entries) else str(seen)
+            aliases = replay_state(entries).aliases
+            self.append(entries, "accept", by, {**details, "lost": lost, "aliases": aliases}, intent)
         return entries
 
     def repair(self) -> Path | None:
@@ -182,7 +189,7 @@ class RegistryRecord:
             entries = self.read()
             if not entries:
                 raise GateError("there is no record to anchor yet", remedy="twinloop promote, then try again")
-            known = self._known(entries)
+            known = load_known(entries[0].hash)
             if address is not None:
                 address = require_outside(address, self.root)
                 self._require_stored(known, address, entries)
@@ -190,10 +197,6 @@ class RegistryRecord:
             save_known(self.root, replace(known, anchor=address))
             self.confirm(entries)
         return address
-
-    def _known(self, entries: list[Entry]) -> Known:
-        known = find_known(self.root, entries)
-        return known if known and known.registry == entries[0].hash else Known(entries[0].hash)
 
     def _ask_anchor(self, known: Known, address: str, entries: list[Entry]) -> None:
         if not self._require_stored(known, address, entries) and known.head.number:
@@ -227,7 +230,7 @@ def read_aliases(root: Path) -> dict[str, str]:
     return found | ({"warning": UNSIGNED} if unsigned else {})
 
 
-def check_signatures(file: Path, entries: list[Entry], known: Known | None) -> None:
+def check_signatures(file: Path, entries: list[Entry], known: Known) -> None:
     """Require that every entry counts; see the rules above."""
     keys = trusted_keys()
     _require_valid_signatures(file, entries, keys)
@@ -240,12 +243,12 @@ def check_signatures(file: Path, entries: list[Entry], known: Known | None) -> N
                     else "is not signed"
                 )
                 raise TamperedRecord(f"{file}: entry {entry.number}, {entry.action} by {entry.by[:40]}, {how}", remedy=accept_remedy(entries, entry))  # fmt: skip
-    elif known is not None and known.signed:
+    elif known.signed:
         raise TamperedRecord(
             f"{file} was signed when it was last seen, and you trust no keys any more",
             remedy=f"twinloop key trust FILE, or correct {CONFIG}",
         )
-    elif known is not None:
+    elif known.head.number or known.pending:
         for entry in entries[known.head.number :]:
             if entry.hash != known.pending:
                 raise TamperedRecord(
@@ -271,7 +274,7 @@ def find_key(by: str) -> SigningKey | None:
     if key is not None and keys and key.fingerprint not in keys:
         raise WrongUse(
             f"your key {key.name} is not trusted, so what it signs would not count",
-            remedy=f"twinloop key show {key.name} > FILE, then twinloop key trust FILE",
+            remedy=f"twinloop key show {key.name} --out FILE, then twinloop key trust FILE",
         )
     return key
 
