@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import uuid
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,12 @@ def have_no_keys(tmp_path_factory):
         patch.setenv("TWINLOOP_CONFIG", str(tmp_path_factory.mktemp("user") / "twinloop"))
         patch.delenv("TWINLOOP_KEY", raising=False)
         yield
+
+
+@pytest.fixture(autouse=True)
+def have_own_keys(tmp_path_factory, monkeypatch):
+    """Each test begins without keys; those it makes are its own. The folder is only made where one is."""
+    monkeypatch.setenv("TWINLOOP_CONFIG", str(tmp_path_factory.getbasetemp() / f"user-{uuid.uuid4().hex}"))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -70,14 +70,13 @@ MY_ARM = """<robot name="my_arm">
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.name)
-def test_code_blocks_run(path, tmp_path, tmp_path_factory, monkeypatch):
+def test_code_blocks_run(path, tmp_path):
     """A page works for a reader who types it from top to bottom, in one shell that starts in an empty folder.
 
     A block with a title is saved under that name. Python blocks without a command between them are one script. Lines of
     a console block that begin with `$` are commands, and so is every line of a bash block of the README; see NOT_RUN,
     SMALLER and TRIAL_S for what is left out and what is run at a smaller size.
     """
-    monkeypatch.setenv("TWINLOOP_CONFIG", str(tmp_path_factory.mktemp("user")))  # keys that a page makes
     (tmp_path / "my_arm.urdf").write_text(MY_ARM)
     folder, ran = tmp_path, 0
     for part in [*CONTINUES.get(path.name, ()), path]:
