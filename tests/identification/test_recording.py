@@ -5,7 +5,12 @@ import numpy as np
 from twinloop.episode import Provenance, Schema, Signal, make_episode
 from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.fit import prepare
-from twinloop.identification.recording import find_channels, read_recording, unknown_joints
+from twinloop.identification.recording import (
+    find_channels,
+    read_recording,
+    unknown_joints,
+    with_lost_commands,
+)
 from twinloop.tasks import make_cell
 from twinloop.twins import load_twin
 
@@ -57,3 +62,19 @@ def test_joints_that_the_twin_lacks_are_named():
         IdentifyConfig(),
     )
     assert any("has no joint called elbow" in warning for warning in ready.warnings)
+
+
+def test_commands_of_lost_rows_lie_between_their_neighbours_and_a_pause_is_held():
+    rng = np.random.default_rng(0)
+    sent_s = (np.arange(300) + rng.uniform(-0.1, 0.1, 300)) / 100.0
+    sent = np.stack([np.sin(3.0 * sent_s), np.cos(2.0 * sent_s)], axis=1)
+    kept = rng.random(300) > 0.1
+    kept[[0, -1]] = True
+    kept[100:140] = False
+    commands, time_s = with_lost_commands(sent[kept], sent_s[kept])
+    inside = (np.arange(300) < 100) | (np.arange(300) >= 140)
+    assert len(commands) == int(inside.sum()), "each lost row is back, and none in the pause"
+    np.testing.assert_allclose(time_s, sent_s[inside], atol=0.003)
+    np.testing.assert_allclose(commands, sent[inside], atol=0.01)
+    unbroken, unchanged_s = with_lost_commands(sent, sent_s)
+    assert unbroken is sent and unchanged_s is sent_s

@@ -175,6 +175,21 @@ def test_corrected_slopes_find_the_same_place_with_fewer_simulations(monkeypatch
     assert calls[0.5] < 0.7 * calls[np.inf]
 
 
+class SaturatingWorld(BentWorld):
+    """Windows whose starts saturate: a full Newton step from afar overshoots, and the next overshoots more."""
+
+    def _predicted(self, theta, starts):
+        return super()._predicted(theta, np.arctan(20.0 * (starts - self.starts)) / 20.0)
+
+
+def test_starts_are_found_where_a_full_step_overshoots():
+    world = SaturatingWorld(5, (0.3, -0.5))
+    world.starts = 0.2 * np.sign(world.starts)
+    solution = solve(bent_problem(world), np.full(2, 0.5))
+    np.testing.assert_allclose(2 * solution.place - 1, (0.3, -0.5), atol=0.002)
+    np.testing.assert_allclose(solution.offsets[:, 0], world.starts, atol=0.02)
+
+
 def test_a_correction_explains_the_step_and_leaves_other_directions_alone():
     world = BentWorld(6, (0.3, -0.5, 0.05))
     problem = bent_problem(world)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 
 from twinloop.episode import Array, Episode, Signal
 from twinloop.errors import WrongUse
@@ -21,6 +22,8 @@ from twinloop.tasks.place import start_at_rest
 
 Kind = Literal["position", "velocity", "place", "turn"]
 
+MOST_LOST = 5
+"""Rows in a row that a log may miss while the robot's loop went on."""
 ENABLED = "observation.torque_enable"
 """The signal that says whether servos are on."""
 
@@ -235,7 +238,25 @@ def _commands(cell: Cell, episode: Episode, time_s: Array) -> tuple[Array, Array
             expected=f"{len(cell.actuators)}: {', '.join(cell.actuators)}",
             remedy="name the command's elements in the map as the twin names its actuators",
         )
-    return rows, time_s
+    return with_lost_commands(rows, time_s)
+
+
+def with_lost_commands(commands: Array, time_s: Array) -> tuple[Array, Array]:
+    """Commands (C, actuators) and their times (C,), with those of lost rows put back between their neighbours.
+
+    A loop goes on when its log misses a few rows. Holding the command before them would be late for as long, and a delay found from
+    such logs too short by that. A pause longer than `MOST_LOST` rows is none of these: the command before it is held.
+    """
+    if len(time_s) < 3:
+        return commands, time_s
+    gaps = np.diff(time_s)
+    lost = np.round(gaps / np.median(gaps)).astype(int) - 1
+    lost = np.where((lost > 0) & (lost <= MOST_LOST), lost, 0)
+    if not lost.any():
+        return commands, time_s
+    place = np.concatenate([np.arange(n + 1) / (n + 1) + row for row, n in enumerate(lost)] + [[len(lost)]])
+    rows = np.arange(len(time_s))
+    return PchipInterpolator(rows, commands)(place), np.interp(place, rows, time_s)
 
 
 def _states(

@@ -198,7 +198,7 @@ def _descend(
 def _try(
     problem: Problem, best: Solution, linear: Linear, free: Array, dampings: Sequence[float]
 ) -> list[Solution]:
-    """Solutions after steps of different damping; parameters that are not `free` stay on their edge."""
+    """Solutions after steps of different damping, of parameters and starts; parameters that are not `free` stay on their edge."""
     handles = problem.handles
     places, offsets = [], []
     for damping in dampings:
@@ -209,7 +209,7 @@ def _try(
         place = np.clip(best.place + step, 0.0, 1.0)
         moved = best.offsets.copy()
         for index, (of_residual, of_step) in enumerate(linear.start_steps):
-            moved[index, handles] -= of_residual + of_step @ (place - best.place)
+            moved[index, handles] -= (of_residual + of_step @ (place - best.place)) / (1.0 + damping)
         places.append(place)
         offsets.append(moved)
     return _evaluate(problem, np.stack(places), np.stack(offsets))
