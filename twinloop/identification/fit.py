@@ -28,6 +28,7 @@ from twinloop.identification.recording import (
     read_recording,
     unknown_joints,
 )
+from twinloop.identification.reservations import find_doubts, find_outlying, find_unexplained
 from twinloop.identification.result import Estimate, Identification
 from twinloop.identification.scale import Scale, make_scales, places_of, values_at
 from twinloop.identification.scatter import run_to_run
@@ -56,8 +57,6 @@ UNSTABLE = "lower the servo's gain, add damping or armature, or shorten the phys
 MISSING = "record what is missing, request fewer parameters, or pass a reason with --force"
 REPLAYED_S = 3600.0
 """Whole recordings up to this duration are replayed, to judge the fit and to size its bands."""
-UNEXPLAINED = 0.5
-"""A channel whose replay error exceeds this part of its motion is not described by the model."""
 _SAMPLES = 1000
 _EDGE = 1e-3
 
@@ -171,9 +170,10 @@ def fit(
         warnings=(
             *ready.warnings,
             *refusals,
-            *_doubts(solution, estimates),
+            *find_doubts(solution, estimates),
             *(find_impossible(calibrated) if calibrated is not twin else ()),
-            *_unexplained(ready, windows, after),
+            *find_unexplained(ready.recordings, ready.channels, noise, windows, after),
+            *find_outlying(ready.recordings, ready.channels, noise, [*windows, *training], replayed),
         ),
         forced=config.force if refusals else None,
         seed=seed,
@@ -186,51 +186,6 @@ def fit(
             "available_s": duration_s(cut(ready.recordings, ready.fitted, None), ready.recordings),
         },
     )
-
-
-def _doubts(solution: Solution, estimates: Sequence[Estimate]) -> list[str]:
-    """What a reader must know before trusting the values."""
-    made = []
-    if not solution.converged:
-        made.append("the search stopped before it converged; values may still change")
-    scales = solution.problem.scales
-    for rival in solution.rivals:
-        values = values_at(scales, np.stack([solution.place, rival]))
-        moved = np.abs(rival - solution.place)
-        listed = [
-            f"{scales[i].name} {values[scales[i].name][0]:.3g} or {values[scales[i].name][1]:.3g} {scales[i].parameter.unit}"
-            for i in np.argsort(-moved)[:4]
-            if moved[i] > 0.05
-        ]
-        made.append(f"two searches end at different values that fit about as well: {', '.join(listed)}")
-    for estimate, scale in zip(estimates, scales, strict=True):
-        if estimate.at_edge and estimate.value != 0.0:
-            searched = (scale.low, scale.high) != tuple(scale.parameter.bounds)
-            remedy = (
-                f"widen --prior {scale.name}"
-                if searched
-                else "doubt the model, or widen its bounds in the twin"
-            )
-            made.append(
-                f"{scale.name} ends at the limit of its range, {estimate.value:.3g} {estimate.unit}: {remedy}"
-            )
-    return made
-
-
-def _unexplained(ready: Prepared, windows: Sequence[Window], residual: Array) -> list[str]:
-    """Channels whose held-out motion the calibrated twin does not follow."""
-    made = []
-    readings = np.concatenate([ready.recordings[w.recording].readings[w.start : w.stop] for w in windows])
-    for channel, column, error, noise in zip(
-        ready.channels, readings.T, residual.T, ready.problem.noise.sensor, strict=True
-    ):
-        left, motion = float(np.sqrt(np.mean(error**2))), float(np.std(column))
-        if channel.kind != "turn" and motion > 10.0 * noise and left > UNEXPLAINED * motion:
-            made.append(
-                f"{channel.name}: the calibrated twin misses the recording by {left:.3g} {channel.unit} where it moves by "
-                f"{motion:.3g}: the model does not describe this joint, and its parameters absorb that"
-            )
-    return made
 
 
 def _prepare_usable(
