@@ -13,7 +13,7 @@ demo: setup
 test: check browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
-test-slow: setup .venv-lerobot
+test-slow: setup .venv-lerobot .venv-openpi .venv-vla_eval
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	$(BIN)/python -m pytest -m slow
 
@@ -44,9 +44,9 @@ docs: setup
 .venv-lerobot:
 	-@benchmarks/peers/lerobot/install.sh $@
 
-# The other peers of the benchmarks, each in an environment of its own.
-.PHONY: .venv-robosuite .venv-gymnasium_robotics
-.venv-robosuite .venv-gymnasium_robotics: .venv-%:
+# The other peers of benchmarks and slow tests, each in an environment of its own.
+.PHONY: .venv-robosuite .venv-gymnasium_robotics .venv-openpi .venv-vla_eval
+.venv-robosuite .venv-gymnasium_robotics .venv-openpi .venv-vla_eval: .venv-%:
 	-@benchmarks/peers/install.sh benchmarks/peers/$* $@
 
 setup: $(STAMP)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import signal
+import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,3 +106,47 @@ def scripted(talk: Callable[[Any], None], **options: Any) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join(20)
+
+
+@contextmanager
+def started(command: Sequence[Any], **options: Any) -> Iterator[dict[str, Any]]:
+    """Run a server in a process of its own; gives the JSON document that it prints once it is ready."""
+    with subprocess.Popen(
+        [str(word) for word in command], stdout=subprocess.PIPE, text=True, **options
+    ) as server:
+        try:
+            lines: list[str] = []
+            for line in server.stdout or ():
+                if lines or line.startswith("{"):
+                    lines.append(line)
+                with contextlib.suppress(ValueError):
+                    said = json.loads("".join(lines))
+                    break
+            else:
+                raise AssertionError(f"the server ended with {server.wait()}")
+            yield said
+        finally:
+            server.send_signal(signal.SIGINT)
+            try:
+                server.wait(20)
+            except subprocess.TimeoutExpired:
+                server.kill()
+
+
+def make_certificate(folder: Path, name: str) -> None:
+    """Write NAME.pem and NAME.key, which say that this is localhost."""
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    command += ["-keyout", f"{name}.key", "-out", f"{name}.pem", *names]
+    subprocess.run(command, cwd=folder, capture_output=True, check=True)

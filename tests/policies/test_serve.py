@@ -1,6 +1,5 @@
 """A served policy: no client ends it, reads its memory, or keeps others from it."""
 
-import json
 import os
 import signal
 import socket
@@ -17,7 +16,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.policies.servers import SCHEMA, CountingPolicy, StatelessPolicy, served
+from tests.policies.servers import SCHEMA, CountingPolicy, StatelessPolicy, make_certificate, served, started
 from tests.policies.test_packing import CORPUS
 from twinloop.errors import PolicyGone, WrongUse
 from twinloop.policies import packing, serve
@@ -96,6 +95,26 @@ def test_our_client_sends_the_token_of_the_environment(monkeypatch):
             open_backend(f"openpi:{address}")
         monkeypatch.setenv(TOKEN, SECRET)
         open_backend(f"openpi:{address}").close()
+
+
+def test_clients_with_the_certificate_connect_by_tls_and_others_do_not(tmp_path, monkeypatch):
+    make_certificate(tmp_path, "server")
+    monkeypatch.setenv(TOKEN, SECRET)
+    with served(
+        StatelessPolicy(), token=SECRET, certificate=tmp_path / "server.pem", key=tmp_path / "server.key"
+    ) as address:
+        assert address.startswith("wss://127.0.0.1:")
+        there = f"openpi:wss://localhost:{address.rpartition(':')[2]}"
+        with pytest.raises(PolicyGone, match=r"(?s)no secure connection.*SSL_CERT_FILE"):
+            open_backend(there)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.pem"))
+        open_backend(there).close()
+        with pytest.raises(PolicyGone, match="no secure connection"):
+            open_backend(f"openpi:{address}")  # not the name in the certificate
+        with pytest.raises(PolicyGone):
+            open_backend(f"openpi:{address.replace('wss', 'ws')}")
+    with pytest.raises(WrongUse, match="cannot be used as a certificate"):
+        serve.serve(StatelessPolicy(), serve.Door(port=0, certificate=tmp_path / "server.key"))
 
 
 def test_web_pages_of_other_sites_are_refused(address):
@@ -296,25 +315,16 @@ def test_a_signal_ends_the_server_and_clients_are_told(number):
 @pytest.mark.slow
 def test_the_command_says_where_it_serves(tiny_policy, tmp_path):
     folder = tiny_policy.save(tmp_path / "tiny")
-    server = subprocess.Popen(
-        [sys.executable, "-m", "twinloop", "serve", str(folder), "--port", "0", "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {TOKEN: SECRET},
-    )  # fmt: skip
-    with server:
-        try:
-            said = json.loads("".join(iter(server.stdout.readline, "}\n")) + "}")
-            assert said["id"] == tiny_policy.id
-            headers = {"Authorization": f"Api-Key {SECRET}"}
-            with dial(said["policy"].removeprefix("openpi:"), additional_headers=headers) as client:
-                metadata = packing.unpack(client.recv(timeout=10))
-                steps = len(metadata["history"])
-                states = {
-                    name: np.zeros((5, steps, about["size"]), np.float32)
-                    for name, about in metadata["observations"].items()
-                }
-                chunks = ask(client, states | {"batch": 5})["actions"]
-                assert chunks.shape == (5, metadata["chunk"], metadata["actions"]["size"])
-            server.send_signal(signal.SIGINT)
-            assert server.wait(20) == 0 and server.stderr.read() == ""
-        finally:
-            server.kill()
+    command = [sys.executable, "-m", "twinloop", "serve", folder, "--port", "0", "--json"]
+    with started(command, env=os.environ | {TOKEN: SECRET}) as said:
+        assert said["id"] == tiny_policy.id
+        headers = {"Authorization": f"Api-Key {SECRET}"}
+        with dial(said["policy"].removeprefix("openpi:"), additional_headers=headers) as client:
+            metadata = packing.unpack(client.recv(timeout=10))
+            steps = len(metadata["history"])
+            states = {
+                name: np.zeros((5, steps, about["size"]), np.float32)
+                for name, about in metadata["observations"].items()
+            }
+            chunks = ask(client, states | {"batch": 5})["actions"]
+            assert chunks.shape == (5, metadata["chunk"], metadata["actions"]["size"])

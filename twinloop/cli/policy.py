@@ -124,3 +124,17 @@ def horizon(
         for one in horizons
     ]
     console.print_result(json, results, "\n".join([*lines, f"wrote {out}"]))
+
+
+@app.command(name="lerobot-server")
+def lerobot_server(
+    out: Annotated[Path, Option(help="The Python file to write.")], json: Json = False
+) -> None:
+    """Write the program that serves LeRobot checkpoints by openpi's protocol; it runs in LeRobot's environment, without Twinloop."""
+    program = Path(twinloop.__file__).parents[1] / "twinloop_lerobot_server.py"
+    require_new(out)
+    out.write_bytes(program.read_bytes())
+    text = (
+        f"wrote {out}; in LeRobot's environment: pip install msgpack websockets, then python {out} CHECKPOINT"
+    )
+    console.print_result(json, {"out": out}, text)

@@ -36,3 +36,18 @@ def run(script: str, *words: object, timeout_s: float = 1800) -> dict[str, Any]:
         raise RuntimeError(f"{script} gave no result: {done.stderr.strip()[-2000:]}")
     result: dict[str, Any] = json.loads(done.stdout[start:])
     return result
+
+
+def train(folder: Path, *words: str) -> None:
+    """Run LeRobot's trainer in a folder, offline and with a cache of its own."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_CACHE": str(folder / "cache"),
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [str(VENV / "bin/lerobot-train"), *words],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=1800,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"lerobot-train failed: {(done.stdout + done.stderr)[-2000:]}")
