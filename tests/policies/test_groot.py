@@ -10,7 +10,7 @@ import zmq
 
 from tests.policies.record_groot import messages
 from tests.policies.test_packing import CORPUS
-from twinloop.errors import PolicyGone, WrongUse
+from twinloop.errors import PolicyChanged, PolicyGone, WrongUse
 from twinloop.policies import groot, packing
 from twinloop.policies.backend import open_backend
 from twinloop.policies.websocket import TOKEN
@@ -151,7 +151,7 @@ def test_another_policy_at_the_same_address_is_refused():
     with groot_server() as address:
         backend = open_backend(address)
         backend.fingerprint = "of the policy before"
-        with pytest.raises(PolicyGone, match="another policy answers now"):
+        with pytest.raises(PolicyChanged, match="another policy answers now"):
             backend.reset(0, "")
         backend.close()
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.policies.servers import CountingPolicy, StatelessPolicy, scripted, served
 from tests.policies.test_packing import CORPUS
-from twinloop.errors import PolicyGone, UnknownName, WrongUse
+from twinloop.errors import PolicyChanged, PolicyGone, UnknownName, WrongUse
 from twinloop.policies import packing, websocket
 from twinloop.policies.backend import open_backend
 from twinloop.policies.openpi import OpenpiBackend, StatelessOpenpi
@@ -158,7 +158,7 @@ def test_another_policy_at_the_same_address_is_refused():
         backend = open_backend(f"openpi:{address}")
         with pytest.raises(PolicyGone):
             backend.infer(ASK)
-        with pytest.raises(PolicyGone, match="another policy answers now"):
+        with pytest.raises(PolicyChanged, match="another policy answers now"):
             backend.reset(1, "pick")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from twinloop.episode import Array
-from twinloop.errors import MissingExtra, PolicyGone, WrongUse
+from twinloop.errors import MissingExtra, PolicyChanged, PolicyGone, WrongUse
 from twinloop.policies import packing
 from twinloop.policies.backend import BACKENDS, Inputs
 from twinloop.policies.openpi import fingerprint_of, read_arrays, wrong_answer
@@ -51,7 +51,7 @@ class GrootBackend:
     def reset(self, seed: int, task: str) -> None:
         """Tell the server that an episode begins, and make sure that it still serves the same policy."""
         if (found := fingerprint_of(self._read_config())) != self.fingerprint:
-            raise PolicyGone(
+            raise PolicyChanged(
                 f"policy at {self._address}: another policy answers now", got=found, expected=self.fingerprint
             )
         self._ask("reset", {"options": {"seed": seed}}, self._limit_s())

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from twinloop.episode import Array
-from twinloop.errors import PolicyGone
+from twinloop.errors import PolicyChanged, PolicyGone
 from twinloop.policies import packing
 from twinloop.policies.backend import BACKENDS, Backend, Inputs
 from twinloop.policies.websocket import Conversation
@@ -107,7 +107,7 @@ def require_same_policy(found: str, expected: str, conversation: Conversation) -
     """Refuse to go on with another policy than the conversation began with."""
     if found != expected:
         conversation.close()
-        raise PolicyGone(
+        raise PolicyChanged(
             f"policy at {conversation.address}: another policy answers now", got=found, expected=expected,
             remedy="start again with the policy that is served now",
         )  # fmt: skip
