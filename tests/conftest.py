@@ -1,5 +1,6 @@
 """Fixtures that every test may use, and the order in which files run."""
 
+import gc
 import os
 import shutil
 import signal
@@ -13,7 +14,15 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         threads, "1"
     )  # before NumPy is loaded: threads of two tests on two cores wait for each other
 
-LONGEST = ("test_loop.py", "test_code_blocks.py", "test_every_parameter.py", "test_images.py", "test_look.py")
+LONGEST = (
+    "test_code_blocks.py",
+    "test_standin_every_effect.py",
+    "test_standin_success.py",
+    "test_monitor.py",
+    "test_registry.py",
+    "test_drift.py",
+    "test_agreement.py",
+)
 """Files that take longest. They are begun first: one that begins last keeps a single worker busy while the others idle."""
 
 USES_EVERY_CORE = ("generation.run", "evaluation.robot", "promotion.run", "workflows")
@@ -21,9 +30,14 @@ USES_EVERY_CORE = ("generation.run", "evaluation.robot", "promotion.run", "workf
 PLACES = "{environment: {object_offset_x_m: [-0.05, 0.05], object_offset_y_m: [-0.05, 0.05]}}"
 
 
+RARELY = (50_000, 20, 20)
+"""When garbage is collected. At Python's defaults a process with all of our imports spends a twentieth of its time on it."""
+
+
 def pytest_configure() -> None:
     """Ctrl-C works, also where the tests run as a background job, which starts with it switched off."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.set_threshold(*RARELY)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

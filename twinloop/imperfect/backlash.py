@@ -49,10 +49,15 @@ def drive(params: Backlash, positions: Array) -> Array:
     """Move the driving side through `positions` (T, N, ...), beginning in the middle of the gap; the driven side at every row."""
     positions = np.asarray(positions, dtype=np.float64)
     half = broadcast(params.width, positions.shape[1:]) * 0.5
-    output, low, high = positions[0].copy(), positions - half, positions + half
-    driven = np.empty_like(positions)
-    for row in range(len(positions)):
-        np.maximum(output, low[row], out=output)
-        np.minimum(output, high[row], out=output)
-        driven[row] = output
-    return driven
+    low, high = positions - half, positions + half
+    # A row limits what came before, and limits one after the other are limits again: row t takes in 1, 2, 4 ... rows before it.
+    reach = 1
+    low[0] = high[0] = positions[0]
+    while reach < len(positions):
+        before_low, before_high = low[:-reach].copy(), high[:-reach].copy()
+        for before in (before_low, before_high):
+            np.maximum(before, low[reach:], out=before)
+            np.minimum(before, high[reach:], out=before)
+        low[reach:], high[reach:] = before_low, before_high
+        reach *= 2
+    return low
