@@ -181,7 +181,7 @@ def accept(
 
     Read it first: twinloop registry log. Signed and recorded if you have a key; else noted for yourself alone.
     """
-    found = open_registry(workspace, tracking, new=True).accept(head, by=by, reason=reason)
+    found = open_registry(_require_record(workspace), tracking, new=True).accept(head, by=by, reason=reason)
     console.print_result(json, {"head": str(found)}, f"accepted; head {found}")
 
 
@@ -190,7 +190,7 @@ def repair(workspace: Root = None, json: Json = False) -> None:
     """Set aside an unfinished last line of the record, which a killed command or a full disk may have left."""
     from twinloop.promotion.record import RegistryRecord
 
-    aside = RegistryRecord(_find_root(workspace)).repair()
+    aside = RegistryRecord(_require_record(workspace)).repair()
     text = f"set aside the unfinished last line in {aside}; type the command again that was interrupted"
     console.print_result(json, {"set_aside": aside}, text if aside else "the last line is complete")
 
@@ -203,7 +203,7 @@ def anchor(address: Address = None, workspace: Root = None, json: Json = False) 
     """
     from twinloop.promotion.record import RegistryRecord
 
-    record = RegistryRecord(_find_root(workspace))
+    record = RegistryRecord(_require_record(workspace))
     kept = record.anchor() if address is None else record.set_anchor(None if address == "none" else address)
     console.print_result(json, {"anchor": kept}, f"anchor {kept or 'none'}")
 
@@ -265,21 +265,19 @@ def open_registry(
     workspace: Path | None = None, tracking: str | None = None, new: bool = False
 ) -> twinloop.PolicyRegistry:
     """Open the registry; unless `new`, it must exist."""
-    from twinloop.learning.tracking import DATABASE
-    from twinloop.promotion.chain import FOLDER, RECORD
-
-    root = _find_root(workspace)
-    missing = WrongUse(
-        f"there is no registry in {root.resolve()}",
-        expected=f"{FOLDER}/{RECORD}",
-        remedy="--workspace FOLDER, or twinloop promote, which creates one",
-    )
-    if not new and not any((root / name).exists() for name in (f"{FOLDER}/{RECORD}", DATABASE)):
-        raise missing
+    root = _find_root(workspace) if new or _has_database(workspace) else _require_record(workspace)
     registry = twinloop.PolicyRegistry(root, None if tracking == "off" else tracking)
     if not new and not registry.entries():
-        raise missing
+        _require_record(root)
     return registry
+
+
+def load_alias(alias: str, tracking: str | None) -> twinloop.Policy:
+    """Load the policy that holds an alias; says so where no trusted key vouches for it."""
+    registry = open_registry(tracking=tracking)
+    policy = registry.policy(alias)
+    _warn_unsigned(registry.record.signatures(registry.entries()))
+    return policy
 
 
 def _find_root(workspace: Path | None) -> Path:
@@ -287,6 +285,27 @@ def _find_root(workspace: Path | None) -> Path:
     root = workspace or (here.root if here else Path())
     if not root.is_dir():
         raise WrongUse(f"{root} is not a folder", remedy="--workspace FOLDER")
+    return root
+
+
+def _has_database(workspace: Path | None) -> bool:
+    from twinloop.learning.tracking import DATABASE
+
+    return (_find_root(workspace) / DATABASE).exists()
+
+
+def _require_record(workspace: Path | None) -> Path:
+    """The folder of a registry, which has a record, or had one when this user saw it last."""
+    from twinloop.promotion.chain import FOLDER, RECORD
+    from twinloop.promotion.known import find_known
+
+    root = _find_root(workspace)
+    if not (root / FOLDER / RECORD).exists() and find_known(root) is None:
+        raise WrongUse(
+            f"there is no registry in {root.resolve()}",
+            expected=f"{FOLDER}/{RECORD}",
+            remedy="--workspace FOLDER, or twinloop promote, which creates one",
+        )
     return root
 
 

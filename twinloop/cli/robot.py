@@ -239,12 +239,12 @@ def _make_policy_controller(policy: Path, shadow: Path | None, description: Desc
 
 def load_acting_policy(policy: Path) -> Any:
     """Load a policy by folder, name or alias in the registry, such as champion."""
-    from twinloop.cli.registry import open_registry
+    from twinloop.cli.registry import load_alias
     from twinloop.promotion.state import NO_ALIASES
 
     place = find_policy(policy)
     if str(policy) in NO_ALIASES and not place.exists():
-        return open_registry(tracking=os.environ.get(TRACKING)).policy(str(policy))
+        return load_alias(str(policy), os.environ.get(TRACKING))
     return twinloop.load_policy(place)
 
 
