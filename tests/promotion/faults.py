@@ -4,6 +4,7 @@ import errno
 import os
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 from mlflow.tracking import MlflowClient
 
@@ -38,8 +39,8 @@ class Steps:
 
 
 def _hook(event, arguments):
-    if _steps is None:
-        return
+    if _steps is None or (event == "os.mkdir" and Path(arguments[0]).is_dir()):
+        return  # making a folder that exists changes nothing
     if (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING) or event in EVENTS:
         _steps.step(arguments[0])
 

@@ -103,7 +103,7 @@ def full(root, at, command, monkeypatch):
 EVERY = pytest.param(1, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("every", [9, EVERY])
+@pytest.mark.parametrize("every", [6, EVERY])
 @pytest.mark.parametrize("interrupt", [killed, full])
 def test_a_rollback_that_was_interrupted_at_any_step_goes_back_once(
     workspace, policies, monkeypatch, interrupt, every
