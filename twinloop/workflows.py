@@ -305,7 +305,7 @@ def calibrate(
     identification = identify(twin, real, parameters, config=config, on_progress=on_progress)
     identification.save(out / TWIN)
     replays = replay_held_out(twin, identification, real, signals=config.signals)
-    write_identification_page(identification, replays, out / REPORT)
+    write_identification_page(identification, replays, out / REPORT, real)
     return identification
 
 

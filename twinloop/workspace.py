@@ -11,7 +11,7 @@ import yaml
 
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.jsonl import format_jsonl, read_jsonl
-from twinloop.datasets.layout import INFO
+from twinloop.datasets.layout import INFO, WORKSPACE
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import NewerFormat, TwinloopError, WorkspaceError
@@ -21,7 +21,7 @@ from twinloop.randomization.scenes import training_scenes
 from twinloop.twins import Twin, load_twin, save_twin
 from twinloop.yaml_files import read_yaml
 
-MARKER = "twinloop.yaml"
+MARKER = WORKSPACE
 FOLDERS = ("twins", "data", "policies", "reports")
 SEED_CONFIG = "seed.yaml"
 SCENES_CONFIG = "scenes.yaml"

@@ -137,6 +137,7 @@ def test_what_is_kept_is_what_it_was_and_the_datasets_are_sound(busy):
 def test_the_tombstone_names_episodes_policies_and_files_to_look_at_and_no_person(busy):
     workspace, episodes = busy
     export(workspace / "data/a", workspace / "reports/all.parquet", "transitions")
+    shutil.copy(workspace / "reports/all.parquet", workspace / "reports/by-hand.parquet")
     seen = {"id": open_dataset(workspace / "data/a").id, "version": "v"}
     for name, datasets in {
         "saw": [seen],
@@ -155,13 +156,20 @@ def test_the_tombstone_names_episodes_policies_and_files_to_look_at_and_no_perso
         ("chose-them", True),
         ("odd", False),
     }
-    assert [Path(path).name for path in tombstone.mentions] == ["all.parquet"]
+    assert tombstone.artefacts == ("reports/all.parquet",)
+    assert [Path(path).name for path in tombstone.mentions] == ["by-hand.parquet"]
+    assert [(Path(found.path).name, found.certain) for found in tombstone.found] == [
+        ("by-hand.parquet", True)
+    ]
     (line,) = load_tombstones(workspace)
     assert (line["by"], line["reason"], line["consent"]) == ("dpo", "asked", "c-one")
     assert {Path(removal["dataset"]).name for removal in line["removals"]} == {"a", "merged"}
     assert '"one"' not in (workspace / "consents/tombstones.jsonl").read_text()
+    (workspace / "reports/by-hand.parquet").unlink()
     again = withdraw_consent(workspace, "c-one", by="dpo", reason="asked")
-    assert again.removals == () and len(load_tombstones(workspace)) == 1
+    assert again.found == () and again.is_complete and not list(workspace.glob("consents/withdrawing-*"))
+    last = withdraw_consent(workspace, "c-one", by="dpo", reason="asked")
+    assert last.removals == () and len(load_tombstones(workspace)) == 2
 
 
 def test_what_derives_from_the_episodes_goes_with_them(workspace):
@@ -314,7 +322,9 @@ def test_consent_from_the_command_line(workspace, monkeypatch):
     assert "op-1" in twinloop("ls")
     assert "may be used to train" in twinloop("check", "data/a")
     assert "not for publish" in twinloop("check", "data/a", "--use", "publish", code=1)
-    assert "1 episode removed" in twinloop("withdraw", identity, "--by", "dpo", "--reason", "asked")
+    assert "1 episode and 0 artefacts removed" in twinloop(
+        "withdraw", identity, "--by", "dpo", "--reason", "asked"
+    )
     assert "op-1" not in twinloop("ls")
     wrong = CliRunner().invoke(
         app,

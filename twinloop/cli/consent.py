@@ -18,6 +18,7 @@ from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
     from twinloop.consent.records import Consent
+    from twinloop.consent.withdraw import Tombstone, WithdrawalPlan
 
 app = typer.Typer(
     help="Record who consented to which use of their data, check it, and remove a person's episodes.",
@@ -86,32 +87,76 @@ def check(
 @app.command()
 def withdraw(
     consent: Annotated[str, Argument(metavar="ID", help="The consent's id.")],
-    by: Annotated[str, Option(help="Who carries out the withdrawal.")],
-    reason: Annotated[str, Option(help="Reason for the withdrawal.")],
+    by: Annotated[str, Option(help="Who carries out the withdrawal.")] = "",
+    reason: Annotated[str, Option(help="Reason for the withdrawal.")] = "",
+    dry_run: Annotated[bool, Option("--dry-run", help="List what would be removed; change nothing.")] = False,
     workspace: WorkspaceFolder = Path(),
     json: Json = False,
 ) -> None:
-    """Remove a person's episodes, rows and video, from every dataset of the workspace; lists policies trained on them."""
-    from twinloop.consent.withdraw import withdraw_consent
+    """Remove a person's episodes from every dataset of the workspace, and the pages, images, videos and tables that show them.
 
+    Says first what it removes, then searches the workspace for copies of frames and rows; exits with 1 if it finds any, and is
+    run again when they are deleted. Lists artefacts outside the workspace and policies trained on the episodes.
+    """
+    from twinloop.consent.withdraw import plan_withdrawal, withdraw_consent
+
+    root = require_workspace(workspace).root
+    if dry_run:
+        plan = plan_withdrawal(root, consent)
+        console.print_result(json, asdict(plan), lambda: _print_plan(plan, "would be"))
+        return
     with console.progress_bar("removing") as progress:
         withdrawal = withdraw_consent(
-            require_workspace(workspace).root, consent, by=by, reason=reason, on_progress=progress
+            root,
+            consent,
+            by=by,
+            reason=reason,
+            on_plan=None if json else lambda plan: _print_plan(plan, "will be"),
+            on_progress=progress,
         )
     if json:
-        console.print_json(asdict(withdrawal))
-        return
-    console.out.print(
-        f"consent {consent} is withdrawn; {console.count(len(withdrawal.episode_ids), 'episode')} removed"
+        console.print_json(asdict(withdrawal) | {"complete": withdrawal.is_complete})
+    else:
+        _print_withdrawal(withdrawal)
+    if not withdrawal.is_complete:
+        raise typer.Exit(1)
+
+
+def _print_plan(plan: WithdrawalPlan, verb: str) -> None:
+    """What is removed, line by line."""
+    for removal in plan.removals:
+        console.out.print(
+            f"{console.count(len(removal.episode_ids), 'episode')} {verb} removed from {removal.dataset}"
+        )
+    console.print_lines(f"{link}, a hard link to removed data, {verb} deleted" for link in plan.links)
+    console.print_lines(
+        f"{artefact}, which shows removed episodes, {verb} deleted" for artefact in plan.artefacts
     )
-    for removal in withdrawal.removals:
-        console.out.print(f"  {len(removal.episode_ids)} from {removal.dataset}")
-    console.print_lines(f"  deleted {link}, a hard link to removed data" for link in withdrawal.links)
+    console.print_lines(
+        f"{path} is outside the workspace and stays: delete it by hand" for path in plan.outside
+    )
+    if not (plan.removals or plan.links or plan.artefacts or plan.outside):
+        console.out.print(f"nothing {verb} removed")
+
+
+def _print_withdrawal(withdrawal: Tombstone) -> None:
+    console.out.print(
+        f"consent {withdrawal.consent} is withdrawn; {console.count(len(withdrawal.episode_ids), 'episode')} and "
+        f"{console.count(len(withdrawal.artefacts), 'artefact')} removed"
+    )
     for policy in withdrawal.policies:
         doubt = "" if policy.certain else " (uncertain)"
         console.out.print(f"policy {policy.name}{doubt}: {policy.detail}")
+    for found in withdrawal.found:
+        console.out.print(f"{'delete' if found.certain else 'check'} {found.path}: {found.what}")
+    named = {found.path for found in withdrawal.found}
     for path in withdrawal.mentions:
-        console.out.print(f"check {path}: it still mentions one of the episodes")
+        if path not in named:
+            console.out.print(f"check {path}: it still mentions one of the episodes")
+    again = "searched the workspace: no copy of their frames or rows is left"
+    if not withdrawal.is_complete:
+        again = f"copies are left: delete them, then run `twinloop data consent withdraw {withdrawal.consent}` again"
+    console.out.print(again)
 
 
 def _parse_date(text: str | None) -> date | None:

@@ -268,8 +268,9 @@ def show(
 
     folder, number = split_episode(episode)
     target = out or Path(f"episode-{number}.png")
-    shown = twinloop.open_dataset(folder).episode(number)
-    draw_episode(shown, target, title=f"{Path(folder).name} #{number}")
+    dataset = twinloop.open_dataset(folder)
+    shown = dataset.episode(number)
+    draw_episode(shown, target, title=f"{Path(folder).name} #{number}", dataset=dataset)
     console.print_result(json, {"out": target, "id": shown.id}, f"wrote {target}")
 
 

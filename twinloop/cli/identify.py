@@ -219,7 +219,7 @@ def _save(
     replays = replay_held_out(
         base, result, dataset, given=config.given, signals=config.signals, threads=config.threads
     )
-    return write_identification_page(result, replays, folder / "report.html")
+    return write_identification_page(result, replays, folder / "report.html", dataset)
 
 
 def _next_folder(path: Path) -> Path:

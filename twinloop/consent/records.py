@@ -15,11 +15,11 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from twinloop.datasets.artefacts import FOLDER
 from twinloop.datasets.commit import disk_errors, hold_lock, make_private_folder, write_atomically
 from twinloop.datasets.jsonl import append_jsonl, format_jsonl, read_jsonl
 from twinloop.errors import ConsentError, UnknownName, WrongUse
 
-FOLDER = "consents"
 RECORDS = f"{FOLDER}/consents.jsonl"
 LOCK = f"{FOLDER}/.lock"
 

@@ -1,18 +1,23 @@
-"""Withdraw a consent: remove the person's episodes from every dataset of the workspace and record a tombstone.
+"""Withdraw a consent: remove the person's episodes and what shows them from the workspace, and record a tombstone.
 
 The order of steps makes it safe to kill the process at any moment and run it again:
 
 1. the consent is marked as withdrawn, so nothing new uses it;
-2. the planned removals are saved (`consents/withdrawing-ID.json`);
+2. fingerprints of the episodes and the plan are saved (`consents/withdrawing-ID.npz` and `.json`);
 3. hard links to the removed files are deleted;
-4. each dataset is replaced by a copy without the episodes (`removal.py`);
-5. the tombstone is written, the pseudonym deleted from the record, the plan of step 2 deleted.
+4. the artefacts that show them are deleted, and taken off the ledger (`datasets/artefacts.py`);
+5. each dataset is replaced by a copy without the episodes (`removal.py`);
+6. the workspace is searched for copies (`search.py`);
+7. the tombstone is written and the pseudonym deleted from the record; the files of step 2 are deleted, unless copies
+   were found: then they stay until the withdrawal is run again and finds none.
 
-Episodes derived from the removed ones (by `parents`, at any depth) are removed too.
+Episodes derived from the removed ones (by `parents`, at any depth) are removed too. Artefacts outside the workspace
+are listed and left alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -20,11 +25,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from twinloop.consent.fingerprints import NOTHING, Fingerprints, load_fingerprints, make_fingerprints
 from twinloop.consent.policies import TrainedPolicy, find_policies_trained_on
-from twinloop.consent.records import FOLDER, consents_lock, delete_pseudonym, load_consent, mark_withdrawn
-from twinloop.consent.removal import Removal, find_files, recover_interrupted_removal, remove_episodes
+from twinloop.consent.records import consents_lock, delete_pseudonym, load_consent, mark_withdrawn
+from twinloop.consent.removal import (
+    Removal,
+    find_files,
+    find_numbers,
+    recover_interrupted_removal,
+    remove_episodes,
+)
+from twinloop.consent.search import Found, search_copies, walk_files
 from twinloop.consent.traces import find_hard_links, find_mentions
 from twinloop.datasets import layout
+from twinloop.datasets.artefacts import FOLDER, Artefact, change_artefacts, load_artefacts
 from twinloop.datasets.commit import LOCK, disk_errors, finish_journal, writer_lock
 from twinloop.datasets.jsonl import append_jsonl, read_jsonl
 from twinloop.datasets.manifest import load_manifest
@@ -42,7 +56,8 @@ OnProgress = Callable[[int, int], None]
 class Tombstone:
     """The record of a withdrawal: which episodes were removed, when, why and by whom; nothing about the person.
 
-    `links` are deleted hard links; `mentions` are files that still mention an episode, for a person to check.
+    `links` are deleted hard links and `artefacts` deleted files; for a person to look after are `outside`, artefacts
+    outside the workspace, `found`, copies in it, and `mentions`, files that still mention an episode.
     """
 
     consent: str
@@ -53,6 +68,14 @@ class Tombstone:
     links: tuple[str, ...]
     mentions: tuple[str, ...]
     policies: tuple[TrainedPolicy, ...]
+    artefacts: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    found: tuple[Found, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the search found no copy in the workspace."""
+        return not any(one.certain for one in self.found)
 
     @property
     def episode_ids(self) -> tuple[str, ...]:
@@ -61,23 +84,57 @@ class Tombstone:
 
 
 @dataclass(frozen=True)
-class _Plan(SavedRecord):
-    """The removals planned when a withdrawal started."""
+class WithdrawalPlan(SavedRecord):
+    """What a withdrawal removes: episodes, hard links to their files, and artefacts that show them.
+
+    `outside` are artefacts that it cannot or may not remove; `digests` are those of the artefacts, to find copies.
+    """
 
     COMMAND = "twinloop data consent withdraw"
 
     removals: tuple[Removal, ...] = ()
     links: tuple[str, ...] = ()
+    artefacts: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
+
+
+OnPlan = Callable[[WithdrawalPlan], None]
+
+
+def plan_withdrawal(workspace: Path, consent_id: str) -> WithdrawalPlan:
+    """What `withdraw_consent` would remove; nothing is changed."""
+    with consents_lock(workspace):
+        consent = load_consent(workspace, consent_id)
+        return _make_plan(workspace, consent_id, find_datasets(workspace), consent.pseudonym)
 
 
 def withdraw_consent(
-    workspace: Path, consent_id: str, *, by: str, reason: str, on_progress: OnProgress | None = None
+    workspace: Path,
+    consent_id: str,
+    *,
+    by: str,
+    reason: str,
+    on_plan: OnPlan | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Tombstone:
-    """Remove the episodes covered by a consent from the workspace.
+    """Remove the episodes covered by a consent, and what shows them, from the workspace.
+
+    Args:
+        workspace: The workspace.
+        consent_id: The consent.
+        by: Who carries it out.
+        reason: Why.
+        on_plan: Called with what will be removed, before anything is.
+        on_progress: Called with (datasets done, datasets in all).
+
+    Returns:
+        What was removed, and what a person has to look after. It is not complete while copies are found.
 
     Raises:
         WrongUse: `by` or `reason` is empty, or the consent does not exist.
         LockedDataset: A dataset of the workspace is being written; nothing is changed.
+        ConsentError: Another process changes the consents of the workspace; nothing is changed.
     """
     if not by.strip() or not reason.strip():
         raise WrongUse("a withdrawal needs a name and a reason", remedy="--by NAME --reason TEXT")
@@ -88,19 +145,20 @@ def withdraw_consent(
         _lock(roots, locks)
         mark_withdrawn(workspace, consent_id, datetime.now(UTC).date())
         plan = _make_plan(workspace, consent_id, roots, consent.pseudonym)
-        for link in plan.links:
-            Path(link).unlink(missing_ok=True)
-        for done, removal in enumerate(plan.removals, start=1):
-            if Path(removal.dataset) in roots:
-                remove_episodes(Path(removal.dataset), removal.episode_ids)
-            if on_progress:
-                on_progress(done, len(plan.removals))
-        tombstone = _make_tombstone(workspace, consent_id, plan, by.strip(), reason.strip())
-        if tombstone.removals or not load_tombstones(workspace, consent_id):
+        prints = _save_plan(workspace, consent_id, plan)
+        if on_plan:
+            on_plan(plan)
+        _remove(workspace, plan, roots, on_progress)
+        found = _search(workspace, plan, prints)
+        tombstone = _make_tombstone(workspace, consent_id, plan, found, (by.strip(), reason.strip()))
+        earlier = load_tombstones(workspace, consent_id)
+        if plan.removals or plan.artefacts or not earlier:
             with disk_errors(workspace):
                 append_jsonl(workspace / TOMBSTONES, [asdict(tombstone)])
         delete_pseudonym(workspace, consent_id)
-        _plan_path(workspace, consent_id).unlink(missing_ok=True)
+        if tombstone.is_complete:
+            _plan_path(workspace, consent_id).unlink(missing_ok=True)
+            _prints_path(workspace, consent_id).unlink(missing_ok=True)
     return tombstone
 
 
@@ -134,10 +192,10 @@ def _lock(roots: Sequence[Path], locks: ExitStack) -> None:
             finish_journal(root)
 
 
-def _make_plan(workspace: Path, consent_id: str, roots: Sequence[Path], pseudonym: str) -> _Plan:
-    """Plan the removals, joined with those of an interrupted withdrawal, and save the plan."""
+def _make_plan(workspace: Path, consent_id: str, roots: Sequence[Path], pseudonym: str) -> WithdrawalPlan:
+    """Plan the removals, joined with those of a withdrawal that was interrupted or found copies."""
     path = _plan_path(workspace, consent_id)
-    earlier = load_record(_Plan, path) if path.exists() else _Plan()
+    earlier = load_record(WithdrawalPlan, path) if path.exists() else WithdrawalPlan()
     episodes = _find_episodes(roots, consent_id, pseudonym)
     removals = {removal.dataset: removal for removal in earlier.removals}
     files = []
@@ -150,11 +208,93 @@ def _make_plan(workspace: Path, consent_id: str, roots: Sequence[Path], pseudony
         removals[str(root)] = Removal(str(root), dataset.id, version, tuple(every))
         files += find_files(dataset, ids)
     links = {*earlier.links, *map(str, find_hard_links(workspace, files, list(episodes)))}
-    plan = _Plan(tuple(removals.values()), tuple(sorted(links)))
-    if plan.removals:
+    plan = replace(earlier, removals=tuple(removals.values()), links=tuple(sorted(links)))
+    removed = {e for removal in plan.removals for e in removal.episode_ids}
+    removed |= {
+        e
+        for line in load_tombstones(workspace, consent_id)
+        for r in line["removals"]
+        for e in r["episode_ids"]
+    }
+    return _add_artefacts(workspace, plan, removed)
+
+
+def _add_artefacts(workspace: Path, plan: WithdrawalPlan, removed: set[str]) -> WithdrawalPlan:
+    """Add what shows the removed episodes, by the ledger; datasets in the workspace lose their episodes instead."""
+    inside, outside, digests = {*plan.artefacts}, set(), {*plan.digests}
+    for artefact in load_artefacts(workspace):
+        place = artefact.place(workspace)
+        if not removed.intersection(artefact.episodes):
+            continue
+        if not artefact.is_inside(workspace):
+            # Where its folder cannot be reached either, such as on a drive that is not mounted, it may still exist.
+            outside |= {str(place)} if place.exists() or not place.parent.exists() else set()
+        elif place.is_file():
+            inside.add(artefact.path)
+            with place.open("rb") as file:
+                digests.add(hashlib.file_digest(file, "sha256").hexdigest())
+    return replace(
+        plan, artefacts=tuple(sorted(inside)), outside=tuple(sorted(outside)), digests=tuple(sorted(digests))
+    )
+
+
+def _save_plan(workspace: Path, consent_id: str, plan: WithdrawalPlan) -> Fingerprints:
+    """Save the plan, after the fingerprints of what it removes, with which copies are found; returns those."""
+    place = _prints_path(workspace, consent_id)
+    prints = load_fingerprints(place)
+    for removal in plan.removals:
+        root = Path(removal.dataset)
+        if (root / layout.MANIFEST).exists() and (
+            numbers := find_numbers(open_dataset(root), removal.episode_ids)
+        ):
+            prints = prints.join(make_fingerprints(open_dataset(root), sorted(numbers)))
+    if plan.removals or plan.artefacts:
         with disk_errors(workspace):
-            save_record(plan, path)
-    return plan
+            prints.save(place)
+            save_record(plan, _plan_path(workspace, consent_id))
+    return prints
+
+
+def _remove(
+    workspace: Path, plan: WithdrawalPlan, roots: Sequence[Path], on_progress: OnProgress | None
+) -> None:
+    with disk_errors(workspace):
+        for link in plan.links:
+            Path(link).unlink(missing_ok=True)
+        for name in plan.artefacts:
+            (workspace / name).unlink(missing_ok=True)
+    gone, removed = set(plan.artefacts), {e for removal in plan.removals for e in removal.episode_ids}
+
+    def change(artefact: Artefact) -> Artefact | None:
+        """What stays on the ledger: files outside, datasets without the episodes, and what is just being written."""
+        if artefact.kind != "dataset" or not artefact.is_inside(workspace):
+            return None if artefact.path in gone else artefact
+        kept = tuple(episode for episode in artefact.episodes if episode not in removed)
+        return replace(artefact, episodes=kept) if kept else None
+
+    change_artefacts(workspace, change)
+    for done, removal in enumerate(plan.removals, start=1):
+        if Path(removal.dataset) in roots:
+            remove_episodes(Path(removal.dataset), removal.episode_ids)
+        if on_progress:
+            on_progress(done, len(plan.removals))
+
+
+def _search(workspace: Path, plan: WithdrawalPlan, prints: Fingerprints) -> list[Found]:
+    """Search every file but the consents and the files of our datasets, which name the episodes they hold."""
+    own = [root for root in find_datasets(workspace) if (root / layout.MANIFEST).exists()]
+    excluded = {root / part for root in own for part in ("data", "videos", "meta", ".cache")}
+
+    def kept() -> Fingerprints:
+        found = NOTHING
+        for removal in plan.removals:
+            if (Path(removal.dataset) / layout.MANIFEST).exists():
+                dataset = open_dataset(removal.dataset)
+                found = found.join(make_fingerprints(dataset, dataset.numbers))
+        return found
+
+    files = walk_files(workspace, excluded | {workspace / FOLDER})
+    return search_copies(files, prints, plan.digests, kept) if plan.removals or plan.digests else []
 
 
 def _find_episodes(roots: Sequence[Path], consent_id: str, pseudonym: str) -> dict[Path, list[str]]:
@@ -180,7 +320,9 @@ def _find_episodes(roots: Sequence[Path], consent_id: str, pseudonym: str) -> di
     return by_dataset
 
 
-def _make_tombstone(workspace: Path, consent_id: str, plan: _Plan, by: str, reason: str) -> Tombstone:
+def _make_tombstone(
+    workspace: Path, consent_id: str, plan: WithdrawalPlan, found: Sequence[Found], signed: tuple[str, str]
+) -> Tombstone:
     removals = []
     for removal in plan.removals:
         after = load_manifest(Path(removal.dataset))
@@ -188,17 +330,17 @@ def _make_tombstone(workspace: Path, consent_id: str, plan: _Plan, by: str, reas
     ids = list(dict.fromkeys(e for removal in removals for e in removal.episode_ids))
     policies = find_policies_trained_on(workspace, [(r.dataset_id, set(r.episode_ids)) for r in removals])
     known = [workspace / FOLDER, *find_datasets(workspace), *(Path(policy.path) for policy in policies)]
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    mentions = tuple(map(str, find_mentions(workspace, ids, known)))
     return Tombstone(
-        consent_id,
-        datetime.now(UTC).isoformat(timespec="seconds"),
-        by,
-        reason,
-        tuple(removals),
-        plan.links,
-        tuple(map(str, find_mentions(workspace, ids, known))),
-        tuple(policies),
-    )
+        consent_id, at, *signed, tuple(removals), plan.links, mentions, tuple(policies), plan.artefacts,
+        plan.outside, tuple(found),
+    )  # fmt: skip
 
 
 def _plan_path(workspace: Path, consent_id: str) -> Path:
     return workspace / FOLDER / f"withdrawing-{consent_id}.json"
+
+
+def _prints_path(workspace: Path, consent_id: str) -> Path:
+    return _plan_path(workspace, consent_id).with_suffix(".npz")

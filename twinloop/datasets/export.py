@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from twinloop.datasets.artefacts import register_artefact
 from twinloop.datasets.columns import to_arrow
 from twinloop.datasets.merge import EpisodeSelection, OnProgress, copy_episodes
 from twinloop.datasets.query import episode_rows
@@ -45,6 +46,7 @@ def export(source: str | Path, out: str | Path, kind: str, *, on_progress: OnPro
     dataset, target = open_dataset(source), Path(out)
     if target.exists():
         raise DatasetError(f"{target} already exists", remedy="choose another name, or delete it")
+    register_artefact(target, "dataset" if kind == "lerobot" else "table", [dataset])
     if kind == "lerobot":
         copy_episodes(
             [EpisodeSelection(dataset, dataset.numbers)],

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from twinloop.datasets import layout
+from twinloop.datasets.artefacts import register_artefact
 from twinloop.datasets.columns import load_episode_stats
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.ingests import copy_ingests
@@ -82,6 +83,7 @@ def merge(
                 remedy="only datasets with the same signals, units, cameras and rate can be merged",
             )
     selections = [EpisodeSelection(dataset, dataset.numbers) for dataset in datasets]
+    register_artefact(out, "dataset", datasets)
     return copy_episodes(
         selections, out, operation="merged", skip_unusable=skip_unusable, on_progress=on_progress
     )

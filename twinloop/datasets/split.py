@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from twinloop.datasets.artefacts import register_artefact
 from twinloop.datasets.merge import EpisodeSelection, OnProgress, copy_episodes
 from twinloop.datasets.partial_folder import partial_folder
 from twinloop.datasets.query import episode_rows
@@ -65,6 +66,7 @@ def split(
                     got=f"{len(families)} groups of related episodes",
                     remedy="use fewer parts or larger fractions",
                 )
+            register_artefact(Path(out) / name, "dataset", [(dataset, numbers)])
             copy_episodes(
                 [EpisodeSelection(dataset, numbers)],
                 root / name,

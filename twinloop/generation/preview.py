@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from twinloop.datasets.artefacts import register_artefact
 from twinloop.datasets.video import VideoEncoder, VideoSettings
 from twinloop.episode import Array, Camera, Episode
 from twinloop.errors import WrongUse
@@ -36,6 +37,8 @@ def write_preview(work: Work, out: str | Path, *, threads: int = 1) -> tuple[Pat
             work.job, work.seed, range(VIDEO_EPISODES, EPISODES), threads, stills=MOMENTS[VIDEO_EPISODES:]
         ),
     ]
+    register_artefact(sheet, "image", episodes)
+    register_artefact(sheet.with_suffix(".mp4"), "video", episodes[:VIDEO_EPISODES])
     sheet.parent.mkdir(parents=True, exist_ok=True)
     _save_plot(contact_sheet(episodes, describe_draws(work.job.twin, episodes)), sheet)
     return sheet, _write_video(episodes[:VIDEO_EPISODES], sheet.with_suffix(".mp4"))

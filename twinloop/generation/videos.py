@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from twinloop.datasets.artefacts import register_artefact
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset
@@ -47,6 +48,7 @@ def record_video(
     camera: str | None = None,
     title: str = "",
     source: str | None = None,
+    dataset: Dataset | None = None,
 ) -> Path:
     """Write an episode as a video.
 
@@ -57,6 +59,7 @@ def record_video(
         camera: One of the episode's cameras, or the twin's to render from; by default the first.
         title: Text under the images, followed by the outcome and where the images come from.
         source: Replaces the text on where the images come from.
+        dataset: Where the episode was read from: its workspace remembers what shows it.
 
     Returns:
         The path.
@@ -77,6 +80,7 @@ def record_video(
     else:
         raise WrongUse("the episode has no camera", remedy="pass a twin to render its recorded states")
     caption = paint_caption(_lines(episode, title, source), images.shape[2])
+    register_artefact(path, "video", [episode], near=[dataset.root] if dataset else [])
     return write_video(images, caption, Path(path), episode.schema.rate_hz / step)
 
 
@@ -92,7 +96,9 @@ def record_failure_videos(
         episode = dataset.episode(number)
         if episode.success is False:
             path = Path(folder) / f"{name}-{number}-{episode.outcome.failure or 'failure'}.webm"
-            videos.append(record_video(episode, path, twin=twin, title=f"{name}, episode {number}"))
+            videos.append(
+                record_video(episode, path, twin=twin, title=f"{name}, episode {number}", dataset=dataset)
+            )
     return videos
 
 
@@ -202,7 +208,8 @@ def record_outcomes(
         number = next((number for number, outcome in outcomes if outcome is success), None)
         if number is not None:
             caption = f"{label}: a {'success' if success else 'failure'}"
-            file = record_video(dataset.episode(number), folder / f"{label}.webm", twin=twin, title=caption)
+            episode, path = dataset.episode(number), folder / f"{label}.webm"
+            file = record_video(episode, path, twin=twin, title=caption, dataset=dataset)
             videos.append(Video(file, caption))
     listed = [{"file": video.file.name, "caption": video.caption} for video in videos]
     write_atomically(folder / "videos.json", json.dumps(listed).encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from twinloop.datasets.artefacts import register_artefact
 from twinloop.datasets.layout import MANIFEST
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import append_to, make_dataset
@@ -26,6 +27,7 @@ def collect_failures(deployed: Dataset, out: str | Path) -> int:
     ]
     if not failed:
         return 0
+    register_artefact(target, "dataset", [(deployed, failed)])
     opened = append_to(target, schema=deployed.schema) if exists else make_dataset(
         target, deployed.schema, history=("collected failures", (deployed.id,), "monitor")
     )  # fmt: skip

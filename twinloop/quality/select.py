@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from twinloop.datasets.artefacts import register_artefact
 from twinloop.datasets.layout import INFO
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset, open_dataset
@@ -40,6 +41,7 @@ def select_usable(datasets: Sequence[Dataset], out: str | Path) -> Dataset | Non
         ]
     if not usable:
         return None
+    register_artefact(folder, "dataset", usable, near=[dataset.root for dataset in datasets])
     history = ("selected", tuple(dataset.id for dataset in datasets), "usable successes")
     with make_dataset(folder, datasets[0].schema, history=history) as writer:
         for episode in usable:

@@ -33,7 +33,7 @@ def write_coverage_page(
     Args:
         coverage: Both datasets as points, and the regions outside simulation.
         path: The HTML file to write.
-        datasets: Real and simulated, to include camera frames.
+        datasets: Real and simulated, to include camera frames, and for the ledger of artefacts.
 
     Returns:
         The path of the page.
@@ -47,6 +47,7 @@ def write_coverage_page(
     return write_page(
         path,
         "coverage.html",
+        shows=datasets or (),
         title=f"Coverage: {real.dataset} against {sim.dataset}",
         coverage=coverage,
         points=real.points + sim.points,

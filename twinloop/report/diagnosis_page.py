@@ -38,6 +38,7 @@ def write_diagnosis_page(diagnosis: Diagnosis, path: str | Path) -> Path:
     return write_page(
         path,
         "diagnosis.html",
+        shows=(),
         title=f"Why {diagnosis.policy} fails on the {'stand-in' if diagnosis.standin else 'robot'}",
         diagnosis=diagnosis,
         rows=make_cost_rows(

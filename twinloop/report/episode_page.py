@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from twinloop.datasets.artefacts import register_artefact
 from twinloop.datasets.commit import write_atomically
+from twinloop.datasets.reader import Dataset
 from twinloop.episode import Episode, Event
 from twinloop.errors import WrongUse
 from twinloop.report.charts import SERIES, SOFT, add_legend, draw_frames, encode_png, encode_svg, make_figure
@@ -19,13 +21,16 @@ MERGED_LABELS = 0.08
 """Events closer than this fraction of the episode get one label, a line for each."""
 
 
-def draw_episode(episode: Episode, path: str | Path, *, title: str = "") -> Path:
+def draw_episode(
+    episode: Episode, path: str | Path, *, title: str = "", dataset: Dataset | None = None
+) -> Path:
     """Write a PNG, or an HTML page with the chart and the provenance, by the ending of `path`.
 
     Args:
         episode: The episode.
         path: A .png or .html file.
         title: Its title; default: the episode's id.
+        dataset: Where it was read from: the dataset's workspace remembers what shows it.
 
     Returns:
         The path of the file.
@@ -40,12 +45,15 @@ def draw_episode(episode: Episode, path: str | Path, *, title: str = "") -> Path
             got=str(target),
             remedy="end the name in .png or .html",
         )
+    near = [dataset.root] if dataset else []
+    register_artefact(target, "page" if target.suffix == ".html" else "image", [episode], near=near)
     figure = _draw(episode)
     if target.suffix == ".html":
         facts = {"id": episode.id} | episode.provenance.as_json()
         return write_page(
             target,
             "episode.html",
+            shows=(),  # registered above
             title=title or episode.id,
             episode=episode,
             chart=encode_svg(figure),

@@ -21,6 +21,7 @@ def write_gap_page(gap: Gap, path: str | Path) -> Path:
     return write_page(
         path,
         "gap.html",
+        shows=(),
         title=f"Sim-to-real gap: twin {gap.twin} against {Path(gap.real).name}",
         gap=gap,
         missing=[name for name, dimension in gap.dimensions.items() if not dimension.evaluated],

@@ -40,6 +40,7 @@ def write_gate_page(verdict: Verdict, evidence: Evidence, path: str | Path) -> P
     return write_page(
         path,
         "gate.html",
+        shows=(),
         title=f"Gate: {verdict.candidate.name}" + (f" against {champion.name}" if champion else ""),
         verdict=verdict,
         rates=rates,

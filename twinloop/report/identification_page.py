@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from twinloop.consent.removal import find_numbers
+from twinloop.datasets.reader import Dataset
 from twinloop.identification.replays import ReplayOverlay
 from twinloop.identification.result import Identification
 from twinloop.report.identification_plots import draw_corner, draw_replay, draw_spectra
@@ -17,6 +19,7 @@ def write_identification_page(
     identification: Identification,
     replays: Sequence[ReplayOverlay],
     path: str | Path,
+    dataset: Dataset | None = None,
 ) -> Path:
     """Write the report to one self-contained file.
 
@@ -24,6 +27,7 @@ def write_identification_page(
         identification: The estimates and the held-out replay errors.
         replays: Held-out episodes with the twin's replay of each.
         path: The HTML file to write.
+        dataset: Where the held-out episodes are from: its workspace remembers what shows them.
 
     Returns:
         The path of the page.
@@ -33,6 +37,9 @@ def write_identification_page(
     return write_page(
         path,
         "identification.html",
+        shows=[(dataset, sorted(find_numbers(dataset, [replay.episode for replay in replays])))]
+        if dataset
+        else (),
         title=f"Identification of {twin.name}",
         result=identification,
         replays=[

@@ -45,6 +45,10 @@ def write_loop_page(title: str, result: LoopResult, path: str | Path) -> Path:
     return write_page(
         path,
         "loop.html",
+        shows=[
+            *(file for file in reports.values() if file.is_file()),
+            *(video.file for video in result.video or ()),
+        ],
         title=title,
         stages=[(stage.name, summarize(stage.result), stage.seconds) for stage in result.stages],
         reports={name: file.read_text() for name, file in reports.items() if file.is_file()},

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from twinloop.datasets.artefacts import Shown, register_artefact
 from twinloop.datasets.commit import write_atomically
 from twinloop.version import __version__
 
@@ -33,18 +35,20 @@ NOTHING = 1e-12
 """Below this a number is rounding error, whatever its unit."""
 
 
-def write_page(path: str | Path, template: str, **context: Any) -> Path:
+def write_page(path: str | Path, template: str, *, shows: Iterable[Shown], **context: Any) -> Path:
     """Render a template and write the page; missing folders are created.
 
     Args:
         path: The HTML file to write.
         template: Name of a file in `twinloop/report/templates`.
+        shows: Whose rows and frames it shows, for the ledger of artefacts; nothing if it shows only statistics.
         context: Values of the template's variables; a missing one is an error.
 
     Returns:
         The path of the page.
     """
     target = Path(path)
+    register_artefact(target, "page", shows)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, render(template, **context).encode())
     return target

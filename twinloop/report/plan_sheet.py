@@ -21,6 +21,7 @@ def write_plan_sheet(plan: Plan, path: str | Path) -> Path:
     return write_page(
         path,
         "plan.html",
+        shows=(),
         title="What to record next",
         plan=plan,
         provenance=[("created", plan.made_at), *plan.sources.items()],

@@ -37,6 +37,7 @@ def write_quality_page(
     return write_page(
         path,
         "quality.html",
+        shows=[dataset],
         title=f"Data quality: {Path(report.dataset).resolve().name}",
         verdict=make_verdict(report),
         report=report,
