@@ -9,9 +9,10 @@ from typing import Any
 
 import yaml
 
+from twinloop.datasets.artefacts import WORKSPACE
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.jsonl import format_jsonl, read_jsonl
-from twinloop.datasets.layout import INFO, WORKSPACE
+from twinloop.datasets.layout import INFO
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import NewerFormat, TwinloopError, WorkspaceError

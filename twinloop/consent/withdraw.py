@@ -147,7 +147,7 @@ def withdraw_consent(
         plan = _make_plan(workspace, consent_id, roots, consent.pseudonym)
         prints = _save_plan(workspace, consent_id, plan)
         if on_plan:
-            on_plan(plan)
+            on_plan(_what_is_left(workspace, plan))
         _remove(workspace, plan, roots, on_progress)
         found = _search(workspace, plan, prints)
         tombstone = _make_tombstone(workspace, consent_id, plan, found, (by.strip(), reason.strip()))
@@ -253,6 +253,18 @@ def _save_plan(workspace: Path, consent_id: str, plan: WithdrawalPlan) -> Finger
             prints.save(place)
             save_record(plan, _plan_path(workspace, consent_id))
     return prints
+
+
+def _what_is_left(workspace: Path, plan: WithdrawalPlan) -> WithdrawalPlan:
+    """The plan without what an earlier run of it has removed."""
+    removals = []
+    for removal in plan.removals:
+        root = Path(removal.dataset)
+        if (root / layout.MANIFEST).exists() and find_numbers(open_dataset(root), removal.episode_ids):
+            removals.append(removal)
+    links = tuple(link for link in plan.links if Path(link).exists())
+    artefacts = tuple(name for name in plan.artefacts if (workspace / name).exists())
+    return replace(plan, removals=tuple(removals), links=links, artefacts=artefacts)
 
 
 def _remove(

@@ -18,12 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from twinloop.datasets import layout
 from twinloop.datasets.commit import disk_errors, make_private_folder, wait_for_lock, write_atomically
 from twinloop.datasets.jsonl import append_jsonl, format_jsonl, read_jsonl
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Episode
 
+WORKSPACE = "twinloop.yaml"
+"""The file that makes a folder a workspace."""
 FOLDER = "consents"
 LEDGER = f"{FOLDER}/artefacts.jsonl"
 LOCK = f"{FOLDER}/artefacts.lock"
@@ -143,7 +144,7 @@ def _people_in(shown: Shown, workspace: Path) -> set[str]:
 def _find_workspace(place: Path) -> Path | None:
     """The workspace a place is in, or will be in once it is written."""
     resolved = Path(os.path.realpath(place))
-    return next((one for one in (resolved, *resolved.parents) if (one / layout.WORKSPACE).is_file()), None)
+    return next((one for one in (resolved, *resolved.parents) if (one / WORKSPACE).is_file()), None)
 
 
 def _make_artefact(**values: Any) -> Artefact:

@@ -44,9 +44,6 @@ TWINS = f"{SIDECAR}/twins"
 INGESTS = f"{SIDECAR}/ingest"
 OVERRIDES = f"{SIDECAR}/quality/overrides.jsonl"
 
-WORKSPACE = "twinloop.yaml"
-"""The file that makes a folder a workspace."""
-
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
