@@ -10,13 +10,16 @@ import typer
 from typer import Option
 
 import twinloop
-from twinloop.cli import console
+from twinloop.cli import console, policy_map
 from twinloop.cli.options import Json, PolicyName, PolicyNames, PolicyTwin, SceneConfig
 from twinloop.cli.places import find_policy, load_policy, load_policy_twin, require_new
 
 app = typer.Typer(
     help="Show policies, export them, and choose their execution horizon.", no_args_is_help=True
 )
+
+app.command("map")(policy_map.propose_map)
+app.command("check")(policy_map.check_map)
 
 
 @app.command()

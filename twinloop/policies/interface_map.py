@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -350,6 +351,12 @@ def load_interface_map(source: str | Path) -> InterfaceMap:
 def parse_interface_map(text: str, name: str = "map") -> InterfaceMap:
     """Parse an interface map from YAML text; an error names the key and the nearest valid one."""
     return parse_model(InterfaceMap, text, name, hints=_MISSING)
+
+
+def format_interface_map(interface_map: InterfaceMap) -> str:
+    """Format an interface map as YAML, without what is at its default."""
+    content = interface_map.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
 
 
 def _beside(address: str, folder: Path) -> str:

@@ -1,0 +1,83 @@
+"""A map with one wrong convention: the check names it, with the line to change; of a right map it names nothing."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from tests.policies.tracker import RIGHT_MAP, Tracker, record_tracker, right_map
+from twinloop.datasets.reader import Dataset
+from twinloop.errors import WrongUse
+from twinloop.policies.check import check_interface
+from twinloop.policies.interface_map import InterfaceMap
+
+ROWS = 64
+ORDER = ["elbow.target", "pan.target", "lift.target"]
+FAULTS: dict[str, tuple[str, tuple[Any, ...], Any]] = {
+    "degrees for radians": ("degrees for radians", ("actions", 0, "unit"), "deg"),
+    "degrees of readings": ("degrees for radians", ("inputs", "state", "unit"), ["deg", "deg", "deg", "m"]),
+    "order of joints": ("order of joints", ("actions", 0, "elements"), ORDER),
+    "sign": ("sign", ("actions", 0, "sign"), [1.0, -1.0, 1.0]),
+    "gripper polarity": (
+        "gripper polarity",
+        ("actions", 1),
+        {**RIGHT_MAP["actions"][1], "open": 0.0, "closed": 1.0},
+    ),
+    "relative": ("relative taken for absolute", ("actions", 0, "relative_to"), "reading"),
+    "quaternion order": (
+        "quaternion order",
+        ("inputs", "object", "elements"),
+        ["object.qx", "object.qy", "object.qz", "object.qw"],
+    ),
+    "swapped cameras": (
+        "swapped cameras",
+        ("inputs",),
+        {**RIGHT_MAP["inputs"], "left": {"camera": "right"}, "right": {"camera": "left"}},
+    ),
+    "bgr": ("BGR for RGB", ("inputs", "left", "channels"), "bgr"),
+    "image scale": ("image scale", ("inputs", "left", "range"), [0.0, 1.0]),
+    "chunk offset": ("chunk offset", ("chunk_offset",), 4),
+    "rate": ("rate", ("rate_hz",), 25.0),
+    "normalisation": ("normalisation", ("actions", 0, "scale"), [1.3, 0.7, 1.6]),
+}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return record_tracker(tmp_path_factory.mktemp("tracker") / "data")
+
+
+def _with(place: tuple[Any, ...], value: Any) -> InterfaceMap:
+    content = copy.deepcopy(RIGHT_MAP)
+    found: Any = content
+    for step in place[:-1]:
+        found = found[step]
+    found[place[-1]] = value
+    return InterfaceMap.model_validate(content)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_one_wrong_convention_is_named_with_the_line_to_change(recorded: Dataset, name: str) -> None:
+    fault, place, value = FAULTS[name]
+    check = check_interface(Tracker(), _with(place, value), recorded, rows=ROWS)
+    assert check.found is not None and check.found.fault == fault, check
+    assert check.found.changes[0].startswith(str(place[0]))
+    assert check.found.gain.low > 0.1 and check.found.error < check.error
+
+
+def test_of_a_right_map_nothing_is_named(recorded: Dataset) -> None:
+    for seed in range(3):
+        check = check_interface(Tracker(seed=seed), right_map(), recorded, rows=ROWS, seed=seed)
+        assert check.found is None and check.error < 0.2, check
+
+
+def test_a_policy_that_does_not_follow_the_recordings_is_not_explained(recorded: Dataset) -> None:
+    check = check_interface(Tracker(error=2.0), right_map(), recorded, rows=ROWS)
+    assert check.found is None and check.error > 0.5
+
+
+def test_a_few_episodes_tell_nothing(tmp_path: Any) -> None:
+    with pytest.raises(WrongUse, match="too few recorded episodes"):
+        check_interface(Tracker(), right_map(), record_tracker(tmp_path / "few", episodes=3))
