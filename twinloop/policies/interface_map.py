@@ -354,7 +354,14 @@ def parse_interface_map(text: str, name: str = "map") -> InterfaceMap:
 
 
 def format_interface_map(interface_map: InterfaceMap) -> str:
-    """Format an interface map as YAML, without what is at its default."""
+    """Format an interface map as YAML.
+
+    Args:
+        interface_map: The map.
+
+    Returns:
+        The text of its file, without what is at its default.
+    """
     content = interface_map.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
 
