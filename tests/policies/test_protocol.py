@@ -18,12 +18,13 @@ from twinloop.generation.job import Job
 from twinloop.generation.rollout import episode_schema
 from twinloop.learning.train import train
 from twinloop.policies.act import PolicyController
+from twinloop.policies.latency import draw_observations
 from twinloop.policies.policy import Policy
 from twinloop.policies.protocol import Execution, make_batched
 from twinloop.promotion.run import GateConfig, gate
 from twinloop.robots import connected
 from twinloop.robots.record import RecordingSpec, record
-from twinloop.testing.policies import ProportionalPolicy, check_policy, make_observation
+from twinloop.testing.policies import ProportionalPolicy, check_policy
 from twinloop.twins import load_twin
 
 HOME = [0.0, -0.6, 0.0, -2.2, 0.0, 1.6, 0.8, 0.04]
@@ -73,7 +74,7 @@ def test_a_single_episode_policy_keeps_one_state_for_each_row(foreign):
     check_policy(Counter(foreign.interface))
     batched = make_batched(Counter(foreign.interface))
     rows = np.arange(3)
-    batch = make_observation(foreign.interface, 1, 3)
+    batch = draw_observations(foreign.interface, 1, 3)
     batched.reset_batch(rows, rows, real=False)
     batched.infer_batch(batch, rows)
     batched.reset_batch(rows[:1], rows[:1], real=False)

@@ -48,6 +48,10 @@ class At:
     before: Array
     first: Array
 
+    def rows(self, chosen: list[int]) -> At:
+        """Some of the episodes."""
+        return At(self.reading[chosen], self.before[chosen], self.first[chosen])
+
 
 class _Part(Protocol):
     """Some numbers of an action: `size` of the policy's become commands in our `columns`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,8 +19,11 @@ from twinloop.policies.encode import InputEncoder, Observed
 from twinloop.policies.fingerprint import Fingerprint, hash_fingerprint, require_same, take_fingerprint
 from twinloop.policies.interface import Interface
 from twinloop.policies.interface_map import InterfaceMap
-from twinloop.policies.protocol import Execution
+from twinloop.policies.protocol import Execution, PartlyGone
 from twinloop.twins import Twin
+
+MAX_GONE = 3
+"""Episodes of one call that may get no answer before the others are not asked about any more."""
 
 MAX_CHUNK = 4096
 """Actions of one answer; more is a mistake."""
@@ -65,7 +69,7 @@ class MappedPolicy:
                 got=f"{interface_map.rate_hz:g} Hz, the robot {schema.rate_hz:g} Hz",
                 expected="the same rate",
             )
-        self._task = ""
+        self._task, self.asked_s = "", 0.0
         self._episodes: dict[int, _Episode] = {}
         history = len(interface_map.history)
         self.fingerprint: Fingerprint = take_fingerprint(
@@ -77,6 +81,16 @@ class MappedPolicy:
     def id(self) -> str:
         """64 bits that follow from the policy's own fingerprint, its answers to the probe, and the map."""
         return hash_fingerprint(self.fingerprint, self.map)
+
+    @property
+    def content_hash(self) -> str:
+        """The policy's id."""
+        return self.id
+
+    @property
+    def twin_name(self) -> str | None:
+        """Name or folder of the twin that it was mapped for."""
+        return self.map.twin or (self.twin.name if self.twin else None)
 
     @property
     def pending_size(self) -> int:
@@ -148,13 +162,20 @@ class MappedPolicy:
             [self._task] * len(episodes),
             np.stack([episode.last_action for episode in episodes]),
         )
-        raw = self._ask(episodes, self._encoder.encode(observed))[:, self.map.chunk_offset :]
-        chunk = self._decoder.decode(raw, self._at(episodes, observation))
+        raw, gone = self._ask(episodes, self._encoder.encode(observed))
+        raw = raw[:, self.map.chunk_offset :]
+        at = self._at(episodes, observation)
+        answered = [index for index in range(len(episodes)) if index not in gone]
+        chunk = np.zeros((*raw.shape[:2], self._decoder.pending_size))
+        chunk[answered] = self._decoder.decode(raw[answered], at.rows(answered))
         last = min(self.map.n_action_steps or raw.shape[1], raw.shape[1]) - 1
         for index, episode in enumerate(episodes):
             episode.last_action = raw[index, last]
             episode.before = chunk[index, last, : self._decoder.action.size]
-        return resample(chunk, self._ratio, self._decoder.steps)
+        made = resample(chunk, self._ratio, self._decoder.steps)
+        if gone:
+            raise PartlyGone(gone, made)
+        return made
 
     def settle_batch(self, pending: Array, observation: Array) -> Array:
         """Turn pending actions (n, K) into commands (n, A), given the observations (n, D) of their step."""
@@ -214,27 +235,35 @@ class MappedPolicy:
         first = [e.first for e in episodes]
         return At(reading, np.stack(before), np.stack([np.asarray(one) for one in first]))
 
-    def _ask(self, episodes: list[_Episode], inputs: Mapping[str, Any]) -> Array:
-        """Ask for chunks (n, T, P): at once where the policy can and keeps nothing between calls, else one after the other."""
-        batched = getattr(self.backend, "infer_batch", None)
-        if batched is not None and len(episodes) > 1:
-            answer = batched(inputs)
-            raw = [
-                self._read_answer({k: np.asarray(v)[i] for k, v in answer.items()})
-                for i in range(len(episodes))
-            ]
-        else:
-            raw = [
-                self._read_answer(e.session.infer({name: values[i] for name, values in inputs.items()}))
-                for i, e in enumerate(episodes)
-            ]
-        if any(len(one) != self.fingerprint.chunk for one in raw):
+    def _ask(self, episodes: list[_Episode], inputs: Mapping[str, Any]) -> tuple[Array, dict[int, str]]:
+        """Chunks (n, T, P), and why there is none where it is zero: asked for at once where the policy can, else one by one."""
+        began = time.perf_counter()
+        raw = np.zeros((len(episodes), self.fingerprint.chunk, self._decoder.size))
+        gone: dict[int, PolicyGone] = {}
+        batched = getattr(self.backend, "infer_batch", None) if len(episodes) > 1 else None
+        answers = batched(inputs) if batched is not None else None
+        for index, episode in enumerate(episodes):
+            try:
+                if answers is not None:
+                    answer: Mapping[str, Array] = {n: np.asarray(v)[index] for n, v in answers.items()}
+                else:
+                    answer = episode.session.infer({name: values[index] for name, values in inputs.items()})
+                raw[index] = self._require_length(self._read_answer(answer))
+            except PolicyGone as error:
+                gone[index] = error
+                if len(gone) == len(episodes) or len(gone) >= MAX_GONE:
+                    raise
+        self.asked_s += time.perf_counter() - began
+        return raw, {index: error.what for index, error in gone.items()}
+
+    def _require_length(self, raw: Array) -> Array:
+        if len(raw) != self.fingerprint.chunk:
             raise PolicyGone(
                 f"policy {self.name} gave a chunk of another length",
-                got=sorted({len(one) for one in raw}),
+                got=len(raw),
                 expected=self.fingerprint.chunk,
             )
-        return np.stack(raw)
+        return raw
 
     def _read_answer(self, answer: Mapping[str, Array]) -> Array:
         """The actions (T, P) of one answer, refused where they are no actions."""

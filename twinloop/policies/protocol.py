@@ -26,6 +26,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from twinloop.episode import Array
+from twinloop.errors import PolicyGone, WrongUse
 from twinloop.policies.interface import Interface
 
 
@@ -112,6 +113,22 @@ class SteppingPolicy(Protocol):
         """Turn actions (n, K) of chunks into commands (n, A), given the observations (n, D) of their step."""
 
 
+@runtime_checkable
+class VerifiablePolicy(Protocol):
+    """A policy that may become another one while it is used: one behind a server."""
+
+    def require_unchanged(self) -> None:
+        """Raise `PolicyChanged` if it is no longer the one that was opened."""
+
+
+class PartlyGone(PolicyGone):
+    """The policy gave no answer in some of several episodes: `reasons` by their places in `chunks` (n, T, A), zeros there."""
+
+    def __init__(self, reasons: Mapping[int, str], chunks: Array) -> None:
+        super().__init__(next(iter(reasons.values())))
+        self.reasons, self.chunks = dict(reasons), chunks
+
+
 class SingleEpisodePolicies:
     """A single-episode policy in many episodes side by side: row 0 is the policy itself, the others are deep copies of it.
 
@@ -178,6 +195,37 @@ def is_stateless(policy: PolicyLike) -> bool:
 def action_width(policy: PolicyLike) -> int:
     """Numbers of an action in a chunk: those of the action itself, or more that wait for the reading of their step."""
     return policy.pending_size if isinstance(policy, SteppingPolicy) else policy.interface.action.size
+
+
+def require_unchanged(policy: PolicyLike) -> None:
+    """Raise `PolicyChanged` if a policy that can change has done so."""
+    if isinstance(policy, VerifiablePolicy):
+        policy.require_unchanged()
+
+
+def twin_of(policy: PolicyLike) -> str | None:
+    """Name or folder of the twin that a policy was trained in or mapped for; None if it is not known."""
+    record = getattr(policy, "training_record", None)
+    name = getattr(policy, "twin_name", None) if record is None else record.twin["name"]
+    return None if name is None else str(name)
+
+
+def with_latency(policy: PolicyLike, latency_s: float) -> PolicyLike:
+    """Return the policy executed for hardware with this delay from observation to the effect of a command."""
+    return _adapt(policy, "for_latency", "account for the hardware's latency", latency_s)
+
+
+def with_name(policy: PolicyLike, name: str) -> PolicyLike:
+    """Return the policy under another name."""
+    return _adapt(policy, "with_name", "be renamed", name)
+
+
+def _adapt(policy: PolicyLike, method: str, what: str, value: object) -> PolicyLike:
+    make = getattr(policy, method, None)
+    if make is None:
+        raise WrongUse(f"policy {policy.name} cannot {what}", expected=f"a method {method}")
+    made: PolicyLike = make(value)
+    return made
 
 
 def min_image_side(policy: PolicyLike) -> int | None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from twinloop.episode import Schema
 from twinloop.policies.interface import Interface, make_interface
+from twinloop.policies.latency import draw_observations
 from twinloop.policies.protocol import Execution, PolicyLike, action_width, make_batched
 
 Array = NDArray[Any]
@@ -53,23 +54,9 @@ def check_policy(policy: PolicyLike) -> None:
     assert 0 <= execution.inference_delay_steps < execution.n_action_steps, (
         "a chunk is ready before it is due"
     )
-    batch = make_observation(interface, len(history), len(SEEDS))
+    batch = draw_observations(interface, len(history), len(SEEDS))
     _check_single(policy, batch)
     _check_batch(policy, batch)
-
-
-def make_observation(interface: Interface, history: int, count: int, seed: int = 0) -> dict[str, Array]:
-    """Draw observations as `infer_batch` gets them: signals (count, history, size), frames (count, height, width, 3)."""
-    rng = np.random.default_rng(seed)
-    signals = {
-        signal.name: rng.normal(0.0, 0.1, (count, history, signal.size)).astype(np.float32)
-        for signal in interface.observations
-    }
-    frames = {
-        camera.name: rng.integers(0, 256, (count, camera.height, camera.width, 3), dtype=np.uint8)
-        for camera in interface.cameras
-    }
-    return signals | frames
 
 
 def _check_single(policy: PolicyLike, batch: Mapping[str, Array]) -> None:
