@@ -31,7 +31,8 @@ from twinloop.learning.config import TrainConfig
 from twinloop.loop_result import LoopResult
 from twinloop.monitoring.run import load_monitor_report
 from twinloop.planning.items import load_plan
-from twinloop.policies.policy import Policy, load_policy
+from twinloop.policies.open import open_policy
+from twinloop.policies.protocol import PolicyLike
 from twinloop.promotion.champion import find_champion, load_champion
 from twinloop.promotion.checks import Situation
 from twinloop.promotion.rules import Rules
@@ -138,6 +139,8 @@ def run_loop(
     config: LoopConfig | None = None,
     listener: StageListener | None = None,
     until: str | None = None,
+    *,
+    policy: PolicyLike | None = None,
 ) -> LoopResult:
     """Run every stage in order, each once.
 
@@ -148,6 +151,7 @@ def run_loop(
         config: How much of everything.
         listener: Follows the run.
         until: Stop after this stage.
+        policy: The policy that the first round begins with, such as a foreign one; default: one is trained in the nominal twin.
 
     Returns:
         The results of the stages that ran.
@@ -164,7 +168,7 @@ def run_loop(
         asked = {"twin": twin.name, "robot": robot, "config": asdict(config)}
         write_atomically(stages.root / SETTINGS, json.dumps(asked, indent=1).encode())
         with suppress(StoppedEarly):
-            _Loop(twin, find_robot(robot), stages, config).run()
+            _Loop(twin, find_robot(robot), stages, config, policy).run()
         results = {stage.name.replace("-", "_"): stage.result for stage in stages.reached}
         return LoopResult(stages.root, tuple(stages.reached), **results)
 
@@ -172,8 +176,16 @@ def run_loop(
 class _Loop:
     """One run: the stages in order, each a verb with its inputs."""
 
-    def __init__(self, twin: Twin, robot: RobotHandle, stages: Stages, config: LoopConfig) -> None:
+    def __init__(
+        self,
+        twin: Twin,
+        robot: RobotHandle,
+        stages: Stages,
+        config: LoopConfig,
+        policy: PolicyLike | None = None,
+    ) -> None:
         self.twin, self.robot, self.stages, self.config = twin, robot, stages, config
+        self.policy = policy
         self.scenes = training_scenes(twin)
         self.task = make_task(twin.task, twin).text
         self.workspace = stages.root.parent
@@ -244,17 +256,19 @@ class _Loop:
         if verdict.decision == "promote":
             self._release("gate", verdict, second, champion, shown)
 
-    def _first_policy(self, sim: Dataset) -> Policy:
+    def _first_policy(self, sim: Dataset) -> PolicyLike:
         c = self.config
         if c.round > 1:
             take = partial(workflows.take_champion, workspace=self.workspace)
             return self.stages.run("train", take, _policy, round_number=c.round)
+        if self.policy is not None:
+            return self.stages.run("train", workflows.keep, _policy, policy=self.policy)
         config = TrainConfig(recipe="sim-only", seed=c.seed, steps=c.train_steps)
         return self.stages.run("train", workflows.learn, _policy, name=NOMINAL, config=config, sim=sim)
 
     def _second_policy(
         self, anchored: Dataset, shown: Dataset, twin: Twin, randomization: Randomization
-    ) -> Policy:
+    ) -> PolicyLike:
         """From the calibrated twin alone where that never fails on the robot, else with demonstrations."""
         c, run = self.config, self.stages.run
         name = ADAPTED if c.round == 1 else f"{ADAPTED}-{c.round}"
@@ -302,8 +316,8 @@ class _Loop:
     def _gate(
         self,
         stage: str,
-        candidate: Policy,
-        champion: Policy | None,
+        candidate: PolicyLike,
+        champion: PolicyLike | None,
         identified: Identification,
         explained: Diagnosis | None,
         first_scene: int,
@@ -325,7 +339,12 @@ class _Loop:
         )  # fmt: skip
 
     def _release(
-        self, stage: str, verdict: Verdict, policy: Policy, champion: Policy | None, shown: Dataset | None
+        self,
+        stage: str,
+        verdict: Verdict,
+        policy: PolicyLike,
+        champion: PolicyLike | None,
+        shown: Dataset | None,
     ) -> None:
         """The candidate becomes the champion and is monitored at work."""
         c, folder = self.config, self.stages.folder(stage)
@@ -350,9 +369,9 @@ def _data(folder: Path) -> Dataset:
     return open_dataset(folder / DATA)
 
 
-def _policy(folder: Path) -> Policy:
+def _policy(folder: Path) -> PolicyLike:
     (name,) = (path.parent for path in folder.glob("*/policy.json"))
-    return load_policy(name)
+    return open_policy(name)
 
 
 def _usable(folder: Path) -> Dataset | None:

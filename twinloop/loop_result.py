@@ -16,7 +16,7 @@ from twinloop.generation.videos import Video
 from twinloop.identification.result import Identification
 from twinloop.monitoring.run import MonitorReport
 from twinloop.planning.items import Plan
-from twinloop.policies.policy import Policy
+from twinloop.policies.protocol import PolicyLike
 from twinloop.promotion.champion import Champion
 from twinloop.promotion.evidence import Evidence, load_evidence
 from twinloop.promotion.run import EVIDENCE
@@ -31,7 +31,7 @@ class LoopResult:
     folder: Path
     stages: tuple[Stage[Any], ...]
     generate: Dataset | None = None
-    train: Policy | None = None
+    train: PolicyLike | None = None
     evaluate_sim: Evaluation | None = None
     evaluate: Evaluation | None = None
     gate_first: Verdict | None = None
@@ -44,11 +44,11 @@ class LoopResult:
     plan: Plan | None = None
     anchor: Anchor | None = None
     regenerate: Dataset | None = None
-    retrain: Policy | None = None
+    retrain: PolicyLike | None = None
     reevaluate: Evaluation | None = None
     demonstrate_more: Dataset | None = None
     select: Dataset | None = None
-    finetune: Policy | None = None
+    finetune: PolicyLike | None = None
     gate: Verdict | None = None
     video: tuple[Video, ...] | None = None
     promote: Champion | None = None

@@ -38,7 +38,8 @@ from twinloop.monitoring.run import MonitorReport, monitor
 from twinloop.planning.items import Plan
 from twinloop.planning.run import plan
 from twinloop.policies.act import PolicyController
-from twinloop.policies.policy import Policy
+from twinloop.policies.open import save_policy
+from twinloop.policies.protocol import PolicyLike
 from twinloop.promotion.champion import Champion, find_champion, promote
 from twinloop.promotion.checks import Situation
 from twinloop.promotion.evidence import load_evidence
@@ -99,7 +100,7 @@ def learn(
     twin: Twin | None = None,
     randomization: Randomization | None = None,
     episodes: int = 0,
-) -> Policy:
+) -> PolicyLike:
     """A policy; with a twin, its execution horizon is the one that succeeds best there in `episodes` trials of each."""
     trained = out / "trained" / name
     policy = train(
@@ -124,7 +125,7 @@ def learn(
     return policy
 
 
-def take_champion(out: Path, on_progress: OnProgress, *, workspace: Path, round_number: int) -> Policy:
+def take_champion(out: Path, on_progress: OnProgress, *, workspace: Path, round_number: int) -> PolicyLike:
     """The champion, with which a later round begins."""
     champion = find_champion(workspace, None)
     if champion is None:
@@ -135,9 +136,9 @@ def take_champion(out: Path, on_progress: OnProgress, *, workspace: Path, round_
     return keep(out, on_progress, policy=champion)
 
 
-def keep(out: Path, on_progress: OnProgress, *, policy: Policy) -> Policy:
+def keep(out: Path, on_progress: OnProgress, *, policy: PolicyLike) -> PolicyLike:
     """The policy as it is."""
-    policy.save(out / policy.name)
+    save_policy(policy, out / policy.name)
     return policy
 
 
@@ -145,7 +146,7 @@ def try_in_twin(
     out: Path,
     on_progress: OnProgress,
     *,
-    policy: Policy,
+    policy: PolicyLike,
     twin: Twin,
     scenes: Randomization,
     episodes: int,
@@ -162,7 +163,7 @@ def try_on_robot(
     out: Path,
     on_progress: OnProgress,
     *,
-    policy: Policy,
+    policy: PolicyLike,
     robot: RobotHandle,
     episodes: int,
     first: int,
@@ -233,7 +234,7 @@ def watch(
     out: Path,
     on_progress: OnProgress,
     *,
-    policy: Policy,
+    policy: PolicyLike,
     robot: RobotHandle,
     reference: Dataset,
     episodes: int,
@@ -313,7 +314,7 @@ def explain(
     out: Path,
     on_progress: OnProgress,
     *,
-    policy: Policy,
+    policy: PolicyLike,
     runs: Dataset,
     others: tuple[Dataset, ...],
     twin: Twin,
@@ -382,8 +383,8 @@ def decide(
     out: Path,
     on_progress: OnProgress,
     *,
-    candidate: Policy,
-    champion: Policy | None,
+    candidate: PolicyLike,
+    champion: PolicyLike | None,
     twin: Twin,
     robot: RobotHandle,
     config: GateConfig,
@@ -420,8 +421,8 @@ def release(
     out: Path,
     on_progress: OnProgress,
     *,
-    policy: Policy,
-    champion: Policy | None,
+    policy: PolicyLike,
+    champion: PolicyLike | None,
     verdict: Verdict,
     verdict_folder: Path,
     workspace: Path,

@@ -8,6 +8,7 @@ from twinloop.errors import LearnError
 from twinloop.experts import Setup
 from twinloop.policies.act import ChunkExecutor, PolicyController, PolicyExpert
 from twinloop.policies.interface import Interface
+from twinloop.policies.latency import Latency
 from twinloop.policies.protocol import Execution
 from twinloop.tasks import make_cell
 from twinloop.testing.robots import FakeRobot
@@ -129,3 +130,28 @@ def test_a_policy_for_another_robot_is_refused(tiny_policy):
     robot.connect()
     with pytest.raises(LearnError, match=r"8 actions; expected 2"):
         PolicyController(tiny_policy, robot.description)
+
+
+def test_inference_time_is_charged_while_the_old_chunk_goes_on():
+    """A chunk that takes 0.04 s at 50 Hz is two steps late, as with two steps of inference delay."""
+    runner = ChunkExecutor(Clockwork(3, 0), 1, latency=Latency((0.04,)))
+    runner.restart(np.arange(1), np.zeros(1))
+    done = [tuple(runner.act(np.array([[float(step)]]))[0].tolist()) for step in range(10)]
+    assert done == run(Clockwork(3, 2), 10)[1]
+
+
+def test_a_policy_that_thinks_longer_than_its_chunk_stays_at_the_last_action():
+    runner = ChunkExecutor(Clockwork(8, 0), 1, latency=Latency((0.1,)))
+    runner.restart(np.arange(1), np.zeros(1))
+    done = [tuple(runner.act(np.array([[float(step)]]))[0].tolist()) for step in range(14)]
+    assert done[7:13] == [(0, 7)] * 6 and done[13] == (8, 5), "entered where time is"
+
+
+def test_delays_are_drawn_by_the_seed_of_the_episode():
+    def sent(seed, rows=1):
+        runner = ChunkExecutor(Clockwork(2, 0), rows, latency=Latency((0.0, 0.02, 0.05)))
+        runner.restart(np.arange(rows), np.array([seed + row for row in range(rows)]))
+        return np.stack([runner.act(np.full((rows, 1), float(step))) for step in range(40)])
+
+    assert np.array_equal(sent(3), sent(3)) and not np.array_equal(sent(3), sent(4))
+    assert np.array_equal(sent(2, rows=2)[:, 1], sent(3)[:, 0]), "whatever else runs beside it"

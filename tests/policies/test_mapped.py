@@ -1,56 +1,32 @@
 """A foreign policy on our robot: it acts as the same policy in our own words would."""
 
-import textwrap
-
 import numpy as np
 import pytest
 
-from twinloop.errors import MapError, PolicyChanged, PolicyGone, WrongUse
+from tests.policies.foreign import MAP, TWIN, write_policy
+from twinloop.datasets.reader import open_dataset
+from twinloop.errors import LearnError, MapError, PolicyChanged, PolicyGone, WrongUse
+from twinloop.evaluation.robot import RobotEnvironment
 from twinloop.evaluation.run import evaluate
 from twinloop.policies.act import ChunkExecutor
 from twinloop.policies.interface_map import parse_interface_map
 from twinloop.policies.mapped import MappedPolicy
 from twinloop.policies.open import connect_policy, open_policy
+from twinloop.policies.policy import load_policy
+from twinloop.robots.protocol import connected
+from twinloop.robots.remote import StandinRobot
 from twinloop.testing.policies import ProportionalPolicy, check_policy
 from twinloop.twins import load_twin
 
-TWIN = "so101_pick_place"
 GOAL = [0.1, -0.4, 0.5, 1.2, 0.3]
-ARM = "shoulder_pan, shoulder_lift, elbow_flex, wrist_flex, wrist_roll"
-BODY = """
-    GOAL = np.degrees([0.1, -0.4, 0.5, 1.2, 0.3])[::-1]
-    class Reach:
-        '''In degrees, from the wrist to the shoulder, the gripper in per cent: two actions towards a goal.'''
-        stateless = True
-        def reset(self): pass
-        def infer(self, inputs):
-            at = inputs["state"].astype(float)
-            first = at[:5] + 0.2 * (GOAL - at[:5])
-            second = first + 0.2 * (GOAL - first)
-            return {"actions": np.array([[*first, 50.0], [*second, 50.0]])}
-"""
-JOINTS = ", ".join(reversed(ARM.split(", ")))
-POS = ", ".join(f"{name}.pos" for name in JOINTS.split(", "))
-TARGETS = ", ".join(f"{name}.target" for name in JOINTS.split(", "))
-MAP = f"""
-policy: python:reach.py:Reach
-twin: {TWIN}
-inputs:
-  state: {{from: observation.state, elements: [{POS}], unit: deg}}
-actions:
-- {{elements: [{TARGETS}], unit: deg}}
-- {{gripper: gripper.target, open: 100, closed: 0}}
-"""
 
 
 @pytest.fixture
 def reach(tmp_path):
     """A function that writes the class with a changed body and the map with more lines, and opens it."""
 
-    def make(body=BODY, change=("", ""), more="", old=("", "")):
-        (tmp_path / "reach.py").write_text("import numpy as np\n" + textwrap.dedent(body).replace(*old))
-        (tmp_path / "reach.yaml").write_text(MAP.replace(*change) + more)
-        return open_policy(tmp_path / "reach.yaml")
+    def make(**changed):
+        return open_policy(write_policy(tmp_path, **changed))
 
     return make
 
@@ -69,11 +45,6 @@ def test_it_acts_as_the_same_policy_in_our_own_words(reach):
     assert made[:, :5] == pytest.approx(own.infer({"observation.state": state[0, :5]})[:, :5], abs=1e-5)
     low, high = (float(x) for x in np.array(load_twin(TWIN).patch.model.actuator_ctrlrange)[5])
     assert made[:, 5] == pytest.approx((low + high) / 2)
-
-
-def test_it_is_evaluated_in_its_twin_like_any_policy(reach):
-    found = evaluate(reach(), load_twin(TWIN), episodes=2)
-    assert len(found.trials) == 2 and found.policy == "Reach"
 
 
 def test_relative_to_the_reading_of_their_own_step_means_each_step(reach):
@@ -139,3 +110,57 @@ def test_an_address_needs_a_map_and_a_map_a_robot(reach, tmp_path):
     assert isinstance(found, MappedPolicy) and found.name == "Reach"
     with pytest.raises(WrongUse, match="twin: NAME"):
         connect_policy(parse_interface_map(MAP.replace(f"twin: {TWIN}", "")))
+
+
+def test_a_kept_policy_is_opened_from_its_folder_alone(reach, tmp_path):
+    policy = reach()
+    policy.save(tmp_path / "kept")
+    for file in ("reach.py", "reach.yaml"):
+        (tmp_path / file).unlink()
+    again = open_policy(tmp_path / "kept")
+    assert again.id == policy.id and again.name == "Reach" and again.interface == policy.interface
+    assert again.twin.content_hash == policy.twin.content_hash
+    check_policy(again)
+
+
+def test_a_kept_policy_that_was_changed_is_refused(reach, tmp_path):
+    reach().save(tmp_path / "kept")
+    source = (tmp_path / "kept" / "reach.py").read_text()
+    (tmp_path / "kept" / "reach.py").write_text(source.replace("0.2", "0.3"))
+    with pytest.raises(PolicyChanged, match="is not the policy"):
+        open_policy(tmp_path / "kept")
+    (tmp_path / "kept" / "reach.py").write_text(source)
+    file = tmp_path / "kept" / "interface.yaml"
+    file.write_text(file.read_text().replace("open: 100", "open: 90"))
+    with pytest.raises(LearnError, match="was changed since it was written"):
+        open_policy(tmp_path / "kept")
+    with pytest.raises(WrongUse, match="holds the foreign policy Reach"):
+        load_policy(tmp_path / "kept")
+
+
+SOMETIMES = ("return {", "Reach.calls = getattr(Reach, 'calls', 0) + 1\n        if 40 <= Reach.calls < 41: raise OSError('lost')\n        return {")  # fmt: skip
+
+
+def test_simulated_trials_without_an_answer_are_void_and_no_failures(reach):
+    """Three episodes side by side ask 40 times; the next call fails, and only its episode is void."""
+    found = evaluate(reach(old=SOMETIMES), load_twin(TWIN), episodes=3)
+    assert found.policy == "Reach" and len(found.void) == 1 and len(found.judged) == 2
+    assert found.void[0].success is None and "OSError: lost" in found.void[0].void
+
+
+def test_trials_on_a_robot_without_an_answer_are_void_and_kept_as_such(reach, tmp_path):
+    policy = reach(old=SOMETIMES)
+    with connected(StandinRobot("mild", twin=TWIN)) as robot:
+        place = RobotEnvironment(robot, time_limit_s=1.0)
+        found = evaluate(policy, place, episodes=3, out=tmp_path / "runs")
+    assert [trial.void is None for trial in found.trials] == [True, False, True]
+    assert [episode.success for episode in open_dataset(tmp_path / "runs")] == [False, None, False]
+
+
+def test_a_policy_that_stays_silent_ends_the_trials(reach):
+    executor = ChunkExecutor(reach(old=(SOMETIMES[0], SOMETIMES[1].replace("< 41", "< 999"))), 1)
+    with pytest.raises(PolicyGone, match="OSError: lost"):
+        for seed in range(50):
+            executor.restart(np.array([0]), np.array([seed]))
+            assert np.isfinite(executor.act(np.full((1, 6), 0.1))).all()
+    assert 36 <= seed < 40, "two void trials are allowed, the third is one too many"

@@ -9,7 +9,7 @@ from typer import Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.options import Json, TwinName
+from twinloop.cli.options import Json, PolicyMap, TwinName
 from twinloop.cli.places import load_policy
 
 Excitation = Annotated[
@@ -22,9 +22,12 @@ Out = Annotated[
 
 
 def diagnose(
-    policy: Annotated[Path, Option("--policy", help="Folder or name of the policy that was run.")],
+    policy: Annotated[
+        str, Option("--policy", help="Folder, name, address or map of the policy that was run.")
+    ],
     real: Annotated[Path, Option("--real", help="Dataset of its judged real runs.")],
     twin: TwinName,
+    map_file: PolicyMap = None,
     excitation: Excitation = None,
     scenes: Annotated[int, Option(help="Scenes in which every combination is evaluated.")] = 32,
     budget: Annotated[int, Option(help="Maximum number of simulated episodes.")] = 800,
@@ -39,7 +42,7 @@ def diagnose(
     others = [episode for path in excitation or () for episode in twinloop.open_dataset(path)]
     with console.progress_bar("diagnosing") as bar:
         found = twinloop.diagnose(
-            load_policy(policy),
+            load_policy(policy, interface_map=map_file, twin=twin),
             twinloop.open_dataset(real),
             twin,
             excitation=others,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.options import Json, LatencyMs, PolicyNames, PolicyTwin, SceneConfig
+from twinloop.cli.options import CompensateMs, Json, PolicyMap, PolicyNames, PolicyTwin, SceneConfig
 from twinloop.cli.places import load_policy, load_policy_twin
 from twinloop.errors import WrongUse
+
+if TYPE_CHECKING:
+    from twinloop.policies.latency import Latency
+    from twinloop.robots.protocol import Robot, TrialSupervisor
 
 RobotUrl = Annotated[str | None, Option(help="Evaluate on this robot: standin:NAME, tcp:HOST:PORT ...")]
 Episodes = Annotated[int, Option(help="Episodes of each policy.")]
@@ -33,6 +38,13 @@ Seconds = Annotated[
 Out = Annotated[
     Path | None, Option(help="Store the episodes as a dataset; of several policies, one dataset each.")
 ]
+ChargedLatency = Annotated[
+    str,
+    Option(
+        metavar="measured|MS|none|FILE",
+        help="Inference time charged in simulation: as measured first, milliseconds, none, or as in an earlier --json output.",
+    ),
+]
 Videos = Annotated[
     Path | None, Option(metavar="FOLDER", help="Write videos of each policy's first failures, as WebM.")
 ]
@@ -47,7 +59,9 @@ def evaluate(
     until_failure: UntilFailure = False,
     seconds: Seconds = None,
     config: SceneConfig = None,
-    latency_ms: LatencyMs = None,
+    latency: ChargedLatency = "none",
+    compensate_ms: CompensateMs = None,
+    map_file: PolicyMap = None,
     out: Out = None,
     videos: Videos = None,
     json: Json = False,
@@ -66,46 +80,119 @@ def evaluate(
         raise WrongUse("--seconds must be positive", got=seconds)
     if videos is not None and videos.exists() and not videos.is_dir():
         raise WrongUse("videos are written to a folder", got=f"the file {videos}")
-    loaded = _rename_duplicates([load_policy(path, latency_ms) for path in policies])
     with ExitStack() as stack:
+        opened = stack.enter_context(_open_robot(robot))
+        loaded = _open_policies(policies, compensate_ms, map_file, twin, opened)
+        charged = _read_latency(latency, loaded)
         kept = out
         if videos is not None and out is None:
             kept = Path(stack.enter_context(TemporaryDirectory())) / "episodes"
         with console.progress_bar("evaluating") as progress:
             trials = {"episodes": episodes, "seed": seed, "out": kept, "on_progress": progress}
-            if robot is not None:
-                found = _on_robot(loaded, robot, videos is not None, until_failure, seconds, trials)
+            if opened is not None:
+                found = _on_robot(loaded, opened, videos is not None, until_failure, seconds, charged, trials)
             else:
-                found = _in_twin(loaded, twin, config, trials)
+                found = _in_twin(loaded, twin, config, charged, trials)
         written = []
         if videos is not None and kept is not None:
             written = _write_videos(loaded, kept, twin, config, videos)
     _report(found, written, out, videos, json)
 
 
-def _rename_duplicates(policies: list[twinloop.Policy]) -> list[twinloop.Policy]:
+@contextmanager
+def _open_robot(address: str | None) -> Iterator[tuple[Robot, TrialSupervisor] | None]:
+    """The connected robot at an address with its supervisor; None without an address."""
+    from twinloop.cli.robot import open_supervised
+
+    if address is None:
+        yield None
+        return
+    with open_supervised(address) as place:
+        yield place
+
+
+def _open_policies(
+    names: list[str],
+    compensate_ms: float | None,
+    map_file: Path | None,
+    twin: str | None,
+    place: tuple[Robot, TrialSupervisor] | None,
+) -> list[twinloop.PolicyLike]:
+    """The policies, foreign ones for the robot or twin that they are tried on; those of one name with their ids in their names."""
+    from twinloop.policies.open import is_address
+
+    description = place[0].description if place is not None else None
+    alone = len(names) == 1
+    return _rename_duplicates(
+        [
+            load_policy(
+                name,
+                compensate_ms,
+                interface_map=map_file if alone or is_address(name) else None,
+                twin=twin,
+                description=description,
+            )
+            for name in names
+        ]
+    )
+
+
+def _read_latency(text: str, policies: list[twinloop.PolicyLike]) -> dict[str, Latency]:
+    """The inference times to charge, by the policies' ids."""
+    import json
+
+    from twinloop.policies.latency import Latency, measure_latency
+
+    if text == "none":
+        return {}
+    if text == "measured":
+        return {policy.id: measure_latency(policy) for policy in policies}
+    if Path(text).is_file():
+        try:
+            found = json.loads(Path(text).read_text())["evaluations"]
+            times = {str(one["policy_id"]): tuple(map(float, one["latency_s"])) for one in found}
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise WrongUse(
+                f"{text} has no inference times", expected="what `twinloop evaluate --json` prints"
+            ) from error
+        return {policy: Latency(own) for policy, own in times.items() if own}
+    try:
+        return {policy.id: Latency((1e-3 * float(text),)) for policy in policies}
+    except ValueError as error:
+        raise WrongUse(
+            "cannot read --latency", got=text, expected="measured, none, milliseconds or a file"
+        ) from error
+
+
+def _rename_duplicates(policies: list[twinloop.PolicyLike]) -> list[twinloop.PolicyLike]:
     """Policies of the same name with their ids in their names, which results, folders and videos are named after."""
+    from twinloop.policies.protocol import with_name
+
     names, ids = [policy.name for policy in policies], [policy.id for policy in policies]
     if len(set(ids)) < len(ids):
         raise WrongUse("a policy is named twice", got=", ".join(names))
     return [
-        policy.with_name(f"{policy.name}-{policy.id[:6]}") if names.count(policy.name) > 1 else policy
+        with_name(policy, f"{policy.name}-{policy.id[:6]}") if names.count(policy.name) > 1 else policy
         for policy in policies
     ]
 
 
 def _in_twin(
-    policies: list[twinloop.Policy], twin: str | None, config: Path | None, trials: dict[str, Any]
+    policies: list[twinloop.PolicyLike],
+    twin: str | None,
+    config: Path | None,
+    latency: dict[str, Latency],
+    trials: dict[str, Any],
 ) -> list[twinloop.Evaluation]:
     from twinloop.generation.processes import usable_cores
 
     cell, randomization = _load_scenes(policies[0], twin, config)
-    environment = twinloop.TwinEnvironment(cell, randomization, threads=usable_cores())
+    environment = twinloop.TwinEnvironment(cell, randomization, threads=usable_cores(), latency=latency)
     return twinloop.evaluate_in_turns(policies, environment, **trials)
 
 
 def _load_scenes(
-    policy: twinloop.Policy, twin: str | None, config: Path | None
+    policy: twinloop.PolicyLike, twin: str | None, config: Path | None
 ) -> tuple[twinloop.Twin, twinloop.Randomization | None]:
     """The twin, named or else the config's own or else the policy's, and what varies in it."""
     from twinloop.randomization import load_config_twin, load_generate_config
@@ -119,35 +206,35 @@ def _load_scenes(
 
 
 def _on_robot(
-    policies: list[twinloop.Policy],
-    robot: str,
+    policies: list[twinloop.PolicyLike],
+    place: tuple[Robot, TrialSupervisor],
     filmed: bool,
     until_failure: bool,
     seconds: float | None,
+    latency: dict[str, Latency],
     trials: dict[str, Any],
 ) -> list[twinloop.Evaluation]:
     """Evaluate on a robot; stored episodes have the cameras that the policies see, and one to film."""
-    from twinloop.cli.robot import open_supervised
-
-    with open_supervised(robot) as (opened, supervisor):
-        seen = [camera.name for policy in policies for camera in policy.interface.cameras]
-        filming = [camera.name for camera in opened.description.cameras[: int(filmed)]]
-        cameras = tuple(dict.fromkeys((*seen, *filming))) if trials["out"] is not None else ()
-        environment = twinloop.RobotEnvironment(
-            opened, supervisor, seconds, cameras=cameras, until_failure=until_failure
-        )
-        return twinloop.evaluate_in_turns(policies, environment, **trials)
+    opened, supervisor = place
+    seen = [camera.name for policy in policies for camera in policy.interface.cameras]
+    filming = [camera.name for camera in opened.description.cameras[: int(filmed)]]
+    cameras = tuple(dict.fromkeys((*seen, *filming))) if trials["out"] is not None else ()
+    environment = twinloop.RobotEnvironment(
+        opened, supervisor, seconds, cameras=cameras, until_failure=until_failure, latency=latency
+    )
+    return twinloop.evaluate_in_turns(policies, environment, **trials)
 
 
 def _write_videos(
-    policies: list[twinloop.Policy], kept: Path, twin: str | None, config: Path | None, folder: Path
+    policies: list[twinloop.PolicyLike], kept: Path, twin: str | None, config: Path | None, folder: Path
 ) -> list[Path]:
     """Videos of failures: from the robot's camera where it has one, else rendered in the twin."""
     from twinloop.generation.videos import record_failure_videos
+    from twinloop.policies.protocol import twin_of
 
     written = []
     for policy in policies:
-        known = twin or config or policy.training_record.twin["name"]
+        known = twin or config or twin_of(policy)
         cell = _load_scenes(policy, twin, config)[0] if known else None
         dataset = twinloop.open_dataset(kept / policy.name if len(policies) > 1 else kept)
         written += record_failure_videos(dataset, folder, twin=cell, title=policy.name)
@@ -181,6 +268,9 @@ def _row(found: twinloop.Evaluation) -> tuple[object, ...]:
     where = f"stand-in {found.where.removeprefix('standin-')}" if found.standin else found.where
     success = f"{100 * rate.value:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}]"
     unknown = len(found.trials) - len(found.judged)
+    if found.void:
+        success += f"; {len(found.void)} void: {found.void[0].void}"
+        unknown -= len(found.void)
     if unknown:
         success = f"{success if found.judged else 'unknown'}; {unknown} not judged"
     reasons, phases = (

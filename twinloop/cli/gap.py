@@ -9,8 +9,8 @@ from typer import Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.options import Json, RealData, Threads, WorkspaceTwin, split_names
-from twinloop.cli.places import find_policy, find_workspace, load_twin
+from twinloop.cli.options import Json, PolicyMap, RealData, Threads, WorkspaceTwin, split_names
+from twinloop.cli.places import find_workspace, load_policy, load_twin
 
 if TYPE_CHECKING:
     from twinloop.gap.ranking import Rankings
@@ -24,8 +24,8 @@ SimData = Annotated[
         help="Simulated episodes to compare with. Default: the twin's replay of the real commands and, for quantities that replay cannot give, a small generated set.",
     ),
 ]
-PolicyFolder = Annotated[
-    Path | None,
+EvaluatedPolicy = Annotated[
+    str | None,
     Option(
         metavar="POLICY",
         help="Evaluate this policy in the twin and compare its success with its real episodes.",
@@ -60,7 +60,8 @@ def gap(
     real: RealData,
     twin: WorkspaceTwin = None,
     sim: SimData = None,
-    policy: PolicyFolder = None,
+    policy: EvaluatedPolicy = None,
+    map_file: PolicyMap = None,
     only: Only = None,
     conditions: Conditions = None,
     episodes: Episodes = 100,
@@ -86,7 +87,7 @@ def gap(
             real,
             cell,
             sim,
-            policy=find_policy(policy) if policy else None,
+            policy=load_policy(policy, interface_map=map_file, twin=twin) if policy else None,
             only=split_names(only) or None,
             conditions=load_conditions(conditions) if conditions else None,
             options=Options(seed, episodes, generated, trials, threads=threads),

@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.options import Json, LatencyMs, SceneConfig, WorkspaceTwin
+from twinloop.cli.options import CompensateMs, Json, PolicyMap, SceneConfig, WorkspaceTwin
 from twinloop.cli.places import find_twin, find_workspace, load_policy
 from twinloop.errors import WrongUse
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 REPORT = "report.html"
 
-ChampionPath = Annotated[
-    Path | None,
+ChampionName = Annotated[
+    str | None,
     Option(metavar="POLICY", help="The policy to beat, in the same scenes; default: --threshold."),
 ]
 RobotUrl = Annotated[str | None, Option(help="Real trials on this robot: standin:NAME, tcp:HOST:PORT ...")]
@@ -75,8 +75,8 @@ Out = Annotated[
 
 
 def gate(
-    candidate: Annotated[Path, Argument(metavar="CANDIDATE", help="The policy to judge.")],
-    champion: ChampionPath = None,
+    candidate: Annotated[str, Argument(metavar="CANDIDATE", help="The policy to judge.")],
+    champion: ChampionName = None,
     twin: WorkspaceTwin = None,
     robot: RobotUrl = None,
     evidence: EarlierEvidence = None,
@@ -93,7 +93,8 @@ def gate(
     first_scene: Annotated[int, Option(help="Number of the first scene on a stand-in.")] = 200,
     config: SceneConfig = None,
     seed: Annotated[int, Option(help="Random seed for the scenes and for those tried on the robot.")] = 0,
-    latency_ms: LatencyMs = None,
+    compensate_ms: CompensateMs = None,
+    map_file: PolicyMap = None,
     identification: IdentificationFolder = None,
     diagnosis: DiagnosisFolder = None,
     simulation_only: SimulationOnly = False,
@@ -112,7 +113,7 @@ def gate(
     rules = twinloop.Rules(
         alpha, better_by, threshold, min_effect, slice_margin, max_trials, max_artefact_fraction, simulation_only
     )  # fmt: skip
-    policy, other = _load_contenders(candidate, champion, latency_ms)
+    policy, other = _load_contenders(candidate, champion, compensate_ms, map_file, twin)
     cell, situation = _load_situation(twin, policy, drift, tuple(accept or ()), by, reason)
     known = _load_evidence(policy, other, cell, evidence, sim_evidence, real_evidence, robot)
     distribution = twinloop.load_randomization(config, cell) if config else None
@@ -125,17 +126,22 @@ def gate(
 
 
 def _load_contenders(
-    candidate: Path, champion: Path | None, latency_ms: float | None
-) -> tuple[twinloop.Policy, twinloop.Policy | None]:
-    policy = load_policy(candidate, latency_ms)
-    other = load_policy(champion, latency_ms) if champion else None
+    candidate: str,
+    champion: str | None,
+    compensate_ms: float | None,
+    map_file: Path | None,
+    twin: str | None,
+) -> tuple[twinloop.PolicyLike, twinloop.PolicyLike | None]:
+    """The candidate, which the map is about if it is an address, and the champion."""
+    policy = load_policy(candidate, compensate_ms, interface_map=map_file, twin=twin)
+    other = load_policy(champion, compensate_ms, twin=twin) if champion else None
     if other is not None and other.id == policy.id:
         raise WrongUse("candidate and champion are the same policy", got=policy.id)
     return policy, other
 
 
 def _run(
-    candidate: twinloop.Policy,
+    candidate: twinloop.PolicyLike,
     cell: twinloop.Twin,
     config: twinloop.GateConfig,
     url: str | None,
@@ -186,7 +192,7 @@ def _load_measured(
 
 def _load_situation(
     named: str | None,
-    policy: twinloop.Policy,
+    policy: twinloop.PolicyLike,
     drift: Path | None,
     accepted: tuple[str, ...],
     by: str | None,
@@ -194,6 +200,7 @@ def _load_situation(
 ) -> tuple[twinloop.Twin, Situation]:
     """The twin to simulate in (named, the workspace's or the policy's), and what its checks need."""
     from twinloop.monitoring.alerts import FOLDER, load_alerts
+    from twinloop.policies.protocol import twin_of
     from twinloop.promotion.checks import Situation
     from twinloop.workspace import twin_history
 
@@ -202,7 +209,7 @@ def _load_situation(
     if place is None and workspace is not None and workspace.twin is not None:
         place = str(workspace.root / workspace.twin)
         since = datetime.fromisoformat(twin_history(workspace)[-1].at)
-    place = place or policy.training_record.twin["name"]
+    place = place or twin_of(policy)
     if place is None:
         raise WrongUse("no twin is named", remedy="--twin NAME|FOLDER")
     folder = Path(place) if Path(place).is_dir() else None
@@ -222,8 +229,8 @@ def _load_drift(path: Path | None) -> Any:
 
 
 def _load_evidence(
-    candidate: twinloop.Policy,
-    champion: twinloop.Policy | None,
+    candidate: twinloop.PolicyLike,
+    champion: twinloop.PolicyLike | None,
     cell: twinloop.Twin,
     earlier: Path | None,
     simulated: Path | None,

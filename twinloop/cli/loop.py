@@ -11,8 +11,8 @@ from typer import Option
 import twinloop
 from twinloop.cli import console
 from twinloop.cli.gap import difference
-from twinloop.cli.options import Json, RobotUrl, WorkspaceTwin, make_config
-from twinloop.cli.places import default_out, find_workspace, load_twin
+from twinloop.cli.options import Json, PolicyMap, RobotUrl, WorkspaceTwin, make_config
+from twinloop.cli.places import default_out, find_workspace, load_policy, load_twin
 
 if TYPE_CHECKING:
     from twinloop.gap.result import DimensionGap
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 Seed = Annotated[int, Option(help="Random seed; the same seed gives the same result on the same robot.")]
 Round = Annotated[
     int, Option("--round", min=1, help="A later round begins with the champion and records new data.")
+]
+FirstPolicy = Annotated[
+    str | None,
+    Option(
+        metavar="POLICY",
+        help="Begin with this policy, ours or a foreign one; default: train one in the nominal twin.",
+    ),
 ]
 Trials = Annotated[int, Option(help="Trials of the first policy on the robot.")]
 Demonstrations = Annotated[int, Option(help="Demonstrations by the robot's operator, where needed.")]
@@ -45,6 +52,8 @@ Until = Annotated[
 def loop(
     robot: RobotUrl,
     twin: WorkspaceTwin = None,
+    policy: FirstPolicy = None,
+    map_file: PolicyMap = None,
     out: Annotated[Path | None, Option(help="Folder of the stages; default: the workspace's loop/.")] = None,
     seed: Seed = 0,
     round_number: Round = 1,
@@ -72,8 +81,9 @@ def loop(
         "sim_episodes": sim_episodes, "anchored_episodes": anchored_episodes, "train_steps": steps,
     }  # fmt: skip
     config = make_config(twinloop.LoopConfig, sizes, settings)
+    given = load_policy(policy, interface_map=map_file, twin=twin) if policy else None
     with stage_progress() as listener:
-        result = twinloop.run_loop(cell, robot, root, config, listener, until)
+        result = twinloop.run_loop(cell, robot, root, config, listener, until, policy=given)
     last = result.stages[-1]
     if until is not None and last.name == until and until != "monitor":
         text = f"stopped after {last.name}: {last.folder}\nthe same command without --until resumes there"

@@ -27,11 +27,21 @@ SkipUnusable = Annotated[
     bool, Option("--skip-unusable", help="Skip and report unusable episodes instead of refusing the whole.")
 ]
 
-PolicyName = Annotated[Path, Argument(metavar="POLICY", help="A policy's folder or name.")]
-PolicyNames = Annotated[list[Path], Argument(metavar="POLICY...", help="Folders or names of policies.")]
-LatencyMs = Annotated[
+PolicyName = Annotated[
+    str, Argument(metavar="POLICY", help="A policy's folder or name, its address, or its interface map.")
+]
+PolicyNames = Annotated[
+    list[str],
+    Argument(metavar="POLICY...", help="Folders or names of policies, addresses, or interface maps."),
+]
+PolicyMap = Annotated[
+    Path | None, Option("--map", metavar="FILE", help="The interface map of a policy given by its address.")
+]
+CompensateMs = Annotated[
     float | None,
-    Option(help="Latency that the execution of action chunks accounts for; default: each policy's own."),
+    Option(
+        help="Latency of the hardware that the execution of action chunks compensates; default: each policy's own."
+    ),
 ]
 
 TwinName = Annotated[str, Option("--twin", metavar="NAME|FOLDER", help="The robot's twin.")]

@@ -9,6 +9,7 @@ import twinloop
 from twinloop.errors import UnknownName, WorkspaceError, WrongUse
 
 if TYPE_CHECKING:
+    from twinloop.robots.protocol import Description
     from twinloop.workspace import Workspace
 
 
@@ -53,10 +54,50 @@ def load_twin(named: str | None, workspace: Workspace | None) -> twinloop.Twin:
     return twinloop.load_twin(workspace.root / workspace.twin)
 
 
-def load_policy(path: Path, latency_ms: float | None = None) -> twinloop.Policy:
-    """Load a policy by folder or name, executed at this delay if one is given, else as it was saved."""
-    policy = twinloop.load_policy(find_policy(path))
-    return policy if latency_ms is None else policy.for_latency(1e-3 * latency_ms)
+def load_policy(
+    named: str,
+    compensate_ms: float | None = None,
+    *,
+    interface_map: Path | None = None,
+    twin: str | None = None,
+    description: Description | None = None,
+) -> twinloop.PolicyLike:
+    """Open a policy wherever it is.
+
+    Args:
+        named: Folder or name of a policy, an address, or the file of an interface map.
+        compensate_ms: Latency of the hardware that its execution compensates; default: as it was saved.
+        interface_map: The map of a policy at an address.
+        twin: Name or folder of the robot's twin, for a foreign policy; default: the map's, else the robot's.
+        description: The robot that a foreign policy is for; default: the twin's.
+    """
+    from twinloop.policies.open import is_address, is_map
+    from twinloop.policies.protocol import with_latency
+
+    if is_address(named) or is_map(named):
+        policy = _open_foreign(named, interface_map, twin, description)
+    elif interface_map is not None:
+        raise WrongUse("--map is for a policy at an address", got=named, expected="SCHEME:ADDRESS")
+    else:
+        policy = twinloop.open_policy(find_policy(Path(named)))
+    return policy if compensate_ms is None else with_latency(policy, 1e-3 * compensate_ms)
+
+
+def _open_foreign(
+    named: str, interface_map: Path | None, twin: str | None, description: Description | None
+) -> twinloop.PolicyLike:
+    file = Path(named) if interface_map is None and Path(named).is_file() else interface_map
+    loaded = twinloop.load_interface_map(file) if file is not None else None
+    place = twin or (loaded.twin if loaded else None) or (description.twin if description else None)
+    schema = description.schema(tuple(c.name for c in description.cameras)) if description else None
+    cell = find_twin(place) if place is not None else None
+    address = loaded.policy if loaded is not None and interface_map is None else named
+    return twinloop.open_policy(address, loaded, schema=schema, twin=cell)
+
+
+def load_own_policy(named: str) -> twinloop.Policy:
+    """Load a policy that Twinloop trained, by folder or name."""
+    return twinloop.load_policy(find_policy(Path(named)))
 
 
 def find_policy(path: Path) -> Path:
@@ -65,9 +106,11 @@ def find_policy(path: Path) -> Path:
     return workspace.root / "policies" / path if workspace else path
 
 
-def load_policy_twin(policy: twinloop.Policy, named: str | None) -> twinloop.Twin:
-    """Load the named twin, or else the one that the policy was trained in."""
-    name = named or policy.training_record.twin["name"]
+def load_policy_twin(policy: twinloop.PolicyLike, named: str | None) -> twinloop.Twin:
+    """Load the named twin, or else the one that the policy was trained in or mapped for."""
+    from twinloop.policies.protocol import twin_of
+
+    name = named or twin_of(policy)
     if name is None:
         raise WrongUse("the policy does not state its twin", remedy="--twin NAME|FOLDER")
     return find_twin(name)

@@ -12,7 +12,9 @@ from typer import Option
 import twinloop
 from twinloop.cli import console, policy_map
 from twinloop.cli.options import Json, PolicyName, PolicyNames, PolicyTwin, SceneConfig
-from twinloop.cli.places import find_policy, load_policy, load_policy_twin, require_new
+from twinloop.cli.places import find_policy, load_own_policy, load_policy, load_policy_twin, require_new
+
+LONGEST_LINE = 200
 
 app = typer.Typer(
     help="Show policies, export them, and choose their execution horizon.", no_args_is_help=True
@@ -24,14 +26,60 @@ app.command("check")(policy_map.check_map)
 
 @app.command()
 def show(policy: PolicyName, json: Json = False) -> None:
-    """Show what a policy observes and commands, what it was trained on and how training went."""
+    """Show what a policy observes and commands and how it was trained; of an address, what the policy there says of itself."""
+    from twinloop.policies.open import is_address, is_map
     from twinloop.policies.policy import METADATA
 
-    loaded = load_policy(policy)
+    if is_address(policy) or is_map(policy):
+        return _show_foreign(policy, json)
+    folder = find_policy(Path(policy))
+    loaded = twinloop.open_policy(folder)
     if json:
-        console.out.print((find_policy(policy) / METADATA).read_text())
-        return
-    console.print_lines(f"{name:<10} {line}" for name, line in _describe(loaded).items())
+        console.out.print((folder / METADATA).read_text())
+        return None
+    if isinstance(loaded, twinloop.Policy):
+        console.print_lines(f"{name:<10} {line}" for name, line in _describe(loaded).items())
+    else:
+        console.print_lines(f"{name:<10} {line}" for name, line in _describe_any(loaded).items())
+    return None
+
+
+def _show_foreign(address: str, json: bool) -> None:
+    """Print what the policy at an address says of itself; of a map, also what it makes of it."""
+    from twinloop.policies.backend import open_backend
+    from twinloop.policies.open import is_map
+
+    found = twinloop.load_interface_map(address) if is_map(address) else None
+    backend = open_backend(found.policy if found else address)
+    metadata = {name: backend.metadata[name] for name in sorted(backend.metadata)}
+    value = {"address": found.policy if found else address, "fingerprint": backend.fingerprint}
+    lines = {"address": value["address"], "fingerprint": backend.fingerprint}
+    lines |= {name: _shorten(part) for name, part in metadata.items()}
+    backend.close()
+    if found is not None and found.twin is not None:
+        lines |= _describe_any(load_policy(address))
+    console.print_result(
+        json,
+        value | {"metadata": metadata},
+        lambda: console.print_lines(f"{name:<12} {line}" for name, line in lines.items()),
+    )
+
+
+def _describe_any(policy: twinloop.PolicyLike) -> dict[str, str]:
+    interface, execution = policy.interface, policy.execution
+    observes = ", ".join(f"{signal.name} ({signal.size})" for signal in interface.observations)
+    cameras = ", ".join(f"{c.name} ({c.width} x {c.height})" for c in interface.cameras)
+    return {
+        "policy": f"{policy.name} ({policy.id})",
+        "observes": f"{observes} at steps {', '.join(map(str, execution.history))}",
+        **({"cameras": cameras} if cameras else {}),
+        "commands": f"{interface.action.size} targets at {interface.rate_hz:g} Hz, {execution.n_action_steps} executed before the next",
+    }
+
+
+def _shorten(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]} ... ({len(text)} characters)"
 
 
 def _describe(policy: twinloop.Policy) -> dict[str, str]:
@@ -75,7 +123,7 @@ def curves(
     """Plot learning curves: errors on training and held-out data, and which weights were kept."""
     from twinloop.report.training_plots import draw_learning
 
-    found = [load_policy(policy) for policy in policies]
+    found = [load_own_policy(policy) for policy in policies]
     path = draw_learning(found, out)
     results = {policy.name: policy.training_record.results["curve"] for policy in found}
     console.print_result(json, {"out": path, "curves": results}, f"wrote {path}")
@@ -88,7 +136,7 @@ def export(
     """Write a policy as ONNX, from raw readings to raw commands, with everything about it in the file's metadata."""
     from twinloop.policies.export import export_onnx
 
-    path = export_onnx(load_policy(policy), out)
+    path = export_onnx(load_own_policy(policy), out)
     size = path.stat().st_size
     console.print_result(json, {"out": path, "bytes": size}, f"wrote {path}: {size / 1e6:.2f} MB")
 
@@ -107,7 +155,7 @@ def horizon(
     from twinloop.datasets.commit import disk_errors
     from twinloop.generation.processes import usable_cores
 
-    loaded = load_policy(policy)
+    loaded = load_own_policy(policy)
     require_new(out)
     with disk_errors(out):  # before minutes are spent on a result that cannot be written
         out.mkdir(parents=True)

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.options import TRACKING, Json, PolicyName
+from twinloop.cli.options import TRACKING, Json, PolicyMap, PolicyName
 from twinloop.cli.places import find_workspace, load_policy
 from twinloop.errors import UnknownName, WrongUse
 
@@ -47,8 +47,8 @@ Override = Annotated[
     str | None,
     Option(metavar="REASON", help="Promote without a favourable verdict; recorded with your name."),
 ]
-GatedLatencyMs = Annotated[
-    float | None, Option(help="Latency at which the policy was gated; default: its own.")
+GatedCompensateMs = Annotated[
+    float | None, Option(help="Latency of the hardware that the gated policy compensated; default: its own.")
 ]
 Reason = Annotated[str, Option(help="Reason; recorded.")]
 Champion = Annotated[
@@ -82,7 +82,8 @@ def promote(
     stage: ReleaseStage = "full",
     fraction: Annotated[float, Option(help="canary: fraction of the episodes in which it acts.")] = 0.1,
     override: Override = None,
-    latency_ms: GatedLatencyMs = None,
+    compensate_ms: GatedCompensateMs = None,
+    map_file: PolicyMap = None,
     workspace: Root = None,
     tracking: Tracking = None,
     json: Json = False,
@@ -91,7 +92,7 @@ def promote(
 
     The verdict is recomputed from the evidence next to it, and both are copied into the registry.
     """
-    loaded = load_policy(policy, latency_ms)
+    loaded = load_policy(policy, compensate_ms, interface_map=map_file)
     registry = open_registry(workspace, tracking, new=True)
     change = registry.promote(loaded, verdict, by=by, stage=stage, fraction=fraction, override=override)  # type: ignore[arg-type]
     _print_change(registry, change, json)

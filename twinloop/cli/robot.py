@@ -13,8 +13,8 @@ from typer import Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.options import TRACKING, Json, RobotUrl
-from twinloop.cli.places import find_policy, find_twin
+from twinloop.cli.options import TRACKING, Json, PolicyMap, RobotUrl
+from twinloop.cli.places import find_policy, find_twin, load_policy
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -42,11 +42,13 @@ Operator = Annotated[
     str | None, Option(metavar="PSEUDONYM", help="A person demonstrates; never give a real name.")
 ]
 PolicyName = Annotated[
-    Path | None,
-    Option(help="A policy acts: its folder or name, or its alias in the registry, such as champion."),
+    str | None,
+    Option(
+        help="A policy acts: its folder, name, address or map, or its alias in the registry, such as champion."
+    ),
 ]
 ShadowName = Annotated[
-    Path | None,
+    str | None,
     Option(
         metavar="POLICY",
         help="With --policy: also run this policy without acting; its proposals go to OUT.shadow.jsonl.",
@@ -79,6 +81,7 @@ def record(
     operator: Operator = None,
     policy: PolicyName = None,
     shadow: ShadowName = None,
+    map_file: PolicyMap = None,
     camera: Annotated[list[str] | None, Option(help="Record this camera; repeatable.")] = None,
     seconds: Annotated[float | None, Option(help="Time limit of an episode; default: the task's.")] = None,
     first: Annotated[int, Option(help="Number of the first episode; the scene depends on it.")] = 0,
@@ -96,7 +99,7 @@ def record(
         cell, instruction, time_limit_s = _load_task(opened.description, twin, motion, excite)
         time_limit_s = seconds or time_limit_s
         if policy is not None:
-            controller = _make_policy_controller(policy, shadow, opened.description)
+            controller = _make_policy_controller(policy, shadow, map_file, opened.description, task)
         else:
             controller = _make_controller(cell, supervisor, signal or expert, operator, time_limit_s)
         spec = twinloop.RecordingSpec(
@@ -182,7 +185,7 @@ def open_supervised(url: str) -> Iterator[tuple[Robot, TrialSupervisor]]:
         yield robot, robot if isinstance(robot, TrialSupervisor) else TerminalSupervisor()
 
 
-def _require_one_actor(policy: Path | None, shadow: Path | None, *others: object) -> None:
+def _require_one_actor(policy: str | None, shadow: str | None, *others: object) -> None:
     if sum(choice is not None for choice in (policy, *others)) != 1:
         raise WrongUse(
             "choose what controls the robot",
@@ -226,26 +229,31 @@ def _make_controller(
     return twinloop.ExpertController(twin, name if ":" in name else name.split(","), time_limit_s)
 
 
-def _make_policy_controller(policy: Path, shadow: Path | None, description: Description) -> Controller:
+def _make_policy_controller(
+    policy: str, shadow: str | None, map_file: Path | None, description: Description, task: str | None
+) -> Controller:
     from twinloop.policies.act import PolicyController
 
-    acting = PolicyController(load_acting_policy(policy), description)
+    opened = load_acting_policy(policy, map_file, description)
+    acting = PolicyController(opened, description, task=task)
     if shadow is None:
         return acting
     from twinloop.promotion.release import ShadowController
 
-    return ShadowController(acting, PolicyController(load_acting_policy(shadow), description), description)
+    watching = load_acting_policy(shadow, None, description)
+    return ShadowController(acting, PolicyController(watching, description, task=task), description)
 
 
-def load_acting_policy(policy: Path) -> Any:
-    """Load a policy by folder, name or alias in the registry, such as champion."""
+def load_acting_policy(
+    policy: str, map_file: Path | None = None, description: Description | None = None
+) -> twinloop.PolicyLike:
+    """Open a policy by folder, name, address, map or alias in the registry, such as champion."""
     from twinloop.cli.registry import load_alias
     from twinloop.promotion.state import NO_ALIASES
 
-    place = find_policy(policy)
-    if str(policy) in NO_ALIASES and not place.exists():
-        return load_alias(str(policy), os.environ.get(TRACKING))
-    return twinloop.load_policy(place)
+    if policy in NO_ALIASES and not find_policy(Path(policy)).exists():
+        return load_alias(policy, os.environ.get(TRACKING))
+    return load_policy(policy, interface_map=map_file, description=description)
 
 
 def _save_shadow(controller: Controller, out: Path) -> None:

@@ -10,6 +10,7 @@ from twinloop.episode import Episode
 from twinloop.evaluation.result import Evaluation, Trial
 from twinloop.generation.artefacts import KIND as ARTEFACT
 from twinloop.policies.protocol import PolicyLike
+from twinloop.robots.record import VOID
 
 OnProgress = Callable[[int, int], None]
 """Called with trials done and trials in total."""
@@ -38,6 +39,7 @@ def dataset_folder(out: Path, policy: PolicyLike, policies: Sequence[PolicyLike]
 def read_trial(number: int, episode: Episode) -> Trial:
     """Read the outcome of an episode."""
     phases = [event.detail for event in episode.events if event.kind == "phase"]
+    void = [event.detail for event in episode.events if event.kind == VOID]
     return Trial(
         number,
         episode.success,
@@ -45,4 +47,5 @@ def read_trial(number: int, episode: Episode) -> Trial:
         phases[-1] if phases else None,
         dict(episode.provenance.draw),
         sum(event.kind == ARTEFACT for event in episode.events),
+        void[0] if void else None,
     )

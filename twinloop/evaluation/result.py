@@ -21,7 +21,8 @@ class Trial:
     """One episode.
 
     `success` is None where it was not judged. `phase` is the last phase of the task that was reached, None where it is not observed; `draw` are the drawn parameters of a
-    simulated scene; `artefacts` counts what the simulator did wrong.
+    simulated scene; `artefacts` counts what the simulator did wrong. `void` is why the trial says nothing about the policy: it gave no
+    answer.
     """
 
     number: int
@@ -30,6 +31,7 @@ class Trial:
     phase: str | None = None
     draw: Mapping[str, float | str] | None = None
     artefacts: int = 0
+    void: str | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Evaluation(SavedRecord):
 
     `where` names the twin or the robot's serial. `seed` is the seed of the scenes in a twin, the number of the first scene on a
     robot. `standin` says that the robot was a stand-in; `twin` is name, version and hash of a simulated twin, None on a robot.
+    `latency_s` are the inference times of which one was charged to each chunk, drawn by the episode's seed; empty: none was.
     """
 
     FILE, COMMAND = "evaluation.json", "twinloop evaluate"
@@ -49,6 +52,12 @@ class Evaluation(SavedRecord):
     trials: tuple[Trial, ...]
     standin: bool = False
     twin: Mapping[str, str | None] | None = None
+    latency_s: tuple[float, ...] = ()
+
+    @property
+    def void(self) -> tuple[Trial, ...]:
+        """The trials in which the policy gave no answer; they are not judged."""
+        return tuple(trial for trial in self.trials if trial.void)
 
     @property
     def judged(self) -> tuple[Trial, ...]:
@@ -117,6 +126,8 @@ class Evaluation(SavedRecord):
             "slices": [{"slice": n, "successes": won, "episodes": of} for n, won, of in self.slices()],
             "outcomes": [trial.success for trial in self.trials],
             "scenes": [dict(trial.draw or {}) for trial in self.trials],
+            "void": {str(trial.number): trial.void for trial in self.void},
+            "latency_s": list(self.latency_s),
             "artefacts": [trial.artefacts for trial in self.trials] if self.twin else None,
         }
 

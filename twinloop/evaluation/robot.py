@@ -18,6 +18,7 @@ from twinloop.evaluation.environment import OnProgress, dataset_folder, read_tri
 from twinloop.evaluation.result import Evaluation, Trial
 from twinloop.generation.processes import usable_cores
 from twinloop.policies.act import PolicyController
+from twinloop.policies.latency import Charged, Latency, charged_to
 from twinloop.policies.protocol import PolicyLike, actor_id, is_concurrent
 from twinloop.robots.protocol import Robot, SupervisedRobot, TrialSupervisor
 from twinloop.robots.record import RecordingSpec, Station, record
@@ -37,6 +38,9 @@ class RobotEnvironment:
     - `time_limit_s`: limit of an episode; default: that of the robot's task.
     - `cameras`: whose frames are kept in addition to the signals.
     - `until_failure`: stop after the first trial that fails.
+    - `keep_void`: trials in which the policy gave no answer are kept, marked as such; else they are no trials.
+    - `latency`: inference times that are charged to the policy, on a robot whose time stands still while it thinks (`lockstep`);
+      any other robot's time goes on by itself.
     - `resume`: trials of a single policy that its dataset holds already count, and only the others are made.
     """
 
@@ -46,6 +50,8 @@ class RobotEnvironment:
     cameras: tuple[str, ...] = ()
     until_failure: bool = False
     resume: bool = False
+    latency: Charged | None = None
+    keep_void: bool = True
 
     def try_policies(
         self,
@@ -85,7 +91,9 @@ class RobotEnvironment:
                     own += self._record(stations, folder, first, scenes, on_episode)
         where, standin = self.robot.description.serial, self.robot.description.standin
         return [
-            Evaluation(policy.name, policy.id, where, seed, tuple(own), standin)
+            Evaluation(
+                policy.name, policy.id, where, seed, tuple(own), standin, latency_s=self._times(policy)
+            )
             for policy, own in zip(policies, trials, strict=True)
         ]
 
@@ -100,6 +108,7 @@ class RobotEnvironment:
             cameras=self.cameras,
             first=first,
             until_failure=self.until_failure,
+            keep_void=self.keep_void,
         )
         before = len(open_dataset(folder)) if (folder / "meta").exists() else 0
         mine = stations[0]
@@ -118,7 +127,11 @@ class RobotEnvironment:
         """The policy on the robot and on its replicas, which supervise themselves."""
         places = [(self.robot, self._find_supervisor()), *((other, other) for other in others)]
         return [
-            Station(robot, PolicyController(policy, robot.description, row), supervisor)
+            Station(
+                robot,
+                PolicyController(policy, robot.description, row, latency=self._charged(policy)),
+                supervisor,
+            )
             for row, (robot, supervisor) in enumerate(places)
         ]
 
@@ -128,6 +141,13 @@ class RobotEnvironment:
         """Replicas of the robot that share the trials, where it supervises them itself and the policies allow it."""
         count = min(usable_cores(), trials) - 1 if all(map(is_concurrent, policies)) else 0
         return replicas(self.robot, self._find_supervisor(), count)
+
+    def _charged(self, policy: PolicyLike) -> Latency | None:
+        return charged_to(policy, self.latency) if self.robot.description.lockstep else None
+
+    def _times(self, policy: PolicyLike) -> tuple[float, ...]:
+        charged = self._charged(policy)
+        return charged.delays_s if charged else ()
 
     def _find_supervisor(self) -> TrialSupervisor:
         if self.supervisor is not None:

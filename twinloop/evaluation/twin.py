@@ -18,9 +18,11 @@ from twinloop.generation.job import Job, episode_seed
 from twinloop.generation.rollout import episode_schema, rollout_drawn
 from twinloop.policies.act import PolicyExpert, require_same_signals
 from twinloop.policies.interface import require_cameras
-from twinloop.policies.protocol import PolicyLike, actor_id, min_image_side
+from twinloop.policies.latency import Charged, charged_to
+from twinloop.policies.protocol import PolicyLike, actor_id, min_image_side, require_unchanged
 from twinloop.randomization import Randomization, draw_many
 from twinloop.randomization.scenes import training_scenes
+from twinloop.robots.record import make_void
 from twinloop.twins import Twin
 
 _OnTrial = Callable[[int], None]
@@ -37,6 +39,7 @@ class TwinEnvironment:
     - `scenes`: instead of a randomization, values of parameters for each episode, the same parameters in all.
     - `threads`: simulation threads; results do not depend on them.
     - `as_robot`: policies that distinguish robots from simulations act as on a robot: the twin represents one.
+    - `latency`: inference times that are charged to the policy; default: it answers at once.
     """
 
     twin: Twin
@@ -44,6 +47,7 @@ class TwinEnvironment:
     scenes: Sequence[Mapping[str, float]] | None = None
     threads: int = 1
     as_robot: bool = False
+    latency: Charged | None = None
 
     def try_policies(
         self,
@@ -81,8 +85,12 @@ class TwinEnvironment:
             drawn = draw_many(randomization, seed, numbers)
         seeds = [episode_seed(seed, number) for number in numbers]
 
+        experts: list[PolicyExpert] = []
+        charged = charged_to(policy, self.latency)
+
         def make_expert(setup: Setup) -> PolicyExpert:
-            return PolicyExpert(policy, setup, real=self.as_robot)
+            experts.append(PolicyExpert(policy, setup, real=self.as_robot, latency=charged))
+            return experts[-1]
 
         trials: list[Trial] = []
         with ExitStack() as stack:
@@ -90,12 +98,21 @@ class TwinEnvironment:
             if out is not None:
                 writer = stack.enter_context(make_dataset(out, episode_schema(job)))
             for episode in rollout_drawn(job, seeds, drawn, self.threads, make_expert):
+                if reason := experts[0].void.get(seeds[len(trials)]):
+                    episode = make_void(episode, reason)
                 trials.append(read_trial(len(trials), episode))
                 on_trial(len(trials))
                 if writer is not None:
                     writer.add(episode)
+        if not any(
+            trial.void for trial in trials
+        ):  # a policy that is gone cannot be asked, and its trials say so
+            require_unchanged(policy)
+        times = charged.delays_s if charged else ()
         simulated = {"name": twin.name, "version": twin.version, "hash": twin.content_hash}
-        return Evaluation(policy.name, policy.id, twin.name, seed, tuple(trials), twin=simulated)
+        return Evaluation(
+            policy.name, policy.id, twin.name, seed, tuple(trials), twin=simulated, latency_s=times
+        )
 
 
 def require_twin(policy: PolicyLike, job: Job) -> None:

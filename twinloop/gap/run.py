@@ -15,6 +15,8 @@ from twinloop.gap.evidence import GapEvidence, Options, simulated, spread
 from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Gap, Measure, NotEvaluated, collect
 from twinloop.gap.success import Success, measure_success
+from twinloop.policies.open import open_policy
+from twinloop.policies.protocol import PolicyLike
 from twinloop.twins import Twin, load_twin
 from twinloop.twins.parameter import DIMENSIONS
 
@@ -29,7 +31,7 @@ def measure_gap(
     twin: Twin | str | Path,
     sim: Dataset | str | Path | None = None,
     *,
-    policy: str | Path | None = None,
+    policy: PolicyLike | str | Path | None = None,
     only: Sequence[str] | None = None,
     conditions: Mapping[str, Known] | None = None,
     options: Options | None = None,
@@ -127,7 +129,7 @@ def _require_same_robot(evidence: GapEvidence) -> None:
 
 
 def _success(
-    evidence: GapEvidence, policy: str | Path | None, work: Path, only: Sequence[str] | None
+    evidence: GapEvidence, policy: PolicyLike | str | Path | None, work: Path, only: Sequence[str] | None
 ) -> Success:
     """Success of all real episodes against simulated ones, or of one policy's against its trials in the twin.
 
@@ -145,9 +147,8 @@ def _success(
         )
     from twinloop.evaluation.run import evaluate
     from twinloop.evaluation.twin import TwinEnvironment
-    from twinloop.policies.policy import load_policy
 
-    found = load_policy(Path(policy))
+    found = open_policy(policy) if isinstance(policy, str | Path) else policy
     acted = f"{found.name}@{found.id}"
     mine = [k for k, one in enumerate(real) if one.provenance.actor_id == acted]
     if not mine:

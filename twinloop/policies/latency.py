@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +50,15 @@ class Latency:
     def draw_steps(self, rng: np.random.Generator, rate_hz: float) -> int:
         """Control steps until a chunk that is asked for now is ready."""
         return math.ceil(self.delays_s[int(rng.integers(len(self.delays_s)))] * rate_hz - 1e-9)
+
+
+Charged = Latency | Mapping[str, Latency]
+"""What every policy is charged, or each by its id."""
+
+
+def charged_to(policy: PolicyLike, latency: Charged | None) -> Latency | None:
+    """What a policy is charged; None if it answers at once."""
+    return latency.get(policy.id) if isinstance(latency, Mapping) else latency
 
 
 def measure_latency(policy: PolicyLike, count: int = MEASURED, seed: int = 0) -> Latency:

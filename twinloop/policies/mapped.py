@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,7 @@ class MappedPolicy:
                 expected="the same rate",
             )
         self._task, self.asked_s = "", 0.0
+        self._known_id: str | None = None
         self._episodes: dict[int, _Episode] = {}
         history = len(interface_map.history)
         self.fingerprint: Fingerprint = take_fingerprint(
@@ -80,7 +82,7 @@ class MappedPolicy:
     @property
     def id(self) -> str:
         """64 bits that follow from the policy's own fingerprint, its answers to the probe, and the map."""
-        return hash_fingerprint(self.fingerprint, self.map)
+        return self._known_id or hash_fingerprint(self.fingerprint, self.map)
 
     @property
     def content_hash(self) -> str:
@@ -189,6 +191,18 @@ class MappedPolicy:
         for episode in self._episodes.values():
             episode.session.close()
         self.backend.close()
+
+    def as_known(self, fingerprint: Fingerprint, known_id: str, latency_steps: int) -> MappedPolicy:
+        """The same policy by the fingerprint and id that it was kept under: answers that differ by rounding are the same answers."""
+        copied = self._copy(execution=replace(self.execution, latency_steps=latency_steps))
+        copied.fingerprint, copied._known_id = fingerprint, known_id
+        return copied
+
+    def save(self, folder: str | Path) -> Path:
+        """Write its map, fingerprint and file into a folder, which `open_policy` opens."""
+        from twinloop.policies.kept import save_mapped
+
+        return save_mapped(self, folder)
 
     def _copy(self, *, execution: Execution | None = None, name: str | None = None) -> MappedPolicy:
         copied = object.__new__(MappedPolicy)

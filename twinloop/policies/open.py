@@ -6,11 +6,14 @@ from pathlib import Path
 
 from twinloop.episode import Schema
 from twinloop.errors import WrongUse
+from twinloop.generation.signals import make_schema
 from twinloop.policies.backend import BACKENDS, open_backend
 from twinloop.policies.interface_map import InterfaceMap, load_interface_map
+from twinloop.policies.kept import is_kept, load_mapped
 from twinloop.policies.mapped import MappedPolicy
 from twinloop.policies.protocol import PolicyLike
-from twinloop.twins import Twin
+from twinloop.tasks import make_cell
+from twinloop.twins import Twin, load_twin
 
 MAP_SUFFIXES = (".yaml", ".yml")
 
@@ -25,7 +28,7 @@ def open_policy(
     """Open a policy.
 
     Args:
-        where: A folder that `train` wrote, an address such as "openpi:ws://127.0.0.1:8000", or the file of an interface map.
+        where: A folder that `train` or the registry wrote, an address such as "openpi:ws://127.0.0.1:8000", or the file of an interface map.
         interface_map: The map of the policy at an address, or its file.
         schema: Signals, cameras and rate of the robot; default: those of the twin.
         twin: The robot's twin; default: the one that the map names.
@@ -51,6 +54,8 @@ def open_policy(
             )
         interface_map = interface_map.model_copy(update={"policy": str(where)})
     elif interface_map is None:
+        if is_kept(where):
+            return load_mapped(where)
         from twinloop.policies.policy import load_policy
 
         return load_policy(where)
@@ -63,10 +68,6 @@ def connect_policy(
     interface_map: InterfaceMap, *, schema: Schema | None = None, twin: Twin | None = None
 ) -> MappedPolicy:
     """Open the policy that a map is about; `schema` and `twin` as in `open_policy`."""
-    from twinloop.generation.signals import make_schema
-    from twinloop.tasks import make_cell
-    from twinloop.twins import load_twin
-
     if twin is None and interface_map.twin is not None:
         twin = load_twin(interface_map.twin)
     if schema is None:
@@ -88,3 +89,27 @@ def is_address(where: str | Path) -> bool:
 def is_map(where: str | Path) -> bool:
     """Whether this is the file of an interface map."""
     return Path(where).suffix in MAP_SUFFIXES and Path(where).is_file()
+
+
+def save_policy(policy: PolicyLike, folder: str | Path) -> Path:
+    """Write a policy into a folder that `open_policy` opens.
+
+    Args:
+        policy: One of ours, or a foreign one.
+        folder: Where to.
+
+    Returns:
+        The folder.
+
+    Raises:
+        WrongUse: The policy is an object of the caller's own, which cannot be kept.
+    """
+    save = getattr(policy, "save", None)
+    if save is None:
+        raise WrongUse(
+            f"policy {policy.name} cannot be kept in a folder",
+            got=type(policy).__name__,
+            expected="a trained policy, or one opened by its address",
+            remedy="give it as python:FILE.py:CLASS with an interface map",
+        )
+    return Path(save(folder))

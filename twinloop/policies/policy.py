@@ -286,6 +286,11 @@ def load_policy(folder: str | Path) -> Policy:
         raise WrongUse(f"{root} is no policy", expected=f"a folder with {METADATA}", remedy="twinloop train")
     try:
         content: dict[str, Any] = json.loads((root / METADATA).read_text())
+        if "foreign" in content:
+            raise WrongUse(
+                f"{root} holds the foreign policy {content.get('name')}, not one that Twinloop trained",
+                remedy="evaluate, gate, promote and serve take it; training, export and horizons are for our own",
+            )
         if content["format"] > FORMAT:
             raise NewerFormat(
                 f"{root} was written by a newer Twinloop", remedy="pip install --upgrade twinloop"

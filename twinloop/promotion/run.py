@@ -10,7 +10,8 @@ from pathlib import Path
 from twinloop.errors import GateError, WrongUse
 from twinloop.evaluation.environment import OnProgress
 from twinloop.generation.processes import usable_cores
-from twinloop.policies.protocol import PolicyLike, is_concurrent, training_datasets
+from twinloop.policies.act import CHECK_EVERY
+from twinloop.policies.protocol import PolicyLike, is_concurrent, require_unchanged, training_datasets
 from twinloop.promotion.attempts import record_attempt
 from twinloop.promotion.checks import Check, Situation, Subject, accept, run_checks, twin_is_current
 from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, draw_scenes, load_evidence
@@ -109,6 +110,9 @@ def gate(
     folder, config = Path(out), config or GateConfig()
     found = evidence or _make_evidence(candidate, champion, twin, robot, config.seed)
     _require_contenders(found, candidate, champion)
+    for policy in (candidate, champion):
+        if policy is not None:
+            require_unchanged(policy)
     if robot is not None and found.robot is not None:
         _require_robot(found, robot)
     _require_kept(folder, evidence)
@@ -273,6 +277,9 @@ class _Gate:
         for number in range(len(found.real), rules.max_trials):
             if is_settled(found, rules, current):
                 break
+            if number % CHECK_EVERY == CHECK_EVERY - 1:
+                for policy in self.policies:
+                    require_unchanged(policy)
             trial = try_on_robot(
                 self.candidate,
                 self.champion,

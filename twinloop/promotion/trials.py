@@ -7,7 +7,7 @@ from pathlib import Path
 
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import open_dataset
-from twinloop.errors import GateError
+from twinloop.errors import GateError, PolicyGone
 from twinloop.evaluation.environment import OnProgress
 from twinloop.evaluation.robot import RobotEnvironment
 from twinloop.evaluation.run import evaluate, evaluate_in_turns
@@ -18,6 +18,9 @@ from twinloop.promotion.scenes import Scene
 from twinloop.robots.protocol import Robot, SupervisedRobot, TrialSupervisor
 from twinloop.robots.replicas import share
 from twinloop.twins import Twin
+
+ATTEMPTS = 3
+"""Attempts at a real trial in which the policy gives no answer; such a trial is void and never counted."""
 
 
 def simulate(
@@ -36,6 +39,11 @@ def simulate(
     values = [{**(measured or {}), **scene.values} for scene in scenes]
     environment = TwinEnvironment(twin, scenes=values, threads=threads)
     evaluations = evaluate_in_turns(policies, environment, seed=seed, on_progress=on_progress)
+    if void := [trial for evaluation in evaluations for trial in evaluation.void]:
+        raise PolicyGone(
+            f"a policy gave no answer in {len(void)} simulated trials, which say nothing about it: {void[0].void}",
+            remedy="make sure that it answers, and gate again",
+        )
     return tuple(
         PairedTrial(
             scene=scene.number,
@@ -73,9 +81,15 @@ def try_on_robot(
         folder = out / policy.name
         if (earlier := _recorded(folder, turn)) is not None:
             return policy.id, earlier
-        environment = RobotEnvironment(*place, time_limit_s)
-        evaluation = evaluate(policy, environment, episodes=1, seed=scene.number, out=folder)
-        return policy.id, _require_judged(evaluation.trials[0].success, folder, turn)
+        environment = RobotEnvironment(*place, time_limit_s, keep_void=False)
+        for _ in range(ATTEMPTS):
+            evaluation = evaluate(policy, environment, episodes=1, seed=scene.number, out=folder)
+            if evaluation.trials:
+                return policy.id, _require_judged(evaluation.trials[0].success, folder, turn)
+        raise PolicyGone(
+            f"policy {policy.name} gave no answer in {ATTEMPTS} attempts at trial {turn}, which are void",
+            remedy="make sure that it answers, and continue with --evidence",
+        )
 
     places: list[tuple[Robot, TrialSupervisor]] = [
         (robot, supervisor),

@@ -9,6 +9,7 @@ from typing import Any
 
 from twinloop.generation.videos import video_data_uri
 from twinloop.loop_result import LoopResult
+from twinloop.policies.policy import Policy
 from twinloop.promotion.evidence import Evidence
 from twinloop.report.diagnosis_page import make_cost_rows
 from twinloop.report.page import write_page
@@ -93,7 +94,11 @@ def loop_context(result: LoopResult) -> dict[str, Any]:
         "replay": identification.gate.reason if identification else None,
         "estimates": identification.estimates if identification else [],
         "curves": draw_curves(
-            [(p.name, p.training_record.results.get("curve", [])) for p in trained.values()]
+            [
+                (p.name, p.training_record.results.get("curve", []))
+                for p in trained.values()
+                if isinstance(p, Policy)
+            ]
         ),
         "provenance": [("candidate", verdict.candidate.id[:12]), ("decided", verdict.decided_at)]
         if verdict

@@ -15,6 +15,7 @@ from twinloop.gap.result import Gap
 from twinloop.identification.result import Identification
 from twinloop.monitoring.run import MonitorReport
 from twinloop.planning.items import Plan
+from twinloop.policies.mapped import MappedPolicy
 from twinloop.policies.policy import Policy
 from twinloop.promotion.champion import Champion
 from twinloop.promotion.verdict import Verdict
@@ -47,6 +48,11 @@ def _(result: Policy) -> str:
     error = result.training_record.results.get("validation")
     trained = "" if error is None else f", validation error {error:.4g}"
     return f"policy {result.name} {result.id[:12]}{trained}"
+
+
+@summarize.register
+def _(result: MappedPolicy) -> str:
+    return f"policy {result.name} {result.id[:12]} at {result.map.policy}"
 
 
 @summarize.register

@@ -12,7 +12,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,9 @@ from twinloop.robots.protocol import Description, Observation, Robot, TrialSuper
 from twinloop.robots.replicas import share
 from twinloop.robots.watchdog import SILENCE_S, Watchdog
 from twinloop.version import __version__
+
+VOID = "void"
+"""Kind of the event of an episode that says nothing about its policy, with the reason."""
 
 _STALE_OBSERVATIONS = 200
 """Observations with the same timestamp, a quarter of a period apart, before a robot counts as lost."""
@@ -51,6 +54,7 @@ class RecordingSpec:
         consent: that person's consent record.
         judged: whether the supervisor judges success. Excitation runs are not judged.
         until_failure: whether the first episode that fails is the last one.
+        keep_void: whether an episode in which the policy gave no answer is stored, with an unknown outcome and an event of kind `void`.
         reconnects: attempts to reconnect to a lost robot, per episode.
         reconnect_wait_s: pause between two attempts.
         software: further versions to store in the provenance.
@@ -66,6 +70,7 @@ class RecordingSpec:
     consent: str | None = None
     judged: bool = True
     until_failure: bool = False
+    keep_void: bool = True
     reconnects: int = 3
     reconnect_wait_s: float = 1.0
     software: Mapping[str, str] = field(default_factory=dict)
@@ -127,6 +132,8 @@ def record(
         try:
             with closing(episodes):
                 for episode in episodes:
+                    if not spec.keep_void and any(event.kind == VOID for event in episode.events):
+                        continue
                     writer.add(episode)
                     writer.commit()
                     recorded += 1
@@ -193,14 +200,27 @@ def _record_episode(robot: LimitedRobot, station: Station, spec: RecordingSpec, 
     clipped_before = robot.clipped
     with _watched(robot) as watched:
         rows, outcome = _run_episode(watched, controller, judge, spec, number)
-    if judge is not None and outcome.success is None:
+    reason = _void_reason(controller)
+    if judge is not None and outcome.success is None and reason is None:
         outcome = judge(over=True)
     notes = {
         "limited": (robot.clipped - clipped_before, "commands were clipped to the robot's limits"),
         "held": (watched.holds, "times commands stopped, and the watchdog held the robot"),
     }
     events = tuple(Event(0.0, kind, f"{count} {what}") for kind, (count, what) in notes.items() if count)
-    return _make_episode(robot.description, controller, spec, rows, outcome, events)
+    episode = _make_episode(robot.description, controller, spec, rows, outcome, events)
+    return episode if reason is None else make_void(episode, reason)
+
+
+def make_void(episode: Episode, reason: str) -> Episode:
+    """The episode without an outcome, and with an event that says why it has none."""
+    return replace(episode, outcome=Outcome(), events=(*episode.events, Event(0.0, VOID, reason)))
+
+
+def _void_reason(controller: Controller) -> str | None:
+    """Why the present episode of a controller says nothing about it; None if it does."""
+    void: Callable[[], str | None] = getattr(controller, "void", lambda: None)
+    return void()
 
 
 @contextmanager
@@ -250,6 +270,8 @@ def _run_episode(
     pace = _Pace(description)
     while True:
         rows.append((observation, robot.act(controller.act(observation))))
+        if _void_reason(controller) is not None:
+            break
         if judge is not None:
             outcome = judge()
             if outcome.success is not None:
