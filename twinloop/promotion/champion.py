@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from twinloop.policies.policy import Policy
+from twinloop.policies.protocol import PolicyLike
 from twinloop.promotion.record import RegistryRecord
 from twinloop.promotion.registry import PolicyRegistry
 from twinloop.records import SavedRecord, load_record
@@ -27,8 +27,8 @@ def load_champion(folder: str | Path) -> Champion:
 
 
 def find_champion(
-    workspace: str | Path, candidate: Policy | None, otherwise: Policy | None = None
-) -> Policy | None:
+    workspace: str | Path, candidate: PolicyLike | None, otherwise: PolicyLike | None = None
+) -> PolicyLike | None:
     """Find the champion that a candidate has to beat.
 
     Args:
@@ -49,7 +49,12 @@ def find_champion(
 
 
 def promote(
-    policy: Policy, verdict: str | Path, workspace: str | Path, *, by: str, previous: Policy | None = None
+    policy: PolicyLike,
+    verdict: str | Path,
+    workspace: str | Path,
+    *,
+    by: str,
+    previous: PolicyLike | None = None,
 ) -> Champion:
     """Make a policy the champion of a workspace, based on its verdict.
 

@@ -19,7 +19,10 @@ from typing import Any, Literal
 from twinloop.datasets.commit import disk_errors, write_atomically
 from twinloop.errors import GateError, TamperedRecord, WrongUse
 from twinloop.learning.tracking import local_tracking
-from twinloop.policies.policy import METADATA, WEIGHTS, Policy, load_policy
+from twinloop.policies.kept import is_kept
+from twinloop.policies.open import open_policy, save_policy
+from twinloop.policies.policy import load_policy
+from twinloop.policies.protocol import PolicyLike
 from twinloop.promotion.chain import (
     FOLDER,
     RESTORE,
@@ -121,7 +124,7 @@ class PolicyRegistry:
             if entry.action == "register"
         ]
 
-    def policy(self, alias: str) -> Policy:
+    def policy(self, alias: str) -> PolicyLike:
         """The policy that holds an alias, read from the registry's own copy, which must be the one that was recorded."""
         entries = self.entries()
         aliases = replay_state(entries).aliases
@@ -130,7 +133,7 @@ class PolicyRegistry:
             raise GateError(f"there is no {alias}", available=[a for a, v in aliases.items() if v])
         return self._load(entries, version)
 
-    def previous_champion(self, policy_id: str) -> Policy | None:
+    def previous_champion(self, policy_id: str) -> PolicyLike | None:
         """The latest champion other than this policy, which it has to beat (or had to); None if there is none."""
         entries = self.entries()
         state = replay_state(entries)
@@ -139,7 +142,7 @@ class PolicyRegistry:
 
     def promote(
         self,
-        policy: Policy,
+        policy: PolicyLike,
         verdict: str | Path | None,
         *,
         by: str,
@@ -209,7 +212,7 @@ class PolicyRegistry:
             now, before = state.champions[-1], state.champions[-2]
             if champion not in (None, now):
                 raise GateError(f"version {champion} is not the champion", expected=f"version {now}")
-            self._load(entries, before)
+            self._require_policy(next(e for e in entries if _registers(e, before)))
             aliases = aliases_after_rollback(state)
             return {"version": before, "from": now, "reason": reason, "aliases": aliases}
 
@@ -257,7 +260,7 @@ class PolicyRegistry:
                 require_head(self.record.file, entries, parse_head(head), RESTORE)
             for entry in entries:
                 if entry.action == "register":
-                    self._load(entries, entry.details["version"])
+                    self._require_policy(entry)
                 if (digest := entry.details.get("verdict")) is not None:
                     for kind in ("verdict", "evidence"):
                         self._require_copy(kind, entry.details[kind], digest)
@@ -309,19 +312,33 @@ class PolicyRegistry:
     def _policy_folder(self, entry: Entry) -> Path:
         return self.folder / "policies" / str(entry.details["policy_id"])
 
-    def _load(self, entries: list[Entry], version: str) -> Policy:
+    def _load(self, entries: list[Entry], version: str) -> PolicyLike:
         """A registered policy, every file of which must be the one that was recorded."""
-        entry = next(e for e in entries if e.action == "register" and e.details["version"] == version)
-        folder, files = self._policy_folder(entry), entry.details["files"]
-        policy = load_policy(folder)
-        for name in (METADATA, WEIGHTS):
-            if _file_hash(folder / name) != files.get(name):
-                raise TamperedRecord(
-                    f"{folder / name} is not the file that was recorded", expected=str(files.get(name))[:16]
-                )
+        entry = next(e for e in entries if _registers(e, version))
+        folder = self._policy_folder(entry)
+        self._require_files(folder, entry.details["files"])
+        policy = open_policy(folder)
         if policy.id != entry.details["policy_id"]:
             raise TamperedRecord(f"{folder} holds another policy", got=policy.id, expected=folder.name)
         return policy
+
+    def _require_policy(self, entry: Entry) -> None:
+        """Require that a registered policy is as it was recorded; of a foreign one, what is kept of it, whether or not it answers."""
+        folder = self._policy_folder(entry)
+        self._require_files(folder, entry.details["files"])
+        if not is_kept(folder):
+            load_policy(folder)
+
+    def _require_files(self, folder: Path, files: Mapping[str, str]) -> None:
+        """Before anything of a policy's folder is used, each of its files must be the one that was recorded."""
+        found = _hash_files(folder)
+        for name in sorted(files.keys() | found.keys()):
+            if found.get(name) != files.get(name):
+                raise TamperedRecord(
+                    f"{folder / name} is not the file that was recorded",
+                    got="none" if name not in found else None,
+                    expected=str(files.get(name, "no such file"))[:16],
+                )
 
     def _require_copy(self, kind: str, digest: str, folder: str) -> None:
         file = self.folder / "verdicts" / folder / f"{kind}.json"
@@ -329,7 +346,7 @@ class PolicyRegistry:
             raise TamperedRecord(f"{file} is not the {kind} that was recorded", expected=digest[:16])
 
     def _grounds(
-        self, policy: Policy, file: Path | None, stage: Stage, state: State, override: str | None
+        self, policy: PolicyLike, file: Path | None, stage: Stage, state: State, override: str | None
     ) -> dict[str, Any]:
         """The verified basis of a promotion; or the override, with the objection it overrides."""
         if file is None:
@@ -348,7 +365,7 @@ class PolicyRegistry:
         return {"decision": found.decision, **kept, **more}
 
     def _objection(
-        self, policy: Policy, verdict: Verdict, file: Path, stage: Stage, state: State
+        self, policy: PolicyLike, verdict: Verdict, file: Path, stage: Stage, state: State
     ) -> str | None:
         if verdict.candidate.id != policy.id:
             return f"the verdict is about another policy ({verdict.candidate.name} {verdict.candidate.id})"
@@ -376,21 +393,21 @@ class PolicyRegistry:
         return {"verdict": digest, "evidence": _file_hash(evidence)}
 
     def _register(
-        self, entries: list[Entry], policy: Policy, grounds: Mapping[str, Any], by: str, intent: str
+        self, entries: list[Entry], policy: PolicyLike, grounds: Mapping[str, Any], by: str, intent: str
     ) -> str:
         state = replay_state(entries)
         version = str(len(state.versions) + 1)
         self._mirror.require_next_version(version)
         folder = self.folder / "policies" / policy.id
         with disk_errors(self.folder):
-            policy.save(folder)
+            save_policy(policy, folder)
             _make_private(self.folder, folder)
         details = {
             "version": version,
             "policy": policy.name,
             "policy_id": policy.id,
             "decision": grounds["decision"],
-            "files": {name: _file_hash(folder / name) for name in (METADATA, WEIGHTS)},
+            "files": _hash_files(folder),
             "aliases": state.aliases,
         }
         self._step(entries, "register", by, details, intent)
@@ -412,6 +429,16 @@ def _make_private(top: Path, folder: Path) -> None:
     """Take away what others than owner and group may do with a folder of the registry, and all above it up to `top`."""
     for path in (*folder.iterdir(), *(p for p in (folder, *folder.parents) if p.is_relative_to(top))):
         path.chmod(path.stat().st_mode & ~0o007)
+
+
+def _registers(entry: Entry, version: str) -> bool:
+    return entry.action == "register" and str(entry.details["version"]) == version
+
+
+def _hash_files(folder: Path) -> dict[str, str]:
+    """Hashes of every file of a folder, by its name in it."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): _file_hash(path) for path in files}
 
 
 def _file_hash(path: Path) -> str:

@@ -1,0 +1,68 @@
+"""Commands take a policy by its address or its map wherever they take one of ours."""
+
+import json
+
+import pytest
+
+from tests.policies.foreign import TWIN, write_policy
+from twinloop.errors import PolicyChanged
+from twinloop.policies.open import open_policy
+from twinloop.promotion.registry import PolicyRegistry
+
+
+@pytest.fixture
+def reach(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return write_policy(tmp_path)
+
+
+def test_evaluate_takes_a_map_or_an_address_with_one(reach, twinloop):
+    code, out, err = twinloop("evaluate", "reach.yaml", "--episodes", "1", "--latency", "40", "--json")
+    assert code == 0, err
+    (found,) = json.loads(out)["evaluations"]
+    assert found["policy"] == "Reach" and found["latency_s"] == [0.04] and found["void"] == {}
+    code, again, err = twinloop(
+        "evaluate", "python:reach.py:Reach", "--map", "reach.yaml", "--episodes", "1", "--latency", "40", "--json"
+    )  # fmt: skip
+    assert code == 0, err
+    assert json.loads(again) == json.loads(out), "the same policy, the same delays, the same trials"
+
+
+def test_an_address_without_a_map_says_what_is_missing(reach, twinloop):
+    code, _, err = twinloop("evaluate", "python:reach.py:Reach", "--episodes", "1")
+    assert code == 2 and "--map FILE" in err and "Traceback" not in err
+    code, _, err = twinloop("evaluate", "pyton:reach.py:Reach", "--episodes", "1")
+    assert code == 2 and "Traceback" not in err
+
+
+def test_show_says_what_a_policy_says_of_itself(reach, twinloop):
+    code, out, _ = twinloop("policy", "show", "python:reach.py:Reach")
+    assert code == 0 and "fingerprint" in out and "python Reach" in out
+    code, out, _ = twinloop("policy", "show", "reach.yaml")
+    assert code == 0 and "observation.state (6)" in out and "6 targets at 50 Hz, 2 executed" in out
+
+
+def test_the_registry_keeps_a_foreign_policy_and_rolls_back_to_it(reach, tmp_path):
+    registry = PolicyRegistry(tmp_path)
+    first = open_policy(reach)
+    registry.promote(first, None, by="ada", override="in use before")
+    second = open_policy(write_policy(tmp_path, old=("0.2 * (GOAL - at", "0.3 * (GOAL - at")))
+    registry.promote(second, None, by="ada", override="faster")
+    assert registry.policy("champion").id == second.id
+    registry.roll_back(by="ada", reason="too fast")
+    assert registry.policy("champion").id == first.id, "its file is kept, not the changed one"
+    registry.verify()
+    kept = tmp_path / "registry" / "policies" / first.id / "reach.py"
+    kept.write_text(kept.read_text().replace("50.0", "60.0"))
+    with pytest.raises(Exception, match="is not the file that was recorded"):
+        registry.policy("champion")
+
+
+def test_a_policy_that_changes_during_a_gate_ends_it(reach, tmp_path):
+    policy = open_policy(reach)
+    policy.backend = open_policy(write_policy(tmp_path, old=("50.0], [", "60.0], ["))).backend
+    from twinloop.promotion.run import GateConfig, gate
+    from twinloop.twins import load_twin
+
+    with pytest.raises(PolicyChanged):
+        gate(policy, load_twin(TWIN), GateConfig(scenes=2), out=tmp_path / "gate")
