@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from twinloop.errors import PolicyGone, UnknownName, WrongUse
 from twinloop.policies.backend import open_backend
+from twinloop.testing.backends import FakeBackend, check_backend
 
 
 def write_onnx(path, batch="batch", memory=False, metadata=()):
@@ -190,3 +191,43 @@ def test_what_a_python_class_does_wrong_is_said_with_its_line(tmp_path):
         open_backend("python:nothing")
     with pytest.raises(WrongUse, match="cannot be imported"):
         open_backend("python:no_such_module:A")
+
+
+STATE = np.array([0.25, -0.5], np.float32)
+STATELESS = """
+    class Doubles:
+        stateless = True
+        def reset(self): pass
+        def infer(self, inputs): return {"actions": 2 * inputs["obs"][None]}
+        def infer_batch(self, inputs): return {"actions": 2 * inputs["obs"][:, None]}
+"""
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_every_backend_in_this_process_conforms(tmp_path):
+    addresses = [
+        write_onnx(tmp_path / "batched.onnx"),
+        write_onnx(tmp_path / "single.onnx", batch=1),
+        write_onnx(tmp_path / "recurrent.onnx", batch=1, memory=True),
+        script(Doubles(), tmp_path / "doubles.pt"),
+        script(Counts(), tmp_path / "counts.pt"),
+        f"{write_class(tmp_path / 'p.py', STATELESS)}:Doubles",
+    ]
+    for address in addresses:
+        check_backend(open_backend(address), {"obs": STATE})
+    check_backend(FakeBackend(), {"state": STATE})
+
+
+class _Endless(FakeBackend):
+    """Never begins an episode."""
+
+    def reset(self, seed, task):
+        pass
+
+    def open_session(self):
+        return _Endless()
+
+
+def test_the_check_finds_conversations_that_are_mixed_up():
+    with pytest.raises(AssertionError, match="answers the same"):
+        check_backend(_Endless(), {"state": STATE})
