@@ -11,7 +11,7 @@ import pytest
 import twinloop as tl
 from tests.learning.examples import Standin
 from tests.promotion.conftest import make
-from twinloop.errors import GateError, LearnError, TamperedRecord, WrongUse
+from twinloop.errors import GateError, TamperedRecord, WrongUse
 from twinloop.learning.tracking import DATABASE
 from twinloop.promotion.champion import find_champion, promote
 from twinloop.promotion.checks import CHECKS, Check
@@ -273,7 +273,7 @@ def test_policies_verdicts_and_evidence_in_the_registry_may_not_change(registry,
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    with pytest.raises(LearnError, match="was changed since"):
+    with pytest.raises(TamperedRecord, match="is not the file that was recorded"):
         registry.roll_back(by="eve", reason="x")
 
 
