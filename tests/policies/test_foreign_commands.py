@@ -2,12 +2,19 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.policies.foreign import TWIN, write_policy
-from twinloop.errors import PolicyChanged
+from tests.policies.servers import served
+from twinloop.errors import PolicyChanged, WrongUse
+from twinloop.generation.signals import make_schema
 from twinloop.policies.open import open_policy
 from twinloop.promotion.registry import PolicyRegistry
+from twinloop.promotion.run import GateConfig, gate
+from twinloop.tasks import make_cell
+from twinloop.testing.policies import ProportionalPolicy
+from twinloop.twins import load_twin
 
 
 @pytest.fixture
@@ -61,8 +68,21 @@ def test_the_registry_keeps_a_foreign_policy_and_rolls_back_to_it(reach, tmp_pat
 def test_a_policy_that_changes_during_a_gate_ends_it(reach, tmp_path):
     policy = open_policy(reach)
     policy.backend = open_policy(write_policy(tmp_path, old=("50.0], [", "60.0], ["))).backend
-    from twinloop.promotion.run import GateConfig, gate
-    from twinloop.twins import load_twin
-
     with pytest.raises(PolicyChanged):
         gate(policy, load_twin(TWIN), GateConfig(scenes=2), out=tmp_path / "gate")
+
+
+def test_one_of_ours_behind_a_server_needs_no_map_and_acts_the_same():
+    twin = load_twin(TWIN)
+    schema = make_schema(make_cell(twin), ())
+    own = ProportionalPolicy(schema, np.array([0.1, -0.4, 0.5, 1.2, 0.3, 0.2]), name="own")
+    seen = {"observation.state": np.linspace(-0.3, 0.6, 6).astype(np.float32)}
+    with served(own) as address:
+        foreign = open_policy(f"openpi:{address}", twin=twin)
+        assert foreign.name == "own" and foreign.execution.n_action_steps == own.execution.n_action_steps
+        foreign.reset(0)
+        assert np.allclose(foreign.infer(seen), own.infer(seen), atol=1e-6)
+        foreign.require_unchanged()
+        foreign.close()
+        with pytest.raises(WrongUse, match="for which robot"):
+            open_policy(f"openpi:{address}")

@@ -7,7 +7,8 @@ from pathlib import Path
 from twinloop.episode import Schema
 from twinloop.errors import WrongUse
 from twinloop.generation.signals import make_schema
-from twinloop.policies.backend import BACKENDS, open_backend
+from twinloop.policies.backend import BACKENDS, Backend, open_backend
+from twinloop.policies.certain import find_certain_map
 from twinloop.policies.interface_map import InterfaceMap, load_interface_map
 from twinloop.policies.kept import is_kept, load_mapped
 from twinloop.policies.mapped import MappedPolicy
@@ -29,7 +30,7 @@ def open_policy(
 
     Args:
         where: A folder that `train` or the registry wrote, an address such as "openpi:ws://127.0.0.1:8000", or the file of an interface map.
-        interface_map: The map of the policy at an address, or its file.
+        interface_map: The map of the policy at an address, or its file; a policy behind `twinloop serve` needs none.
         schema: Signals, cameras and rate of the robot; default: those of the twin.
         twin: The robot's twin; default: the one that the map names.
 
@@ -47,11 +48,7 @@ def open_policy(
         interface_map = load_interface_map(where)
     elif is_address(where):
         if interface_map is None:
-            raise WrongUse(
-                f"it is not known what the inputs and outputs of {where} mean",
-                expected="an interface map",
-                remedy=f"--map FILE; twinloop policy map {where} --propose writes one",
-            )
+            return _connect_certain(str(where), schema, twin)
         interface_map = interface_map.model_copy(update={"policy": str(where)})
     elif interface_map is None:
         if is_kept(where):
@@ -64,10 +61,27 @@ def open_policy(
     return connect_policy(interface_map, schema=schema, twin=twin)
 
 
+def _connect_certain(address: str, schema: Schema | None, twin: Twin | None) -> MappedPolicy:
+    """Open a policy whose own words leave nothing open."""
+    backend = open_backend(address)
+    if (interface_map := find_certain_map(address, backend.metadata)) is None:
+        backend.close()
+        raise WrongUse(
+            f"it is not known what the inputs and outputs of {address} mean",
+            expected="an interface map",
+            remedy=f"--map FILE; twinloop policy map {address} --propose writes one",
+        )
+    return connect_policy(interface_map, schema=schema, twin=twin, backend=backend)
+
+
 def connect_policy(
-    interface_map: InterfaceMap, *, schema: Schema | None = None, twin: Twin | None = None
+    interface_map: InterfaceMap,
+    *,
+    schema: Schema | None = None,
+    twin: Twin | None = None,
+    backend: Backend | None = None,
 ) -> MappedPolicy:
-    """Open the policy that a map is about; `schema` and `twin` as in `open_policy`."""
+    """Open the policy that a map is about; `schema` and `twin` as in `open_policy`, `backend` if it is open already."""
     if twin is None and interface_map.twin is not None:
         twin = load_twin(interface_map.twin)
     if schema is None:
@@ -77,7 +91,7 @@ def connect_policy(
                 remedy="name its twin in the map, twin: NAME|FOLDER, or on the command line, --twin",
             )
         schema = make_schema(make_cell(twin), tuple(camera.name for camera in twin.cameras))
-    return MappedPolicy(open_backend(interface_map.policy), interface_map, schema, twin)
+    return MappedPolicy(backend or open_backend(interface_map.policy), interface_map, schema, twin)
 
 
 def is_address(where: str | Path) -> bool:
