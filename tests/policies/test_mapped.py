@@ -1,5 +1,7 @@
 """A foreign policy on our robot: it acts as the same policy in our own words would."""
 
+import textwrap
+
 import numpy as np
 import pytest
 
@@ -14,8 +16,8 @@ from twinloop.policies.mapped import MappedPolicy
 from twinloop.policies.open import connect_policy, open_policy
 from twinloop.policies.policy import load_policy
 from twinloop.robots.protocol import connected
-from twinloop.robots.remote import StandinRobot
 from twinloop.testing.policies import ProportionalPolicy, check_policy
+from twinloop.testing.robots import FakeRobot
 from twinloop.twins import load_twin
 
 GOAL = [0.1, -0.4, 0.5, 1.2, 0.3]
@@ -148,13 +150,34 @@ def test_simulated_trials_without_an_answer_are_void_and_no_failures(reach):
     assert found.void[0].success is None and "OSError: lost" in found.void[0].void
 
 
-def test_trials_on_a_robot_without_an_answer_are_void_and_kept_as_such(reach, tmp_path):
-    policy = reach(old=SOMETIMES)
-    with connected(StandinRobot("mild", twin=TWIN)) as robot:
+HALF = """
+    class Half:
+        stateless, calls = True, 0
+        def reset(self): pass
+        def infer(self, inputs):
+            Half.calls += 1
+            if Half.calls == 9: raise OSError("lost")
+            return {"actions": np.full((2, 2), 0.5)}
+"""
+HALF_MAP = """
+policy: python:half.py:Half
+inputs: {state: {from: observation.state}}
+actions: [{elements: [shoulder, elbow]}]
+"""
+
+
+def test_trials_on_a_robot_without_an_answer_are_void_and_kept_as_such(tmp_path):
+    """Four calls for the fingerprint, then three or four in each trial: the ninth is in the second one."""
+    (tmp_path / "half.py").write_text("import numpy as np\n" + textwrap.dedent(HALF))
+    (tmp_path / "half.yaml").write_text(HALF_MAP)
+    with connected(FakeRobot()) as robot:
+        policy = open_policy(tmp_path / "half.yaml", schema=robot.description.schema())
         place = RobotEnvironment(robot, time_limit_s=1.0)
         found = evaluate(policy, place, episodes=3, out=tmp_path / "runs")
+        assert len(robot.prepared) == 3
     assert [trial.void is None for trial in found.trials] == [True, False, True]
-    assert [episode.success for episode in open_dataset(tmp_path / "runs")] == [False, None, False]
+    assert [episode.success for episode in open_dataset(tmp_path / "runs")] == [True, None, True]
+    assert found.success_rate == 1.0, "a void trial is no failure"
 
 
 def test_a_policy_that_stays_silent_ends_the_trials(reach):
