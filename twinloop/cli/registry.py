@@ -273,7 +273,7 @@ def open_registry(
     return registry
 
 
-def load_alias(alias: str, tracking: str | None) -> twinloop.Policy:
+def load_alias(alias: str, tracking: str | None) -> twinloop.PolicyLike:
     """Load the policy that holds an alias; says so where no trusted key vouches for it."""
     registry = open_registry(tracking=tracking)
     policy = registry.policy(alias)
