@@ -52,6 +52,8 @@ TRUTH = {
 }
 NOISE_RAD = 2e-4
 """Of the hardware's encoders, from its recordings at rest."""
+EVERYTHING_S = 1e4
+"""Both fit all windows of the episodes that are not held out."""
 Replay = Callable[[Twin, Sequence[Episode], Sequence[str]], Any]
 
 
@@ -89,13 +91,13 @@ def measure(
                 errors["Twinloop"] <= 1.02 * errors["mujoco.sysid"],
             ),
             Target(
-                f"{problem}: wall time no longer than mujoco.sysid",
+                f"{problem}: at most a fifth of mujoco.sysid's processor time",
                 f"{ours_s:.1f} s against {theirs_s:.1f} s",
-                ours_s <= theirs_s,
+                5.0 * ours_s <= theirs_s,
             ),
         ]
     columns = (
-        "problem", "by", "shoulder (rad)", "elbow (rad)", "parameter error: median, largest", "seconds",
+        "problem", "by", "shoulder (rad)", "elbow (rad)", "parameter error: median, largest", "processor seconds",
     )  # fmt: skip
     title = f"Beside mujoco.sysid: double pendulum, 8 parameters, windows of {horizon_s:g} s, no delay fitted"
     return Table(title, columns, tuple(rows)), targets
@@ -104,15 +106,15 @@ def measure(
 def fit_ours(
     episodes: Sequence[Episode], horizon_s: float
 ) -> tuple[dict[str, float], float, tuple[str, ...]]:
-    """Values, seconds, and which episodes were held out."""
-    began = time.monotonic()
+    """Values, seconds of processor time, and which episodes were held out."""
+    began = time.process_time()
     found = identify(
         load_twin("double_pendulum"),
         episodes,
         tuple(PRIORS),
-        config=IdentifyConfig(priors=PRIORS, horizon_s=horizon_s),
+        config=IdentifyConfig(priors=PRIORS, horizon_s=horizon_s, seconds=EVERYTHING_S),
     )
-    seconds = time.monotonic() - began
+    seconds = time.process_time() - began
     return {e.name: e.value for e in found.estimates}, seconds, found.held_out
 
 

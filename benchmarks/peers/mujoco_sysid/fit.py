@@ -30,7 +30,7 @@ def write(spec, parameter):
 
 
 def main():
-    """Read windows, fit, write values and seconds."""
+    """Read windows, fit, write values and seconds of processor time."""
     problem = np.load(sys.argv[1], allow_pickle=False)
     spec = mujoco.MjSpec.from_string(str(problem["xml"]))
     model = spec.compile()
@@ -39,7 +39,7 @@ def main():
         *(problem[key] for key in ("names", "nominal", "low", "high")), strict=True
     ):
         parameters.add(sysid.Parameter(str(name), nominal, low, high, modifier=write))
-    began = time.monotonic()
+    began = time.process_time()
     starts, controls, readings = [], [], []
     for qpos, qvel, control, stamps, reading in zip(
         *(problem[key] for key in ("qpos", "qvel", "controls", "stamps", "readings")), strict=True
@@ -52,7 +52,7 @@ def main():
     sequences = sysid.ModelSequences("double_pendulum", spec, names, starts, controls, readings)
     residual = sysid.build_residual_fn(models_sequences=[sequences])
     found, _ = sysid.optimize(parameters, residual, optimizer="mujoco", verbose=False, x_scale="jac")
-    seconds = time.monotonic() - began
+    seconds = time.process_time() - began
     values = {str(name): float(found[str(name)].value[0]) for name in problem["names"]}
     Path(sys.argv[2]).write_text(json.dumps({"seconds": seconds, "values": values}))
 
