@@ -25,6 +25,7 @@ INTERNALS = {
     "gap.md": ["twinloop.gap", "twinloop.stats"],
     "gate.md": ["twinloop.promotion"],
     "identify.md": ["twinloop.identification"],
+    "trainers.md": ["twinloop.environments", "gymnasium"],
 }
 """Pages that still show functions below the exported ones."""
 

@@ -6,6 +6,7 @@ Names are resolved on first use, so that `import twinloop` stays instant and hea
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from twinloop.version import __version__ as __version__
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from twinloop.diagnosis.run import diagnose as diagnose
     from twinloop.engines.model_check import ModelFinding as ModelFinding
     from twinloop.engines.model_check import check_model as check_model
+    from twinloop.environments.export import export_twin as export_twin
     from twinloop.episode import Camera as Camera
     from twinloop.episode import Episode as Episode
     from twinloop.episode import Event as Event
@@ -158,6 +160,7 @@ _NAMES = {
     "twinloop.diagnosis.result": ["Diagnosis", "load_diagnosis"],
     "twinloop.diagnosis.run": ["diagnose"],
     "twinloop.engines.model_check": ["ModelFinding", "check_model"],
+    "twinloop.environments.export": ["export_twin"],
     "twinloop.episode": [
         "Camera",
         "Episode",
@@ -258,3 +261,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if "gymnasium" in sys.modules:
+    importlib.import_module(
+        "twinloop.environments"
+    )  # registers them, so that `gymnasium.make` finds their ids

@@ -18,6 +18,7 @@ BUILT_IN = [
     "double_pendulum",
     "franka_pick_place",
     "franka_push",
+    "franka_reach",
     "furuta_pendulum",
     "servo_pendulum",
     "so101",

@@ -12,8 +12,16 @@ from typer import Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.options import CompensateMs, Json, PolicyMap, PolicyNames, PolicyTwin, SceneConfig
-from twinloop.cli.places import load_policy, load_policy_twin
+from twinloop.cli.options import (
+    CompensateMs,
+    EnvironmentUrl,
+    Json,
+    PolicyMap,
+    PolicyNames,
+    PolicyTwin,
+    SceneConfig,
+)
+from twinloop.cli.places import choose_place, load_policy, load_policy_twin
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -54,6 +62,7 @@ def evaluate(
     policies: PolicyNames,
     twin: PolicyTwin = None,
     robot: RobotUrl = None,
+    env: EnvironmentUrl = None,
     episodes: Episodes = 200,
     seed: Seed = 0,
     until_failure: UntilFailure = False,
@@ -70,6 +79,7 @@ def evaluate(
 
     On a robot, several policies take turns in every scene.
     """
+    robot = choose_place(robot, env)
     if twin is not None and robot is not None:
         raise WrongUse("--twin and --robot exclude each other")
     if robot is not None and config is not None:

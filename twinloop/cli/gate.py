@@ -13,8 +13,8 @@ from typer import Argument, Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.options import CompensateMs, Json, PolicyMap, SceneConfig, WorkspaceTwin
-from twinloop.cli.places import find_twin, find_workspace, load_policy
+from twinloop.cli.options import CompensateMs, EnvironmentUrl, Json, PolicyMap, SceneConfig, WorkspaceTwin
+from twinloop.cli.places import choose_place, find_twin, find_workspace, load_policy
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def gate(
     champion: ChampionName = None,
     twin: WorkspaceTwin = None,
     robot: RobotUrl = None,
+    env: EnvironmentUrl = None,
     evidence: EarlierEvidence = None,
     sim_evidence: SimEvidence = None,
     real_evidence: RealEvidence = None,
@@ -110,6 +111,7 @@ def gate(
     Trials are judged one by one and may stop at any time: a candidate that is no better is promoted with probability alpha
     at most. All scenes are simulated; the better simulation predicts the real trials, the fewer are needed.
     """
+    robot = choose_place(robot, env)
     rules = twinloop.Rules(
         alpha, better_by, threshold, min_effect, slice_margin, max_trials, max_artefact_fraction, simulation_only
     )  # fmt: skip

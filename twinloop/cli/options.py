@@ -27,6 +27,14 @@ SkipUnusable = Annotated[
     bool, Option("--skip-unusable", help="Skip and report unusable episodes instead of refusing the whole.")
 ]
 
+EnvironmentUrl = Annotated[
+    str | None,
+    Option(
+        "--env",
+        metavar="gym:ENV_ID",
+        help="A Gymnasium environment in the place of a robot; gym:MODULE:ENV_ID imports MODULE first.",
+    ),
+]
 PolicyName = Annotated[
     str, Argument(metavar="POLICY", help="A policy's folder or name, its address, or its interface map.")
 ]

@@ -116,6 +116,17 @@ def load_policy_twin(policy: twinloop.PolicyLike, named: str | None) -> twinloop
     return find_twin(name)
 
 
+def choose_place(robot: str | None, env: str | None) -> str | None:
+    """Return the address of the robot, or of the environment in the place of one."""
+    if env is None:
+        return robot
+    if robot is not None:
+        raise WrongUse("--robot and --env exclude each other")
+    if not env.startswith("gym:"):
+        raise WrongUse("unknown kind of environment", got=env, expected="gym:ENV_ID")
+    return env
+
+
 def default_out(workspace: Workspace | None, inside: str, expected: str = "FOLDER") -> Path:
     """Return the place in the workspace that a command writes to without --out."""
     if workspace is None:

@@ -131,6 +131,32 @@ def _select(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 @app.command()
+def export(
+    out: Annotated[Path, Argument(metavar="DIR", help="The folder to write.")],
+    to: Annotated[
+        str, Option(help="lerobot-env: a package for lerobot-eval; vla-eval: a config for vla-eval run.")
+    ],
+    twin: Annotated[
+        str | None, Option(metavar="NAME|FOLDER", help="The twin; default: the workspace's.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        Option(help="A generation config: what varies in the twin; default: the training scenes."),
+    ] = None,
+    cameras: Annotated[str, Option(metavar="NAME,...", help="Cameras that policies see.")] = "",
+    json: Json = False,
+) -> None:
+    """Write a twin as a place where other people's evaluators try policies."""
+    found = load_twin(twin, find_workspace())
+    names = [name for name in cameras.split(",") if name]
+    written = twinloop.export_twin(found, to, out, randomization=config, cameras=names)
+    if json:
+        console.print_json({"twin": found.name, "to": to, "out": written})
+    else:
+        console.out.print(f"wrote {found.name} for {to} to {written}")
+
+
+@app.command()
 def versions(workspace: WorkspaceFolder = Path(), json: Json = False) -> None:
     """List the twin versions of a workspace: when each became current, and the rejected candidates."""
     from twinloop.workspace import rejected_twins, twin_history

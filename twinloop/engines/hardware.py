@@ -183,6 +183,22 @@ class Hardware:
             sensors=sensors,
         )
 
+    def sense_begun(self, truth: Truth, step: Array, ids: Array) -> Reading:
+        """The first readings of environments `ids` that have just begun; the others go on as if it had not been asked.
+
+        Rows of the others mean nothing. Signals that travel late need no update: all of their past is the start.
+        """
+        seen, tracked = self._seen, self._tracked
+        walk, pose, sensors = self._walk.copy(), self._pose, self._sensors.state()
+        reading = self.sense(truth, step)
+        self._seen, self._tracked = seen, tracked
+        others = np.ones(self._count, dtype=bool)
+        others[ids] = False
+        self._walk[others] = walk[others]
+        self._pose = np.where(others[:, None], pose, self._pose)
+        self._sensors.restore(others, sensors)
+        return reading
+
     def command(self, action: Array, step: Array) -> Array:
         """Commands of the servos at each physics step of this control step, (N, 1 or substeps, actuators)."""
         step = np.minimum(step, self._steps - 1)

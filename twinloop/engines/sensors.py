@@ -54,6 +54,16 @@ class SensorErrors:
         if "force_age_s" in number:
             self._warmth[ids] = -np.expm1(-number["force_age_s"][ids] / number["force_warm_up_s"][ids])
 
+    def state(self) -> tuple[Array, Array]:
+        """How warm the sensors are (N,), and how far their bias has walked (N, gyro axes)."""
+        return self._warmth, self._walk
+
+    def restore(self, which: Array, state: tuple[Array, Array]) -> None:
+        """The environments `which` (N,) bool go back to an earlier `state`."""
+        warmth, walk = state
+        self._warmth = np.where(which, warmth, self._warmth)
+        self._walk = np.where(which[:, None], walk, self._walk)
+
     def read(self, exact: Array, number: Numbers, noise: Callable[[str], Array | None]) -> Array:
         """Readings of all sensors, (N, channels), for exact ones; `noise` gives standard normals by stream."""
         readings = exact.copy()

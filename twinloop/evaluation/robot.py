@@ -170,6 +170,8 @@ def _split(seed: int, done: int, count: int, turns: bool) -> list[tuple[int, int
 def task_time_limit_s(robot: Robot) -> float:
     """Return the time limit of the task of a connected robot."""
     description = robot.description
+    if description.time_limit_s is not None:
+        return description.time_limit_s
     remedy = "give the time limit of an episode: time_limit_s in Python, --seconds on the command line"
     if description.twin is None:
         raise WrongUse("the robot does not declare how long its task takes", remedy=remedy)

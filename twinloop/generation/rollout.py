@@ -1,7 +1,6 @@
 """Simulate episodes side by side, behind imperfect hardware, and record them.
 
-`_Run._control_step` is one control step of all environments: true state, reading, command, judgement, one recorded row,
-imperfect hardware, physics. An environment whose episode has ended is loaded with the next one at once, so that none
+`_Run._control_step` is one control step of all environments: reading, command, judgement, one recorded row, physics. An environment whose episode has ended is loaded with the next one at once, so that none
 idles.
 """
 
@@ -13,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from twinloop.engines import Diverged, EngineRenderer, make_engine
-from twinloop.engines.disturbance import Disturbance
-from twinloop.engines.hardware import Hardware
+from twinloop.engines import Diverged
 from twinloop.episode import Array, Episode, Event, Provenance, Schema
 from twinloop.errors import WrongUse
 from twinloop.experts import Expert, ImageExpert, Setup, find_expert
@@ -25,6 +22,7 @@ from twinloop.generation.artefacts import diverged_event, trace_row
 from twinloop.generation.job import Job, describe_actor, episode_seed
 from twinloop.generation.recorder import Recorder
 from twinloop.generation.signals import make_schema, row_parts
+from twinloop.generation.simulation import Simulation
 from twinloop.randomization import draw_many, select_draw
 from twinloop.tasks import Judgement, Task, Truth, make_cell, make_task
 from twinloop.tasks.excite import Excite
@@ -98,9 +96,6 @@ class _Run:
         longest = round(self._task.time_limit_s * job.twin.control_hz)
         self._steps = longest if job.max_steps is None else min(longest, job.max_steps)
         count = self._count = min(len(seeds), MAX_ENVIRONMENTS)
-        self._engine = make_engine(job.engine, cell, count, threads, tuple(drawn))
-        self._hardware = Hardware(cell, count, self._steps, self._drawn)
-        self._disturbance = Disturbance(self._engine, self._drawn)
         self._setup = Setup(cell, count, self._steps, job.expert_noise)
         self._expert = make_expert(self._setup)
         self._recorder = Recorder(cell, self._task, episode_schema(job), count, self._steps)
@@ -109,10 +104,9 @@ class _Run:
         )
         expert_cameras = self._image_expert.cameras if self._image_expert else ()
         cameras = tuple(dict.fromkeys((*job.cameras, *expert_cameras)))
-        self._renderer = self._engine.make_renderer(cameras) if cameras else None
-        self._states = np.zeros((count, self._steps if cameras else 0, cell.model.nq))
-        self._memory = np.zeros((count, self._task.memory))
-        self._step = np.zeros(count, dtype=np.int64)
+        self._simulation = Simulation(
+            cell, self._task, job.engine, count, self._steps, self._drawn, threads, cameras
+        )
         self._episode = np.full(count, -1, dtype=np.int64)
         self._next = 0
 
@@ -128,74 +122,65 @@ class _Run:
                     yield waiting.pop(due)
                     due += 1
         finally:
-            if self._renderer is not None:
-                self._renderer.close()
+            self._simulation.close()
 
     def _control_step(self) -> list[tuple[int, Episode]]:
-        truth = self._engine.truth()
-        reading = self._hardware.sense(truth, self._step)
-        if self._renderer is not None:
-            self._states[np.arange(self._count), self._step] = self._engine.qpos
-        if self._image_expert is not None and self._renderer is not None:
-            reading = replace(reading, frames=self._render_frames(self._image_expert, self._renderer))
+        simulation = self._simulation
+        reading = simulation.sense()
+        truth = simulation.truth
+        if self._image_expert is not None:
+            reading = replace(reading, frames=self._render_frames(self._image_expert))
         action = self._act(truth, reading)
-        judged = self._task.judge(truth, self._memory)
-        self._memory = judged.memory
-        trace = trace_row(truth, self._engine.object_inertia_m2, judged.phase)
-        self._recorder.row(self._step, row_parts(self._cell, truth, reading, action), trace)
-        commands = self._hardware.command(action, self._step)
+        judged = simulation.judge()
+        trace = trace_row(truth, simulation.engine.object_inertia_m2, judged.phase)
+        self._recorder.row(simulation.step, row_parts(self._cell, truth, reading, action), trace)
+        commands = simulation.command(action)
         running = self._episode >= 0
-        self._step[running] += 1
-        over = running & (judged.success | judged.failed | (self._step >= self._steps))
+        simulation.step[running] += 1
+        over = running & (judged.success | judged.failed | (simulation.step >= self._steps))
         finished = [self._finish(int(i), judged) for i in np.flatnonzero(over)]
-        stepping = np.flatnonzero(running & ~over)
         self._load(np.flatnonzero(over))
-        self._disturbance.apply(truth, stepping)
-        diverged = self._engine.step(stepping, commands[stepping]) if len(stepping) else None
+        diverged = simulation.advance(np.flatnonzero(running & ~over), commands)
         if diverged is not None:
-            finished += self._give_up(diverged, judged)
+            finished += self._give_up(diverged)
             self._load(diverged.ids)
         return finished
 
     def _act(self, truth: Truth, reading: Reading) -> Array:
+        step = self._simulation.step
         if not self._job.expert_sees_truth:
-            return self._expert.act(reading, self._step)
+            return self._expert.act(reading, step)
         # Servos follow their biased encoders, so an expert that knows the true positions must add the bias.
-        return self._expert.act(ideal_reading(truth), self._step) + self._hardware.bias
+        return self._expert.act(ideal_reading(truth), step) + self._simulation.hardware.bias
 
-    def _render_frames(self, expert: ImageExpert, renderer: EngineRenderer) -> dict[str, Array]:
+    def _render_frames(self, expert: ImageExpert) -> dict[str, Array]:
         """Frames (N, height, width, 3) by camera; black for environments whose expert needs none in this step."""
         sizes = {camera.name: (camera.height, camera.width) for camera in self._cell.twin.cameras}
         frames = {name: np.zeros((self._count, *sizes[name], 3), np.uint8) for name in expert.cameras}
         for row in np.flatnonzero(expert.needs_images() & (self._episode >= 0)).tolist():
-            index, states = int(self._episode[row]), self._states[row, : self._step[row] + 1]
-            draw, mocap = select_draw(self._drawn, index), self._engine.mocap[row]
-            painted = renderer.paint_newest(draw, int(self._seeds[index]), states, mocap)
+            painted = self._simulation.newest_frames(row)
             for name, frame in frames.items():
                 frame[row] = painted[name]
         return frames
 
     def _load(self, ids: Array) -> None:
         """Begin the next episodes in the environments `ids`; those for which none is left go idle."""
-        self._episode[ids], self._step[ids] = -1, 0
+        simulation = self._simulation
+        self._episode[ids], simulation.step[ids] = -1, 0
         taken = ids[: max(0, len(self._seeds) - self._next)]
         if not len(taken):
             return
-        job = self._job
         numbers = np.arange(self._next, self._next + len(taken))
         self._next += len(taken)
         values = {name: column[numbers] for name, column in self._drawn.items()}
+        draws = [select_draw(self._drawn, number) for number in numbers.tolist()]
         seeds = self._seeds[numbers]
-        start = self._task.start(values, seeds)
-        self._disturbance.restart(taken, values)
-        self._engine.load(taken, values, start)
-        truth = self._engine.truth()
+        truth = simulation.begin(taken, values, draws, seeds)
         self._episode[taken] = numbers
-        self._memory[taken] = 0.0
-        self._hardware.restart(taken, values, seeds, truth, start.ctrl)
         for name, column in self._setup.style.items():
-            column[taken] = values.get(name, job.twin.parameter(name).nominal)
-        seen = ideal_reading(truth) if job.expert_sees_truth else self._hardware.first_reading(truth)
+            column[taken] = values.get(name, self._job.twin.parameter(name).nominal)
+        sees_truth = self._job.expert_sees_truth
+        seen = ideal_reading(truth) if sees_truth else simulation.hardware.first_reading(truth)
         self._expert.restart(taken, seen, seeds)
 
     def _finish(self, environment: int, judged: Judgement) -> tuple[int, Episode]:
@@ -203,10 +188,10 @@ class _Run:
         failure = None if success else self._task.failures[int(judged.reason[environment])]
         return self._recorded(environment, success, failure, ())
 
-    def _give_up(self, diverged: Diverged, judged: Judgement) -> list[tuple[int, Episode]]:
+    def _give_up(self, diverged: Diverged) -> list[tuple[int, Episode]]:
         episodes = []
         for row, environment in enumerate(diverged.ids.tolist()):
-            time_s = float((self._step[environment] - 1) * self._cell.dt_s)
+            time_s = float((self._simulation.step[environment] - 1) * self._cell.dt_s)
             event = diverged_event(time_s, diverged.qpos[row], diverged.qvel[row], diverged.ctrl[row])
             episodes.append(self._recorded(environment, False, "simulation_diverged", (event,)))
         return episodes
@@ -215,54 +200,43 @@ class _Run:
         self, environment: int, success: bool, failure: str | None, events: Sequence[Event]
     ) -> tuple[int, Episode]:
         index = int(self._episode[environment])
-        length = int(self._step[environment])
-        provenance = self._provenance(index, environment)
+        length = int(self._simulation.step[environment])
         frames = {}
-        if self._renderer is not None and self._job.cameras:
-            states = self._states[environment, :length]
-            mocap = self._engine.mocap[environment]
-            painted = self._paint(self._renderer, index, provenance.draw, states, mocap)
+        if self._job.cameras:
+            still = None if self._stills is None else self._stills[index]
+            painted = self._simulation.frames(environment, length, still)
             frames = {name: painted[name] for name in self._job.cameras}
         episode = self._recorder.episode(
             environment,
             length,
             success=success,
             failure=failure,
-            provenance=provenance,
+            provenance=self._provenance(environment),
             more_events=events,
             frames=frames,
         )
         return index, episode
 
-    def _paint(
-        self, renderer: EngineRenderer, index: int, draw: Mapping[str, Any], states: Array, mocap: Array
-    ) -> dict[str, Array]:
-        seed, length = int(self._seeds[index]), len(states)
-        if self._stills is None:
-            return renderer.paint(draw, seed, states, mocap)
-        row = round((length - 1) * self._stills[index])
-        still = renderer.paint_newest(draw, seed, states[: row + 1], mocap)
-        return {name: np.broadcast_to(image, (length, *image.shape)) for name, image in still.items()}
-
-    def _provenance(self, index: int, environment: int) -> Provenance:
-        job = self._job
+    def _provenance(self, environment: int) -> Provenance:
+        job, simulation = self._job, self._simulation
+        engine = simulation.engine
         parents = getattr(self._expert, "parents", None)
         return Provenance(
             source="sim",
-            engine=self._engine.name,
-            engine_version=self._engine.version,
+            engine=engine.name,
+            engine_version=engine.version,
             twin=job.twin.name,
             twin_version=job.twin.version,
             twin_hash=job.twin.content_hash,
             randomization=None if job.randomization is None else job.randomization.name,
-            draw=select_draw(self._drawn, index),
-            seed=int(self._seeds[index]),
+            draw=simulation.draws[environment],
+            seed=int(simulation.seeds[environment]),
             actor=self._expert.actor,
             actor_id=describe_actor(job),
             parents=() if parents is None else parents(environment),
             software={
                 "twinloop": __version__,
-                self._engine.name: self._engine.version,
+                engine.name: engine.version,
                 "numpy": np.__version__,
             },
         )

@@ -167,7 +167,7 @@ RULES: dict[str, Rule] = {
     r"object_pose_delay_s": _from_to(0.0, 0.02),
     r"object_pose_drop_probability": _from_to(0.0, 0.1),
     # environment
-    r"(object|target)_offset_[xy]_m": _around(0.05),
+    r"(object|target)_offset_[xyz]_m": _around(0.05),
     r"(object_yaw|push_direction)_rad": _around(math.pi),
     r"push_force_n": _from_to(0.0, 0.5),
     r"push_time_s": _from_to(1.0, 3.0),

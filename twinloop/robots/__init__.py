@@ -7,6 +7,7 @@ with connected(robot):
 """
 
 from twinloop.robots import python_file
+from twinloop.robots.gymnasium import GymnasiumRobot
 from twinloop.robots.lerobot import LeRobotArm
 from twinloop.robots.limits import LimitedRobot
 from twinloop.robots.protocol import (
@@ -25,6 +26,7 @@ from twinloop.robots.watchdog import Watchdog
 __all__ = [
     "ROBOTS",
     "Description",
+    "GymnasiumRobot",
     "LeRobotArm",
     "LimitedRobot",
     "Limits",

@@ -67,6 +67,7 @@ class Description:
         twin: Name or folder of its twin.
         twin_hash: Content hash of that twin, if it must be the same.
         task: Name of the task; default: the twin's.
+        time_limit_s: Time limit of an episode; default: that of the task in the twin.
         standin: The robot is simulated; its recordings are never called real.
         lockstep: Time passes only when a command is sent, one control step for each.
         independent_episodes: What happens in an episode follows from its number and the commands alone, whatever the robot did before.
@@ -87,6 +88,7 @@ class Description:
     twin: str | None = None
     twin_hash: str | None = None
     task: str = ""
+    time_limit_s: float | None = None
     standin: bool = False
     lockstep: bool = False
     independent_episodes: bool = False

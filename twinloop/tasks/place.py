@@ -20,6 +20,10 @@ OFF_TABLE_M = 0.03
 """An object this far below the table top has fallen off."""
 
 
+FAR_M = 0.5
+"""What is this far from its goal, or farther, gets the smallest dense reward."""
+
+
 def start_at_rest(cell: Cell, values: Mapping[str, Any], count: int) -> Start:
     """Start episodes with the joints at home, object and target placed, and nothing moving.
 
@@ -45,6 +49,17 @@ def distance_to_target_m(truth: Truth) -> Array:
     """From the object's centre to the target's, along the table: (N,)."""
     away = truth.object_position[:, :2] - truth.target_position[:, :2]
     return np.asarray(np.sqrt(away[:, 0] * away[:, 0] + away[:, 1] * away[:, 1]))
+
+
+def tool_to_object_m(truth: Truth) -> Array:
+    """From the tool to the object's centre: (N,)."""
+    away = truth.tool_position - truth.object_position
+    return np.asarray(np.sqrt((away * away).sum(axis=1)))
+
+
+def nearness_lost(distance_m: Array) -> Array:
+    """Distances as a part of a dense reward: 0 at the goal, 1 from `FAR_M` on."""
+    return np.minimum(distance_m / FAR_M, 1.0)
 
 
 def speed_m_s(velocity: Array) -> Array:

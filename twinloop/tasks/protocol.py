@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -76,6 +76,17 @@ class Task(Protocol):
 
     def judge(self, truth: Truth, memory: Array) -> Judgement:
         """Judge every environment; called once per control step."""
+
+
+@runtime_checkable
+class RewardedTask(Protocol):
+    """A task that also says how good a state is, for reinforcement learning."""
+
+    def reward(self, truth: Truth) -> Array:
+        """Dense reward of each environment (N,) per control step, from -1 (far from success) to 0.
+
+        Never positive, so that nothing is gained by putting success off.
+        """
 
 
 TASKS: Registry[Callable[[Cell], Task]] = Registry("task", "tasks")

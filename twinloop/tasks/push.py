@@ -13,9 +13,11 @@ from twinloop.tasks.place import (
     REST_M_S,
     distance_to_target_m,
     fell_off,
+    nearness_lost,
     speed_m_s,
     start_at_rest,
     target_radius_m,
+    tool_to_object_m,
 )
 from twinloop.tasks.protocol import TASKS, Judgement, Start, first_true
 from twinloop.tasks.truth import Truth
@@ -59,4 +61,10 @@ class Push:
             failed=lost,
             reason=first_true(lost, ~touched, ~near),
             memory=np.stack([touched, in_place_s], axis=-1).astype(np.float64),
+        )
+
+    def reward(self, truth: Truth) -> Array:
+        """Half for the tool's way to the object, half for the object's way to the target."""
+        return -0.5 * nearness_lost(tool_to_object_m(truth)) - 0.5 * nearness_lost(
+            distance_to_target_m(truth)
         )

@@ -35,11 +35,12 @@ class InitialState:
     mocap_pos: Array
 
 
-def target_parameters() -> tuple[Parameter, ...]:
-    """The place of the target."""
-    return (
-        _scene("target_offset_x_m", 0.0, -0.2, 0.2, "m", "target, along x from its nominal place"),
-        _scene("target_offset_y_m", 0.0, -0.2, 0.2, "m", "target, along y from its nominal place"),
+def target_parameters(*, in_the_air: bool = False) -> tuple[Parameter, ...]:
+    """The place of the target, on the table or in the air."""
+    axes = "xyz" if in_the_air else "xy"
+    return tuple(
+        _scene(f"target_offset_{axis}_m", 0.0, -0.2, 0.2, "m", f"target, along {axis} from its nominal place")
+        for axis in axes
     )
 
 
@@ -142,7 +143,8 @@ def _numbers(twin: Twin, values: Mapping[str, Any], count: int) -> Any:
 def _place(pos: Array, number: Any, what: str, height_m: Array, size_ratio: float | Array) -> Array:
     x = pos[0] + number(f"{what}_offset_x_m")
     y = pos[1] + number(f"{what}_offset_y_m")
-    return np.stack([x, y, height_m + pos[2] * size_ratio], axis=-1)
+    z = height_m + pos[2] * size_ratio + number(f"{what}_offset_z_m")
+    return np.stack([x, y, z], axis=-1)
 
 
 def _occluding(twin: Twin, place: Array, height_m: Array, hidden: Array) -> Array:

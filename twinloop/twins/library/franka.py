@@ -1,4 +1,4 @@
-"""Franka Panda cells: picking a cube and placing it, and pushing a block to a goal."""
+"""Franka Panda cells: picking a cube and placing it, pushing a block to a goal, and reaching for a point."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from twinloop.twins.library.objects import (
 )
 from twinloop.twins.library.registry import TWINS, read_files
 from twinloop.twins.parameter import Parameter, Target, model_parameter
-from twinloop.twins.scene import scene_parameters
+from twinloop.twins.scene import scene_parameters, target_parameters
 from twinloop.twins.twin import Twin
 
 JOINTS = tuple(f"joint{number}" for number in range(1, 8))
@@ -62,6 +62,40 @@ def make_franka_push() -> Twin:
         object_size_m=0.06,
         size_bounds_m=(0.04, 0.1),
         description="Franka Panda, 6 cm block, push onto a disc",
+    )
+
+
+@TWINS.register("franka_reach")
+def make_franka_reach() -> Twin:
+    """A Panda brings its tool to a sphere in the air."""
+    files = read_files("franka_reach.xml", "panda.xml")
+    bare = Twin("franka_reach", files.pop("franka_reach.xml").decode(), assets=files)
+    model = bare.compile_as_written()
+    return Twin(
+        "franka_reach",
+        bare.mjcf,
+        assets=files,
+        parameters=(
+            *joint_parameters(model, JOINTS),
+            *servo_parameters(model, [*JOINTS, "gripper"]),
+            _gravity_compensation(),
+            table_height_parameter(),
+            *target_parameters(in_the_air=True),
+            *latency_parameters(),
+            *encoder_parameters(JOINTS),
+            *load_parameters(JOINTS),
+            *sensor_parameters(model),
+            *demonstrator_parameters(),
+            *appearance_parameters(lights=3),
+            *lens_parameters(),
+        ),
+        control_hz=50.0,
+        cameras=(Camera("front", 128, 128), Camera("wrist", 128, 128)),
+        home={**READY, **dict.fromkeys(FINGERS, 0.0)},
+        roles={"target": "target", "table": "table", "tool": "tool", "gripper": "gripper"},
+        robot="franka_panda",
+        task="reach",
+        description="Franka Panda, bring the tool to a sphere in the air",
     )
 
 
