@@ -304,7 +304,7 @@ def main() -> int:
     server = Server(checkpoint, token)
     with serve(
         server.attend, options.host, options.port, process_request=server.admit, origins=[None], compression=None,
-        max_size=checkpoint.max_message_bytes, max_queue=2, open_timeout=5.0,
+        max_size=checkpoint.max_message_bytes, max_queue=2, open_timeout=5.0, ping_interval=60.0, ping_timeout=300.0,
     ) as listener:  # fmt: skip
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: threading.Thread(target=listener.shutdown).start())

@@ -48,8 +48,8 @@ SPARE_BYTES = 1 << 16
 """Of a message, for names, text and what the policy does not observe."""
 SEND_S = 10.0
 """A client that takes longer to read an answer is disconnected."""
-PING_S = 20.0
-"""A client that does not answer a ping for this long is disconnected."""
+PING_S, PONG_S = 60.0, 300.0
+"""Between pings, and the longest wait for an answer: a client that simulates or compiles may be deaf for minutes."""
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ async def _run(
         server = await listen(
             clients.attend, door.host, door.port, process_request=clients.admit, origins=[None], ssl=context,
             compression=None, max_size=served.max_message_bytes, max_queue=2, open_timeout=5.0,
-            ping_interval=PING_S, ping_timeout=PING_S, close_timeout=2.0, server_header=None,
+            ping_interval=PING_S, ping_timeout=PONG_S, close_timeout=2.0, server_header=None,
         )  # fmt: skip
     except OSError as error:
         raise WrongUse(

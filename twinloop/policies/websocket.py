@@ -69,7 +69,7 @@ class Conversation:
         self._socket, self._answered = self._run(self._dial(), CONNECT_S + 1.0), False
 
     def ask(self, messages: Sequence[bytes]) -> list[bytes]:
-        """Send messages and return as many answers, in the same order.
+        """Send messages and return as many answers, in the same order; each message adds to the time that all of them have.
 
         Raises:
             PolicyGone: The connection was lost, the time is up, or the server reports an error. The connection is closed.
@@ -77,7 +77,7 @@ class Conversation:
         if self._socket is None:
             self._fail("the connection is closed", remedy="the next trial connects again")
         limit_s = self._answer_s if self._answered else max(self._answer_s, FIRST_ANSWER_S)
-        answers = self._run(self._exchange(self._socket, messages), limit_s)
+        answers = self._run(self._exchange(self._socket, messages), limit_s * max(1, len(messages)))
         self._answered = self._answered or bool(messages)
         return answers
 
