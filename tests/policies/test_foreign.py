@@ -16,8 +16,8 @@ from tests.terminal import twinloop
 from tests.test_docs import BLOCK
 from twinloop.errors import PolicyGone
 from twinloop.policies.backend import open_backend
+from twinloop.policies.latency import draw_observations
 from twinloop.policies.websocket import TOKEN
-from twinloop.testing.policies import make_observation
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def installed(peer):
 def test_openpis_client_runs_our_policy(tiny_policy, tmp_path):
     peer = installed(openpi.PEER)
     folder, states = tiny_policy.save(tmp_path / "tiny"), tmp_path / "states.npz"
-    observation = make_observation(tiny_policy.interface, len(tiny_policy.execution.history), 4)
+    observation = draw_observations(tiny_policy.interface, len(tiny_policy.execution.history), 4)
     np.savez(states, **observation)
     command = [sys.executable, "-m", "twinloop", "serve", str(folder), "--port", "0", "--json"]
     with started(command, env=os.environ | {TOKEN: SECRET}) as said:

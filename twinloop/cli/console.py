@@ -7,6 +7,7 @@ import errno
 import json
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -145,13 +146,24 @@ def make_bar(*columns: ProgressColumn) -> Progress:
 
 
 @contextlib.contextmanager
-def progress_bar(what: str, *, size: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on standard error if it is a terminal; call it with (done, total), in bytes if `size`."""
+def progress_bar(
+    what: str, *, size: bool = False, describe: Callable[[float], str] = lambda seconds: ""
+) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on standard error if it is a terminal; call it with (done, total), in bytes if `size`.
+
+    `describe`, called with the seconds so far, says what is added to `what`.
+    """
     counts = DownloadColumn() if size else MofNCompleteColumn()
     bar = make_bar(counts, TimeElapsedColumn(), TimeRemainingColumn())
     with bar:
         task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        began = time.monotonic()
+
+        def update(done: int, total: int) -> None:
+            text = f"{what}{describe(time.monotonic() - began)}"
+            bar.update(task, completed=done, total=total, description=text)
+
+        yield update
 
 
 def run(app: typer.Typer) -> None:

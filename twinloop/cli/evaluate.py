@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -97,7 +98,7 @@ def evaluate(
         kept = out
         if videos is not None and out is None:
             kept = Path(stack.enter_context(TemporaryDirectory())) / "episodes"
-        with console.progress_bar("evaluating") as progress:
+        with console.progress_bar("evaluating", describe=partial(_describe_share, loaded)) as progress:
             trials = {"episodes": episodes, "seed": seed, "out": kept, "on_progress": progress}
             if opened is not None:
                 found = _on_robot(loaded, opened, videos is not None, until_failure, seconds, charged, trials)
@@ -145,6 +146,12 @@ def _open_policies(
             for name in names
         ]
     )
+
+
+def _describe_share(policies: list[twinloop.PolicyLike], seconds: float) -> str:
+    """Say which share of the time foreign policies took to answer; nothing of our own."""
+    asked = sum(policy.asked_s for policy in policies if isinstance(policy, twinloop.MappedPolicy))
+    return f" (policy {100 * min(asked / seconds, 1.0):.0f} % of the time)" if asked and seconds > 0 else ""
 
 
 def _read_latency(text: str, policies: list[twinloop.PolicyLike]) -> dict[str, Latency]:

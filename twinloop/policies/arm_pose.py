@@ -17,6 +17,12 @@ POSITION_TOLERANCE_M = 1e-5
 ROTATION_TOLERANCE_RAD = 1e-4
 """A pose is reached when it is this near; finer than any arm's repeatability."""
 
+PATIENCE = 8
+"""Iterations without progress after which a goal counts as out of reach: it is then as near as it gets."""
+
+PROGRESS = 0.98
+"""An error that shrinks by less than this factor is no progress."""
+
 LONGEST_STEP_RAD = 0.4
 """Of a joint in one iteration: beyond it the Jacobian says little."""
 
@@ -76,15 +82,18 @@ class ArmPose:
         goal = _rotate(self._base, np.asarray(positions, np.float64)) + self._base_place
         turned = None if rotations is None else _compose(self._base, np.asarray(rotations, np.float64))
         best, errors = joints.copy(), np.full((len(joints), 2), np.inf)
-        left = np.arange(len(joints))
+        left, waited = np.arange(len(joints)), np.zeros(len(joints), np.int64)
         for iteration in range(MAX_ITERATIONS + 1):
             jacobian, error = self._error(joints[left], goal[left], None if turned is None else turned[left])
             size = np.stack(
                 [np.linalg.norm(error[:, :3], axis=1), np.linalg.norm(error[:, 3:], axis=1)], axis=1
             )
             nearer = size.sum(axis=1) < errors[left].sum(axis=1)
+            progress = size.sum(axis=1) < PROGRESS * errors[left].sum(axis=1)
+            waited[left] = np.where(progress, 0, waited[left] + 1)
             best[left[nearer]], errors[left[nearer]] = joints[left[nearer]], size[nearer]
             open_ = (size > (POSITION_TOLERANCE_M, ROTATION_TOLERANCE_RAD)).any(axis=1)
+            open_ &= waited[left] < PATIENCE
             if iteration == MAX_ITERATIONS or not open_.any():
                 break
             left, jacobian, error, size = left[open_], jacobian[open_], error[open_], size[open_]
