@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from twinloop.engines.joint_friction import loaded_rows
-from twinloop.engines.sensors import NOISE, SensorErrors
+from twinloop.engines.sensors import ERRORS, NOISE, SensorErrors
 from twinloop.episode import Array
 from twinloop.experts.reading import Reading, rotation_columns
 from twinloop.imperfect import backlash, delay, quantize, stream
@@ -70,6 +70,7 @@ class Hardware:
             "observation_delay_s", "observation_jitter_s", "observation_drop_probability"
         )
         self._sensors = SensorErrors(cell, count, WALK_S)
+        self._misread = self._any(*ERRORS)
         self._channels = sum(len(group.elements) for group in cell.sensors)
         self._counted = self._any("encoder_quantum_rad")
         self._pose_biased = self._any(*POSE_BIAS, POSE_SCALE)
@@ -169,7 +170,9 @@ class Hardware:
             deviation = self._number["velocity_noise_rad_s"][:, None] * self._turning
             velocity += deviation * self._noise["velocity"][rows, step]
         sensors = exact[:, 3 * actuators : -9]
-        if self._channels:
+        if not self._misread:
+            sensors = sensors + 0.0  # of a zero, the sign that errors of zero would leave
+        elif self._channels:
             sensors = self._sensors.read(sensors, self._number, lambda name: self._noise_at(name, step))
         pose = self._perceive(exact[:, -9:], truth, step)
         return Reading(

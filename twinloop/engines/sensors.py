@@ -32,6 +32,8 @@ _BIAS = {
     "accelerometer": "accelerometer_bias_m_s2",
 }
 _WARMS = {"force": "force_drift_n", "torque": "torque_drift_nm"}
+ERRORS = (*NOISE.values(), *_BIAS.values(), *_WARMS.values())
+"""Every parameter that makes a reading wrong; without any of them, readings are exact."""
 
 
 class SensorErrors:

@@ -160,7 +160,10 @@ class Episodes:
 
     def _observe(self, reading: Reading, ids: Array) -> None:
         for name, values in name_signals(self.settings.cell, reading).items():
-            self.observation[name][ids] = values[ids]
+            if ids is self._everyone:
+                self.observation[name][:] = values
+            else:
+                self.observation[name][ids] = values[ids]
         for row in ids.tolist() if self.settings.cameras else ():
             painted = self._simulation.newest_frames(row)
             for name in self.settings.cameras:
