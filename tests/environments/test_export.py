@@ -105,6 +105,35 @@ def test_a_twin_by_way_of_gymnasium_keeps_its_names_and_units():
         assert description.time_limit_s == pytest.approx(4.0)
 
 
+class Stay:
+    """Stays where it is."""
+
+    name, id, execution = "stay", "stay-1", Execution()
+
+    def __init__(self, description):
+        self.interface = make_interface(description.schema(), ["observation.state"], "the arm")
+
+    def reset(self, seed):
+        pass
+
+    def infer(self, observation):
+        return observation["observation.state"][None]
+
+
+@pytest.mark.slow
+def test_a_policy_that_never_succeeds_there_is_refused(tmp_path):
+    rules = tl.Rules(threshold=0.8, max_trials=15)
+    with tl.connected(tl.open_robot("gym:twinloop/franka_reach-v0")) as robot:
+        verdict = tl.gate(
+            Stay(robot.description),
+            tl.load_twin("franka_reach"),
+            tl.GateConfig(scenes=20, rules=rules),
+            robot=robot,
+            out=tmp_path / "gate",
+        )
+    assert verdict.decision == "refuse" and verdict.standin
+
+
 def test_what_cannot_be_used_says_why(point):
     with pytest.raises(WrongUse, match="Gymnasium cannot make 'nowhere/Nothing-v0'"):
         tl.open_robot("gym:nowhere/Nothing-v0").connect()
