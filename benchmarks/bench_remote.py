@@ -28,7 +28,7 @@ CONFIG = f"twin: {TWIN}\nrandomization: {{environment: {{object_offset_x_m: [-0.
 
 
 def run(settings: Settings) -> Section:
-    episodes, rounds = (8, 1) if settings.quick else (16, 5)
+    episodes, rounds = (8, 1) if settings.quick else (8, 5)
     policy = twinloop.load_policy(make_policy(settings.work))
     seconds: dict[str, list[float]] = {"in this process": [], "through openpi:": []}
     loads: list[float] = []
