@@ -1,5 +1,6 @@
 """Policies in this process: ONNX files, TorchScript files and Python classes, through the same door."""
 
+import sys
 import textwrap
 
 import numpy as np
@@ -156,7 +157,7 @@ def write_class(path, body):
     return f"python:{path}"
 
 
-def test_a_python_class_keeps_each_episode_to_itself(tmp_path):
+def test_a_python_class_keeps_each_episode_to_itself(tmp_path, monkeypatch):
     address = write_class(tmp_path / "p.py", """
         class Counts:
             def __init__(self): self.count = 0
@@ -165,7 +166,9 @@ def test_a_python_class_keeps_each_episode_to_itself(tmp_path):
                 self.count += 1
                 return {"actions": inputs["x"] + self.count}
     """)  # fmt: skip
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     first = open_backend(f"{address}:Counts")
+    assert [path.name for path in tmp_path.iterdir()] == ["p.py"], "nothing is written beside it"
     second = first.open_session()
     first.reset(10, "")
     assert first.infer({"x": np.zeros(1)})["actions"].tolist() == [11]

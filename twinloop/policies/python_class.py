@@ -17,6 +17,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -126,6 +127,13 @@ def _import_module(name: str) -> ModuleType:
         raise WrongUse(f"the module {name} cannot be imported ({first_line(error)})") from error
 
 
+class _SourceLoader(SourceFileLoader):
+    """Writes no bytecode beside the file: the registry's folders hold what was recorded and nothing else."""
+
+    def set_data(self, path: str, data: Any, *, _mode: int = 0) -> None:
+        """Write nothing."""
+
+
 def _import_file(file: Path) -> ModuleType:
     """The module of a file, which can import what is beside it no more than any other."""
     if not file.is_file():
@@ -133,8 +141,8 @@ def _import_file(file: Path) -> ModuleType:
     known = f"twinloop_policy_{hash_bytes(file.read_bytes() + str(file.resolve()).encode())}"
     if known in sys.modules:
         return sys.modules[known]
-    spec = importlib.util.spec_from_file_location(known, file)
-    assert spec is not None and spec.loader is not None, "a name that ends in .py has a loader"
+    spec = importlib.util.spec_from_file_location(known, file, loader=_SourceLoader(known, str(file)))
+    assert spec is not None and spec.loader is not None, "it is given its loader"
     module = importlib.util.module_from_spec(spec)
     sys.modules[known] = module
     try:
