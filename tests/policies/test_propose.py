@@ -98,6 +98,11 @@ def test_an_input_that_no_signal_fits_is_left_to_the_user_and_nothing_is_compare
     assert found.check is None and "inputs.latent" in found.interface_map.doubtful()
 
 
+def test_a_policy_that_does_not_answer_to_the_draft_gets_a_draft_all_the_same(recorded: Dataset) -> None:
+    found = propose_interface_map(Tracker(), "python:mine:Policy", recorded)
+    assert found.check is None and found.not_compared and "inputs.prompt" in found.interface_map.doubtful()
+
+
 def test_actions_that_mean_nothing_here_are_refused() -> None:
     with pytest.raises(WrongUse, match="cannot be guessed"):
         draft_interface_map("x:y", read_claims({"actions": {"size": 23}}), {}, SCHEMA)

@@ -11,6 +11,7 @@ import numpy as np
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import make_dataset
 from twinloop.episode import Array, Camera, Schema, Signal, make_episode
+from twinloop.errors import PolicyGone
 from twinloop.policies.interface_map import InterfaceMap
 
 JOINTS = ("pan", "lift", "elbow", "gripper")
@@ -77,6 +78,8 @@ class Tracker:
         pass
 
     def infer(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        if missing := {"object", "state", "left", "right"} - inputs.keys():
+            raise PolicyGone(f"the tracker lacks {', '.join(sorted(missing))}")
         goal = find_goal(
             inputs["object"], *(np.asarray(inputs[side], np.float64) for side in ("left", "right"))
         )

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from twinloop.policies.check import InterfaceCheck
     from twinloop.policies.propose import Proposal
 
-Address = Annotated[
-    str, Argument(metavar="ADDRESS", help="openpi:ws://HOST:PORT, onnx:FILE, python:MODULE:CLASS ...")
+AddressOrMap = Annotated[
+    str,
+    Argument(
+        metavar="ADDRESS|MAP.yaml",
+        help="openpi:ws://HOST:PORT, onnx:FILE, python:MODULE:CLASS ..., or an interface map.",
+    ),
 ]
-AddressOrMap = Annotated[str, Argument(metavar="ADDRESS|MAP.yaml", help="The policy, or its interface map.")]
 Recorded = Annotated[
     Path,
     Option(
@@ -45,7 +48,7 @@ Seed = Annotated[int, Option(help="Random seed for the choice of recorded rows."
 
 
 def propose_map(
-    address: Address,
+    address: AddressOrMap,
     dataset: Recorded,
     twin: RobotTwin = None,
     propose: Annotated[
@@ -62,7 +65,7 @@ def propose_map(
     if map_ is not None and map_.exists():
         raise WrongUse(f"{map_} already exists", remedy="choose another name, or delete it")
     opened = twinloop.open_dataset(dataset)
-    backend = twinloop.open_backend(address)
+    backend = twinloop.open_backend(_address(address))
     try:
         if not propose:
             _show(backend.metadata, opened, json)
@@ -118,9 +121,18 @@ def check_map(
         raise typer.Exit(1)
 
 
+def _address(policy: str) -> str:
+    """The address itself, or that of an interface map."""
+    return twinloop.load_interface_map(policy).policy if _is_map(policy) else policy
+
+
+def _is_map(policy: str) -> bool:
+    return Path(policy).suffix in (".yaml", ".yml")
+
+
 def _load_map(policy: str, map_: Path | None) -> twinloop.InterfaceMap:
     """The map that is named, about the policy at the address if one is given."""
-    if Path(policy).suffix in (".yaml", ".yml"):
+    if _is_map(policy):
         if map_ is not None:
             raise WrongUse("two interface maps are named", got=f"{policy} and {map_}")
         return twinloop.load_interface_map(policy)
@@ -171,8 +183,8 @@ def _print_proposal(found: Proposal, text: str, written: Path | None) -> None:
     if written is None:
         console.out.print(text.rstrip("\n"))
     doubtful = found.interface_map.doubtful()
-    if found.check is not None:
-        console.print_lines(_describe(found.check))
+    compared = [f"not compared with recorded actions: {found.not_compared}"]
+    console.print_lines(compared if found.check is None else _describe(found.check))
     if written is not None:
         console.out.print(f"wrote {written}")
     for place, one in doubtful.items():

@@ -16,7 +16,7 @@ import numpy as np
 
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Camera, Schema, Signal
-from twinloop.errors import WrongUse
+from twinloop.errors import PolicyGone, WrongUse, first_line
 from twinloop.policies.backend import Backend
 from twinloop.policies.check import InterfaceCheck, OnProgress, compare_actions, is_observed
 from twinloop.policies.claims import Claim, Claims, read_claims
@@ -61,10 +61,14 @@ MEANINGS: tuple[tuple[tuple[str, ...], str], ...] = (
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed map, and how the policy's actions compare with recorded ones under it (None: nothing was compared)."""
+    """A proposed map, and how the policy's actions compare with recorded ones under it.
+
+    Where nothing was compared, `check` is None and `not_compared` says why.
+    """
 
     interface_map: InterfaceMap
     check: InterfaceCheck | None
+    not_compared: str = ""
 
 
 def propose_interface_map(
@@ -91,14 +95,16 @@ def propose_interface_map(
 
     Raises:
         WrongUse: Nothing can be guessed about the policy's actions.
-        PolicyGone: The policy does not answer to what the map gives it.
     """
     draft = draft_interface_map(address, read_claims(backend.metadata), backend.metadata, dataset.schema)
     if twin is not None:
         draft = draft.model_copy(update={"twin": twin.name})
     if any(one.confidence == 0.0 for one in draft.inputs.values()):
-        return Proposal(draft, None)
-    check, corrected = compare_actions(backend, draft, dataset, twin, seed=seed, on_progress=on_progress)
+        return Proposal(draft, None, "there is an input that nothing was found for")
+    try:
+        check, corrected = compare_actions(backend, draft, dataset, twin, seed=seed, on_progress=on_progress)
+    except PolicyGone as gone:  # what it is given is not what it wants: the draft is all there is
+        return Proposal(draft, None, first_line(gone))
     error = check.error if check.found is None else check.found.error
     if error < AGREES:
         because = f"actions differ from the recorded ones by {error:.2f} of their spread"

@@ -1,0 +1,200 @@
+"""`policy check` against known truth: maps of trained policies with one wrong convention, and maps that are right.
+
+Three policies on two robots, trained here by imitation: from readings of a Franka and of an SO-101, and from two cameras of a Franka.
+Each is wrapped as a foreign policy. Faults are drawn: which joint is turned round, which are exchanged, how much another scale is. The
+checks look at demonstrations that no policy learned from. Quaternions are in none of these policies' inputs; that fault is tested on a
+policy made for it (tests/policies/test_check.py), as are all others. No constant of the check was set on these policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from benchmarks.report import Section, Settings, Table, Target
+from twinloop.datasets.reader import Dataset, open_dataset
+from twinloop.generation.run import generate
+from twinloop.learning.config import TrainConfig
+from twinloop.learning.train import train
+from twinloop.policies.check import check_interface
+from twinloop.policies.claims import read_claims
+from twinloop.policies.corrections import Correction, find_corrections
+from twinloop.policies.interface_map import InterfaceMap, JointAction
+from twinloop.policies.policy import Policy, load_policy
+from twinloop.policies.propose import draft_interface_map
+from twinloop.randomization import load_randomization
+from twinloop.stats.interval import exact_interval
+from twinloop.twins import load_twin
+
+CAMERAS = ("front", "wrist")
+SEED = 11
+HELD_OUT = 500
+"""Seed of the demonstrations that the checks look at."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    twin: str
+    cameras: tuple[str, ...] = ()
+    episodes: int = 60
+    steps: int = 600
+
+
+CASES = (
+    Case("franka from readings", "franka_pick_place"),
+    Case("so101 from readings", "so101_pick_place"),
+    Case("franka from two cameras", "franka_pick_place", CAMERAS, 40, 300),
+)
+
+
+class Foreign:
+    """A policy of ours in its own words, as a backend."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        interface = policy.interface
+        self.fingerprint = policy.id
+        self.metadata: Mapping[str, Any] = {
+            "observations": {
+                s.name: {"size": s.size, "elements": list(s.elements)} for s in interface.observations
+            },
+            "cameras": {c.name: {"height": c.height, "width": c.width} for c in interface.cameras},
+            "actions": {"size": interface.action.size, "elements": list(interface.action.elements)},
+            "history": list(policy.execution.history),
+        }
+
+    def open_session(self) -> Foreign:
+        return self
+
+    def reset(self, seed: int, task: str) -> None:
+        self._policy.reset(seed, real=True)
+
+    def infer(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"actions": self._policy.infer(inputs)}
+
+    def close(self) -> None:
+        pass
+
+
+def run(settings: Settings) -> Section:
+    """Inject faults into the maps of every policy, and check; check right maps as well."""
+    faults, healthy = (1, 2) if settings.quick else (2, 12)
+    found: list[tuple[str, str, str, bool]] = []
+    alarms: list[tuple[str, bool]] = []
+    for case in CASES[: 1 if settings.quick else None]:
+        policy, held_out = _prepare(settings.work / "policy_check", case)
+        backend = Foreign(policy)
+        right = draft_interface_map("python:ours:Policy", read_claims(backend.metadata), {}, held_out.schema)
+        rng = np.random.default_rng(SEED)
+        for fault, wrong in _inject(right, held_out, rng, faults):
+            named = check_interface(backend, wrong, held_out, seed=int(rng.integers(1 << 30))).found
+            name = "nothing" if named is None else named.fault
+            settings.say.print(f"{case.name}: {fault} -> {name}")
+            found.append((case.name, fault, name, name == fault))
+        for _ in range(healthy):
+            check = check_interface(backend, right, held_out, seed=int(rng.integers(1 << 30)))
+            settings.say.print(f"{case.name}: right map, error {check.error:.2f} -> {check.found}")
+            alarms.append((case.name, check.found is not None))
+    return _section(found, alarms)
+
+
+def _prepare(work: Path, case: Case) -> tuple[Policy, Dataset]:
+    """The trained policy and held-out demonstrations, made once."""
+    folder = work / case.name.replace(" ", "-")
+    twin = load_twin(case.twin)
+    scenes = {
+        "twin": case.twin,
+        "randomization": {
+            "environment": {"object_offset_x_m": [-0.05, 0.05], "object_offset_y_m": [-0.05, 0.05]}
+        },
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "scenes.yaml").write_text(yaml.safe_dump(scenes))
+    scene = load_randomization(folder / "scenes.yaml", twin)
+    cameras = tuple(camera.name for camera in twin.cameras)[:2] if case.cameras else ()
+    for name, seed, episodes in (("train", SEED, case.episodes), ("held-out", HELD_OUT, 32)):
+        if not (folder / name / "meta").exists():
+            generate(twin, scene, out=folder / name, episodes=episodes, seed=seed, cameras=cameras)
+    if not (folder / "policy").exists():
+        config = TrainConfig(recipe="sim-only", steps=case.steps, cameras=cameras)
+        train(folder / "train", out=folder / "policy", config=config)
+    return load_policy(folder / "policy"), open_dataset(folder / "held-out")
+
+
+def _inject(
+    right: InterfaceMap, dataset: Dataset, rng: np.random.Generator, count: int
+) -> list[tuple[str, InterfaceMap]]:
+    """Maps with one wrong convention: of every kind some that are drawn from all that the check would try, and other scales."""
+    units = {
+        e: s.units[k if len(s.units) > 1 else 0]
+        for s in dataset.schema.signals
+        for k, e in enumerate(s.elements)
+    }
+    by_kind: dict[str, list[Correction]] = {}
+    for one in find_corrections(right, units, dataset.schema.rate_hz):
+        by_kind.setdefault(one.fault, []).append(one)
+    chosen = [
+        (kind, all_[place].interface_map)
+        for kind, all_ in by_kind.items()
+        for place in rng.permutation(len(all_))[:count]
+    ]
+    (action,) = right.actions
+    assert isinstance(action, JointAction)
+    for _ in range(count):
+        scale = tuple(rng.choice([0.5, 0.7, 1.4, 2.0], size=len(action.elements)).tolist())
+        chosen.append(
+            (
+                "normalisation",
+                right.model_copy(update={"actions": (action.model_copy(update={"scale": scale}),)}),
+            )
+        )
+    return chosen
+
+
+def _section(found: list[tuple[str, str, str, bool]], alarms: list[tuple[str, bool]]) -> Section:
+    kinds = list(dict.fromkeys(fault for _, fault, _, _ in found))
+    rows = tuple(
+        (
+            kind,
+            f"{sum(right for _, fault, _, right in found if fault == kind)} of {sum(fault == kind for _, fault, _, _ in found)}",
+            ", ".join(
+                sorted(
+                    {f"{name} ({case})" for case, fault, name, right in found if fault == kind and not right}
+                )
+            )
+            or "-",
+        )
+        for kind in kinds
+    )
+    right, false = sum(one[-1] for one in found), sum(alarm for _, alarm in alarms)
+    named, alarmed = exact_interval(right, len(found)), exact_interval(false, len(alarms))
+    return Section(
+        "policy_check",
+        "Convention faults of foreign policies",
+        (
+            Table(
+                "Faults injected into maps of three policies on two robots",
+                ("fault", "named first", "named instead"),
+                rows,
+            ),
+        ),
+        (
+            Target(
+                "the injected fault is named first in at least 95 %",
+                f"{named.percent} ({right} of {len(found)})",
+                named.value >= 0.95,
+            ),
+            Target(
+                "at most 2 % false alarms on right maps",
+                f"{alarmed.percent} ({false} of {len(alarms)})",
+                alarmed.value <= 0.02,
+            ),
+        ),
+        ("Imitation policies of 300 to 600 steps; checks look at 96 rows of 32 held-out demonstrations.",),
+    )
