@@ -13,6 +13,7 @@ from twinloop.datasets.artefacts import WORKSPACE
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.jsonl import format_jsonl, read_jsonl
 from twinloop.datasets.layout import INFO
+from twinloop.datasets.partial_folder import find_leftovers, remove_leftovers
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import NewerFormat, TwinloopError, WorkspaceError
@@ -87,22 +88,32 @@ def init_workspace(folder: str | Path, twin: Twin | None = None) -> Workspace:
     root = Path(folder)
     if (root / MARKER).exists():
         raise WorkspaceError(f"{root} is a workspace already", remedy=f"cd {root} && twinloop status")
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+    place = f"twins/{twin.name}" if twin else None
+    if root.exists() and not _is_free(root, place):
         raise WorkspaceError(f"{root} exists and is not empty", remedy="choose a new folder")
     for name in FOLDERS:
         (root / name).mkdir(parents=True, exist_ok=True)
-    place = f"twins/{twin.name}" if twin else None
     created_at = _now()
     workspace = Workspace(root, root.resolve().name, created_at, FORMAT, place)
     content: dict[str, Any] = {"format": FORMAT, "name": workspace.name, "created_at": created_at}
     if twin and place:
-        save_twin(twin, root / place)
+        save_twin(twin, root / place, overwrite=True)
         write_atomically(root / SEED_CONFIG, first_config(twin, place).encode())
         write_atomically(root / SCENES_CONFIG, scenes_config(twin, place).encode())
         content["twin"] = place
     write_atomically(root / MARKER, yaml.safe_dump(content, sort_keys=False).encode())
     forget_folder(root)
     return workspace
+
+
+def _is_free(root: Path, place: str | None) -> bool:
+    """Whether a folder is empty, except for what an interrupted `init_workspace` with the same twin left."""
+    if not root.is_dir():
+        return False
+    remove_leftovers(find_leftovers(root, below=True))
+    own = {root / SEED_CONFIG, root / SCENES_CONFIG} if place else set()
+    files = {path for path in root.rglob("*") if not path.is_dir()} - own
+    return all(place is not None and path.is_relative_to(root / place) for path in files)
 
 
 def first_config(twin: Twin, place: str) -> str:

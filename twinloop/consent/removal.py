@@ -15,10 +15,11 @@ import numpy as np
 
 from twinloop.datasets import layout
 from twinloop.datasets.cache import drop_cache
-from twinloop.datasets.commit import disk_errors, sync, write_atomically
+from twinloop.datasets.commit import disk_errors, write_atomically
 from twinloop.datasets.manifest import load_manifest
 from twinloop.datasets.merge import EpisodeSelection, copy_episodes
 from twinloop.datasets.reader import Dataset, open_dataset
+from twinloop.durable import sync
 
 NEW, OLD = "twinloop-without", "twinloop-removed"
 """Suffixes of the hidden folders next to a dataset while it is being replaced."""

@@ -21,6 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from twinloop.datasets.layout import SIDECAR, escapes
+from twinloop.durable import sync
 from twinloop.errors import DamagedDataset, DiskError, LockedDataset, TwinloopError, first_line
 
 STAGING = f"{SIDECAR}/staging"
@@ -247,12 +248,3 @@ def defer_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         if pressed:
             before(pressed[0], None)
-
-
-def sync(path: Path) -> None:
-    """Wait until a file's content, or a folder's entries, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -19,6 +19,7 @@ from twinloop.datasets.columns import to_arrow
 from twinloop.datasets.merge import EpisodeSelection, OnProgress, copy_episodes
 from twinloop.datasets.query import episode_rows
 from twinloop.datasets.reader import Dataset, open_dataset
+from twinloop.durable import replace_durably
 from twinloop.episode import Episode
 from twinloop.errors import DatasetError, MissingExtra, UnknownName
 
@@ -59,7 +60,7 @@ def export(source: str | Path, out: str | Path, kind: str, *, on_progress: OnPro
     temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         (_write_transitions if kind == "transitions" else _write_hdf5)(dataset, temporary, on_progress)
-        temporary.replace(target)
+        replace_durably(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
     return target

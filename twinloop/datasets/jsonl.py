@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from twinloop.datasets.commit import sync
+from twinloop.durable import sync
 from twinloop.errors import DamagedDataset
 
 T = TypeVar("T")

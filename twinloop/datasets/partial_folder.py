@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twinloop.datasets.layout import INFO
+from twinloop.durable import replace_durably
 from twinloop.errors import DatasetError, LockedDataset
 
-_PARTIAL = re.compile(r"\.(?P<target>.+)\.(?P<process>\d+)\.(partial|spool)")
+_PARTIAL = re.compile(r"\.(?P<target>.+)\.(?P<process>\d+)\.(partial|spool|tmp)")
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _require_free(out: Path) -> None:
 def _rename(temporary: Path, out: Path) -> None:
     _require_free(out)
     try:
-        temporary.replace(out)
+        replace_durably(temporary, out)
     except OSError:
         _require_free(out)  # another process was faster
         raise

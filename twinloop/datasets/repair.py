@@ -6,11 +6,7 @@ Nothing is deleted: damaged files are moved to a folder of their own.
 
 from __future__ import annotations
 
-import ctypes
-import errno
-import itertools
 import json
-import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,7 +26,6 @@ from twinloop.datasets.commit import (
     disk_errors,
     finish_journal,
     load_journal,
-    sync,
     write_atomically,
     writer_lock,
 )
@@ -43,6 +38,7 @@ from twinloop.datasets.reader import Dataset
 from twinloop.datasets.stats import Stats, aggregate, to_json
 from twinloop.datasets.verification import OnProgress, Verification, column_of
 from twinloop.datasets.verify import STRAY, verify, written_by_twinloop
+from twinloop.durable import find_unused_path, swap_folders, sync
 from twinloop.episode import Schema
 from twinloop.errors import DamagedDataset, DatasetError
 
@@ -120,7 +116,7 @@ def _finish_commit(root: Path) -> list[str]:
 
 def _set_aside(root: Path, name: str) -> Path:
     """Move a file to the folder of damaged files and return its new path."""
-    target = _unused_path(root / SET_ASIDE / name, ".")
+    target = find_unused_path(root / SET_ASIDE / name, ".")
     target.parent.mkdir(parents=True, exist_ok=True)
     (root / name).rename(target)
     return target
@@ -328,8 +324,8 @@ def _keep_intact_episodes(root: Path, checked: Verification) -> tuple[tuple[Lost
             got="; ".join(f"{f.file}: {f.what}" for f in checked.findings[:3]),
             remedy="restore it from a copy",
         )
-    original = _unused_path(root.with_name(f"{root.name}.damaged"))
-    fresh = _unused_path(root.with_name(f"{root.name}.repaired"))
+    original = find_unused_path(root.with_name(f"{root.name}.damaged"))
+    fresh = find_unused_path(root.with_name(f"{root.name}.repaired"))
     detail = (
         f"{len(intact)} of {manifest.episodes} episodes; the damaged original was moved to {original.name}"
     )
@@ -341,7 +337,7 @@ def _keep_intact_episodes(root: Path, checked: Verification) -> tuple[tuple[Lost
     lost = set(range(manifest.episodes)) - kept
     described = _describe_lost(root, manifest, lost, reasons)
     with defer_interrupt():
-        _swap(fresh, root)
+        swap_folders(fresh, root)
         fresh.rename(original)
         sync(root.parent)
     return described, original
@@ -363,25 +359,3 @@ def _describe_lost(
         LostEpisode(number, ids.get(number), lengths.get(number), reasons.get(number, unread))
         for number in sorted(lost)
     )
-
-
-def _unused_path(path: Path, separator: str = "-") -> Path:
-    """Return `path`, or the first `<path>-<n>` that does not exist."""
-    numbered = (path.with_name(f"{path.name}{separator}{number}") for number in itertools.count(2))
-    return next(candidate for candidate in itertools.chain([path], numbered) if not candidate.exists())
-
-
-def _swap(one: Path, other: Path) -> None:
-    """Exchange two folders, atomically where the system can, so that the name always exists."""
-    exchange, here = 2, -100
-    libc = ctypes.CDLL(None, use_errno=True)
-    arguments = (here, os.fsencode(one.absolute()), here, os.fsencode(other.absolute()), exchange)
-    if hasattr(libc, "renameat2"):
-        if libc.renameat2(*arguments) == 0:
-            return
-        if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
-    aside = _unused_path(other.with_name(f"{other.name}.swapping"))
-    other.rename(aside)
-    one.rename(other)
-    aside.rename(one)

@@ -26,7 +26,6 @@ from twinloop.datasets.commit import (
     defer_interrupt,
     disk_errors,
     finish_journal,
-    sync,
     writer_lock,
 )
 from twinloop.datasets.manifest import (
@@ -40,6 +39,7 @@ from twinloop.datasets.manifest import (
 from twinloop.datasets.pending_commit import PendingCommit, StoredFrames
 from twinloop.datasets.stats import NAMES, Stats, aggregate, from_json, to_json
 from twinloop.datasets.video import VideoSettings
+from twinloop.durable import sync
 from twinloop.episode import Camera, Episode, Schema
 from twinloop.errors import DamagedDataset, DatasetError, DiskError, InvalidEpisode, TwinloopError, WrongUse
 

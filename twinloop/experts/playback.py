@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from twinloop.durable import replace_durably
 from twinloop.episode import Actor, Array
 from twinloop.errors import TwinloopError, WrongUse
 from twinloop.experts.excitation import home_qpos
@@ -81,9 +83,12 @@ def save_motion(motion: Motion, path: str | Path) -> Path:
         content = ("\n".join(lines) + "\n").encode()
     else:
         raise WrongUse("a motion is a .npz or a .csv file", got=str(target))
-    temporary = target.with_name(f".{target.name}.tmp")
-    temporary.write_bytes(content)
-    temporary.replace(target)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(content)
+        replace_durably(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
     return target
 
 

@@ -216,6 +216,7 @@ def run(
     record = GenerationRecord("", plain_job(work.job), work.seed, episodes, size, this_build())
     if root.exists() and any(root.iterdir()):
         if _check_resumable(root, record, resume):
+            append_to(root).close()  # finishes the last commit if it was interrupted
             shutil.rmtree(root / PARTS, ignore_errors=True)
             return open_dataset(root)
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -20,6 +21,7 @@ from twinloop.datasets.artefacts import register_artefact
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import Dataset
+from twinloop.durable import replace_durably
 from twinloop.engines.render import Renderer
 from twinloop.episode import Array, Camera, Episode
 from twinloop.errors import WrongUse
@@ -158,7 +160,7 @@ def write_video(images: Array, caption: Array, path: Path, rate_hz: float) -> Pa
     size = len(caption) + images.shape[1]
     height, width = size // 2 * 2, images.shape[2] // 2 * 2
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.partial")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with av.open(str(temporary), "w", format="webm") as container:
             rate = Fraction(rate_hz).limit_denominator(1001)
@@ -170,7 +172,7 @@ def write_video(images: Array, caption: Array, path: Path, rate_hz: float) -> Pa
                 for packet in stream.encode(av.VideoFrame.from_ndarray(whole, format="rgb24")):
                     container.mux(packet)
             container.mux(stream.encode(None))
-        temporary.replace(path)
+        replace_durably(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     return path

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from pathlib import Path
 
+from twinloop.durable import replace_durably
 from twinloop.errors import MissingExtra, WrongUse
 from twinloop.policies.network import torch
 from twinloop.policies.policy import Policy
@@ -38,7 +40,7 @@ def export_onnx(policy: Policy, path: str | Path) -> Path:
         example = (*example, torch.zeros(size, dtype=torch.uint8))
         names.append("images")
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.partial")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with warnings.catch_warnings():
             # torch's other exporter needs one more package; this one is enough for layers as plain as ours.
@@ -66,7 +68,7 @@ def export_onnx(policy: Policy, path: str | Path) -> Path:
             model.metadata_props.add(key=key, value=value if isinstance(value, str) else json.dumps(value))
         onnx.checker.check_model(model)
         onnx.save(model, str(temporary))
-        temporary.replace(target)
+        replace_durably(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
     return target

@@ -16,6 +16,7 @@ try:
 except ImportError:  # PyYAML without libyaml
     from yaml import SafeDumper  # type: ignore[assignment]
 
+from twinloop.durable import replace_durably, swap_folders, sync, sync_tree
 from twinloop.episode import Camera
 from twinloop.errors import InvalidTwin, TwinloopError, UnknownName, WrongUse
 from twinloop.twins.model_files import ModelFiles, check_assets
@@ -58,8 +59,11 @@ def save_twin(twin: Twin, path: str | Path, *, overwrite: bool = False) -> Path:
             yaml.dump(_description(twin), Dumper=SafeDumper, sort_keys=False, allow_unicode=True, width=110)
         )
         if folder.exists():
-            shutil.rmtree(folder)
-        staged.replace(folder)
+            sync_tree(staged)
+            swap_folders(staged, folder)
+            sync(folder.parent)
+        else:
+            replace_durably(staged, folder)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     return folder
