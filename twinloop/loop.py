@@ -20,7 +20,7 @@ from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.outcomes import success_rate
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.diagnosis.result import Diagnosis, load_diagnosis
-from twinloop.errors import UnknownName
+from twinloop.errors import UnknownName, WrongUse
 from twinloop.evaluation.result import load_evaluation
 from twinloop.gap.result import load_gap
 from twinloop.generation.videos import load_videos
@@ -414,7 +414,7 @@ def read_loop_status(root: str | Path) -> LoopStatus | None:
         command = f"twinloop loop --robot {asked['robot']}" + (
             f" --round {config.round}" if config.round > 1 else ""
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, WrongUse):
         return None
     done = tuple(stages.finished())
     verdict = _last_verdict(stages, done)

@@ -28,6 +28,7 @@ REACHED = "reached.json"
 LOCK = "lock"
 
 Result = TypeVar("Result")
+Kind = TypeVar("Kind", list[Any], dict[str, Any])
 OnProgress = Callable[[int, int], None]
 """Called with (done, total); a total of 0 is not known."""
 
@@ -135,18 +136,13 @@ class Stages:
 
     def finished(self) -> list[str]:
         """Names of the stages that the newest run passed and that are intact, in order."""
-        try:
-            folders = [self.root / str(name) for name in json.loads((self.root / REACHED).read_text())]
-        except (OSError, ValueError):
-            return []
+        folders = [self.root / str(name) for name in _read(self.root / REACHED, list) or ()]
         return [folder.name.rpartition("-")[0] for folder in folders if _read_facts(folder) is not None]
 
     def running(self) -> str | None:
         """The stage that runs, or ran when a process died."""
-        try:
-            return str(json.loads((self.root / RUNNING).read_text())["stage"])
-        except (OSError, ValueError, KeyError):
-            return None
+        running = _read(self.root / RUNNING, dict) or {}
+        return str(running["stage"]) if "stage" in running else None
 
     def _keep(self, stage: Stage[Any], inputs: dict[str, Any]) -> None:
         """Write the stage's facts last: a folder without them is unfinished."""
@@ -172,12 +168,21 @@ class Stages:
 
 def _read_facts(folder: Path) -> dict[str, Any] | None:
     """Facts of a finished stage; None if it is unfinished, or if one of its files is missing or truncated."""
+    facts = _read(folder / STAGE, dict) or {}
     try:
-        facts = json.loads((folder / STAGE).read_text())
         intact = all((folder / name).stat().st_size == size for name, size in facts["files"].items())
         return {key: facts[key] for key in ("content_hash", "seconds", "finished_at")} if intact else None
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, AttributeError):
         return None
+
+
+def _read(path: Path, kind: type[Kind]) -> Kind | None:
+    """The JSON value of this kind in a file; None if there is none."""
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, kind) else None
 
 
 def describe(value: Any) -> Any:

@@ -35,14 +35,16 @@ def parse_yaml(text: str | bytes) -> Any:
     """Return the values in YAML text.
 
     Raises:
-        yaml.YAMLError: The text is not plain YAML in UTF-8, or is too large or too deeply nested.
+        yaml.YAMLError: The text is not plain YAML in UTF-8, or is too large or too deeply nested; said in one line.
     """
     try:
         text = text.decode() if isinstance(text, bytes) else text
         _check_size(text)
         return yaml.load(text, Loader=SafeLoader)
-    except ValueError as error:  # bytes that are not UTF-8, impossible dates
-        raise yaml.YAMLError(str(error)) from error
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: bytes that are not UTF-8, impossible dates
+        raise yaml.YAMLError(
+            " ".join(str(error).replace('in "<unicode string>", ', "in ").split())
+        ) from error
 
 
 def _check_size(text: str) -> None:

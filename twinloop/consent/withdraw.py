@@ -165,7 +165,7 @@ def withdraw_consent(
 def load_tombstones(workspace: Path, consent_id: str | None = None) -> list[dict[str, Any]]:
     """Load all withdrawals, or those of one consent, oldest first, as JSON values."""
     lines: list[dict[str, Any]] = read_jsonl(workspace / TOMBSTONES, dict, "a tombstone")
-    return [line for line in lines if consent_id in (None, line["consent"])]
+    return [line for line in lines if consent_id in (None, line.get("consent"))]
 
 
 def find_datasets(workspace: Path) -> list[Path]:

@@ -13,6 +13,9 @@ from typing import Any
 
 from twinloop.errors import WrongUse
 
+MAX_CHARACTERS = 20_000
+"""Longer texts are refused: nesting as deep as 100,000 characters allow overflows the stack of DuckDB's parser."""
+
 TABLES = ("episodes", "frames", "transitions")
 TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
 """Table functions of a query; the others read files, settings or another statement's text."""
@@ -60,6 +63,10 @@ def _parse_select(connection: Any, sql: str) -> dict[str, Any]:
     """Return the parse tree of one SELECT; raises for any other statement, or for several."""
     import duckdb
 
+    if len(sql) > MAX_CHARACTERS:
+        raise WrongUse(
+            "the query is too long", got=f"{len(sql):,} characters", expected=f"at most {MAX_CHARACTERS:,}"
+        )
     refusal = WrongUse("a query must be one SELECT statement", got=sql.strip() or "nothing")
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:

@@ -117,8 +117,10 @@ def load_motion(path: str | Path) -> Motion:
         rows = np.array([[float(word) for word in line.split(",")] for line in lines if line.strip()])
         if names[0] != "time_s" or rows.ndim != 2 or rows.shape[1] != len(names) or len(rows) < 2:
             raise ValueError(f"columns {', '.join(names)} of {len(rows)} rows")
+        if not np.isfinite(rows).all():
+            raise ValueError("numbers that are not finite")
         gaps = np.diff(rows[:, 0])
-        if gaps.min() <= 0.0 or np.ptp(gaps) > 0.01 * gaps.mean():
+        if gaps.min() <= 0.0 or np.ptp(gaps) > 0.01 * gaps.mean() or gaps.mean() < 1e-6:
             raise ValueError(f"times {gaps.min():g} to {gaps.max():g} s apart")
         rate_hz = float(1.0 / gaps.mean())
         whole = round(rate_hz)

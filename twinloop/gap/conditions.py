@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from twinloop.episode import Episode
-from twinloop.errors import WrongUse
+from twinloop.errors import WrongUse, first_line
 from twinloop.twins import Twin
 
 Known = Mapping[str, float | str]
@@ -28,19 +28,31 @@ _PEOPLE = ("participant", "operator", "person")
 
 def load_conditions(path: str | Path) -> dict[str, dict[str, float | str]]:
     """A table of conditions, by the episode's number or id."""
-    with Path(path).open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.DictReader(file)
-        if rows.fieldnames is None or "episode" not in rows.fieldnames:
-            raise WrongUse(
-                f"{path} does not say which episode a row belongs to",
-                got=", ".join(rows.fieldnames or ()) or "an empty file",
-                expected="a column called 'episode' with numbers or ids",
-            )
-        table: dict[str, dict[str, float | str]] = {}
-        for row in rows:
-            values = {name: _value(text) for name, text in row.items() if name != "episode" and name and text}
-            table[str(row["episode"]).strip()] = values
+    rows = read_csv(path)
+    if not rows or "episode" not in rows[0]:
+        raise WrongUse(
+            f"{path} does not say which episode a row belongs to",
+            got=", ".join(map(str, rows[0])) if rows else "no row",
+            expected="a column called 'episode' with numbers or ids",
+        )
+    table: dict[str, dict[str, float | str]] = {}
+    for row in rows:
+        values = {
+            name: _value(text)
+            for name, text in row.items()
+            if name != "episode" and name and isinstance(text, str) and text
+        }
+        table[str(row["episode"]).strip()] = values
     return table
+
+
+def read_csv(path: str | Path) -> list[dict[str, str]]:
+    """The rows of a CSV file with a header, in UTF-8."""
+    try:
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+            return list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise WrongUse(f"{path} cannot be read as CSV", got=first_line(error)) from error
 
 
 def conditions_of(episode: Episode, table: Known | None = None) -> dict[str, float | str]:

@@ -7,7 +7,6 @@ Both as Li et al., "Evaluating Real-World Robot Manipulation Policies in Simulat
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 
 from twinloop.episode import Array
 from twinloop.errors import WrongUse
+from twinloop.gap.conditions import read_csv
 from twinloop.records import Record
 from twinloop.stats.bootstrap import RESAMPLES, Difference, of_draws
 
@@ -147,8 +147,7 @@ def load_ratings(source: str | Path, trials: int | None = None) -> dict[str, dic
     name, key = _split(str(source))
     path = Path(name)
     if path.suffix == ".csv":
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            return _with_trials(_from_rows(list(csv.DictReader(file)), name), trials)
+        return _with_trials(_from_rows(read_csv(path), name), trials)
     try:
         content = json.loads(path.read_text())
     except (ValueError, RecursionError) as error:

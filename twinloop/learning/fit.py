@@ -255,9 +255,10 @@ def read_checkpoint_state(path: Path) -> dict[str, Any]:
     """The numbers of a checkpoint, without its tensors."""
     try:
         with path.open("rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(size, path.stat().st_size)))
         state: dict[str, Any] = json.loads(header["__metadata__"]["state"])
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise LearnError(
             f"the checkpoint {path} cannot be read ({error})", remedy="delete it and start again"
         ) from error

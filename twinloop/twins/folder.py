@@ -111,9 +111,9 @@ def load_twin_folder(path: str | Path) -> Twin:
                 "distractors": tuple(words.get("distractors", ())),
             }
         )
+        check_twin(twin)
     except (TypeError, AttributeError, UnicodeDecodeError) as error:
         raise InvalidTwin(f"{description} does not describe a twin", got=str(error)) from error
-    check_twin(twin)
     if recorded is None or recorded == twin.content_hash:
         return twin
     base = twin.version.split("+")[0]
