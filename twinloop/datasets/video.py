@@ -59,7 +59,7 @@ class VideoEncoder:
         self.bytes = 0
         self._path = path
         self._camera = camera
-        self._closed = False
+        self._closed = self._failed = False
         self._pixel_format = _pixel_format(camera)
         self._container = av.open(str(path), "w", format="mp4")
         try:
@@ -118,7 +118,7 @@ class VideoEncoder:
         self._closed = True
         with self._disk_errors():
             try:
-                if self.frames:
+                if self.frames and not self._failed:  # FFmpeg crashes when it goes on after a failure
                     self._container.mux(self._stream.encode(None))
             finally:
                 self._container.close()
@@ -130,6 +130,7 @@ class VideoEncoder:
         try:
             yield
         except av.FFmpegError as error:
+            self._failed = True
             raise DiskError(
                 f"{self._path} cannot be written ({error.strerror})",
                 remedy="check free space, then try again",
