@@ -41,7 +41,8 @@ def parse_yaml(text: str | bytes) -> Any:
         text = text.decode() if isinstance(text, bytes) else text
         _check_size(text)
         return yaml.load(text, Loader=SafeLoader)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: bytes that are not UTF-8, impossible dates
+    # Bytes that are not UTF-8, impossible dates, empty numbers: PyYAML lets errors of Python through.
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise yaml.YAMLError(
             " ".join(str(error).replace('in "<unicode string>", ', "in ").split())
         ) from error
