@@ -17,8 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from twinloop.datasets.commit import defer_interrupt, disk_errors, hold_lock, make_private_folder, sync
+from twinloop.datasets.commit import defer_interrupt, disk_errors, hold_lock, make_private_folder
 from twinloop.datasets.jsonl import format_jsonl
+from twinloop.durable import sync
 from twinloop.errors import GateError, TamperedRecord
 from twinloop.promotion.keys import SigningKey
 

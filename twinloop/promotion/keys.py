@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinloop.datasets.commit import disk_errors, sync, write_atomically
+from twinloop.datasets.commit import disk_errors, write_atomically
+from twinloop.durable import sync
 from twinloop.errors import MissingExtra, UnknownName, WrongUse
 
 if TYPE_CHECKING:
