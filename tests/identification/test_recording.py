@@ -6,6 +6,7 @@ from twinloop.episode import Provenance, Schema, Signal, make_episode
 from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.fit import prepare
 from twinloop.identification.recording import (
+    Recording,
     find_channels,
     read_recording,
     unknown_joints,
@@ -76,5 +77,8 @@ def test_commands_of_lost_rows_lie_between_their_neighbours_and_a_pause_is_held(
     assert len(commands) == int(inside.sum()), "each lost row is back, and none in the pause"
     np.testing.assert_allclose(time_s, sent_s[inside], atol=0.003)
     np.testing.assert_allclose(commands, sent[inside], atol=0.01)
+    rows = np.zeros((int(kept.sum()), 2))
+    recording = Recording("r", sent_s[kept], rows, time_s, commands, rows, rows, {})
+    np.testing.assert_array_equal(recording.row_commands, sent[kept])
     unbroken, unchanged_s = with_lost_commands(sent, sent_s)
     assert unbroken is sent and unchanged_s is sent_s

@@ -327,7 +327,7 @@ def test_an_anchor_notices_what_is_missing_on_a_machine_that_never_saw_it(
 def test_an_anchor_is_outside_and_answers(registry, policies, tmp_path, twinloop, monkeypatch):
     monkeypatch.chdir(registry.root)
     words = ("registry", "anchor")
-    assert "there is no record to anchor yet" in twinloop(*words, f"file:{tmp_path}/heads")[2]
+    assert "there is no registry in" in twinloop(*words, f"file:{tmp_path}/heads")[2]
     with_champions(registry, policies[:1])
     for place in ("file:heads", "git:.", "mlflow:sqlite:///mlflow.db"):
         code, _, err = twinloop(*words, place)

@@ -208,7 +208,7 @@ class GapEvidence:
         assert not isinstance(self.joints, TwinloopError)
         time_s, commands, loads = (
             recording.time_s[rows],
-            recording.commands[rows],
+            recording.row_commands[rows],
             self._loads(recording)[rows],
         )
         made = []
@@ -225,7 +225,7 @@ class GapEvidence:
         if recording.id not in self._held:
             commanded = recording.qpos.copy()
             for index in self.cell.arm:
-                commanded[:, self.cell.qpos_addresses[index, 0]] = recording.commands[:, index]
+                commanded[:, self.cell.qpos_addresses[index, 0]] = recording.row_commands[:, index]
             self._held[recording.id] = gravity_loads(self.cell, commanded)
         return self._held[recording.id]
 

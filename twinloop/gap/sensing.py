@@ -116,7 +116,7 @@ def _still(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     about = "at rest, under an unchanging command"
     rests, periods = [], []
     for replay in evidence.replays:
-        commands = replay.recording.commands[replay.rows]
+        commands = replay.recording.row_commands[replay.rows]
         parts = find_rests(split_columns(replay.time_s, replay.real), commands)
         periods.append(float(np.median(np.diff(replay.time_s))))
         if parts:

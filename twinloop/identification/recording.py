@@ -81,6 +81,15 @@ class Recording:
     def __len__(self) -> int:
         return len(self.time_s)
 
+    @property
+    def row_commands(self) -> Array:
+        """The command of every row (T, actuators): without those that were put between rows where some were lost."""
+        if len(self.commands) == len(self):
+            return self.commands
+        return np.asarray(
+            self.commands[np.searchsorted(self.command_s, self.time_s - 0.5 * np.diff(self.command_s).min())]
+        )
+
 
 def find_channels(cell: Cell, episode: Episode, wanted: Sequence[str] | None = None) -> tuple[Channel, ...]:
     """The recorded numbers that the twin can predict; `wanted` names signals, by default positions and poses."""
