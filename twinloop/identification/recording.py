@@ -86,9 +86,7 @@ class Recording:
         """The command of every row (T, actuators): without those that were put between rows where some were lost."""
         if len(self.commands) == len(self):
             return self.commands
-        return np.asarray(
-            self.commands[np.searchsorted(self.command_s, self.time_s - 0.5 * np.diff(self.command_s).min())]
-        )
+        return np.asarray(self.commands[np.searchsorted(self.command_s, self.time_s)])
 
 
 def find_channels(cell: Cell, episode: Episode, wanted: Sequence[str] | None = None) -> tuple[Channel, ...]:
