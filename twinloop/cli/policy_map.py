@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,9 +42,8 @@ RobotTwin = Annotated[
         help="The robot's twin, for poses of the tool and the gripper's range.",
     ),
 ]
-MapFile = Annotated[
-    Path | None, Option("--map", help="The interface map; with --propose, the file to write.")
-]
+MapFile = Annotated[Path | None, Option("--map", help="The interface map of the policy at the address.")]
+NewMap = Annotated[Path | None, Option("--map", help="With --propose: the file to write.")]
 Seed = Annotated[int, Option(help="Random seed for the choice of recorded rows.")]
 
 
@@ -54,7 +54,7 @@ def propose_map(
     propose: Annotated[
         bool, Option("--propose", help="Propose an interface map, from names and recorded actions.")
     ] = False,
-    map_: MapFile = None,
+    map_: NewMap = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -95,13 +95,13 @@ def check_map(
 ) -> None:
     """Ask a foreign policy about recorded observations, and name the convention fault that explains its actions best.
 
-    Exits with 1 where a fault is found.
+    Exits with 1 where a fault is found, or where the actions are further from the recorded ones than standing still.
     """
-    given = _load_map(policy, map_)
-    place = twin or given.twin
     opened = twinloop.open_dataset(dataset)
-    backend = twinloop.open_backend(given.policy)
+    backend = twinloop.open_backend(_address(policy))
     try:
+        given = _load_map(policy, map_, backend.metadata)
+        place = twin or given.twin
         with console.progress_bar("asking") as progress:
             found = twinloop.check_interface(
                 backend,
@@ -117,7 +117,7 @@ def check_map(
     if out is not None:
         found.save(out)
     console.print_result(json, found.as_json(), lambda: console.print_lines(_describe(found)))
-    if found.found is not None:
+    if found.found is not None or not found.follows:
         raise typer.Exit(1)
 
 
@@ -130,18 +130,22 @@ def _is_map(policy: str) -> bool:
     return Path(policy).suffix in (".yaml", ".yml")
 
 
-def _load_map(policy: str, map_: Path | None) -> twinloop.InterfaceMap:
-    """The map that is named, about the policy at the address if one is given."""
+def _load_map(policy: str, map_: Path | None, metadata: Mapping[str, Any]) -> twinloop.InterfaceMap:
+    """The map that is named, about the policy at the address if one is given; none is needed where its metadata is certain."""
+    from twinloop.policies.certain import find_certain_map
+
     if _is_map(policy):
         if map_ is not None:
             raise WrongUse("two interface maps are named", got=f"{policy} and {map_}")
         return twinloop.load_interface_map(policy)
-    if map_ is None:
-        raise WrongUse(
-            "what the policy's inputs and outputs mean is not known",
-            remedy=f"--map FILE; twinloop policy map {policy} --dataset DATASET --propose writes one",
-        )
-    return twinloop.load_interface_map(map_).model_copy(update={"policy": policy})
+    if map_ is not None:
+        return twinloop.load_interface_map(map_).model_copy(update={"policy": policy})
+    if certain := find_certain_map(policy, metadata):
+        return certain
+    raise WrongUse(
+        "what the policy's inputs and outputs mean is not known",
+        remedy=f"--map FILE; twinloop policy map {policy} --dataset DATASET --propose writes one",
+    )
 
 
 def _show(metadata: Any, dataset: twinloop.Dataset, json: bool) -> None:
@@ -199,8 +203,15 @@ def _describe(check: InterfaceCheck) -> list[str]:
     """What was found, in words."""
     asked = f"{check.rows} rows of {check.episodes} episodes, {check.tried} corrections"
     lines = [f"actions differ from the recorded ones by {check.error:.2f} of their spread ({asked})"]
-    if check.found is None:
+    if check.found is None and check.follows:
         return [*lines, "no convention fault explains the difference"]
+    if check.found is None:
+        each = ", ".join(f"{name} {error:.2f}" for name, error in check.elements.items())
+        return [
+            *lines,
+            f"standing still would differ by {check.standing_still:.2f}, and no single correction helps: {each}",
+            "more than one convention may be wrong, or the policy was trained for something else; correct what you know and check again",
+        ]
     lines += [
         f"{check.found.fault}: takes away {check.found.gain.percent} of the difference, {check.found.error:.2f} is left"
     ]

@@ -9,7 +9,7 @@ away `MIN_GAIN` of the error there, and leaves less than standing still would.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -33,7 +33,7 @@ from twinloop.policies.corrections import (
 )
 from twinloop.policies.interface import make_interface
 from twinloop.policies.interface_map import InterfaceMap, JointAction
-from twinloop.records import Record, SavedRecord
+from twinloop.records import Record, SavedRecord, derived
 from twinloop.stats.bootstrap import of_mean
 from twinloop.stats.interval import Interval
 from twinloop.twins import Twin
@@ -52,7 +52,7 @@ ROWS_PER_EPISODE = 3
 HORIZON = 16
 """Actions of a chunk that are compared."""
 SMALLEST_SPREAD = 1e-3
-"""Radians, metres or plain numbers: a joint that was held still is not blown up."""
+"""Radians, metres or plain numbers: what was moved less is left out of the comparison."""
 SCREENED = 16
 """Rows about which a policy is asked under corrections of its inputs, before the most promising are asked about all rows."""
 PROMISING = 8
@@ -107,6 +107,8 @@ class InterfaceCheck(SavedRecord):
     """How a policy's actions compare with recorded ones, and the fault that explains the difference best, if any.
 
     - `error`: difference of the actions under the map as written, in spreads of the recorded actions, up to 3.
+    - `standing_still`: the same of actions that keep every joint where it is.
+    - `elements`: the difference of each element of the actions; those that were never moved are left out.
     - `found`: the fault that is named; None where no correction helps.
     - `alternatives`: further corrections that help, best first.
     - `tried`: number of corrections.
@@ -119,8 +121,15 @@ class InterfaceCheck(SavedRecord):
     episodes: int
     tried: int
     error: float
+    standing_still: float
+    elements: Mapping[str, float]
     found: Explanation | None
     alternatives: tuple[Explanation, ...] = ()
+
+    @derived
+    def follows(self) -> bool:
+        """Whether the policy's actions come closer to the recorded ones than standing still would."""
+        return self.error < self.standing_still
 
 
 @dataclass(frozen=True)
@@ -128,7 +137,8 @@ class _Recorded:
     """Rows (n,) of a dataset and the actions (n, T, A) that followed.
 
     `exists` (n, T) says which of them were recorded, `still` (n, T, A) are actions that keep every joint where it was read,
-    `episode` (n,) is each row's, `spread` (A,) the actions' standard deviation.
+    `episode` (n,) is each row's, `spread` (A,) the actions' standard deviation, infinite for what was never moved: an error of
+    that cannot be compared with anything.
     """
 
     rows: Array
@@ -208,6 +218,8 @@ def compare_actions(
         len(np.unique(recorded.episode)),
         len(corrections),
         float(_errors(as_written, recorded).mean()),
+        float(_errors(recorded.still, recorded, as_written.shape[1]).mean()),
+        _by_element(as_written, recorded, commands),
         None if named is None else named.explanation,
         tuple(others.values())[::-1][:3],
     )
@@ -258,7 +270,12 @@ def _take_rows(dataset: Dataset, rows: int, seed: int) -> _Recorded:
     readings = np.asarray(interface.vector({name: batch[name][:, 0] for name in read}), np.float64)
     mean = actions.mean(axis=(0, 1))
     still = np.where(interface.readings >= 0, readings[:, np.maximum(interface.readings, 0)], mean)
-    spread = np.maximum(actions.reshape(-1, actions.shape[-1]).std(axis=0), SMALLEST_SPREAD)
+    spread = actions.reshape(-1, actions.shape[-1]).std(axis=0)
+    if (spread < SMALLEST_SPREAD).all():
+        raise WrongUse(
+            "nothing moves in the recorded episodes", remedy="name recordings of the robot at work"
+        )
+    spread = np.where(spread < SMALLEST_SPREAD, np.inf, spread)
     still = np.repeat(still[:, None], HORIZON, axis=1)
     return _Recorded(wanted, actions, ~batch["action_is_pad"], still, np.repeat(episodes, each), spread)
 
@@ -266,6 +283,16 @@ def _take_rows(dataset: Dataset, rows: int, seed: int) -> _Recorded:
 def is_observed(signal: Signal) -> bool:
     """Whether a robot reports a signal: it is not its commands, and not what only a simulation knows."""
     return signal.name.startswith("observation.") and len(signal.shape) == 1
+
+
+def _by_element(predicted: Array, recorded: _Recorded, names: Sequence[str]) -> dict[str, float]:
+    """Mean difference of each element that was moved, in spreads."""
+    found = {}
+    for index in np.flatnonzero(np.isfinite(recorded.spread)).tolist():
+        only = np.where(np.arange(len(recorded.spread)) == index, recorded.spread, np.inf)
+        one = replace(recorded, spread=only)
+        found[names[index] if names else str(index)] = float(_errors(predicted, one).mean())
+    return found
 
 
 def _halves(episode: Array) -> tuple[Array, Array]:
@@ -278,7 +305,8 @@ def _errors(predicted: Array, recorded: _Recorded, steps: int | None = None) -> 
     """Mean difference of each row (n,) over the first steps, in spreads, each up to `MAX_ERROR`."""
     count = min(predicted.shape[1], recorded.actions.shape[1], steps or HORIZON)
     difference = np.abs(predicted[:, :count] - recorded.actions[:, :count]) / recorded.spread
-    per_step = np.minimum(np.nan_to_num(difference, nan=MAX_ERROR), MAX_ERROR).mean(axis=2)
+    difference = np.minimum(np.nan_to_num(difference, nan=MAX_ERROR), MAX_ERROR)
+    per_step = difference[..., np.isfinite(recorded.spread)].mean(axis=2)
     weight = recorded.exists[:, :count].astype(np.float64)
     return np.asarray((per_step * weight).sum(axis=1) / weight.sum(axis=1))
 

@@ -170,49 +170,51 @@ def _guess_camera(claim: Claim, images: Sequence[Claim], cameras: Sequence[Camer
 
 
 def _guess_vector(claim: Claim, schema: Schema) -> Input:
-    """The signal of the same elements, name or size, or several signals that have the size together."""
+    """The signal of the same elements, name or size, a part of one, or several signals that have the size together."""
     vectors = [signal for signal in schema.signals if is_observed(signal)]
-    for signal in vectors if claim.elements else ():
+    tail = _words(claim.name)
+    named = [one for one in vectors if (tail and _words(one.name)[-len(tail) :] == tail) or _ends(tail, one)]
+    meant = [name for words, name in MEANINGS if set(words) & set(tail)]
+    likely = [*named, *(one for one in vectors if one.name in meant and one not in named)]
+    for signal in (*likely, *(one for one in vectors if one not in likely)) if claim.elements else ():
         if elements := _match(signal.elements, claim.elements):
             unit = claim.units if claim.units not in ((), signal.units) else ()
             return _part(
-                signal.name,
-                elements=elements,
-                unit=unit,
-                confidence=CERTAIN,
-                because="the same elements",
+                signal.name, elements=elements, unit=unit, confidence=CERTAIN, because="the same elements"
             )
     fitting = [signal for signal in vectors if claim.size in (None, signal.size)]
-    tail = _words(claim.name)
-    for signal in fitting:
-        if (
-            _words(signal.name)[-len(tail) :] == tail
-            or _words(signal.name) == tail[-len(_words(signal.name)) :]
-        ):
-            return _whole_signal(signal, CERTAIN, "the same name and size")
-    meant = [name for words, name in MEANINGS if set(words) & set(tail)]
-    for signal in fitting:
-        if signal.name in meant:
-            return _whole_signal(signal, LIKELY, "its name and size")
+    for signal in likely:
+        if signal in fitting:
+            confidence, because = (
+                (CERTAIN, "the same name and size") if signal in named else (LIKELY, "its name and size")
+            )
+            return _whole_signal(signal, confidence, because)
+    for signal in likely:
+        angles = tuple(e for e, unit in zip(signal.elements, signal.units, strict=False) if unit == "rad")
+        if len(angles) == claim.size:
+            return _part(
+                signal.name, elements=angles, confidence=POSSIBLE, because="its name, and as many angles"
+            )
     if fitting:
-        confidence, because = (
-            (LIKELY, "the only signal of this size")
-            if len(fitting) == 1
-            else (POSSIBLE, "one of several signals of this size")
-        )
-        return _whole_signal(fitting[0], confidence, because)
+        only = len(fitting) == 1
+        because = "the only signal of this size" if only else "one of several signals of this size"
+        return _whole_signal(fitting[0], LIKELY if only else POSSIBLE, because)
     for count in range(2, min(len(vectors), 5) + 1):
         for several in combinations(vectors, count):
             if sum(signal.size for signal in several) == claim.size:
-                parts = tuple(
-                    _whole_signal(signal, POSSIBLE, "together they have this size") for signal in several
+                return VectorInput(
+                    parts=tuple(
+                        _whole_signal(one, POSSIBLE, "together they have this size") for one in several
+                    )
                 )
-                return VectorInput(parts=parts)
-    return ConstantInput(
-        constant=(0.0,) * (claim.size or 1),
-        confidence=0.0,
-        because="no signal has this size: write what it means",
-    )
+    because = "no signal has this size: write what it means"
+    return ConstantInput(constant=(0.0,) * (claim.size or 1), confidence=0.0, because=because)
+
+
+def _ends(words: Sequence[str], signal: Signal) -> bool:
+    """Whether the name of an input ends like that of a signal."""
+    own = _words(signal.name)
+    return bool(own) and list(words[-len(own) :]) == own
 
 
 def _guess_terms(terms: Sequence[str], metadata: Mapping[str, Any], schema: Schema) -> Input:
