@@ -12,27 +12,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Array, Schema, Signal
 from twinloop.errors import PolicyGone, WrongUse
-from twinloop.logs.units import conversion
 from twinloop.policies.ask import Asker
 from twinloop.policies.backend import Backend
 from twinloop.policies.corrections import (
     Correction,
     Edit,
     Fault,
-    Place,
     correct,
-    element_units,
     find_corrections,
-    joint_actions,
     vector_parts,
 )
 from twinloop.policies.interface import make_interface
-from twinloop.policies.interface_map import InterfaceMap, JointAction
+from twinloop.policies.interface_map import InterfaceMap
+from twinloop.policies.suggest import SMALLEST_SPREAD, suggest_corrections
 from twinloop.records import Record, SavedRecord, derived
 from twinloop.stats.bootstrap import of_mean
 from twinloop.stats.interval import Interval
@@ -51,8 +47,6 @@ ROWS = 96
 ROWS_PER_EPISODE = 3
 HORIZON = 16
 """Actions of a chunk that are compared."""
-SMALLEST_SPREAD = 1e-3
-"""Radians, metres or plain numbers: what was moved less is left out of the comparison."""
 SCREENED = 16
 """Rows about which a policy is asked under corrections of its inputs, before the most promising are asked about all rows."""
 PROMISING = 8
@@ -61,8 +55,6 @@ SMALLEST_ERROR = 0.005
 MAX_OF_TRIVIAL = 0.7
 """What a correction leaves of the error must be less than this fraction of what standing still, or always the mean command, would
 leave: of actions that are wrong anyhow, whatever makes them smaller lowers the error."""
-MIN_CORRELATION = 0.7
-"""A scale and offset are only fitted to actions that follow the recorded ones: shrinking any noise to its mean lowers the error."""
 
 SIMPLEST: tuple[Fault, ...] = (
     "degrees for radians",
@@ -80,7 +72,6 @@ SIMPLEST: tuple[Fault, ...] = (
 )
 """Of corrections that explain the actions alike, the first in this list is named."""
 
-GRIPPER_WORDS = ("gripper", "finger", "jaw")
 
 OnProgress = Callable[[int, int], None]
 Predict = Callable[[InterfaceMap, Array], Array]
@@ -204,7 +195,9 @@ def compare_actions(
     units = _units(dataset.schema)
     corrections = find_corrections(given, units, dataset.schema.rate_hz)
     commands = dataset.schema.signal("action").elements
-    corrections += _suggest(given, as_written[chosen], recorded.take(chosen), commands, units)
+    corrections += suggest_corrections(
+        given, *_pairs(as_written[chosen], recorded.take(chosen)), commands, units
+    )
     tried = _try_all(ask, corrections, recorded, as_written, chosen, on_progress)
     judgements = [_judge(one, recorded, as_written, chosen, judged, seed) for one in tried]
     found = sorted((one for one in judgements if one is not None), key=lambda one: one.ratio)
@@ -293,6 +286,13 @@ def _by_element(predicted: Array, recorded: _Recorded, names: Sequence[str]) -> 
         one = replace(recorded, spread=only)
         found[names[index] if names else str(index)] = float(_errors(predicted, one).mean())
     return found
+
+
+def _pairs(predicted: Array, recorded: _Recorded) -> tuple[Array, Array]:
+    """The policy's and the recorded actions (m, A) of all steps that were recorded."""
+    steps = min(predicted.shape[1], recorded.actions.shape[1])
+    exists = recorded.exists[:, :steps]
+    return predicted[:, :steps][exists], recorded.actions[:, :steps][exists]
 
 
 def _halves(episode: Array) -> tuple[Array, Array]:
@@ -397,108 +397,3 @@ def _simplest(found: Sequence[_Judgement]) -> _Judgement | None:
         return None
     alike = [one for one in found if one.ratio <= ALIKE * found[0].ratio]
     return min(alike, key=lambda one: (SIMPLEST.index(one.explanation.fault), len(one.explanation.changes)))
-
-
-def _suggest(
-    given: InterfaceMap,
-    predicted: Array,
-    recorded: _Recorded,
-    elements: Sequence[str],
-    units: Mapping[str, str],
-) -> list[Correction]:
-    """Corrections of the actions that comparing them with the recorded ones suggests."""
-    steps = min(predicted.shape[1], recorded.actions.shape[1])
-    exists = recorded.exists[:, :steps]
-    mine, theirs = predicted[:, :steps][exists], recorded.actions[:, :steps][exists]
-    place = {element: index for index, element in enumerate(elements)}
-    found = []
-    for where, part in joint_actions(given):
-        own = [place[element] for element in part.elements if element in place]
-        if len(own) == len(part.elements) and len(mine) > len(own):
-            found += _suggest_order(given, where, part.elements, mine[:, own], theirs[:, own])
-            found += _suggest_scale(given, where, part, mine[:, own], theirs[:, own], units)
-    return found
-
-
-def _correlation(mine: Array, theirs: Array) -> Array:
-    """Correlation of each of our columns with each of theirs; 0 where one does not vary."""
-    spread = mine.std(axis=0)[:, None] * theirs.std(axis=0)
-    covariance = (mine - mine.mean(axis=0)).T @ (theirs - theirs.mean(axis=0)) / len(mine)
-    return np.asarray(np.divide(covariance, spread, out=np.zeros_like(covariance), where=spread > 1e-12))
-
-
-def _suggest_order(
-    given: InterfaceMap, where: Place, elements: Sequence[str], mine: Array, theirs: Array
-) -> list[Correction]:
-    """The order in which each number follows the recorded command that it resembles most, if it is another one."""
-    _, order = linear_sum_assignment(-np.abs(_correlation(mine, theirs)))
-    if np.array_equal(order, np.arange(len(elements))):
-        return []
-    own = Edit(where, "elements", tuple(elements[k] for k in order))
-    alike = [
-        Edit(place, "elements", tuple(part.elements[k] for k in order))
-        for place, part in vector_parts(given)
-        if len(part.elements) == len(elements)
-    ]
-    wanted = [[own], [own, *alike]] if alike else [[own]]
-    return [correct(given, "order of joints", edits) for edits in wanted]
-
-
-def _suggest_scale(
-    given: InterfaceMap,
-    where: Place,
-    part: JointAction,
-    mine: Array,
-    theirs: Array,
-    units: Mapping[str, str],
-) -> list[Correction]:
-    """A gripper whose range is mirrored, and the scale and offset that bring every command closest to the recorded one."""
-    if part.relative_to != "nothing":
-        return []
-    size = len(part.elements)
-    sign, scale, offset = (_each(values, size) for values in (part.sign, part.scale, part.offset))
-    theirs_unit = element_units(part, units)
-    factor = [conversion(units[e], unit)[0] for e, unit in zip(part.elements, theirs_unit, strict=True)]
-    per_unit = sign * scale * np.array(factor)  # the policy's numbers per unit of ours
-    found = []
-    for index, element in enumerate(part.elements):
-        if any(word in element for word in GRIPPER_WORDS):
-            mirrored, moved = sign.copy(), offset.copy()
-            ends = theirs[:, index].min() + theirs[:, index].max()
-            mirrored[index] *= -1.0
-            moved[index] += per_unit[index] * ends
-            edits = [
-                Edit(where, "sign", tuple(mirrored.tolist())),
-                Edit(where, "offset", _rounded(moved)),
-            ]
-            found.append(correct(given, "gripper polarity", edits))
-    slope, start = _fit_lines(mine, theirs)
-    if slope is not None:
-        edits = [
-            Edit(where, "scale", _rounded(scale / slope)),
-            Edit(where, "offset", _rounded(offset - per_unit * start / slope)),
-        ]
-        found.append(correct(given, "normalisation", edits))
-    return found
-
-
-def _fit_lines(mine: Array, theirs: Array) -> tuple[Array | None, Array]:
-    """Slope and intercept of each recorded command against the policy's; None unless all follow them and grow with them."""
-    moving = theirs.std(axis=0) > SMALLEST_SPREAD
-    slope, start = np.ones(mine.shape[1]), np.zeros(mine.shape[1])
-    follows = np.diag(_correlation(mine, theirs))
-    if not moving.any() or (follows[moving] < MIN_CORRELATION).any():
-        return None, start
-    slope[moving] = follows[moving] * theirs.std(axis=0)[moving] / mine.std(axis=0)[moving]
-    start = theirs.mean(axis=0) - slope * mine.mean(axis=0)
-    return slope, start
-
-
-def _each(values: Sequence[float], size: int) -> Array:
-    """One value for each element."""
-    return np.resize(np.asarray(values, np.float64), size)
-
-
-def _rounded(values: Array) -> tuple[float, ...]:
-    """Fitted numbers with as many digits as they are worth in a file."""
-    return tuple(float(f"{value:.4g}") for value in values)
