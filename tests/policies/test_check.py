@@ -67,6 +67,21 @@ def test_one_wrong_convention_is_named_with_the_line_to_change(recorded: Dataset
     assert check.found.gain.low > 0.1 and check.found.error < check.error
 
 
+def test_two_wrong_conventions_are_named_together(recorded: Dataset) -> None:
+    content = copy.deepcopy(RIGHT_MAP)
+    content["actions"][0] |= {"unit": "deg", "elements": ORDER}
+    found = check_interface(Tracker(), InterfaceMap.model_validate(content), recorded, rows=ROWS).found
+    assert found is not None and {found.fault, found.with_fault} == {"degrees for radians", "order of joints"}
+    assert found.error < 0.1 and len(found.changes) == 2
+
+
+def test_what_is_never_moved_is_left_out(recorded: Dataset, tmp_path: Any) -> None:
+    still = record_tracker(tmp_path / "still", gripper=False)
+    check = check_interface(Tracker(), _with(("actions", 0, "unit"), "deg"), still, rows=ROWS)
+    assert "gripper.target" not in check.elements and not check.follows
+    assert check.found is not None and check.found.fault == "degrees for radians"
+
+
 def test_of_a_right_map_nothing_is_named(recorded: Dataset) -> None:
     for seed in range(3):
         check = check_interface(Tracker(seed=seed), right_map(), recorded, rows=ROWS, seed=seed)

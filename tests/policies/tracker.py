@@ -95,8 +95,10 @@ class Tracker:
         pass
 
 
-def record_tracker(folder: Path, episodes: int = 24, steps: int = 45, seed: int = 0) -> Dataset:
-    """Demonstrations of what the tracker does."""
+def record_tracker(
+    folder: Path, episodes: int = 24, steps: int = 45, seed: int = 0, gripper: bool = True
+) -> Dataset:
+    """Demonstrations of what the tracker does; without `gripper`, it is recorded as closed all the time."""
     rng = np.random.default_rng(seed)
     with make_dataset(folder, SCHEMA) as writer:
         for _ in range(episodes):
@@ -113,7 +115,7 @@ def record_tracker(folder: Path, episodes: int = 24, steps: int = 45, seed: int 
                 frames["left"].append(left)
                 frames["right"].append(right)
                 at = at + SPEED * (goal - at)
-                signals["action"].append(at)
+                signals["action"].append(at * [1.0, 1.0, 1.0, gripper])
             writer.add(
                 make_episode(
                     SCHEMA,

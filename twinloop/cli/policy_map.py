@@ -16,7 +16,7 @@ from twinloop.cli.places import find_twin
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.policies.check import InterfaceCheck
+    from twinloop.policies.check import Explanation, InterfaceCheck
     from twinloop.policies.propose import Proposal
 
 AddressOrMap = Annotated[
@@ -199,6 +199,10 @@ def _print_proposal(found: Proposal, text: str, written: Path | None) -> None:
         )
 
 
+def _name_faults(found: Explanation) -> str:
+    return found.fault if found.with_fault is None else f"{found.with_fault} and {found.fault}"
+
+
 def _describe(check: InterfaceCheck) -> list[str]:
     """What was found, in words."""
     asked = f"{check.rows} rows of {check.episodes} episodes, {check.tried} corrections"
@@ -209,11 +213,11 @@ def _describe(check: InterfaceCheck) -> list[str]:
         each = ", ".join(f"{name} {error:.2f}" for name, error in check.elements.items())
         return [
             *lines,
-            f"standing still would differ by {check.standing_still:.2f}, and no single correction helps: {each}",
-            "more than one convention may be wrong, or the policy was trained for something else; correct what you know and check again",
+            f"standing still would differ by {check.standing_still:.2f}, and no one or two corrections help: {each}",
+            "more conventions may be wrong, or the policy was trained for something else: correct what you know and check again",
         ]
     lines += [
-        f"{check.found.fault}: takes away {check.found.gain.percent} of the difference, {check.found.error:.2f} is left"
+        f"{_name_faults(check.found)}: takes away {check.found.gain.percent} of the difference, {check.found.error:.2f} is left"
     ]
     lines += [f"  {change}" for change in check.found.changes]
     lines += [

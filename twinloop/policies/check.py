@@ -85,12 +85,14 @@ class Explanation(Record):
     - `changes`: lines of the interface map to change.
     - `error`: what is left of the difference to the recorded actions, in spreads of these.
     - `gain`: fraction of the error that the correction takes away, in the geometric mean over episodes that did not choose it.
+    - `with_fault`: a second fault, where only both corrections together explain the actions.
     """
 
     fault: Fault
     changes: tuple[str, ...]
     error: float
     gain: Interval
+    with_fault: Fault | None = None
 
 
 @dataclass(frozen=True)
@@ -192,15 +194,27 @@ def compare_actions(
     ask = Asker(backend, dataset, twin, recorded.rows)
     as_written = ask(given, recorded.rows)
     chosen, judged = _halves(recorded.episode)
-    units = _units(dataset.schema)
-    corrections = find_corrections(given, units, dataset.schema.rate_hz)
-    commands = dataset.schema.signal("action").elements
-    corrections += suggest_corrections(
-        given, *_pairs(as_written[chosen], recorded.take(chosen)), commands, units
-    )
-    tried = _try_all(ask, corrections, recorded, as_written, chosen, on_progress)
-    judgements = [_judge(one, recorded, as_written, chosen, judged, seed) for one in tried]
-    found = sorted((one for one in judgements if one is not None), key=lambda one: one.ratio)
+    units, commands = _units(dataset.schema), dataset.schema.signal("action").elements
+
+    def list_corrections(written: InterfaceMap, predicted: Array) -> list[Correction]:
+        pairs = _pairs(predicted[chosen], recorded.take(chosen))
+        known = find_corrections(written, units, dataset.schema.rate_hz)
+        return known + suggest_corrections(written, *pairs, commands, units)
+
+    def judge(corrections: Sequence[Correction]) -> tuple[list[tuple[Correction, Array]], list[_Judgement]]:
+        tried = _try_all(ask, corrections, recorded, as_written, chosen, on_progress)
+        judgements = [_judge(one, recorded, as_written, chosen, judged, seed) for one in tried]
+        return tried, sorted((one for one in judgements if one is not None), key=lambda one: one.ratio)
+
+    error = float(_errors(as_written, recorded).mean())
+    standing_still = float(_errors(recorded.still, recorded, as_written.shape[1]).mean())
+    corrections = list_corrections(given, as_written)
+    tried, found = judge(corrections)
+    if not found and error >= standing_still:
+        for first, predicted in _best_of_each(tried, as_written, recorded, chosen):
+            corrections = [first.followed_by(one) for one in list_corrections(first.interface_map, predicted)]
+            found += [one.with_fault(first.fault) for one in judge(corrections)[1]]
+        found.sort(key=lambda one: one.ratio)
     named = _simplest(found)
     others = {one.explanation.fault: one.explanation for one in reversed(found)}
     if named is not None:
@@ -210,8 +224,8 @@ def compare_actions(
         len(recorded.rows),
         len(np.unique(recorded.episode)),
         len(corrections),
-        float(_errors(as_written, recorded).mean()),
-        float(_errors(recorded.still, recorded, as_written.shape[1]).mean()),
+        error,
+        standing_still,
         _by_element(as_written, recorded, commands),
         None if named is None else named.explanation,
         tuple(others.values())[::-1][:3],
@@ -342,6 +356,15 @@ def _try_all(
     return found
 
 
+def _best_of_each(
+    tried: Sequence[tuple[Correction, Array]], as_written: Array, recorded: _Recorded, chosen: Array
+) -> list[tuple[Correction, Array]]:
+    """The correction of each fault that leaves the least error, on the rows that choose."""
+    part = recorded.take(chosen)
+    ordered = sorted(tried, key=lambda one: _ratio(one[1][chosen], as_written[chosen], part), reverse=True)
+    return list({one[0].fault: one for one in ordered}.values())
+
+
 def _ratio(predicted: Array, as_written: Array, recorded: _Recorded) -> float:
     """Error under a correction as a multiple of the error as written, over the same steps."""
     before = float(_errors(as_written, recorded, predicted.shape[1]).mean())
@@ -355,6 +378,10 @@ class _Judgement:
     ratio: float
     explanation: Explanation
     interface_map: InterfaceMap
+
+    def with_fault(self, fault: Fault) -> _Judgement:
+        """The same, as the second of two faults."""
+        return replace(self, explanation=replace(self.explanation, with_fault=fault))
 
 
 def _judge(

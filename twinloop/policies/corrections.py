@@ -8,7 +8,7 @@ them explains recorded actions is measured in `check`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal, get_args
 
@@ -63,6 +63,12 @@ class Correction:
     changes: tuple[str, ...]
     interface_map: InterfaceMap
     asks_again: bool
+
+    def followed_by(self, other: Correction) -> Correction:
+        """Both changes; `other` is a correction of this one's map."""
+        return replace(
+            other, changes=(*self.changes, *other.changes), asks_again=self.asks_again or other.asks_again
+        )
 
 
 @dataclass(frozen=True)
