@@ -58,6 +58,7 @@ FOREIGN = {
     "numbered axes": ("panda", tuple(f"J{i}" for i in range(1, 8)), PANDA_JOINTS),
     "commands": ("so101", tuple(f"target_{name}" for name in SO101), SO101),
     "fingers of a linkage": ("ur5e_2f85", ("left_driver_joint", "elbow"), ("left_driver_joint", "elbow")),
+    "shorter names": ("yam", ("base", "hand_roll_joint"), ("base_yaw", "hand_roll")),
     "motors called after joints": ("yam", ("hand_roll_joint", "base_yaw_motor"), ("hand_roll", "base_yaw")),
 }
 
@@ -108,6 +109,12 @@ def test_extra_channels_beside_all_joints_are_noted(arms):
     check.check(recorded((*SO101, "left_wheel", "right_wheel"), 8), "run")
     (note, _) = check.notes
     assert "no joint called left_wheel, right_wheel" in note
+
+
+def test_words_that_several_joints_share_match_none_of_them():
+    names = JointNames(("wrist_yaw", "wrist_roll", "base_yaw"))
+    assert names.match(("wrist", "base"), 2) == (None, 2)
+    assert names.match(("yaw", "base_2"), 2) == (None, None)
 
 
 def test_ambiguous_names_match_nothing():

@@ -2,7 +2,7 @@
 
 Robots, drivers and models spell one joint in many ways: `shoulder_pan_joint` (ROS), `shoulder_pan.pos` (LeRobot, and our
 own recordings), `panda_joint1`, `Shoulder-Pan`. Names are compared as recorded, by spelling, then without words for the kind of
-part, then without a prefix that they all share. Elements without names are taken in the twin's order, if there are as
+part, then without a prefix that they all share, and last by words that no other joint shares. Elements without names are taken in the twin's order, if there are as
 many as the twin has.
 """
 
@@ -59,6 +59,7 @@ class JointNames:
             keys = dict(zip(left, rule([elements[i] for i in left]), strict=True))
             targets = _unambiguous(rule, known)
             matched |= _assign(keys, targets, set(matched.values()))
+        matched |= _assign_by_words(elements, known, matched)
         for stem in _counted_from_zero(elements, matched):
             matched = {i: place for i, place in matched.items() if _stem(elements[i])[0] != stem}
         return tuple(matched.get(i) for i in range(size))
@@ -119,6 +120,21 @@ def actuator_rows(cell: Cell, signal: Signal, rows: Array, rest: Array) -> Array
         if place in column_of:
             made[:, place] = rows.reshape(len(rows), -1)[:, column_of[place]]
     return made
+
+
+def _assign_by_words(
+    elements: Sequence[str], known: Sequence[tuple[int, str]], matched: Mapping[int, int]
+) -> dict[int, int]:
+    """Match by shared words what is left: `base` means `base_yaw` if no other joint has that word, and `wrist` none of two wrists."""
+    free = [(place, set(_words(name))) for place, name in known if place not in matched.values()]
+    fits = {}
+    for i, element in enumerate(elements):
+        if i not in matched:
+            mine = set(_words(element))
+            inside = {place: mine & theirs for place, theirs in free if mine <= theirs or theirs <= mine}
+            fits[i] = {place for place, shared in inside.items() if any(map(str.isalpha, shared))}
+    wanted = Counter(place for places in fits.values() for place in places)
+    return {i: min(places) for i, places in fits.items() if len(places) == 1 and wanted[min(places)] == 1}
 
 
 def bare_name(name: str) -> str:
