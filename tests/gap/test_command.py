@@ -68,7 +68,7 @@ def test_wrong_use_says_what_is_wrong(twinloop, tmp_path, monkeypatch):
     code, _, err = twinloop("gap", "--real", "real", "--twin", "so101", "--conditions", "conditions.csv")
     assert code == 2 and "'episode'" in err
     code, _, err = twinloop("gap", "--real", "real", "--twin", "so101", "--conditions", "nowhere.csv")
-    assert code == 1 and "nowhere.csv" in err
+    assert code == 2 and "nowhere.csv" in err
 
 
 def test_rankings_are_printed_and_given_as_json(twinloop, tmp_path, monkeypatch):

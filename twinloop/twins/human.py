@@ -11,11 +11,12 @@ def _human(
     return Parameter(name, nominal, (low, high), unit, "human", stage, text)
 
 
-def demonstrator_parameters() -> tuple[Parameter, ...]:
-    """The style of a demonstration, which scripted experts follow."""
+def demonstrator_parameters(*, lifts: bool = True) -> tuple[Parameter, ...]:
+    """The style of a demonstration, which scripted experts follow; where nothing is carried, the tool is not lifted either."""
+    lift = _human("demonstrator_lift_m", 0.0, -0.03, 0.15, "m", "additional height at which the tool travels")
     return (
         _human("demonstrator_speed_scale", 1.0, 0.3, 1.6, "1", "speed of every movement"),
-        _human("demonstrator_lift_m", 0.0, -0.03, 0.15, "m", "additional height at which the tool travels"),
+        *((lift,) if lifts else ()),
         _human("demonstrator_pause_s", 0.0, 0.0, 1.0, "s", "pause before each movement"),
         # 8 to 12 Hz: Elble and Randall, "Motor-unit activity responsible for 8- to 12-Hz component of human
         # physiological finger tremor", Journal of Neurophysiology 39(2), 1976.

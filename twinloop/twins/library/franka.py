@@ -85,7 +85,7 @@ def make_franka_reach() -> Twin:
             *encoder_parameters(JOINTS),
             *load_parameters(JOINTS),
             *sensor_parameters(model),
-            *demonstrator_parameters(),
+            *demonstrator_parameters(lifts=False),
             *appearance_parameters(lights=3),
             *lens_parameters(),
         ),
