@@ -17,7 +17,7 @@ from tests.faults.scenarios import SCENARIOS
 from tests.fuzz.targets import TARGETS
 
 TITLE = "Faults of the disk, kills and hostile inputs"
-FULL = ("--most", "60", "--kills", "10"), ("--runs", "20000", "--seconds", "12")
+FULL = ("--most", "5", "--kills", "3"), ("--runs", "2000", "--seconds", "4")
 QUICK = ("--most", "1", "--kills", "1", "--quick"), ("--runs", "20", "--seconds", "2")
 """Choices for the sweep of each scenario, and for each target of the fuzzer."""
 

@@ -157,8 +157,8 @@ def consents_lock(workspace: Path) -> AbstractContextManager[None]:
     )
 
 
-def _make_consent(**values: Any) -> Consent:
-    return Consent(**{**values, "scope": tuple(values["scope"])})
+def _make_consent(scope: Any, **values: Any) -> Consent:
+    return Consent(scope=tuple(scope), **values)
 
 
 def _next_id(known: dict[str, Consent]) -> str:

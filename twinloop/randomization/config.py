@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from twinloop.errors import InvalidRandomization, UnknownName, WrongUse
 from twinloop.twins import Twin, find_twin, load_twin
+from twinloop.twins.folder import is_folder
 from twinloop.yaml_files import read_yaml
 
 
@@ -95,7 +96,7 @@ def _read(source: str | Path | Mapping[str, Any]) -> tuple[str, Mapping[str, Any
     if not isinstance(values, dict):
         raise InvalidRandomization(f"{path} is not a config", got=type(values).__name__, expected="a mapping")
     twin = values.get("twin")
-    if isinstance(twin, str) and (path.parent / twin).is_dir():
+    if isinstance(twin, str) and is_folder(path.parent / twin):
         values["twin"] = str(path.parent / twin)
     return path.stem, values
 

@@ -69,6 +69,14 @@ def save_twin(twin: Twin, path: str | Path, *, overwrite: bool = False) -> Path:
     return folder
 
 
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder; a name that no file can have is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def load_twin_folder(path: str | Path) -> Twin:
     """Read a folder written by `save_twin`, or by hand.
 
@@ -76,7 +84,7 @@ def load_twin_folder(path: str | Path) -> Twin:
     """
     folder = Path(path)
     description = folder / "twin.yaml"
-    if not description.is_file():
+    if not is_folder(folder) or not description.is_file():
         raise InvalidTwin(f"{folder} is not a twin", expected="a folder with twin.yaml and model.xml")
     files = ModelFiles(description)
     content = files.read(description)

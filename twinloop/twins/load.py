@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from twinloop.errors import UnknownName, WrongUse
-from twinloop.twins.folder import load_twin_folder
+from twinloop.twins.folder import is_folder, load_twin_folder
 from twinloop.twins.library import TWINS
 from twinloop.twins.twin import Twin
 
@@ -24,7 +24,9 @@ def load_twin(name_or_path: str | Path) -> Twin:
         UnknownName: There is neither such a folder nor such a name; the message lists the names.
         InvalidTwin: The folder holds no twin that can be read.
     """
-    if isinstance(name_or_path, Path) or "/" in name_or_path or Path(name_or_path, "twin.yaml").is_file():
+    folder = Path(name_or_path)
+    named = isinstance(name_or_path, Path) or "/" in name_or_path
+    if named or (is_folder(folder) and (folder / "twin.yaml").is_file()):
         return load_twin_folder(name_or_path)
     return _registered(name_or_path)
 
