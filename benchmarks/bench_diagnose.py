@@ -28,7 +28,7 @@ from twinloop.evaluation.run import evaluate
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
-from twinloop.policies.policy import load_policy
+from twinloop.policies.networks.policy import load_policy
 from twinloop.randomization import load_randomization
 from twinloop.robots import connected, open_robot
 from twinloop.robots.controllers import OperatorController

@@ -32,7 +32,7 @@ from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
 from twinloop.loop import run_loop
-from twinloop.policies.policy import load_policy
+from twinloop.policies.networks.policy import load_policy
 from twinloop.quality.check import check_dataset
 from twinloop.quality.require import override
 from twinloop.quality.settings import Settings as QualitySettings

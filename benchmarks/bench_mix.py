@@ -31,7 +31,7 @@ from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.mix import SHARES, choose_mix, load_choice
 from twinloop.learning.train import train
-from twinloop.policies.policy import load_policy
+from twinloop.policies.networks.policy import load_policy
 from twinloop.randomization import load_randomization
 from twinloop.twins import Twin, load_twin
 

@@ -21,12 +21,12 @@ from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
-from twinloop.policies.check import check_interface
-from twinloop.policies.claims import read_claims
-from twinloop.policies.corrections import Correction, find_corrections
-from twinloop.policies.interface_map import InterfaceMap, JointAction
-from twinloop.policies.policy import Policy, load_policy
-from twinloop.policies.propose import draft_interface_map
+from twinloop.policies.conventions.check import check_interface
+from twinloop.policies.conventions.corrections import Correction, find_corrections
+from twinloop.policies.conventions.propose import draft_interface_map
+from twinloop.policies.mapping.claims import read_claims
+from twinloop.policies.mapping.interface_map import InterfaceMap, JointAction
+from twinloop.policies.networks.policy import Policy, load_policy
 from twinloop.randomization import load_randomization
 from twinloop.stats.interval import exact_interval
 from twinloop.twins import load_twin

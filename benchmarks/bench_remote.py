@@ -19,7 +19,7 @@ import numpy as np
 import twinloop
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.learning.config import TrainConfig
-from twinloop.policies.interface_map import InterfaceMap
+from twinloop.policies.mapping.interface_map import InterfaceMap
 from twinloop.policies.open import connect_policy
 
 TWIN = "franka_pick_place"

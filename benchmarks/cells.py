@@ -19,7 +19,7 @@ from twinloop.datasets.commit import write_atomically
 from twinloop.evaluation.result import Evaluation
 from twinloop.evaluation.run import evaluate
 from twinloop.evaluation.twin import TwinEnvironment
-from twinloop.policies.policy import load_policy
+from twinloop.policies.networks.policy import load_policy
 from twinloop.randomization import load_randomization
 from twinloop.robots import connected, open_robot
 from twinloop.stats.interval import exact_interval

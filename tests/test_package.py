@@ -34,7 +34,7 @@ def test_generation_and_the_registry_do_without_pytorch():
 
 def test_acting_needs_none_of_the_training_extras():
     extras = {"mlflow", "onnx", "onnxruntime"}
-    assert not loaded_by("twinloop.policies.policy", "twinloop.policies.act") & extras
+    assert not loaded_by("twinloop.policies.networks.policy", "twinloop.policies.act") & extras
 
 
 def test_every_public_name_is_there_and_documented():

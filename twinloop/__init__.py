@@ -87,17 +87,17 @@ if TYPE_CHECKING:
     from twinloop.planning.items import Plan as Plan
     from twinloop.planning.items import load_plan as load_plan
     from twinloop.planning.run import plan as plan
-    from twinloop.policies.backend import open_backend as open_backend
-    from twinloop.policies.check import InterfaceCheck as InterfaceCheck
-    from twinloop.policies.check import check_interface as check_interface
-    from twinloop.policies.interface_map import InterfaceMap as InterfaceMap
-    from twinloop.policies.interface_map import format_interface_map as format_interface_map
-    from twinloop.policies.interface_map import load_interface_map as load_interface_map
-    from twinloop.policies.mapped import MappedPolicy as MappedPolicy
+    from twinloop.policies.backends.protocol import open_backend as open_backend
+    from twinloop.policies.conventions.check import InterfaceCheck as InterfaceCheck
+    from twinloop.policies.conventions.check import check_interface as check_interface
+    from twinloop.policies.conventions.propose import propose_interface_map as propose_interface_map
+    from twinloop.policies.mapping.interface_map import InterfaceMap as InterfaceMap
+    from twinloop.policies.mapping.interface_map import format_interface_map as format_interface_map
+    from twinloop.policies.mapping.interface_map import load_interface_map as load_interface_map
+    from twinloop.policies.mapping.mapped import MappedPolicy as MappedPolicy
+    from twinloop.policies.networks.policy import Policy as Policy
+    from twinloop.policies.networks.policy import load_policy as load_policy
     from twinloop.policies.open import open_policy as open_policy
-    from twinloop.policies.policy import Policy as Policy
-    from twinloop.policies.policy import load_policy as load_policy
-    from twinloop.policies.propose import propose_interface_map as propose_interface_map
     from twinloop.policies.protocol import BatchedPolicy as BatchedPolicy
     from twinloop.policies.protocol import Execution as Execution
     from twinloop.policies.protocol import PolicyLike as PolicyLike
@@ -202,14 +202,14 @@ _NAMES = {
     "twinloop.monitoring.run": ["MonitorConfig", "MonitorReport", "load_monitor_report", "monitor"],
     "twinloop.planning.items": ["Plan", "load_plan"],
     "twinloop.planning.run": ["plan"],
-    "twinloop.policies.backend": ["open_backend"],
-    "twinloop.policies.check": ["InterfaceCheck", "check_interface"],
-    "twinloop.policies.interface_map": ["InterfaceMap", "format_interface_map", "load_interface_map"],
-    "twinloop.policies.mapped": ["MappedPolicy"],
+    "twinloop.policies.backends.protocol": ["open_backend"],
+    "twinloop.policies.conventions.check": ["InterfaceCheck", "check_interface"],
+    "twinloop.policies.mapping.interface_map": ["InterfaceMap", "format_interface_map", "load_interface_map"],
+    "twinloop.policies.mapping.mapped": ["MappedPolicy"],
     "twinloop.policies.open": ["open_policy"],
-    "twinloop.policies.policy": ["Policy", "load_policy"],
+    "twinloop.policies.networks.policy": ["Policy", "load_policy"],
     "twinloop.policies.protocol": ["BatchedPolicy", "Execution", "PolicyLike"],
-    "twinloop.policies.propose": ["propose_interface_map"],
+    "twinloop.policies.conventions.propose": ["propose_interface_map"],
     "twinloop.promotion.champion": ["Champion", "find_champion", "promote"],
     "twinloop.promotion.registry": ["PolicyRegistry"],
     "twinloop.promotion.rules": ["Rules"],

@@ -10,7 +10,7 @@ from tests.learning.examples import point
 from twinloop.cli.train import train
 from twinloop.datasets.reader import open_dataset
 from twinloop.learning.config import TrainConfig
-from twinloop.policies.policy import load_policy
+from twinloop.policies.networks.policy import load_policy
 from twinloop.robots.protocol import ROBOTS
 
 SMALL = (

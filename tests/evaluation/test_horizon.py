@@ -6,7 +6,7 @@ from twinloop.errors import WrongUse
 from twinloop.evaluation import horizon
 from twinloop.evaluation.horizon import Horizon, find_execution_horizon
 from twinloop.evaluation.result import Evaluation, Trial
-from twinloop.policies.policy import load_policy
+from twinloop.policies.networks.policy import load_policy
 from twinloop.twins import load_twin
 
 pytestmark = pytest.mark.usefixtures("short_trials")

@@ -278,7 +278,7 @@ def _others_kept(folder: Path, marks: tuple[str, ...], before: Content, after: C
             assert opened(root.with_name(f".{name}.twinloop-removed")) == was, f"{name} is lost"
 
 
-_TRAINING = ("tests.learning.examples", "twinloop.learning.train", "twinloop.policies.policy")
+_TRAINING = ("tests.learning.examples", "twinloop.learning.train", "twinloop.policies.networks.policy")
 
 
 def _demonstrations(folder: Path) -> None:
@@ -305,7 +305,7 @@ def _retrain(folder: Path) -> None:
 
 def _policy(folder: Path, name: str = "p") -> Content:
     """The policy, whose id is the hash of its weights; None where there is none."""
-    from twinloop.policies.policy import load_policy
+    from twinloop.policies.networks.policy import load_policy
 
     return load_policy(folder / name).id if (folder / name / "policy.json").exists() else None
 
@@ -316,7 +316,7 @@ def _other_policy(folder: Path) -> None:
 
 
 def _save_policy(folder: Path) -> None:
-    from twinloop.policies.policy import load_policy
+    from twinloop.policies.networks.policy import load_policy
 
     load_policy(folder / "p").save(folder / "q")
 

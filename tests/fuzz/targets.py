@@ -149,7 +149,7 @@ def _log(kind: str) -> Target:
 
 
 def _policy(path: Path) -> None:
-    from twinloop.policies.policy import load_policy
+    from twinloop.policies.networks.policy import load_policy
 
     load_policy(path.parent)
 

@@ -13,8 +13,8 @@ from twinloop.learning.fit import Fit, Stage
 from twinloop.learning.samples import Batch
 from twinloop.learning.train import train
 from twinloop.policies.interface import Normalisation
-from twinloop.policies.network import PolicyNetwork, Shape
-from twinloop.policies.shape import ImageShape
+from twinloop.policies.networks.network import PolicyNetwork, Shape
+from twinloop.policies.networks.shape import ImageShape
 
 HAS_ACCELERATOR = torch.accelerator.is_available()
 OBSERVATION, ACTION, SIDE = 5, 2, 8

@@ -21,10 +21,10 @@ from twinloop.learning.adapt import coral
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.samples import Samples
 from twinloop.learning.train import train
-from twinloop.policies.export import export_onnx
-from twinloop.policies.network import PolicyNetwork
-from twinloop.policies.policy import Policy, load_policy
-from twinloop.policies.shape import ImageShape
+from twinloop.policies.networks.export import export_onnx
+from twinloop.policies.networks.network import PolicyNetwork
+from twinloop.policies.networks.policy import Policy, load_policy
+from twinloop.policies.networks.shape import ImageShape
 from twinloop.randomization import load_randomization
 from twinloop.robots import connected
 from twinloop.robots.protocol import Observation

@@ -24,7 +24,7 @@ from twinloop.learning.mix import (
     twin_of,
 )
 from twinloop.learning.train import train
-from twinloop.policies.policy import load_policy
+from twinloop.policies.networks.policy import load_policy
 from twinloop.twins import load_twin
 
 CO = replace(TINY, recipe="co-train", steps=30, validate_every=5)

@@ -18,7 +18,7 @@ from twinloop.learning import fit
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.samples import Batch
 from twinloop.learning.train import train
-from twinloop.policies.policy import load_policy
+from twinloop.policies.networks.policy import load_policy
 from twinloop.quality.check import check_dataset
 from twinloop.quality.require import override
 from twinloop.quality.settings import Settings

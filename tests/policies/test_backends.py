@@ -10,7 +10,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from twinloop.errors import PolicyGone, UnknownName, WrongUse
-from twinloop.policies.backend import open_backend
+from twinloop.policies.backends.protocol import open_backend
 from twinloop.testing.backends import FakeBackend, check_backend
 
 

@@ -10,8 +10,9 @@ import pytest
 from tests.policies.tracker import RIGHT_MAP, Tracker, record_tracker, right_map
 from twinloop.datasets.reader import Dataset
 from twinloop.errors import WrongUse
-from twinloop.policies.check import check_interface
-from twinloop.policies.interface_map import InterfaceMap
+from twinloop.policies.conventions.check import InterfaceCheck, check_interface
+from twinloop.policies.mapping.interface_map import InterfaceMap
+from twinloop.records import load_record
 
 ROWS = 64
 ORDER = ["elbow.target", "pan.target", "lift.target"]
@@ -67,10 +68,15 @@ def test_one_wrong_convention_is_named_with_the_line_to_change(recorded: Dataset
     assert check.found.gain.low > 0.1 and check.found.error < check.error
 
 
-def test_two_wrong_conventions_are_named_together(recorded: Dataset) -> None:
+def test_two_wrong_conventions_are_named_together_and_the_corrected_map_is_right(
+    recorded: Dataset, tmp_path: Any
+) -> None:
     content = copy.deepcopy(RIGHT_MAP)
     content["actions"][0] |= {"unit": "deg", "elements": ORDER}
-    found = check_interface(Tracker(), InterfaceMap.model_validate(content), recorded, rows=ROWS).found
+    check = check_interface(Tracker(), InterfaceMap.model_validate(content), recorded, rows=ROWS)
+    found, corrected = check.found, load_record(InterfaceCheck, check.save(tmp_path)).corrected
+    assert corrected is not None and corrected == check.corrected
+    assert check_interface(Tracker(), corrected, recorded, rows=ROWS).found is None
     assert found is not None and {found.fault, found.with_fault} == {"degrees for radians", "order of joints"}
     assert found.error < 0.1 and len(found.changes) == 2
 

@@ -6,12 +6,12 @@ from scipy.spatial.transform import Rotation as Turn
 
 from twinloop.episode import Camera, Schema, Signal
 from twinloop.errors import MapError, PolicyGone
-from twinloop.policies.arm_pose import ArmPose
-from twinloop.policies.decode import ActionDecoder, At, resample
-from twinloop.policies.encode import InputEncoder, Observed
-from twinloop.policies.frames import convert_frames
-from twinloop.policies.interface_map import ImageInput, parse_interface_map
-from twinloop.policies.rotations import SIZES, rotation_from_numbers, rotation_to_numbers
+from twinloop.policies.mapping.arm_pose import ArmPose
+from twinloop.policies.mapping.decode import ActionDecoder, At, resample
+from twinloop.policies.mapping.encode import InputEncoder, Observed
+from twinloop.policies.mapping.frames import convert_frames
+from twinloop.policies.mapping.interface_map import ImageInput, parse_interface_map
+from twinloop.policies.mapping.rotations import SIZES, rotation_from_numbers, rotation_to_numbers
 from twinloop.tasks import make_cell
 from twinloop.twins import load_twin
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from twinloop.policies.corrections import find_corrections
-from twinloop.policies.interface_map import InterfaceMap
+from twinloop.policies.conventions.corrections import find_corrections
+from twinloop.policies.mapping.interface_map import InterfaceMap
 
 JOINTS = ["pan", "lift", "grip"]
 GIVEN: dict[str, Any] = {

@@ -15,9 +15,9 @@ from tests.policies.test_serve import SECRET, ask, dial
 from tests.terminal import twinloop
 from tests.test_docs import BLOCK
 from twinloop.errors import PolicyGone
-from twinloop.policies.backend import open_backend
+from twinloop.policies.backends.protocol import open_backend
+from twinloop.policies.backends.websocket import TOKEN
 from twinloop.policies.latency import draw_observations
-from twinloop.policies.websocket import TOKEN
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ import zmq
 from tests.policies.record_groot import messages
 from tests.policies.test_packing import CORPUS
 from twinloop.errors import PolicyChanged, PolicyGone, WrongUse
-from twinloop.policies import groot, packing
-from twinloop.policies.backend import open_backend
-from twinloop.policies.websocket import TOKEN
+from twinloop.policies.backends import groot, packing
+from twinloop.policies.backends.protocol import open_backend
+from twinloop.policies.backends.websocket import TOKEN
 
 RECORDED = {
     path.stem: path.read_bytes() for path in (Path(__file__).with_name("corpus") / "groot").glob("*.msgpack")

@@ -3,7 +3,7 @@
 import pytest
 
 from twinloop.errors import MapError
-from twinloop.policies.interface_map import load_interface_map, parse_interface_map
+from twinloop.policies.mapping.interface_map import load_interface_map, parse_interface_map
 from twinloop.yaml_models import format_model
 
 GOOD = """

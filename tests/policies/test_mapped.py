@@ -11,10 +11,10 @@ from twinloop.errors import LearnError, MapError, PolicyChanged, PolicyGone, Wro
 from twinloop.evaluation.robot import RobotEnvironment
 from twinloop.evaluation.run import evaluate
 from twinloop.policies.act import ChunkExecutor
-from twinloop.policies.interface_map import parse_interface_map
-from twinloop.policies.mapped import MappedPolicy
+from twinloop.policies.mapping.interface_map import parse_interface_map
+from twinloop.policies.mapping.mapped import MappedPolicy
+from twinloop.policies.networks.policy import load_policy
 from twinloop.policies.open import connect_policy, open_policy
-from twinloop.policies.policy import load_policy
 from twinloop.robots.protocol import connected
 from twinloop.testing.policies import ProportionalPolicy, check_policy
 from twinloop.testing.robots import FakeRobot

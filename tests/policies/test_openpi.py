@@ -11,9 +11,9 @@ import pytest
 from tests.policies.servers import CountingPolicy, StatelessPolicy, scripted, served
 from tests.policies.test_packing import CORPUS
 from twinloop.errors import PolicyChanged, PolicyGone, UnknownName, WrongUse
-from twinloop.policies import packing, websocket
-from twinloop.policies.backend import open_backend
-from twinloop.policies.openpi import OpenpiBackend, StatelessOpenpi
+from twinloop.policies.backends import packing, websocket
+from twinloop.policies.backends.openpi import OpenpiBackend, StatelessOpenpi
+from twinloop.policies.backends.protocol import open_backend
 
 ASK = {"observation/state": np.zeros(2, np.float32), "prompt": "pick"}
 CHUNK = np.arange(6, dtype=np.float32).reshape(3, 2)

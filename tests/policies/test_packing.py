@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinloop.errors import PolicyGone
-from twinloop.policies import packing
+from twinloop.policies.backends import packing
 
 CORPUS = {
     name: bytes.fromhex(digits)

@@ -11,8 +11,8 @@ from tests.learning.examples import TINY, point
 from twinloop.consent.policies import find_policies_trained_on
 from twinloop.errors import LearnError, NewerFormat, WrongUse
 from twinloop.learning.train import train
-from twinloop.policies.export import export_onnx
-from twinloop.policies.policy import load_policy
+from twinloop.policies.networks.export import export_onnx
+from twinloop.policies.networks.policy import load_policy
 
 
 @pytest.fixture

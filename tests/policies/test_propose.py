@@ -15,10 +15,10 @@ from tests.terminal import twinloop
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Array
 from twinloop.errors import MapError, WrongUse
-from twinloop.policies.claims import read_claims
-from twinloop.policies.interface_map import load_interface_map
-from twinloop.policies.mapped import MappedPolicy
-from twinloop.policies.propose import draft_interface_map, propose_interface_map
+from twinloop.policies.conventions.propose import draft_interface_map, propose_interface_map
+from twinloop.policies.mapping.claims import read_claims
+from twinloop.policies.mapping.interface_map import load_interface_map
+from twinloop.policies.mapping.mapped import MappedPolicy
 
 PORTS = {
     "inputs": {

@@ -19,7 +19,7 @@ from twinloop.generation.rollout import episode_schema
 from twinloop.learning.train import train
 from twinloop.policies.act import PolicyController
 from twinloop.policies.latency import draw_observations
-from twinloop.policies.policy import Policy
+from twinloop.policies.networks.policy import Policy
 from twinloop.policies.protocol import Execution, make_batched
 from twinloop.promotion.run import GateConfig, gate
 from twinloop.robots import connected

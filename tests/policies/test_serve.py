@@ -19,9 +19,10 @@ from websockets.sync.client import connect
 from tests.policies.servers import SCHEMA, CountingPolicy, StatelessPolicy, make_certificate, served, started
 from tests.policies.test_packing import CORPUS
 from twinloop.errors import PolicyGone, WrongUse
-from twinloop.policies import packing, serve
-from twinloop.policies.backend import open_backend
-from twinloop.policies.websocket import TOKEN
+from twinloop.policies import serve
+from twinloop.policies.backends import packing
+from twinloop.policies.backends.protocol import open_backend
+from twinloop.policies.backends.websocket import TOKEN
 from twinloop.testing.policies import ProportionalPolicy
 
 SECRET = "a-token-of-some-length"

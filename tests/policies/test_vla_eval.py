@@ -6,8 +6,8 @@ import pytest
 from tests.policies.servers import scripted
 from tests.policies.test_packing import CORPUS
 from twinloop.errors import PolicyGone
-from twinloop.policies import packing
-from twinloop.policies.backend import open_backend
+from twinloop.policies.backends import packing
+from twinloop.policies.backends.protocol import open_backend
 
 ASK = {"images/front": np.zeros((4, 6, 3), np.uint8), "state": np.zeros(2), "task_description": "pick"}
 

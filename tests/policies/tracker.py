@@ -12,7 +12,7 @@ from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import make_dataset
 from twinloop.episode import Array, Camera, Schema, Signal, make_episode
 from twinloop.errors import PolicyGone
-from twinloop.policies.interface_map import InterfaceMap
+from twinloop.policies.mapping.interface_map import InterfaceMap
 
 JOINTS = ("pan", "lift", "elbow", "gripper")
 QUATERNION = ("object.qw", "object.qx", "object.qy", "object.qz")

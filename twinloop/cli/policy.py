@@ -27,8 +27,8 @@ app.command("check")(policy_map.check_map)
 @app.command()
 def show(policy: PolicyName, json: Json = False) -> None:
     """Show what a policy observes and commands and how it was trained; of an address, what the policy there says of itself."""
+    from twinloop.policies.networks.policy import METADATA
     from twinloop.policies.open import is_address, is_map
-    from twinloop.policies.policy import METADATA
 
     if is_address(policy) or is_map(policy):
         return _show_foreign(policy, json)
@@ -46,7 +46,7 @@ def show(policy: PolicyName, json: Json = False) -> None:
 
 def _show_foreign(address: str, json: bool) -> None:
     """Print what the policy at an address says of itself; of a map, also what it makes of it."""
-    from twinloop.policies.backend import open_backend
+    from twinloop.policies.backends.protocol import open_backend
     from twinloop.policies.open import is_map
 
     found = twinloop.load_interface_map(address) if is_map(address) else None
@@ -134,7 +134,7 @@ def export(
     policy: PolicyName, out: Annotated[Path, Option(help="The ONNX file to write.")], json: Json = False
 ) -> None:
     """Write a policy as ONNX, from raw readings to raw commands, with everything about it in the file's metadata."""
-    from twinloop.policies.export import export_onnx
+    from twinloop.policies.networks.export import export_onnx
 
     path = export_onnx(load_own_policy(policy), out)
     size = path.stat().st_size

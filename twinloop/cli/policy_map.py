@@ -16,8 +16,8 @@ from twinloop.cli.places import find_twin
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.policies.check import Explanation, InterfaceCheck
-    from twinloop.policies.propose import Proposal
+    from twinloop.policies.conventions.check import Explanation, InterfaceCheck
+    from twinloop.policies.conventions.propose import Proposal
 
 AddressOrMap = Annotated[
     str,
@@ -132,7 +132,7 @@ def _is_map(policy: str) -> bool:
 
 def _load_map(policy: str, map_: Path | None, metadata: Mapping[str, Any]) -> twinloop.InterfaceMap:
     """The map that is named, about the policy at the address if one is given; none is needed where its metadata is certain."""
-    from twinloop.policies.certain import find_certain_map
+    from twinloop.policies.mapping.certain import find_certain_map
 
     if _is_map(policy):
         if map_ is not None:
@@ -149,7 +149,7 @@ def _load_map(policy: str, map_: Path | None, metadata: Mapping[str, Any]) -> tw
 
 
 def _show(metadata: Any, dataset: twinloop.Dataset, json: bool) -> None:
-    from twinloop.policies.claims import read_claims
+    from twinloop.policies.mapping.claims import read_claims
 
     claims, schema = read_claims(metadata), dataset.schema
     theirs = [

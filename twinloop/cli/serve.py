@@ -33,8 +33,8 @@ def serve(
 ) -> None:
     """Serve a policy by openpi's WebSocket protocol, for any openpi client; the token is in TWINLOOP_POLICY_TOKEN."""
     from twinloop.cli.robot import load_acting_policy
+    from twinloop.policies.backends.websocket import TOKEN
     from twinloop.policies.serve import Door, serve
-    from twinloop.policies.websocket import TOKEN
 
     def on_ready(address: str) -> None:
         text = f"{loaded.name} is served at {address} (Ctrl-C to stop); clients: openpi:{address}"

@@ -12,7 +12,7 @@ from twinloop.evaluation.environment import OnProgress
 from twinloop.evaluation.result import Evaluation, compare
 from twinloop.evaluation.run import evaluate
 from twinloop.evaluation.twin import TwinEnvironment
-from twinloop.policies.policy import Policy
+from twinloop.policies.networks.policy import Policy
 from twinloop.randomization import Randomization
 from twinloop.twins import Twin
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from twinloop.errors import UnknownName, WrongUse
-from twinloop.policies.shape import Head
+from twinloop.policies.networks.shape import Head
 
 Recipe = Literal["sim-only", "real-only", "pretrain-finetune", "co-train"]
 Finetune = Literal["full", "head", "adapter"]

@@ -6,7 +6,7 @@ A policy always acts on the processor: one small network at batch 1 is done ther
 from __future__ import annotations
 
 from twinloop.errors import WrongUse
-from twinloop.policies.network import torch
+from twinloop.policies.networks.network import torch
 
 AUTO = "auto"
 

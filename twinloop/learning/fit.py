@@ -23,7 +23,7 @@ from twinloop.errors import LearnError
 from twinloop.learning.adapt import Alignment, ramp
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.samples import Batch, Samples, concatenate
-from twinloop.policies.network import PolicyNetwork, torch
+from twinloop.policies.networks.network import PolicyNetwork, torch
 
 AVERAGING = 0.995
 """Fraction of the old weights in the running average; the average is what is validated and kept."""

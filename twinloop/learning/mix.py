@@ -32,7 +32,7 @@ from twinloop.learning.config import TrainConfig
 from twinloop.learning.device import AUTO
 from twinloop.learning.fit import OnValidation
 from twinloop.learning.train import UNFINISHED, train
-from twinloop.policies.policy import METADATA, Policy, load_policy
+from twinloop.policies.networks.policy import METADATA, Policy, load_policy
 from twinloop.randomization import Randomization
 from twinloop.randomization.scenes import scenes_of
 from twinloop.records import SavedRecord, load_record, save_record

@@ -14,7 +14,7 @@ from twinloop.errors import LearnError, MissingExtra
 
 if TYPE_CHECKING:
     from twinloop.learning.fit import Point
-    from twinloop.policies.policy import Policy
+    from twinloop.policies.networks.policy import Policy
 
 EXPERIMENT = "twinloop"
 DATABASE = "mlflow.db"
@@ -118,7 +118,7 @@ class TrackedRun:
 
     def finish(self, policy: Policy, folder: Path) -> None:
         """Say which policy came of it; its files are logged where the artifact store can be written."""
-        from twinloop.policies.policy import METADATA, WEIGHTS
+        from twinloop.policies.networks.policy import METADATA, WEIGHTS
 
         with _reported(
             f"{folder} is trained and whole, but could not be logged", "nothing needs to be done again"

@@ -32,10 +32,10 @@ from twinloop.learning.samples import Role, Samples, concatenate
 from twinloop.learning.sources import make_samples, require_styles
 from twinloop.learning.tracking import TrackedRun, tracked
 from twinloop.policies.interface import Interface, Normalisation, fit_normalisation, make_interface
-from twinloop.policies.network import PolicyNetwork, torch
-from twinloop.policies.policy import METADATA, Policy, TrainingRecord, load_policy
+from twinloop.policies.networks.network import PolicyNetwork, torch
+from twinloop.policies.networks.policy import METADATA, Policy, TrainingRecord, load_policy
+from twinloop.policies.networks.shape import ImageShape, Shape
 from twinloop.policies.protocol import Execution
-from twinloop.policies.shape import ImageShape, Shape
 from twinloop.version import __version__
 
 SCALING_ROWS = 20_000

@@ -10,56 +10,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from twinloop.episode import Actor, Source
-from twinloop.errors import UnknownName
 from twinloop.logs.derived import Formula, parse_formula
-from twinloop.logs.units import LOG_UNITS, known_unit
+from twinloop.logs.map_values import Factors, MapPart, Names, Numbers, Units
+from twinloop.logs.units import LOG_UNITS
 from twinloop.yaml_models import load_model, nearest_name, parse_model
 
 Method = Literal["linear", "previous", "nearest", "slerp"]
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str | int | float) else value
-
-
-def _as_unit(value: Any) -> Any:
-    try:
-        return known_unit(str(value))
-    except UnknownName as error:
-        raise ValueError(
-            nearest_name(str(value), sorted(LOG_UNITS)).replace("nothing", "no unit", 1)
-        ) from error
-
-
-def _require_not_zero(values: tuple[float, ...]) -> tuple[float, ...]:
-    if 0.0 in values:
-        raise ValueError("a factor of 0 would erase the signal")
-    return values
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
-Unit = Annotated[str, BeforeValidator(_as_unit)]
-Units = Annotated[tuple[Unit, ...], BeforeValidator(_as_list), Field(min_length=1)]
-Numbers = Annotated[tuple[float, ...], BeforeValidator(_as_list), Field(min_length=1)]
-Factors = Annotated[Numbers, AfterValidator(_require_not_zero)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
-
-
-class Clock(_Part):
+class Clock(MapPart):
     """Where the time stamps of a stream come from.
 
     `channel` names the channel (in `unit`; `column` if it has several); without it the log's own time is used.
@@ -96,7 +58,7 @@ def _as_formula(value: Any) -> Any:
 AnyFormula = Annotated[Formula, BeforeValidator(_as_formula), PlainSerializer(str)]
 
 
-class SignalMap(_Part):
+class SignalMap(MapPart):
     """One signal of the dataset: stored = sign * (scale * raw, converted from `unit` to `to`) + offset.
 
     `from` is one channel, or several that are concatenated; `columns` selects and orders their elements by number or
@@ -125,7 +87,7 @@ class SignalMap(_Part):
     unwrap: bool = False
 
 
-class ConstantMap(_Part):
+class ConstantMap(MapPart):
     """A signal with a constant value: from the map (`value`) or from a constant of the log (`from`)."""
 
     value: Numbers | None = None
@@ -141,7 +103,7 @@ class ConstantMap(_Part):
         return self
 
 
-class CameraMap(_Part):
+class CameraMap(MapPart):
     """A camera: a channel of images (`from`), or a video file next to the log (`file`, {stem} is the log's name)."""
 
     source: str | None = Field(default=None, alias="from")
@@ -156,7 +118,7 @@ class CameraMap(_Part):
         return self
 
 
-class EpisodeMap(_Part):
+class EpisodeMap(MapPart):
     """Where episodes begin and end.
 
     by: file (one log, one episode), parts (as the log declares, for LeRobot and robomimic), groups (channels named
@@ -183,7 +145,7 @@ class EpisodeMap(_Part):
         return self
 
 
-class Rows(_Part):
+class Rows(MapPart):
     """The times of an episode's rows: the samples of one signal or camera (`like`), or evenly spaced (`rate_hz`)."""
 
     like: str | None = None
@@ -196,7 +158,7 @@ class Rows(_Part):
         return self
 
 
-class ProvenanceMap(_Part):
+class ProvenanceMap(MapPart):
     """Who recorded it, where, with which consent; `origin` and `licence` are those of the recording."""
 
     source: Source
@@ -210,7 +172,7 @@ class ProvenanceMap(_Part):
     licence: str | None = None
 
 
-class LogMap(_Part):
+class LogMap(MapPart):
     """Everything needed to convert one kind of log to episodes.
 
     `derived` names channels computed from others: sums and differences, such as `a - b`.
@@ -227,13 +189,13 @@ class LogMap(_Part):
     success: bool | None = None
     episodes: EpisodeMap = EpisodeMap()
     clock: AnyClock | None = None
-    clocks: dict[str, AnyClock] = {}
-    derived: dict[str, AnyFormula] = {}
+    clocks: dict[str, AnyClock] = Field(default_factory=dict)
+    derived: dict[str, AnyFormula] = Field(default_factory=dict)
     rows: Rows = Rows()
     mixed_rates: bool = False
     time_zero: Literal["first_row", "log"] = "first_row"
-    constants: dict[str, ConstantMap] = {}
-    cameras: dict[str, CameraMap] = {}
+    constants: dict[str, ConstantMap] = Field(default_factory=dict)
+    cameras: dict[str, CameraMap] = Field(default_factory=dict)
     originals: Literal["resampled", "all", "none"] = "resampled"
 
     @model_validator(mode="after")

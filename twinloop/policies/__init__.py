@@ -1,8 +1,10 @@
-"""Policies: the door, our own networks, and those of others behind an address and an interface map.
+"""Policies: the door (`protocol`, `interface`), what executes and serves them, our own networks, and those of others.
 
-Importing this package registers the built-in kinds of address; what runs them is loaded when one is opened.
+A policy of somebody else is a backend, an address and what answers there (`backends`), under an interface map (`mapping`);
+`conventions` finds out what the map should say. Importing this package registers the built-in kinds of address; what runs them is
+loaded when one is opened.
 """
 
-from twinloop.policies import groot, onnx_file, openpi, python_class, torchscript, vla_eval
+from twinloop.policies import backends
 
-__all__ = ["groot", "onnx_file", "openpi", "python_class", "torchscript", "vla_eval"]
+__all__ = ["backends"]

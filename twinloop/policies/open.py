@@ -7,11 +7,11 @@ from pathlib import Path
 from twinloop.episode import Schema
 from twinloop.errors import WrongUse
 from twinloop.generation.signals import make_schema
-from twinloop.policies.backend import BACKENDS, Backend, open_backend
-from twinloop.policies.certain import find_certain_map
-from twinloop.policies.interface_map import InterfaceMap, load_interface_map
-from twinloop.policies.kept import is_kept, load_mapped
-from twinloop.policies.mapped import MappedPolicy
+from twinloop.policies.backends.protocol import BACKENDS, Backend, open_backend
+from twinloop.policies.mapping.certain import find_certain_map
+from twinloop.policies.mapping.interface_map import InterfaceMap, load_interface_map
+from twinloop.policies.mapping.kept import is_kept, load_mapped
+from twinloop.policies.mapping.mapped import MappedPolicy
 from twinloop.policies.protocol import PolicyLike
 from twinloop.tasks import make_cell
 from twinloop.twins import Twin, load_twin
@@ -53,7 +53,7 @@ def open_policy(
     elif interface_map is None:
         if is_kept(where):
             return load_mapped(where)
-        from twinloop.policies.policy import load_policy
+        from twinloop.policies.networks.policy import load_policy
 
         return load_policy(where)
     else:

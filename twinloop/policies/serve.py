@@ -27,10 +27,10 @@ import numpy as np
 
 from twinloop.episode import MAX_CAMERA_SIDE, Array
 from twinloop.errors import MissingExtra, PolicyGone, TwinloopError, WrongUse, first_line
-from twinloop.policies import packing
-from twinloop.policies.openpi import BATCH, RESET
+from twinloop.policies.backends import packing
+from twinloop.policies.backends.openpi import BATCH, RESET
+from twinloop.policies.backends.websocket import TOKEN
 from twinloop.policies.protocol import PolicyLike, is_stateless, make_batched, min_image_side
-from twinloop.policies.websocket import TOKEN
 from twinloop.version import __version__
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from typing import Any, Literal
 from twinloop.datasets.commit import disk_errors, write_atomically
 from twinloop.errors import GateError, TamperedRecord, WrongUse
 from twinloop.learning.tracking import local_tracking
-from twinloop.policies.kept import is_kept
+from twinloop.policies.mapping.kept import is_kept
+from twinloop.policies.networks.policy import load_policy
 from twinloop.policies.open import open_policy, save_policy
-from twinloop.policies.policy import load_policy
 from twinloop.policies.protocol import PolicyLike
 from twinloop.promotion.chain import (
     FOLDER,

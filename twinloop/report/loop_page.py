@@ -9,7 +9,7 @@ from typing import Any
 
 from twinloop.generation.videos import video_data_uri
 from twinloop.loop_result import LoopResult
-from twinloop.policies.policy import Policy
+from twinloop.policies.networks.policy import Policy
 from twinloop.promotion.evidence import Evidence
 from twinloop.report.diagnosis_page import make_cost_rows
 from twinloop.report.page import write_page

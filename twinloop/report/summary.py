@@ -15,8 +15,8 @@ from twinloop.gap.result import Gap
 from twinloop.identification.result import Identification
 from twinloop.monitoring.run import MonitorReport
 from twinloop.planning.items import Plan
-from twinloop.policies.mapped import MappedPolicy
-from twinloop.policies.policy import Policy
+from twinloop.policies.mapping.mapped import MappedPolicy
+from twinloop.policies.networks.policy import Policy
 from twinloop.promotion.champion import Champion
 from twinloop.promotion.verdict import Verdict
 from twinloop.stats.interval import exact_interval

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from twinloop.errors import LearnError
-from twinloop.policies.policy import Policy
+from twinloop.policies.networks.policy import Policy
 from twinloop.report.charts import SERIES, add_legend, encode_svg, make_figure, require_png, write_png
 
 Curve = tuple[str, Sequence[Mapping[str, Any]]]

@@ -10,7 +10,7 @@ import numpy as np
 
 from twinloop.episode import Array
 from twinloop.errors import PolicyGone
-from twinloop.policies.backend import Backend, Inputs
+from twinloop.policies.backends.protocol import Backend, Inputs
 
 ROUNDING = 1e-4
 """Batched and single inference may differ by this much: matrix products of other sizes round differently."""

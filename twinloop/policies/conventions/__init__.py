@@ -1,0 +1,1 @@
+"""What the interface map of a policy should say: proposals, and which convention fault explains its actions."""

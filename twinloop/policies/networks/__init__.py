@@ -1,0 +1,1 @@
+"""Our own policies: networks, their files, and their export."""
