@@ -50,6 +50,11 @@ def parse_model(model: type[Model], text: str, name: str, *, hints: Mapping[str,
         content = parse_yaml(text)
     except yaml.YAMLError as error:
         raise MapError(f"{name} is not YAML ({' '.join(str(error).split())[:200]})") from error
+    return validate_model(model, content, name, hints=hints)
+
+
+def validate_model(model: type[Model], content: object, name: str, *, hints: Mapping[str, str]) -> Model:
+    """As `parse_model`, of plain values."""
     if not isinstance(content, dict):
         keys = ", ".join(list(model.model_fields)[:3])
         raise MapError(f"{name} is not a map", got=type(content).__name__, expected=f"keys such as {keys}")

@@ -35,10 +35,17 @@ class Peer:
             return f"{self.name} cannot be installed here: {reason[-1] if reason else 'no reason given'}"
         return None
 
-    def run(self, script: str, *words: object, timeout_s: float = 1800) -> dict[str, Any]:
-        """Run a script of its folder in its environment and return the JSON it prints last."""
+    def run(
+        self, script: str | Path, *words: object, timeout_s: float = 1800, with_twinloop: bool = False
+    ) -> dict[str, Any]:
+        """Run a script, one of its folder or any by its whole path, in its environment and return the JSON it prints last.
+
+        With `with_twinloop` it can import this source tree.
+        """
         command = [str(self.venv / "bin/python"), str(HERE / self.folder / script), *map(str, words)]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        if with_twinloop:
+            environment["PYTHONPATH"] = str(HERE.parents[1])
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=environment)
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         if done.returncode or not lines:

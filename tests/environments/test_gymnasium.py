@@ -115,15 +115,17 @@ def make(mode=AutoresetMode.NEXT_STEP, threads=1, twin="franka_reach", randomiza
     )
 
 
-@pytest.mark.parametrize(("twin", "varied"), [("franka_reach", VARIED), ("franka_pick_place", HIDDEN)])
-def test_an_episode_is_the_same_in_every_autoreset_mode_and_with_any_number_of_threads(twin, varied):
-    expected = play(make(twin=twin, randomization=varied))
-    assert_same_episodes(
-        expected, play(make(AutoresetMode.SAME_STEP, threads=2, twin=twin, randomization=varied))
-    )
-    assert_same_episodes(
-        expected, play(make(AutoresetMode.DISABLED, threads=0, twin=twin, randomization=varied))
-    )
+@pytest.mark.parametrize(
+    "cell",
+    [
+        {"twin": "franka_reach", "randomization": VARIED, "poses": ("tool", "link4")},
+        {"twin": "franka_pick_place", "randomization": HIDDEN},
+    ],
+)
+def test_an_episode_is_the_same_in_every_autoreset_mode_and_with_any_number_of_threads(cell):
+    expected = play(make(**cell))
+    assert_same_episodes(expected, play(make(AutoresetMode.SAME_STEP, threads=2, **cell)))
+    assert_same_episodes(expected, play(make(AutoresetMode.DISABLED, threads=0, **cell)))
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
@@ -261,9 +263,23 @@ def test_cameras_are_part_of_the_observation_when_asked_for():
     environment.close()
 
 
+def test_observed_poses_are_where_the_joints_read_the_frame_to_be():
+    environment = gymnasium.make("twinloop/franka_reach-v0", control="delta", poses=["tool"]).unwrapped
+    observation, _ = environment.reset(seed=0)
+    for action in (0.5,) * 20 + (0.0,) * 60:
+        observation = environment.step(np.full(8, action, np.float32))[0]
+    pose, signal = observation["observation.pose.tool"], environment.schema.signal("observation.pose.tool")
+    truth = environment._episodes._simulation.truth  # sensors are ideal, and the arm has come to rest
+    assert np.allclose(pose[:3], truth.tool_position[0], atol=1e-4)
+    assert environment.observation_space.contains(observation) and signal.elements[3] == "tool.ux"
+    assert np.allclose([pose[3:6] @ pose[3:6], pose[3:6] @ pose[6:9]], [1.0, 0.0], atol=1e-6)
+
+
 def test_wrong_use_says_what_is_wrong():
     with pytest.raises(UnknownName, match="camera"):
         gymnasium.make("twinloop/franka_reach-v0", cameras=["side"])
+    with pytest.raises(UnknownName, match="frame of twin franka_reach"):
+        gymnasium.make("twinloop/franka_reach-v0", poses=["tip"])
     with pytest.raises(WrongUse, match="no dense reward"):
         gymnasium.make("twinloop/servo_pendulum-v0", reward="dense")
     vector = make(AutoresetMode.DISABLED)

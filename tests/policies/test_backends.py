@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from twinloop.errors import PolicyGone, UnknownName, WrongUse
 from twinloop.policies.backends.protocol import open_backend
+from twinloop.policies.mapping.certain import find_certain_map
 from twinloop.testing.backends import FakeBackend, check_backend
 
 
@@ -72,6 +73,15 @@ def test_metadata_of_mjlab_and_isaac_lab_is_read(tmp_path):
     assert metadata["joint_names"] == ["hip", "knee"] and metadata["default_joint_pos"] == [0.1, -0.5]
     assert metadata["io_descriptors"]["observations"]["policy"][0]["name"] == "joint_pos"
     assert metadata["inputs"]["obs"]["shape"] == ["batch", 2]
+
+
+def test_a_model_may_hold_its_own_interface_map(tmp_path):
+    written = {"interface_map": "inputs: {obs: {from: observation.state}}\nactions: [{elements: [a.target]}]"}
+    address = write_onnx(tmp_path / "p.onnx", metadata=written)
+    found = find_certain_map(address, open_backend(address).metadata)
+    assert found.policy == address and found.actions[0].elements == ("a.target",)
+    with pytest.raises(WrongUse, match="is not YAML"):
+        open_backend(write_onnx(tmp_path / "q.onnx", metadata={"interface_map": "{"}))
 
 
 def test_another_file_has_another_fingerprint(tmp_path):

@@ -4,10 +4,11 @@ import json
 
 import numpy as np
 import pytest
+import yaml
 
 from tests.policies.foreign import TWIN, write_policy
 from tests.policies.servers import served
-from twinloop.errors import PolicyChanged, WrongUse
+from twinloop.errors import MapError, PolicyChanged, WrongUse
 from twinloop.generation.signals import make_schema
 from twinloop.policies.open import open_policy
 from twinloop.promotion.registry import PolicyRegistry
@@ -33,6 +34,52 @@ def test_evaluate_takes_a_map_or_an_address_with_one(reach, twinloop):
     )  # fmt: skip
     assert code == 0, err
     assert json.loads(again) == json.loads(out), "the same policy, the same delays, the same trials"
+
+
+def test_a_policy_that_never_succeeds_in_its_twin_is_sent_to_the_check_of_its_map(reach, twinloop):
+    code, out, err = twinloop("evaluate", "reach.yaml", "--episodes", "1")
+    assert code == 0 and "Reach never succeeds in its twin" in out and "twinloop policy check" in out, err
+
+
+def declare(folder, **change):
+    """Move the map into the class, without `policy` and `twin`."""
+    content = yaml.safe_load((folder / "reach.yaml").read_text()) | change
+    (folder / "reach.yaml").unlink()
+    declared = {
+        key: content[key] for key in content if key != "policy" and (key != "twin" or "twin" in change)
+    }
+    source = (folder / "reach.py").read_text()
+    (folder / "reach.py").write_text(
+        source.replace("stateless = True", f"interface_map = {declared}; stateless = True")
+    )
+
+
+def test_a_policy_that_declares_its_map_needs_no_file(reach, tmp_path, twinloop):
+    expected = open_policy(reach)
+    twinloop("evaluate", "reach.yaml", "--episodes", "4", "--out", "tried")
+    declare(tmp_path)
+    address = "python:reach.py:Reach"
+    declared = open_policy(address, twin=load_twin(TWIN))
+    assert declared.map.actions == expected.map.actions and declared.map.inputs == expected.map.inputs
+    words = ("--dataset", "tried", "--twin", TWIN, "--propose", "--map", "proposed.yaml")
+    code, out, err = twinloop("policy", "map", address, *words)
+    assert code == 0 and "not certain" not in out, err
+    assert open_policy("proposed.yaml", twin=load_twin(TWIN)).map.actions == expected.map.actions
+    assert twinloop("policy", "check", address, "--dataset", "tried", "--twin", TWIN)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"twin": TWIN}, "has twin"),
+        ({"actions": [{"elements": ["a"], "units": "deg"}]}, "(?s)actions.0.units is not a key.*'unit'"),
+        ({"history": [-(10**6), 0]}, "no more than 1000 steps back"),
+    ],
+)
+def test_a_declared_map_that_is_none_is_answered_with_its_place(reach, tmp_path, change, message):
+    declare(tmp_path, **change)
+    with pytest.raises(MapError, match=message):
+        open_policy("python:reach.py:Reach", twin=load_twin(TWIN))
 
 
 def test_an_address_without_a_map_says_what_is_missing(reach, twinloop):

@@ -108,6 +108,8 @@ def evaluate(
         if videos is not None and kept is not None:
             written = _write_videos(loaded, kept, twin, config, videos)
     _report(found, written, out, videos, json)
+    if opened is None and not json:
+        _explain_no_success(loaded, found)
 
 
 @contextmanager
@@ -278,6 +280,15 @@ def _report(
         console.out.print(f"stored {sum(len(one.trials) for one in found)} episodes in {out}")
     if videos is not None:
         console.out.print(f"wrote {console.count(len(written), 'video')} of failures to {videos}")
+
+
+def _explain_no_success(policies: list[twinloop.PolicyLike], found: list[twinloop.Evaluation]) -> None:
+    """Say what to look at where a foreign policy never succeeded in a twin."""
+    from twinloop.policies.mapping.mapped import explain_no_success
+
+    for policy, one in zip(policies, found, strict=True):
+        if one.judged and not one.successes and (why := explain_no_success(policy)):
+            console.out.print(why)
 
 
 def _row(found: twinloop.Evaluation) -> tuple[object, ...]:

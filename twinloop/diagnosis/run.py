@@ -20,6 +20,7 @@ from twinloop.diagnosis.trials import Trials
 from twinloop.diagnosis.weigh import weigh
 from twinloop.episode import Array, Episode
 from twinloop.errors import LearnError, WrongUse
+from twinloop.policies.mapping.mapped import explain_no_success
 from twinloop.policies.protocol import PolicyLike
 from twinloop.stats.interval import Interval, exact_interval
 from twinloop.twins import Twin, load_twin
@@ -89,7 +90,7 @@ def diagnose(
     different = [m.dimension for m in measured if m.differs]
     shared = attribute(different, trials.evaluate, max(2, budget // scenes), rng)
     found = _conclude(policy, episodes, evidence, trials, shared, measured, layout, rng, seed)
-    return replace(found, notes=_notes(episodes, len(given)))
+    return replace(found, notes=_notes(policy, found, episodes, len(given)))
 
 
 def measure(
@@ -180,6 +181,8 @@ def _conclude(
 def _verdict(found: Diagnosis) -> str:
     if found.trials < FEWEST_RUNS:
         return f"unknown: {found.trials} judged runs are too few; record at least {FEWEST_RUNS}"
+    if found.in_twin.value == 0.0:
+        return "nothing to explain: the policy never succeeds in its own twin"
     if found.drop.low <= 0.0:
         return "nothing to explain: these runs do not show that the robot does worse than the twin"
     if not found.named:
@@ -238,8 +241,10 @@ def _own_runs(policy: PolicyLike, given: list[Episode]) -> list[Episode]:
     return mine
 
 
-def _notes(episodes: list[Episode], given: int) -> tuple[str, ...]:
+def _notes(policy: PolicyLike, found: Diagnosis, episodes: list[Episode], given: int) -> tuple[str, ...]:
     notes = []
+    if found.in_twin.value == 0.0 and (why := explain_no_success(policy)):
+        notes.append(why)
     if all(episode.provenance.source == "sim" for episode in episodes):
         notes.append("the runs given as real are simulated")
     if len(episodes) < given:

@@ -159,7 +159,8 @@ class Episodes:
         return made
 
     def _observe(self, reading: Reading, ids: Array) -> None:
-        for name, values in name_signals(self.settings.cell, reading).items():
+        read = name_signals(self.settings.cell, reading) | self.settings.observe_poses(reading.position)
+        for name, values in read.items():
             if ids is self._everyone:
                 self.observation[name][:] = values
             else:

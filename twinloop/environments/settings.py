@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from twinloop.engines import DEFAULT_ENGINE
-from twinloop.episode import Array, Schema
+from twinloop.episode import Array, Schema, Signal
 from twinloop.errors import UnknownName, WrongUse
 from twinloop.generation.signals import make_schema
+from twinloop.policies.mapping.arm_pose import ArmPose
+from twinloop.policies.mapping.rotations import rotation_to_numbers
 from twinloop.randomization import Randomization, load_randomization
 from twinloop.randomization.scenes import training_scenes
 from twinloop.tasks import Cell, RewardedTask, Task, make_cell, make_task
@@ -41,11 +43,22 @@ class Settings:
     control: Control
     steps: int
     engine: str = DEFAULT_ENGINE
+    poses: Mapping[str, ArmPose] = field(default_factory=dict)
 
     @property
     def schema(self) -> Schema:
-        """The schema of the episodes, as generation records them."""
-        return make_schema(self.cell, self.cameras)
+        """The schema of the episodes, as generation records them, and the poses that are observed besides."""
+        recorded = make_schema(self.cell, self.cameras)
+        return replace(recorded, signals=(*recorded.signals, *map(pose_signal, self.poses)))
+
+    def observe_poses(self, position: Array) -> dict[str, Array]:
+        """The observed poses (N, 9) by signal, where the actuators read `position` (N, actuators)."""
+        found = {}
+        for frame, arm in self.poses.items():
+            place, turn = arm.forward(position[:, arm.actuators])
+            numbers = rotation_to_numbers(turn, "matrix_6d")
+            found[pose_signal(frame).name] = np.concatenate([place, numbers], axis=1)
+        return found
 
     @property
     def action_step(self) -> Array:
@@ -54,12 +67,20 @@ class Settings:
         return np.asarray((cell.control_high - cell.control_low) * cell.dt_s / FULL_RANGE_S)
 
 
+def pose_signal(frame: str) -> Signal:
+    """Where a frame is in the robot's base, as a map's `{pose: FRAME, rotation: matrix_6d}` gives it to a policy."""
+    columns = [f"{column}{axis}" for column in "uv" for axis in "xyz"]
+    elements = tuple(f"{frame}.{name}" for name in (*"xyz", *columns))
+    return Signal(f"observation.pose.{frame}", (9,), (*["m"] * 3, *["1"] * 6), elements=elements)
+
+
 def make_settings(
     twin: Twin | str | Path,
     *,
     task: str | None = None,
     randomization: Randomization | Mapping[str, Any] | str | Path | None = None,
     cameras: Sequence[str] = (),
+    poses: Sequence[str] = (),
     reward: Reward = "sparse",
     control: Control = "target",
     max_episode_steps: int | None = None,
@@ -72,6 +93,7 @@ def make_settings(
         task: Name of the task; default: the twin's own.
         randomization: What varies between episodes, or a YAML file; default: where things lie, as in `evaluate`.
         cameras: Cameras whose frames are part of the observation.
+        poses: Frames of the robot, `tool` or a site or body, whose pose in its base is observed, as its joints read it.
         reward: `sparse`: 1 on success; `dense`: the task's own, for tasks that have one.
         control: `target`: an action is the actuators' position targets, as in datasets; `delta`: in -1 to 1, how far to
             move the last targets, 1 being a whole range in `FULL_RANGE_S`.
@@ -83,7 +105,7 @@ def make_settings(
 
     Raises:
         WrongUse: The twin has nothing to control, or the task no dense reward.
-        UnknownName: There is no such twin, task, camera or parameter.
+        UnknownName: There is no such twin, task, camera, frame or parameter.
     """
     found = twin if isinstance(twin, Twin) else load_twin(twin)
     if reward not in ("sparse", "dense"):
@@ -106,7 +128,8 @@ def make_settings(
     if steps < 2:
         raise WrongUse("an episode needs at least one step", got=max_episode_steps)
     varied = _load_randomization(randomization, found)
-    return Settings(cell, made, varied, tuple(cameras), reward, control, steps, engine)
+    arms = {frame: ArmPose(found, frame) for frame in poses}
+    return Settings(cell, made, varied, tuple(cameras), reward, control, steps, engine, arms)
 
 
 def _load_randomization(

@@ -13,7 +13,7 @@ from twinloop.episode import Array
 from twinloop.errors import MissingExtra, PolicyGone, WrongUse, first_line
 from twinloop.policies.backends.model_files import hash_bytes, read_model_file, require_inputs
 from twinloop.policies.backends.protocol import BACKENDS, Backend, Inputs
-from twinloop.yaml_files import read_yaml
+from twinloop.yaml_files import parse_yaml, read_yaml
 
 IO_DESCRIPTORS = "IO_descriptors.yaml"
 """What Isaac Lab writes beside an exported policy: the terms of its observation, with joints, scales and offsets."""
@@ -162,7 +162,7 @@ def _read_metadata(path: Path, policy: OnnxPolicy) -> dict[str, Any]:
     found: dict[str, Any] = dict(policy.shapes)
     for name, text in entries.items():
         if len(text) <= MAX_METADATA_CHARACTERS:
-            found[name] = _parse_entry(name, text)
+            found[name] = _parse_map(path, text) if name == "interface_map" else _parse_entry(name, text)
     descriptors = path.with_name(IO_DESCRIPTORS)
     if descriptors.is_file() and descriptors.stat().st_size <= MAX_DESCRIPTORS_BYTES:
         try:
@@ -170,6 +170,14 @@ def _read_metadata(path: Path, policy: OnnxPolicy) -> dict[str, Any]:
         except (OSError, yaml.YAMLError) as error:
             raise WrongUse(f"{descriptors} cannot be read ({first_line(error)})") from error
     return found
+
+
+def _parse_map(path: Path, text: str) -> Any:
+    """An interface map that the file declares, as YAML."""
+    try:
+        return parse_yaml(text)
+    except yaml.YAMLError as error:
+        raise WrongUse(f"the interface_map of {path} is not YAML ({first_line(error)})") from error
 
 
 def _parse_entry(name: str, text: str) -> Any:

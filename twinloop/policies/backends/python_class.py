@@ -36,7 +36,9 @@ class PythonPolicy:
     def __init__(self, policy: Any, name: str, fingerprint: str) -> None:
         self._policy, self._name = policy, name
         self.fingerprint = fingerprint
-        self.metadata: Mapping[str, Any] = dict(getattr(policy, "metadata", None) or {})
+        self.metadata: dict[str, Any] = dict(getattr(policy, "metadata", None) or {})
+        if (declared := getattr(policy, "interface_map", None)) is not None:
+            self.metadata["interface_map"] = declared
         parameters = inspect.signature(policy.reset).parameters
         self._takes = [key for key in ("seed", "task") if key in parameters]
 

@@ -20,6 +20,7 @@ from twinloop.errors import PolicyGone, WrongUse, first_line
 from twinloop.policies.backends.protocol import Backend
 from twinloop.policies.conventions.check import InterfaceCheck, OnProgress, check_interface
 from twinloop.policies.conventions.recorded import is_observed
+from twinloop.policies.mapping.certain import find_certain_map
 from twinloop.policies.mapping.claims import Claim, Claims, read_claims
 from twinloop.policies.mapping.interface_map import (
     Action,
@@ -92,12 +93,15 @@ def propose_interface_map(
         on_progress: Called with corrections tried and corrections in total.
 
     Returns:
-        The map, with a confidence at every guess.
+        The map, with a confidence at every guess; of a policy that declares its map, that one.
 
     Raises:
         WrongUse: Nothing can be guessed about the policy's actions.
     """
-    draft = draft_interface_map(address, read_claims(backend.metadata), backend.metadata, dataset.schema)
+    certain = find_certain_map(address, backend.metadata)
+    draft = certain or draft_interface_map(
+        address, read_claims(backend.metadata), backend.metadata, dataset.schema
+    )
     if twin is not None:
         draft = draft.model_copy(update={"twin": twin.name})
     if any(one.confidence == 0.0 for one in draft.inputs.values()):
@@ -106,6 +110,8 @@ def propose_interface_map(
         check = check_interface(backend, draft, dataset, twin, seed=seed, on_progress=on_progress)
     except PolicyGone as gone:  # what it is given is not what it wants: the draft is all there is
         return Proposal(draft, None, first_line(gone))
+    if certain is not None:
+        return Proposal(draft, check)
     corrected = check.corrected or draft
     error = check.error if check.found is None else check.found.error
     if error < AGREES:

@@ -1,4 +1,4 @@
-"""The interface map of a policy that says everything of itself: one of ours behind `twinloop serve`."""
+"""The interface map of a policy that says everything of itself: one that declares it, or one of ours behind `twinloop serve`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,29 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from twinloop.policies.mapping.interface_map import InterfaceMap
+from twinloop.policies.mapping.interface_map import InterfaceMap, read_declared_map
 
+DECLARED = "interface_map"
+"""Under this name a policy's metadata holds its own map."""
 SERVER = "twinloop "
 """How the metadata of our own server names it."""
 
 
 def find_certain_map(address: str, metadata: Mapping[str, Any]) -> InterfaceMap | None:
-    """Read the map of a policy from what its server says: signals, elements, units and cameras are ours by name.
+    """Read the map of a policy from what it says of itself: a map, or signals, elements, units and cameras that are ours by name.
 
     Args:
         address: The policy's address.
         metadata: What it says of itself.
 
     Returns:
-        The map; None unless the server is ours and what it says makes a map.
+        The map; None unless it declares one, or the server is ours and what it says makes a map.
+
+    Raises:
+        MapError: What it declares is no map.
     """
+    if DECLARED in metadata:
+        return read_declared_map(address, metadata[DECLARED])
     if not str(metadata.get("server", "")).startswith(SERVER):
         return None
     try:

@@ -25,10 +25,13 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from twinloop.errors import MapError
 from twinloop.logs.map_values import Factors, MapPart, Names, Numbers, Units
-from twinloop.yaml_models import load_model, parse_model
+from twinloop.yaml_models import load_model, parse_model, validate_model
 
 MIN_CONFIDENCE = 0.9
 """A guess that is less certain than this is not used before a person confirms it."""
+
+MAX_HISTORY = 1000
+"""Steps back from now: maps also come from those who serve a policy."""
 
 Rotation = Literal[
     "quaternion_wxyz", "quaternion_xyzw", "rotation_vector", "matrix_6d", "euler_xyz", "euler_zyx", "matrix"
@@ -44,6 +47,8 @@ the action before it."""
 def _require_ends_now(steps: tuple[int, ...]) -> tuple[int, ...]:
     if steps[-1] != 0 or list(steps) != sorted(set(steps)):
         raise ValueError("steps back from now, oldest first, the last is 0: for example [-2, -1, 0]")
+    if steps[0] < -MAX_HISTORY:
+        raise ValueError(f"no more than {MAX_HISTORY} steps back")
     return steps
 
 
@@ -253,7 +258,7 @@ class InterfaceMap(MapPart):
     policy: str
     name: str | None = Field(default=None, pattern=r"^[^/@]+$")
     twin: str | None = None
-    rate_hz: float | None = Field(default=None, gt=0)
+    rate_hz: float | None = Field(default=None, ge=0.1, le=1e5)
     inputs: dict[str, Input] = Field(min_length=1)
     history: Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(_require_ends_now)] = (0,)
     flatten_history: bool = False
@@ -310,6 +315,29 @@ def load_interface_map(source: str | Path) -> InterfaceMap:
 def parse_interface_map(text: str, name: str = "map") -> InterfaceMap:
     """Parse an interface map from YAML text; an error names the key and the nearest valid one."""
     return parse_model(InterfaceMap, text, name, hints=_MISSING)
+
+
+def read_declared_map(address: str, declared: object) -> InterfaceMap:
+    """The map of a policy that declares one itself.
+
+    Args:
+        address: The policy's address.
+        declared: The map as plain values, without `policy` and `twin`: where the policy is, and the robot, are the user's to say.
+
+    Returns:
+        The map.
+
+    Raises:
+        MapError: It is no map, or says what is not for it to say.
+    """
+    name = f"the interface map that {address} declares"
+    if isinstance(declared, Mapping):
+        if own := sorted({"policy", "twin"} & declared.keys()):
+            raise MapError(
+                f"{name} has {' and '.join(own)}", remedy="leave it out; name the robot's twin with --twin"
+            )
+        declared = {"policy": address, **declared}
+    return validate_model(InterfaceMap, declared, name, hints=_MISSING)
 
 
 def format_interface_map(interface_map: InterfaceMap) -> str:

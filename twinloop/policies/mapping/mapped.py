@@ -25,7 +25,7 @@ from twinloop.policies.mapping.fingerprint import (
     take_fingerprint,
 )
 from twinloop.policies.mapping.interface_map import InterfaceMap
-from twinloop.policies.protocol import Execution, PartlyGone
+from twinloop.policies.protocol import Execution, PartlyGone, PolicyLike
 from twinloop.twins import Twin
 
 MAX_GONE = 3
@@ -306,6 +306,16 @@ class MappedPolicy:
                 remedy="look at its inputs and normalisation",
             )
         return raw
+
+
+def explain_no_success(policy: PolicyLike) -> str | None:
+    """What to look at first where a policy never succeeds in its own twin; None for policies of ours, which say what they mean."""
+    if not isinstance(policy, MappedPolicy):
+        return None
+    return (
+        f"{policy.name} never succeeds in its twin: its map may misread its inputs or its actions. "
+        f"twinloop policy check MAP.yaml --dataset DEMONSTRATIONS compares {policy.map.policy} with recorded actions"
+    )
 
 
 def name_address(address: str) -> str:
