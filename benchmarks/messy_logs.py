@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.episode import Episode, Schema, Signal, make_episode
+from twinloop.generation.convergence import with_time_step
 from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.predict import Predictor, Window
 from twinloop.identification.recording import find_channels, read_recording
@@ -34,6 +35,8 @@ NOISE_RAD, QUANTUM_RAD = 3e-4, 5e-4
 JITTER, LOST, MISSING, CLOCK_FAST, STAMP_S = 0.15, 0.03, 0.01, 5e-5, 1e-4
 """Of the period; of the rows; of the readings; a clock's error; and the scatter of its stamps."""
 EPOCH_MS = 1.7e12
+FINER = 8
+"""Time moves on smoothly in a robot: its logs are simulated with so much shorter time steps than its twin's."""
 
 STRANGER = """
 <mujoco model="stranger">
@@ -171,7 +174,7 @@ def simulate(
     arm: Arm, truth: Mapping[str, float], time_s: Array, rate_hz: float, rng: np.random.Generator
 ) -> tuple[Array, Array]:
     """Commands (T, joints) sent at `time_s`, and where the joints are then."""
-    cell = make_cell(arm.twin)
+    cell = make_cell(with_time_step(arm.twin, arm.twin.physics_dt_s / FINER))
     names = cell.actuators
     home = np.array([arm.twin.home.get(name, 0.0) for name in names])
     waves = np.zeros((len(time_s), len(names)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from twinloop.identification.scale import Scale, make_scales, places_of, values_
 from twinloop.identification.scatter import run_to_run
 from twinloop.identification.slopes import linearize
 from twinloop.identification.solve import GOOD, find_starts, solve, solve_from
+from twinloop.identification.systematic import clock_shift, find_coarse, time_step_shift, widened
 from twinloop.identification.windows import (
     cut,
     duration_s,
@@ -131,7 +131,8 @@ def fit(
     places = places or find_starts(ready.problem, ready.start, seed)
     solution = solve_from(ready.problem, places)
     linear = linearize(solution.problem, solution, central=True)
-    posterior = make_posterior(solution, linear)
+    posterior = widened(make_posterior(solution, linear), clock_shift(solution, linear))
+    step_shift = time_step_shift(solution, linear)
     scales, predictor = ready.problem.scales, ready.problem.predictor
     kept = find_individually_identifiable(posterior)
     calibrated, place = _calibrated(twin, scales, solution, kept, ready.start)
@@ -144,7 +145,7 @@ def fit(
         trained = left_out_residuals(solution, linear, trained)
     bands = fit_bands(ready.recordings, training, trained)
     covariance, samples = _in_units(scales, posterior, seed)
-    estimates = _estimates(scales, posterior, status_of(scales, posterior), ready.start)
+    estimates = _estimates(scales, posterior, step_shift)
     noise = ready.problem.noise.sensor
     left = np.sqrt(np.maximum(np.mean(solution.residual**2, axis=0) - noise**2, 0.0))
     ids = [recording.id for recording in ready.recordings]
@@ -171,6 +172,7 @@ def fit(
             *ready.warnings,
             *refusals,
             *find_doubts(solution, estimates),
+            *find_coarse(scales, posterior, step_shift, predictor.dt_s),
             *(find_impossible(calibrated) if calibrated is not twin else ()),
             *find_unexplained(ready.recordings, ready.channels, noise, windows, after),
             *find_outlying(ready.recordings, ready.channels, noise, [*windows, *training], replayed),
@@ -315,10 +317,11 @@ def _calibrated(
     return (twin.with_values(changes) if changes else twin), place
 
 
-def _estimates(
-    scales: Sequence[Scale], posterior: Posterior, statuses: Sequence[Any], start: Array
-) -> tuple[Estimate, ...]:
-    half = posterior.half_width()
+def _estimates(scales: Sequence[Scale], posterior: Posterior, step_shift: Array) -> tuple[Estimate, ...]:
+    """Estimates whose intervals reach to where shorter time steps would take them (P,)."""
+    below = posterior.half_width() - np.minimum(step_shift, 0.0)
+    above = posterior.half_width() + np.maximum(step_shift, 0.0)
+    statuses = status_of(scales, posterior, np.maximum(below, above))
     made = []
     for index, (scale, status) in enumerate(zip(scales, statuses, strict=True)):
         place = float(posterior.mean[index])
@@ -330,8 +333,8 @@ def _estimates(
                 dimension=parameter.dimension,
                 nominal=float(parameter.nominal),
                 value=float(scale.outward(place)),
-                low=float(scale.outward(max(place - half[index], 0.0))),
-                high=float(scale.outward(min(place + half[index], 1.0))),
+                low=float(scale.outward(max(place - below[index], 0.0))),
+                high=float(scale.outward(min(place + above[index], 1.0))),
                 prior=(scale.low, scale.high),
                 status=status,
                 at_edge=bool(place < _EDGE or place > 1.0 - _EDGE),

@@ -37,9 +37,9 @@ class Confusion:
         return " ".join(signs).removeprefix("+ ")
 
 
-def status_of(scales: Sequence[Scale], posterior: Posterior) -> tuple[Status, ...]:
-    """Whether the posterior identifies each parameter."""
-    half = posterior.half_width()
+def status_of(scales: Sequence[Scale], posterior: Posterior, half: Array | None = None) -> tuple[Status, ...]:
+    """Whether the posterior identifies each parameter; `half` (P,) is how far intervals of places reach, by default the posterior's."""
+    half = posterior.half_width() if half is None else half
     made: list[Status] = []
     for index, scale in enumerate(scales):
         place = float(posterior.mean[index])

@@ -78,6 +78,16 @@ class Predictor:
         self._switched = any(recording.enabled is not None for recording in self.recordings)
         self.steps_done = 0
 
+    def beside(self, recordings: Sequence[Recording] | None = None, cell: Cell | None = None) -> Predictor:
+        """A predictor of the same channels and parameters from other recordings, or by another cell."""
+        return Predictor(
+            cell or self.cell,
+            self.recordings if recordings is None else recordings,
+            self.channels,
+            tuple(self.varying),
+            self._threads,
+        )
+
     def residuals(
         self,
         values: Mapping[str, Array],

@@ -106,7 +106,7 @@ def project(problem: Problem, solution: Solution, slopes: Array) -> Linear:
     count, handles = len(problem.scales), problem.handles
     sigma = problem.noise.total
     standard = solution.residual / sigma
-    weight = np.sqrt(_weights(standard))
+    weight = np.sqrt(weights(standard))
     residual = weight * standard
     jacobian = (weight / sigma)[:, :, None] * slopes
     channels = residual.shape[1]
@@ -137,7 +137,8 @@ def project(problem: Problem, solution: Solution, slopes: Array) -> Linear:
     return Linear(kept_r, kept_j, information, curvature, gradient, tuple(starts))
 
 
-def _weights(standard: Array) -> Array:
+def weights(standard: Array) -> Array:
+    """How much standardized residuals count under the robust loss, relative to least squares."""
     return np.asarray(1.0 / np.sqrt(1.0 + (standard / KNEE) ** 2))
 
 
