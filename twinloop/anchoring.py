@@ -76,7 +76,7 @@ def anchored_randomization(
         posterior = posterior_randomization(identification)
         nominal = {estimate.name: Constant(estimate.nominal) for estimate in identification.estimates}
         unidentified = {n: _union(nominal[n], varied[n]) for n in posterior.unidentified if n in varied.names}
-        others = without_identified(varied, identification.names)
+        others = without_identified(varied, twin, identification.names)
         varied = others | posterior.randomization | make_randomization(twin, unidentified)
     wide = {n: _union(scenes[n], measured[n]) for n in scenes.names if n in measured.names}
     return (varied | scenes | make_randomization(twin, wide)).named(name)
@@ -96,7 +96,8 @@ def measured_parameters(identification: Identification, diagnosis: Diagnosis | N
     if diagnosis is None:
         return make_randomization(twin, {}, name="measured")
     measured = diagnosis.randomization(twin)
-    return without_identified(measured, identification.names) if identification.gate.accepted else measured
+    accepted = identification.gate.accepted
+    return without_identified(measured, twin, identification.names) if accepted else measured
 
 
 def measured_values(

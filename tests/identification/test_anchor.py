@@ -10,7 +10,7 @@ from twinloop.anchoring import Anchor, anchored_randomization, limit_to_task, lo
 from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.identifiable import Confusion
 from twinloop.identification.run import identify
-from twinloop.identification.uncertainty import _outside, _within, posterior_randomization
+from twinloop.identification.uncertainty import _outside, _within, posterior_randomization, without_identified
 from twinloop.randomization import default_randomization, make_randomization
 from twinloop.randomization.distribution import Uniform
 from twinloop.randomization.draw import draw_many
@@ -204,3 +204,13 @@ def test_an_expert_that_fails_by_chance_narrows_nothing():
         found = limit_to_task(twin, wide, Pilot(wide, lambda draw, rng=rng: rng.random() < 0.8), expected=1.0)
         assert found.limits == () and found.warnings[1] == "no single parameter explains the failures"
     assert limit_to_task(twin, wide, Pilot(wide, lambda draw: True), expected=1.0).warnings == ()
+
+
+def test_scales_of_all_joints_do_not_vary_what_was_identified_joint_by_joint():
+    twin = load_twin("franka_reach")
+    usual = default_randomization(twin)
+    assert {"servo_damping_scale", "servo_stiffness_scale"} <= set(usual.names)
+    damped = without_identified(usual, twin, ["joint4_damping_nms_rad"]).names
+    assert "servo_damping_scale" not in damped and "servo_stiffness_scale" in damped
+    stiff = without_identified(usual, twin, ["joint4_stiffness_nm_rad"]).names
+    assert "servo_stiffness_scale" not in stiff and "servo_damping_scale" in stiff

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,11 +18,18 @@ from twinloop.episode import Array
 from twinloop.identification.result import Estimate, Identification
 from twinloop.randomization.distribution import Distribution, LogUniform, Normal, Uniform
 from twinloop.randomization.randomization import MAX_FRACTION_OUTSIDE, Randomization, make_randomization
-from twinloop.twins import Parameter
+from twinloop.twins import Parameter, Twin
 from twinloop.twins.declare import to_identifier
 
 SUMS = (("action_delay_s", "observation_delay_s"),)
 """In open loop only the sum of these is identifiable: the identified one stands for both, and the other must not add to it."""
+
+_EFFECTS: Mapping[str, set[tuple[str, int | None]]] = {
+    "friction": {("dof_frictionloss", None)},
+    "damping": {("dof_damping", None), ("actuator_damping", None), ("actuator_biasprm", 2)},
+    "inertia": {("dof_armature", None)},
+    "stiffness": {("actuator_gainprm", 0), ("actuator_biasprm", 1)},
+}
 
 
 @dataclass(frozen=True)
@@ -75,11 +82,26 @@ def posterior_randomization(result: Identification) -> PosteriorRandomization:
     return PosteriorRandomization(randomization, tuple(unidentified), tuple(offsets))
 
 
-def without_identified(randomization: Randomization, names: Collection[str]) -> Randomization:
-    """The randomization without the identified parameters, and without those whose effect they include."""
+def without_identified(randomization: Randomization, twin: Twin, names: Collection[str]) -> Randomization:
+    """The randomization without the identified parameters, and without those whose effect they include.
+
+    These are the other part of a sum, and scales of all joints: an identified damping of a joint is all that brakes it in proportion
+    to its speed, whether the twin writes it to the joint or to the servo.
+    """
     identified = set(names)
     held = identified | {name for pair in SUMS if identified & set(pair) for name in pair}
+    found = {effect for name in identified for effect in _effects(twin.parameter(name))}
+    for parameter in twin.parameters:
+        shared = any(target.rule == "scale" and len(target.objects) > 1 for target in parameter.targets)
+        if shared and _effects(parameter) & found:
+            held.add(parameter.name)
     return replace(randomization, variations=tuple(v for v in randomization.variations if v.name not in held))
+
+
+def _effects(parameter: Parameter) -> set[str]:
+    """What a parameter does to joints: to their friction, damping, inertia or stiffness."""
+    places = {(target.field, index) for target in parameter.targets for index in target.index or (None,)}
+    return {effect for effect, fields in _EFFECTS.items() if places & fields}
 
 
 def _prior(estimate: Estimate) -> Distribution:
