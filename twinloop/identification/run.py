@@ -15,9 +15,12 @@ from twinloop.identification.meter import Meter, OnProgress
 from twinloop.identification.models import default_models
 from twinloop.identification.result import Identification
 from twinloop.identification.windows import split_episodes
+from twinloop.quality.finding import Finding
 from twinloop.quality.require import require_usable
 from twinloop.twins import Twin
 
+MOST_LEFT_OUT = 0.2
+"""Of a dataset's episodes, the fraction that is left out if the quality check blocks them; if more are, something else is wrong."""
 ENOUGH_TO_CHOOSE = 6
 """Episodes from which on the default models compete; with fewer, the simple one is fitted."""
 
@@ -39,8 +42,8 @@ def identify(
 
     Args:
         twin: The twin to calibrate.
-        real: A dataset or episodes. Part of them is never fitted and judges the result. A dataset must pass the quality check
-            unless `config.force` gives a reason.
+        real: A dataset or episodes. Part of them is never fitted and judges the result. Episodes of a dataset that the
+            quality check blocks are left out if they are few, and refused otherwise, unless `config.force` gives a reason.
         parameters: Names, in which `*` and `?` match.
         models: Competing sets of parameters instead, by label.
         config: Ranges, signals, held-out episodes, limits and seed.
@@ -57,9 +60,11 @@ def identify(
     config = config or IdentifyConfig()
     if parameters is not None and models:
         raise WrongUse("parameters and models exclude each other", remedy="name one or the other")
+    blocked: tuple[Finding, ...] = ()
     if isinstance(real, Dataset) and config.force is None:
-        require_usable(real, "identify")
-    episodes = list(real)
+        blocked = require_usable(real, "identify", may_leave_out=MOST_LEFT_OUT).blocking
+    left_out = {finding.episode_id for finding in blocked}
+    episodes = [episode for episode in real if episode.id not in left_out]
     made = sum(episode.provenance.source == "sim" for episode in episodes)
     if made and not config.allow_simulated:
         raise WrongUse(
@@ -67,7 +72,19 @@ def identify(
             expected="recordings of the real robot",
             remedy="--simulated fits them on purpose (IdentifyConfig(allow_simulated=True))",
         )
-    meter = Meter(on_progress)
+    result = _fit(twin, episodes, parameters, models, config, Meter(on_progress))
+    return replace(result, warnings=(*_say_left_out(blocked), *result.warnings))
+
+
+def _fit(
+    twin: Twin,
+    episodes: Sequence[Episode],
+    parameters: Sequence[str] | None,
+    models: Mapping[str, Sequence[str]] | None,
+    config: IdentifyConfig,
+    meter: Meter,
+) -> Identification:
+    """Fit what was asked for, or what is fitted by default."""
     if parameters is not None:
         return _fit_one(twin, episodes, expand_parameters(twin, parameters), config, meter)
     if models:
@@ -81,6 +98,15 @@ def identify(
     if len(competing) > 1 and len(episodes) >= ENOUGH_TO_CHOOSE:
         return _fit_best(twin, episodes, competing, config, meter)
     return _fit_one(twin, episodes, next(iter(competing.values())), config, meter)
+
+
+def _say_left_out(blocked: Sequence[Finding]) -> list[str]:
+    """Which episodes were left out, and why."""
+    first = {finding.episode: finding for finding in reversed(blocked)}
+    return [
+        f"episode {number} was left out, the quality check blocks it: {finding.code}, {finding.channel}: {finding.message}"
+        for number, finding in sorted(first.items())
+    ]
 
 
 def _fit_one(

@@ -35,6 +35,7 @@ def require_usable(
     on_progress: OnProgress | None = None,
     *,
     unused: Collection[int] = (),
+    may_leave_out: float = 0.0,
 ) -> QualityReport:
     """Check a dataset, or load the report of an unchanged one, and refuse it if a finding blocks.
 
@@ -44,6 +45,7 @@ def require_usable(
         settings: Thresholds.
         on_progress: Called with (episodes done, episodes in all).
         unused: Numbers of episodes that will not be used and whose findings do not block.
+        may_leave_out: Fraction of the episodes that the caller leaves out if findings block them; data is refused if more are blocked.
 
     Returns:
         The report.
@@ -57,10 +59,10 @@ def require_usable(
         report = check_dataset(dataset, settings, on_progress)
         _save_report(dataset, settings, report)
     blocking = [finding for finding in report.blocking if finding.episode not in unused]
-    if blocking:
+    episodes = len({finding.episode for finding in blocking})
+    if episodes > may_leave_out * report.episodes:
         codes = Counter(finding.code for finding in blocking)
         first = blocking[0]
-        episodes = len({finding.episode for finding in blocking})
         raise QualityError(
             f"{dataset.root} cannot be used to {purpose}: {episodes} of {report.episodes} episodes are blocked by "
             f"{', '.join(codes)} (episode {first.episode}, {first.channel}: {first.message})",
