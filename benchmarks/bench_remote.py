@@ -28,7 +28,7 @@ CONFIG = f"twin: {TWIN}\nrandomization: {{environment: {{object_offset_x_m: [-0.
 
 
 def run(settings: Settings) -> Section:
-    episodes, rounds = (8, 1) if settings.quick else (8, 5)
+    episodes, rounds = (8, 1) if settings.quick else (8, 15)
     policy = twinloop.load_policy(make_policy(settings.work))
     seconds: dict[str, list[float]] = {"in this process": [], "through openpi:": []}
     loads: list[float] = []
@@ -46,7 +46,9 @@ def run(settings: Settings) -> Section:
         far.close()
     apart = largest_difference(*kept)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
-    ratio = medians["through openpi:"] / medians["in this process"]
+    pairs = zip(seconds["through openpi:"], seconds["in this process"], strict=True)
+    ratios = [through / here for through, here in pairs]
+    ratio = statistics.median(ratios)
     rows = tuple((name, f"{medians[name]:.2f}", f"{min(v):.2f}-{max(v):.2f}") for name, v in seconds.items())
     return Section(
         "remote",
@@ -59,7 +61,11 @@ def run(settings: Settings) -> Section:
             ),
         ),
         (
-            Target(f"at most {MOST} times the time in this process", f"{ratio:.2f} times", ratio <= MOST),
+            Target(
+                f"at most {MOST} times the time in this process",
+                f"{ratio:.2f} times ({min(ratios):.2f} to {max(ratios):.2f})",
+                ratio <= MOST,
+            ),
             Target("the same commands, bit by bit", f"8 episodes differ by at most {apart:g}", apart == 0.0),
         ),
         ("The server is a process of its own on the same machine; all episodes share one connection.",),

@@ -78,6 +78,14 @@ def test_elements_scales_and_offsets_that_a_trainer_wrote_into_the_file_are_take
     assert joints["offset"] == (-0.1, -0.2, -0.3, -0.0) and last["last_action"] is True
 
 
+def test_an_input_that_names_its_elements_and_no_units_has_ours() -> None:
+    elements = [f"{joint}.pos" for joint in reversed(JOINTS)]
+    metadata = {"observations": {"joints": {"size": 4, "elements": elements}}, "actions": {"size": 4}}
+    draft = draft_interface_map("python:mine:Policy", read_claims(metadata), metadata, SCHEMA)
+    content = draft.inputs["joints"].model_dump(by_alias=True, exclude_defaults=True)
+    assert content["elements"] == tuple(elements) and "unit" not in content
+
+
 def test_a_policy_that_says_nothing_gets_usual_names_that_are_not_used_unconfirmed() -> None:
     draft = draft_interface_map("openpi:ws://127.0.0.1:1", read_claims({}), {}, SCHEMA)
     assert set(draft.inputs) == {

@@ -186,9 +186,9 @@ def _guess_vector(claim: Claim, schema: Schema) -> Input:
     likely = [*named, *(one for one in vectors if one.name in meant and one not in named)]
     for signal in (*likely, *(one for one in vectors if one not in likely)) if claim.elements else ():
         if elements := _match(signal.elements, claim.elements):
-            unit = claim.units if claim.units not in ((), signal.units) else ()
+            unit = {"unit": claim.units} if claim.units not in ((), signal.units) else {}
             return _part(
-                signal.name, elements=elements, unit=unit, confidence=CERTAIN, because="the same elements"
+                signal.name, elements=elements, confidence=CERTAIN, because="the same elements", **unit
             )
     fitting = [signal for signal in vectors if claim.size in (None, signal.size)]
     for signal in likely:
