@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: system browser demo test test-slow check format bench bench-diagnose docs clean setup
+.PHONY: system browser demo test test-slow check format bench bench-diagnose docs studio clean setup
 
 demo: setup
 	$(BIN)/twinloop demo --out demo-output
@@ -38,6 +38,14 @@ docs: setup
 	$(BIN)/python -m docs.generate
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "wrote build/site/index.html"
+
+# Builds the front end of the studio into the package; only this needs Node (20 or newer), running the studio does not.
+studio: setup frontend/node_modules/.package-lock.json
+	$(BIN)/python frontend/openapi.py | node frontend/types.mjs
+	npm --prefix frontend run --silent build
+
+frontend/node_modules/.package-lock.json: frontend/package-lock.json
+	npm --prefix frontend ci --ignore-scripts
 
 # LeRobot 0.4.4 in an environment of its own; where it cannot be installed, what needs it says so and is skipped.
 .PHONY: .venv-lerobot

@@ -1,0 +1,22 @@
+// Every room: its address, its place in the menu, and how to fetch it.
+import { lazyRoom } from "./router";
+import type { IconName } from "./ui/Icon";
+
+export interface RoomEntry {
+  /** Path patterns that lead here; the first is the menu's link. */
+  paths: readonly [string, ...string[]];
+  title: string;
+  icon: IconName;
+  /** Not in the menu: reached from another room, whose path is named. */
+  within?: string;
+  room: ReturnType<typeof lazyRoom>;
+}
+
+export const GROUPS: readonly { title: string; rooms: readonly RoomEntry[] }[] = [
+  {
+    title: "",
+    rooms: [{ paths: ["/overview", "/"], title: "Overview", icon: "overview", room: lazyRoom(() => import("./rooms/overview")) }],
+  },
+];
+
+export const ROOMS: readonly RoomEntry[] = GROUPS.flatMap((group) => group.rooms);

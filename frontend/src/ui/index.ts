@@ -1,0 +1,14 @@
+export { Badge, OutcomeBadge, SourceBadge, sourceTone, type Tone } from "./Badge";
+export { Button } from "./Button";
+export { Chart, type Band, type Series, type Span } from "./Chart";
+export { Dialog } from "./Dialog";
+export { Empty, Loading } from "./Empty";
+export { ErrorBox } from "./ErrorBox";
+export { CheckField, Field, SelectField, TextField, type Option } from "./Field";
+export { Icon, type IconName } from "./Icon";
+export { Bar, IntervalMark } from "./Interval";
+export { JobProgress, startJob, useJob, type Job } from "./JobProgress";
+export { Card, Page } from "./Page";
+export { Table, type Column, type Sort } from "./Table";
+export { Segmented, Tabs, type Tab } from "./Tabs";
+export { toast } from "./Toast";
