@@ -11,6 +11,7 @@ from twinloop.stats.interval import exact_interval
 
 CLAIMS = ROOT / "benchmarks/RESULTS.md"
 COUNT = re.compile(r"^(\d+) of (\d+)\b")
+INTERVAL = re.compile(r"\s*\[([\d.,]+ ?%? to [\d.,]+ ?%?)\]")
 RANGE = re.compile(r"\s*\(([\d.,]+ ?%? to [\d.,]+ ?%?)\)")
 INTRODUCTION = """# Benchmark results
 
@@ -49,10 +50,12 @@ def format_claims(results: Sequence[Result]) -> str:
 
 
 def split_interval(measured: str) -> tuple[str, str]:
-    """The number and its interval: exact at 95 % for a count of successes, smallest to largest for repeats, "-" where there is none."""
+    """The number and its interval: at 95 % of a count of successes or where it is given in brackets, smallest to largest of repeats."""
     if count := COUNT.match(measured):
         rate = exact_interval(int(count[1]), int(count[2]))
         return measured, f"{100 * rate.low:.0f} to {100 * rate.high:.0f} %"
+    if (given := INTERVAL.search(measured)) and len(INTERVAL.findall(measured)) == 1:
+        return INTERVAL.sub("", measured), given[1]
     if spread := RANGE.search(measured):
         return RANGE.sub("", measured), f"{spread[1]}, smallest to largest"
     return measured, "-"

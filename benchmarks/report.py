@@ -17,6 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
+from scipy.stats import binom
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks/results"
@@ -90,6 +91,14 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
     if len(values) > 1:
         text += f" ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
     return text
+
+
+def median_interval(values: Sequence[float], digits: int = 2) -> str:
+    """Median and its 95 % interval by order statistics, which assumes nothing about how values scatter."""
+    ordered = sorted(values)
+    rank = max(1, int(binom.ppf(0.025, len(ordered), 0.5)))
+    low, high = ordered[rank - 1], ordered[-rank]
+    return f"{statistics.median(ordered):.{digits}f} [{low:.{digits}f} to {high:.{digits}f}]"
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:

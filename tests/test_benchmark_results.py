@@ -91,3 +91,4 @@ def test_counts_get_an_exact_interval_and_repeats_their_range():
         "38 to 41 %, smallest to largest",
     )
     assert split_interval("0.31 s") == ("0.31 s", "-")
+    assert split_interval("1.05 [0.95 to 1.20] times") == ("1.05 times", "0.95 to 1.20")

@@ -55,7 +55,7 @@ class State:
         return hashed.hexdigest()
 
     def write(self, folder: Path) -> None:
-        """Put it into an empty folder."""
+        """Put it into an empty folder; a trace knows no permissions, so files are private, as keys must be."""
         for path, content in sorted(self.content.items()):
             place = folder / path
             if content is None:
@@ -63,6 +63,7 @@ class State:
             else:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(content)
+                place.chmod(0o600)
 
 
 def read_trace(path: Path, root: Path) -> list[Change]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +30,7 @@ from twinloop.datasets.repair import repair
 from twinloop.datasets.verify import verify
 from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
 from twinloop.episode import Episode, Provenance, Schema
-from twinloop.errors import NoDataset, TwinloopError
+from twinloop.errors import NoDataset, TamperedRecord, TwinloopError
 from twinloop.generation.run import run
 from twinloop.logs import ingest as ingest_module
 from twinloop.logs.ingest import ingest
@@ -324,6 +326,71 @@ def _save_policy(folder: Path) -> None:
 _saved_policy = partial(_policy, name="q")
 
 
+_PROMOTING = (*_TRAINING, "mlflow.tracking", "sqlalchemy", "twinloop.promotion.registry")
+
+
+def _registry(folder: Path) -> Any:
+    """The registry of a workspace; this user's keys and notes are on the same disk."""
+    from twinloop.promotion.registry import PolicyRegistry
+
+    os.environ["TWINLOOP_CONFIG"] = str(folder / "user")
+    logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # its failures are raised
+    return PolicyRegistry(folder / "work")
+
+
+def _champions(folder: Path, count: int) -> None:
+    """Policies p0, p1, ..., of which the first `count` are promoted one after the other, and a key to sign with."""
+    from tests.learning.examples import TINY, point
+    from twinloop.learning.train import train
+    from twinloop.promotion.keys import make_key
+
+    (folder / "work").mkdir()
+    registry = _registry(folder)
+    make_key("ann")
+    data = point(folder / "data", episodes=5)
+    for number in range(count + 1):
+        config = replace(TINY, recipe="real-only", steps=1, seed=number)
+        train(real=data, out=folder / f"p{number}", config=config)
+    for number in range(count):
+        _promote(folder, number, registry)
+
+
+def _promote(folder: Path, number: int, registry: Any = None) -> None:
+    from twinloop.policies.networks.policy import load_policy
+
+    policy = load_policy(folder / f"p{number}")
+    (registry or _registry(folder)).promote(policy, None, by="ann", override="better")
+    layer.mark("promoted")
+
+
+def _roll_back(folder: Path) -> None:
+    _registry(folder).roll_back(by="ann", reason="drops the cup")
+    layer.mark("rolled back")
+
+
+def _after_repair(act: Callable[[Path], object], folder: Path) -> Any:
+    """What a user types after an error that names its remedy: the repair, and the command again."""
+    try:
+        return act(folder)
+    except TamperedRecord as error:
+        assert error.remedy == "twinloop registry repair", error
+        _registry(folder).record.repair()
+        return act(folder)
+
+
+def _promoted(folder: Path) -> Content:
+    """Champion and actions of a registry that must be intact."""
+    registry = _registry(folder)
+    registry.verify()
+    return [registry.state().aliases["champion"], [entry.action for entry in registry.entries()]]
+
+
+def _one_champion(folder: Path, marks: tuple[str, ...], before: Content, after: Content) -> None:
+    """The champion is the one before or, for certain once the command has ended, the one after."""
+    champion, _ = _after_repair(_promoted, folder)
+    assert champion in ((after[0],) if marks else (before[0], after[0])), f"champion {champion}"
+
+
 def _prepare_workspace(folder: Path) -> None:
     init_workspace(folder / "w", load_twin("servo_pendulum"))
 
@@ -422,6 +489,26 @@ SCENARIOS = (
         _either(_saved_policy),
         slow=True,
         imports=_TRAINING,
+    ),
+    Scenario(
+        "promote",
+        partial(_promote, number=1),
+        _promoted,
+        partial(_champions, count=1),
+        _one_champion,
+        partial(_after_repair, partial(_promote, number=1)),
+        slow=True,
+        imports=_PROMOTING,
+    ),
+    Scenario(
+        "rollback",
+        _roll_back,
+        _promoted,
+        partial(_champions, count=2),
+        _one_champion,
+        partial(_after_repair, _roll_back),
+        slow=True,
+        imports=_PROMOTING,
     ),
     Scenario("init", _init, _workspace, check=_either(_workspace)),
     Scenario("twin", _overwrite_twin, _twin, _prepare_workspace, _either(_twin)),

@@ -7,6 +7,7 @@ again and compares with an undisturbed run. Prints one line of JSON per scenario
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import importlib
 import json
 import os
@@ -14,6 +15,7 @@ import random
 import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +23,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
+from typing import IO
 
 import av  # noqa: F401
 import pyarrow.parquet  # noqa: F401
@@ -59,12 +62,17 @@ class Report:
 
 
 def in_child(act: Callable[[], Content]) -> Report:
-    """Call a function in a forked child."""
+    """Call a function in a forked child, which says where it was if it takes too long."""
+    with tempfile.TemporaryFile("w+") as stuck:
+        return _in_child(act, stuck)
+
+
+def _in_child(act: Callable[[], Content], stuck: IO[str]) -> Report:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        signal.alarm(LONGEST_S)
+        faulthandler.dump_traceback_later(LONGEST_S, exit=True, file=stuck)
         try:
             report = Report(act())
         except BaseException as error:  # noqa: BLE001 -- whatever it is, it is reported
@@ -82,7 +90,9 @@ def in_child(act: Callable[[], Content]) -> Report:
         text = file.read()
     _, status = os.waitpid(child, 0)
     if not text:
-        return Report(None, "died", f"ended with {os.waitstatus_to_exitcode(status)}")
+        stuck.seek(0)
+        place = " < ".join(line.strip() for line in stuck if line.startswith("  File"))
+        return Report(None, "died", f"ended with {os.waitstatus_to_exitcode(status)}", place)
     return Report(**json.loads(text))
 
 
