@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from twinloop.diagnosis.result import Diagnosis as Diagnosis
     from twinloop.diagnosis.result import load_diagnosis as load_diagnosis
     from twinloop.diagnosis.run import diagnose as diagnose
+    from twinloop.engines.geometry import Geometry as Geometry
+    from twinloop.engines.geometry import read_geometry as read_geometry
     from twinloop.engines.model_check import ModelFinding as ModelFinding
     from twinloop.engines.model_check import check_model as check_model
     from twinloop.environments.export import export_twin as export_twin
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
     from twinloop.gap.result import Gap as Gap
     from twinloop.gap.result import load_gap as load_gap
     from twinloop.gap.run import measure_gap as measure_gap
+    from twinloop.generation.motion import MotionPair as MotionPair
+    from twinloop.generation.motion import compare_motion as compare_motion
     from twinloop.generation.open_loop import replay_actions as replay_actions
     from twinloop.generation.replay import replay as replay
     from twinloop.generation.run import generate as generate
@@ -159,6 +163,7 @@ _NAMES = {
     "twinloop.datasets.writer": ["append_to", "make_dataset"],
     "twinloop.diagnosis.result": ["Diagnosis", "load_diagnosis"],
     "twinloop.diagnosis.run": ["diagnose"],
+    "twinloop.engines.geometry": ["Geometry", "read_geometry"],
     "twinloop.engines.model_check": ["ModelFinding", "check_model"],
     "twinloop.environments.export": ["export_twin"],
     "twinloop.episode": [
@@ -181,6 +186,7 @@ _NAMES = {
     "twinloop.gap.ranking": ["Rated", "rank_policies"],
     "twinloop.gap.result": ["Gap", "load_gap"],
     "twinloop.gap.run": ["measure_gap"],
+    "twinloop.generation.motion": ["MotionPair", "compare_motion"],
     "twinloop.generation.open_loop": ["replay_actions"],
     "twinloop.generation.replay": ["replay"],
     "twinloop.generation.run": ["generate"],

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.options import Json, WorkspaceFolder
+from twinloop.cli.options import Json, WorkspaceFolder, split_episode
 from twinloop.cli.places import find_twin, find_workspace, load_twin, require_workspace
 from twinloop.errors import UnknownName, WrongUse
 
@@ -154,6 +154,42 @@ def export(
         console.print_json({"twin": found.name, "to": to, "out": written})
     else:
         console.out.print(f"wrote {found.name} for {to} to {written}")
+
+
+@app.command()
+def scene(
+    out: Annotated[Path, Option("--out", metavar="FILE.json", help="The file to write.")],
+    twin: Annotated[
+        str | None,
+        Argument(metavar="NAME|FOLDER", help="A twin; default: the episode's, or the workspace's."),
+    ] = None,
+    episode: Annotated[
+        str | None,
+        Option(
+            metavar="DATASET#NUMBER",
+            help="Also write how the bodies moved in this episode, and in the twin's replay of it.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write a twin's shapes, materials, lights and cameras as JSON, for viewers that draw by themselves."""
+    from twinloop.generation.motion import compare_motion, find_episode_twin, write_scene
+
+    workspace = find_workspace()
+    if episode is None:
+        cell, motion = load_twin(twin, workspace), None
+    else:
+        folder, number = split_episode(episode)
+        dataset = twinloop.open_dataset(folder)
+        found = dataset.episode(number)
+        own = found.provenance.source == "sim" and twin is None
+        cell = find_episode_twin(dataset, found) if own else load_twin(twin, workspace)
+        motion = compare_motion(found, cell)
+    written = write_scene(out, cell, motion)
+    value = {"out": out, "twin": cell.name, "version": cell.version, "shapes": len(written.shapes)}
+    if motion is not None and motion.replayed is None:
+        console.print_lines([f"no replay: {motion.reason}"] if not json else [])
+    console.print_result(json, value, f"wrote {cell.name}, version {cell.version}, to {out}")
 
 
 @app.command()

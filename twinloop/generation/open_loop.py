@@ -12,9 +12,10 @@ from twinloop.engines import DEFAULT_ENGINE, Engine, make_engine
 from twinloop.engines.hardware import Hardware
 from twinloop.episode import Array, Episode, Provenance, make_episode
 from twinloop.errors import GenerationError, WrongUse
+from twinloop.generation.perceived import TARGET, read_object_poses, read_perceived
 from twinloop.generation.replay import SignalError, signal_errors
 from twinloop.generation.signals import make_schema, row_parts, split_row
-from twinloop.tasks import Cell, make_cell
+from twinloop.tasks import Cell, Start, make_cell
 from twinloop.tasks.joint_names import actuator_rows, find_joint_names
 from twinloop.tasks.place import start_at_rest
 from twinloop.twins import Twin
@@ -34,7 +35,7 @@ def replay_actions(
 ) -> OpenLoop:
     """Send the recorded actions of an episode to a twin and compare what it does.
 
-    The twin starts in the recorded state. Where the rates differ, actions are held and signals interpolated.
+    The twin starts in the recorded state, the object and the target where they were seen. Where the rates differ, actions are held and signals interpolated.
 
     Args:
         episode: The recording, real or simulated.
@@ -73,7 +74,7 @@ def replay_actions(
         name: np.array([value]) for name, value in twin.values(values or {}).items() if name in (values or {})
     }
     engine = make_engine(DEFAULT_ENGINE, cell, 1, threads, tuple(drawn))
-    rows = _simulate(engine, actions, states, drawn)
+    rows = _simulate(engine, actions, _start(cell, episode, states, actions[0], drawn), drawn)
     schema = make_schema(cell, ())
     again = make_episode(
         schema,
@@ -120,15 +121,34 @@ def _as_recorded(cell: Cell, episode: Episode, again: Episode) -> dict[str, Arra
     return signals
 
 
-def _simulate(engine: Engine, actions: Array, states: Array | None, drawn: Mapping[str, Any]) -> Array:
+def _start(
+    cell: Cell, episode: Episode, states: Array | None, action: Array, drawn: Mapping[str, Any]
+) -> Start:
+    """The recorded state: what was not recorded is at rest."""
+    start = start_at_rest(cell, drawn, 1)
+    if states is not None:
+        qpos = set_actuator_positions(cell, start.qpos, states[:1])
+        start = replace(start, qpos=qpos, ctrl=action[None].astype(np.float64))
+    seen, at = read_object_poses(episode), cell.object_qpos
+    if seen is not None and at is not None:
+        qpos = start.qpos.copy()
+        qpos[:, at : at + 3] = seen[0][0]
+        if seen[1] is not None:
+            qpos[:, at + 3 : at + 7] = seen[1][0]
+        start = replace(start, qpos=qpos)
+    target = read_perceived(episode, TARGET)
+    if target is not None and cell.target_mocap is not None:
+        mocap_pos = start.mocap_pos.copy()
+        mocap_pos[:, cell.target_mocap] = target[0]
+        start = replace(start, mocap_pos=mocap_pos)
+    return start
+
+
+def _simulate(engine: Engine, actions: Array, start: Start, drawn: Mapping[str, Any]) -> Array:
     """The rows of one environment that gets these actions, up to where the simulation diverges, if it does."""
     cell = engine.cell
     one, seeds = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     hardware = Hardware(cell, 1, len(actions), drawn)
-    start = start_at_rest(cell, drawn, 1)
-    if states is not None:
-        qpos = set_actuator_positions(cell, start.qpos, states[:1])
-        start = replace(start, qpos=qpos, ctrl=actions[:1].astype(np.float64))
     engine.load(one, drawn, start)
     hardware.restart(one, drawn, seeds, engine.truth(), start.ctrl)
     rows = []

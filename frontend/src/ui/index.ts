@@ -9,6 +9,7 @@ export { Icon, type IconName } from "./Icon";
 export { Bar, IntervalMark } from "./Interval";
 export { JobProgress, startJob, useJob, type Job } from "./JobProgress";
 export { Card, Page } from "./Page";
+export { Scene3D, type SceneGeometry, type SceneMotion, type SceneRobot } from "./Scene3D";
 export { Table, type Column, type Sort } from "./Table";
 export { Segmented, Tabs, type Tab } from "./Tabs";
 export { toast } from "./Toast";
