@@ -29,6 +29,7 @@ class TwinloopError(Exception):
         available: Iterable[str] | None = None,
         remedy: str | None = None,
     ) -> None:
+        available = None if available is None else tuple(available)
         parts = [what.rstrip(".")]
         if got is not None:
             parts.append(f"got {_shortened(str(got))}")
@@ -42,6 +43,9 @@ class TwinloopError(Exception):
             message += f"\n  -> {remedy}"
         super().__init__(message)
         self.what = what
+        self.got = None if got is None else _shortened(str(got))
+        self.expected = None if expected is None else str(expected)
+        self.available = available
         self.remedy = remedy
 
 

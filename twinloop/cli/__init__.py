@@ -29,6 +29,7 @@ from twinloop.cli import (
     robot,
     serve,
     start,
+    studio,
     train,
     twin,
 )
@@ -47,7 +48,7 @@ for group in (data, twin, policy, registry, key, plan):
 for command in (
     demo.demo, start.init, start.doctor, start.status, robot.record, robot.standin, generate.generate, generate.replay, check.check,
     ingest.ingest, identify.identify, identify.anchor, excite.excite, excite.drift, gap.gap, gap.rank, coverage.coverage, train.train,
-    evaluate.evaluate, loop.loop, gate.gate, registry.promote, registry.rollback, monitor.monitor, diagnose.diagnose, serve.serve,
+    evaluate.evaluate, loop.loop, gate.gate, registry.promote, registry.rollback, monitor.monitor, diagnose.diagnose, serve.serve, studio.studio,
 ):  # fmt: skip
     app.command()(command)
 

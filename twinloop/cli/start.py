@@ -185,37 +185,29 @@ def status(
     json: Json = False,
 ) -> None:
     """Show the state of the workspace and the next step worth taking."""
-    from twinloop.promotion.record import read_aliases
-    from twinloop.workspace import read_status
+    from twinloop.overview import read_overview
 
-    workspace = require_workspace(folder)
-    state, loop = read_status(workspace), None
-    if (workspace.root / "loop").exists():
-        from twinloop.loop import read_loop_status
-
-        loop = read_loop_status(workspace.root / "loop")
-    registry = read_aliases(workspace.root)
+    found = read_overview(require_workspace(folder))
     if json:
-        console.print_json(asdict(state) | {"loop": asdict(loop) if loop else None, "registry": registry})
+        console.print_json(asdict(found))
         return
-    console.out.print(f"workspace {state.workspace}")
-    if state.datasets:
+    console.out.print(f"workspace {found.workspace}")
+    if found.datasets:
         console.print_table(
             ("dataset", "episodes", "hours", "source", "success"),
             [
                 (d.name, d.episodes, round(d.hours, 3), d.sources, format_rate(d.success))
-                for d in state.datasets
+                for d in found.datasets
             ],
         )
-    if registry:
-        held = ", ".join(f"{alias} {name}" for alias, name in registry.items() if alias != "warning")
+    if found.registry:
+        held = ", ".join(f"{alias} {name}" for alias, name in found.registry.items() if alias != "warning")
         console.out.print(f"registry: {held}")
-        if "warning" in registry:
-            console.out.print(f"registry: {registry['warning']}")
-    if loop is not None:
-        console.out.print(f"loop: {', '.join(loop.done) or 'nothing'} done")
-    step, reason = (loop.next_step, loop.reason) if loop else (state.next_step, state.reason)
-    console.out.print(f"next: {step}  ({reason})")
+        if "warning" in found.registry:
+            console.out.print(f"registry: {found.registry['warning']}")
+    if found.loop is not None:
+        console.out.print(f"loop: {', '.join(found.loop.done) or 'nothing'} done")
+    console.out.print(f"next: {found.next_step}  ({found.reason})")
 
 
 def format_rate(rate: float | None) -> str:

@@ -1,0 +1,247 @@
+"""Who may ask for what: the outermost part of the studio, before anything of a request is believed.
+
+A request passes these checks in this order: its Host is a name of this server (a page elsewhere whose name was pointed at this
+machine is refused), it comes from no other site's page, it shows the token, it changes nothing where the studio is read-only,
+it carries the header that no foreign form can send, and its body is small and arrives in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import socket
+import sys
+import time
+from collections import deque
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from twinloop.studio.errors import Refused, answer, unexpected
+from twinloop.studio.settings import StudioSettings
+
+COOKIE = "twinloop_studio"
+HEADER = "x-twinloop"
+"""Sent with every change: a foreign page cannot add it without being asked first, and is then refused."""
+SAFE = ("GET", "HEAD", "OPTIONS")
+WRONG_TOKENS, WINDOW_S = 30, 60.0
+"""Wrong tokens in the window after which tokens are no longer compared for the rest of it; cookies that were given still work."""
+COOKIE_AGE_S = 30 * 24 * 3600
+PUBLIC = ("/favicon.ico",)
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "media-src 'self' blob:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "worker-src 'self' blob:",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+"""What a page of the studio may load: only what this server serves, no inline script and no inline style."""
+
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), usb=()",
+}
+
+log = logging.getLogger("twinloop.studio")
+
+
+class Security:
+    """ASGI middleware with every check; `app` sees only requests that passed."""
+
+    def __init__(self, app: ASGIApp, settings: StudioSettings) -> None:
+        self.app, self.settings = app, settings
+        self._wrong: deque[float] = deque(maxlen=WRONG_TOKENS)
+        self._names = {"localhost", socket.gethostname().lower(), *(n.lower() for n in settings.names)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check one request, then hand it on or answer it."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        guarded = _Guarded(receive, send, self.settings)
+        try:
+            redirect = self._check(scope)
+            await (redirect or self.app)(scope, guarded.receive, guarded.send)
+        except Refused as error:
+            await guarded.refuse(scope, error)
+        except (TimeoutError, ConnectionError):
+            log.info("a client was too slow or has gone")
+        except Exception as error:  # nobody sees a traceback; the server goes on
+            if "--debug" in sys.argv:
+                raise
+            log.error("%s %s: unexpected %s: %s", scope["method"], scope["path"], type(error).__name__, error)
+            await guarded.refuse(scope, unexpected(error))
+
+    def _check(self, scope: Scope) -> RedirectResponse | None:
+        """Raise `Refused` for what is not allowed; the answer to a first visit is a redirect that sets the cookie."""
+        headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
+        self._require_own_name(headers)
+        self._require_own_page(headers, method, path)
+        if path not in PUBLIC and (redirect := self._require_token(scope, headers)) is not None:
+            return redirect
+        if method not in SAFE:
+            if self.settings.read_only:
+                remedy = "start `twinloop studio` without --read-only"
+                raise Refused(403, "this studio is read-only", got=f"{method} {path}", remedy=remedy)
+            if headers.get(HEADER) != "1":
+                raise Refused(
+                    403, "a change needs the header X-Twinloop", got=method, expected="X-Twinloop: 1"
+                )
+        self._require_small(headers)
+        return None
+
+    def _require_own_name(self, headers: Headers) -> None:
+        """Refuse names that are not this server's: only an address, or a name that was allowed, reaches it on purpose."""
+        given = headers.getlist("host")
+        host = urlsplit(f"//{given[0]}").hostname if len(given) == 1 and _is_plain(given[0]) else None
+        if host is None or not (_is_address(host) or host in self._names):
+            remedy = "open the address that `twinloop studio` printed, or start it with --name NAME"
+            got = ", ".join(given)[:80] or "no Host"
+            raise Refused(421, "this server has no such name", got=got, remedy=remedy)
+
+    def _require_own_page(self, headers: Headers, method: str, path: str) -> None:
+        """Refuse what another site's page asks for; the address itself may be typed, or opened from a link."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
+        foreign = origin is not None and origin.partition("//")[2].lower() != headers["host"].lower()
+        opened = method == "GET" and headers.get("sec-fetch-mode") == "navigate" and not _is_api(path)
+        if foreign or (site not in ("same-origin", "none") and not opened):
+            raise Refused(403, "another site's page may not ask the studio", got=origin or site)
+
+    def _require_token(self, scope: Scope, headers: Headers) -> RedirectResponse | None:
+        words = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        in_address = [value for name, value in words if name == "token"]
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self._is_right(bearer.strip()):
+            return None
+        if in_address and scope["method"] == "GET" and self._is_right(in_address[0]):
+            return self._welcome(scope, [pair for pair in words if pair[0] != "token"])
+        if self._is_right(_read_cookie(headers, self.cookie(headers))):
+            return None
+        remedy = "open the address that `twinloop studio` printed; it carries the token"
+        raise Refused(401, "the studio needs its token", remedy=remedy)
+
+    def _is_right(self, token: str) -> bool:
+        """Whether this is the token: in constant time, and not at all after too many wrong ones."""
+        if not token:
+            return False
+        now = time.monotonic()
+        right = hmac.compare_digest(token.encode(), self.settings.token.encode())
+        full = len(self._wrong) == WRONG_TOKENS and now - self._wrong[0] < WINDOW_S
+        if right and not full:
+            return True
+        if full:
+            raise Refused(429, "too many wrong tokens", remedy=f"wait {WINDOW_S:.0f} s")
+        self._wrong.append(now)
+        return False
+
+    def cookie(self, headers: Headers) -> str:
+        """The name of the cookie: cookies are shared by all ports of a host, so it names the port."""
+        return f"{COOKIE}_{urlsplit('//' + headers['host']).port or 80}"
+
+    def _welcome(self, scope: Scope, words: list[tuple[str, str]]) -> RedirectResponse:
+        """Put the token into a cookie that no script reads, and take it out of the address."""
+        path = "/" + scope["path"].lstrip("/")
+        response = RedirectResponse(path + (f"?{urlencode(words)}" if words else ""), 303)
+        name = self.cookie(Headers(scope=scope))
+        response.set_cookie(name, self.settings.token, COOKIE_AGE_S, httponly=True, samesite="strict")
+        return response
+
+    def _require_small(self, headers: Headers) -> None:
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > self.settings.largest_body:
+            raise _too_large(length, self.settings.largest_body)
+
+
+class _Guarded:
+    """Both directions of one request: bodies that stay small, clients that keep up, headers on every answer."""
+
+    def __init__(self, receive: Receive, send: Send, settings: StudioSettings) -> None:
+        self._receive, self._send, self._settings = receive, send, settings
+        self._size, self._complete, self._answered = 0, False, False
+
+    async def receive(self) -> Message:
+        """The next part of the body; waits without a limit only for the client to go away."""
+        if self._complete:
+            return await self._receive()
+        try:
+            message = await asyncio.wait_for(self._receive(), self._settings.slowest_s)
+        except TimeoutError as error:
+            raise Refused(408, "the request did not arrive in time") from error
+        self._size += len(message.get("body", b""))
+        if self._size > self._settings.largest_body:
+            raise _too_large(str(self._size), self._settings.largest_body)
+        self._complete = not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """One part of the answer; a client that does not take it in time is left."""
+        if message["type"] == "http.response.start":
+            self._answered = True
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+            headers.setdefault("cache-control", "no-store")
+        await asyncio.wait_for(self._send(message), self._settings.slowest_s)
+
+    async def refuse(self, scope: Scope, error: Refused) -> None:
+        """Answer with an error, unless an answer has begun; the connection is closed with the rest of the body unread."""
+        if self._answered:
+            return
+        headers = {} if self._complete else {"connection": "close"}
+        if scope["path"].startswith("/api/") or scope["method"] not in SAFE:
+            await answer(error, headers)(scope, self.receive, self.send)
+            return
+        from twinloop.studio.pages import refused_page
+
+        await refused_page(error, headers)(scope, self.receive, self.send)
+
+
+def _too_large(got: str, largest: int) -> Refused:
+    return Refused(413, "the request is too large", got=f"{got[:20]} bytes", expected=f"at most {largest}")
+
+
+def _is_api(path: str) -> bool:
+    return path.startswith("/api/")
+
+
+def _is_plain(host: str) -> bool:
+    """Whether a Host header is a host and perhaps a port, and nothing else that a parser might read otherwise."""
+    return bool(host) and not set(host) & set("/\\@?# \t,%")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_cookie(headers: Headers, name: str) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""
