@@ -12,7 +12,7 @@ from twinloop import loop, workflows
 from twinloop.version import __version__
 
 SIZES = {
-    "sim_episodes": 8,
+    "sim_episodes": 12,
     "train_steps": 20,
     "n_sim_trials": 3,
     "n_trials": 3,
@@ -56,7 +56,10 @@ def make_workspace(root: Path) -> None:
     )
     for name in ("nominal", "adapted"):
         twinloop("promote", f"policies/{name}", "--override", "in use before", "--by", "ann", cwd=root)
-    run("monitor data/runs --reference data/runs --once", (0, 1))
+    run(
+        "record --robot standin:remote --policy policies/nominal --episodes 8 --seconds 2 --first 300 --out data/deployed"
+    )
+    run("monitor data/deployed --baseline 5 --once", (0, 1))
 
 
 def key_of_the_builder() -> str:
