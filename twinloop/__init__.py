@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from twinloop.anchoring import anchored_randomization as anchored_randomization
     from twinloop.anchoring import load_anchor as load_anchor
     from twinloop.anchoring import measured_values as measured_values
+    from twinloop.coverage.map_file import load_coverage_map as load_coverage_map
+    from twinloop.coverage.map_file import save_coverage as save_coverage
     from twinloop.coverage.result import Coverage as Coverage
     from twinloop.coverage.result import load_coverage as load_coverage
     from twinloop.coverage.run import measure_coverage as measure_coverage
@@ -88,9 +90,15 @@ if TYPE_CHECKING:
     from twinloop.monitoring.run import MonitorReport as MonitorReport
     from twinloop.monitoring.run import load_monitor_report as load_monitor_report
     from twinloop.monitoring.run import monitor as monitor
+    from twinloop.planning.board import add_item as add_item
+    from twinloop.planning.board import change_board as change_board
+    from twinloop.planning.board import load_board as load_board
+    from twinloop.planning.board import move_item as move_item
+    from twinloop.planning.board import read_board as read_board
     from twinloop.planning.items import Plan as Plan
     from twinloop.planning.items import load_plan as load_plan
     from twinloop.planning.run import plan as plan
+    from twinloop.planning.select import select_region as select_region
     from twinloop.policies.backends.protocol import open_backend as open_backend
     from twinloop.policies.conventions.check import InterfaceCheck as InterfaceCheck
     from twinloop.policies.conventions.check import check_interface as check_interface
@@ -154,6 +162,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "twinloop.anchoring": ["Anchor", "anchor", "anchored_randomization", "load_anchor", "measured_values"],
+    "twinloop.coverage.map_file": ["load_coverage_map", "save_coverage"],
     "twinloop.coverage.result": ["Coverage", "load_coverage"],
     "twinloop.coverage.run": ["measure_coverage"],
     "twinloop.datasets.query": ["query"],
@@ -206,8 +215,10 @@ _NAMES = {
     "twinloop.loop": ["LoopConfig", "run_loop"],
     "twinloop.loop_result": ["LoopResult"],
     "twinloop.monitoring.run": ["MonitorConfig", "MonitorReport", "load_monitor_report", "monitor"],
+    "twinloop.planning.board": ["add_item", "change_board", "load_board", "move_item", "read_board"],
     "twinloop.planning.items": ["Plan", "load_plan"],
     "twinloop.planning.run": ["plan"],
+    "twinloop.planning.select": ["select_region"],
     "twinloop.policies.backends.protocol": ["open_backend"],
     "twinloop.policies.conventions.check": ["InterfaceCheck", "check_interface"],
     "twinloop.policies.mapping.interface_map": ["InterfaceMap", "format_interface_map", "load_interface_map"],

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from twinloop.anchoring import Anchor, anchor
+from twinloop.coverage.map_file import save_coverage
 from twinloop.coverage.result import Coverage
 from twinloop.coverage.run import measure_coverage
 from twinloop.datasets.reader import Dataset, open_dataset
@@ -340,7 +341,7 @@ def explain(
 def map_coverage(out: Path, on_progress: OnProgress, *, real: Dataset, sim: Dataset, seed: int) -> Coverage:
     """Where the robot's episodes leave what simulation covers."""
     coverage = measure_coverage(real, sim, seed=seed, on_progress=on_progress)
-    coverage.save(out)
+    save_coverage(coverage, out, (real, sim))
     write_coverage_page(coverage, out / REPORT, (real, sim))
     return coverage
 

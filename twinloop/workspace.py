@@ -15,7 +15,7 @@ from twinloop.datasets.jsonl import format_jsonl, read_jsonl
 from twinloop.datasets.layout import INFO
 from twinloop.datasets.partial_folder import find_leftovers, remove_leftovers
 from twinloop.datasets.query import query
-from twinloop.datasets.reader import open_dataset
+from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import NewerFormat, TwinloopError, WorkspaceError
 from twinloop.promotion.known import forget_folder
 from twinloop.randomization import Uniform, default_randomization
@@ -157,6 +157,15 @@ def list_datasets(folder: str | Path) -> list[DatasetSummary]:
         raise WorkspaceError(f"{root} does not exist")
     found = sorted(path.parent.parent for path in root.rglob(INFO) if not _hidden(path.relative_to(root)))
     return [_summary(path, root) for path in found]
+
+
+def recorded_datasets(workspace: Workspace) -> list[Dataset]:
+    """Every readable dataset of a workspace that holds episodes of a robot, in whichever of its folders."""
+    return [
+        open_dataset(one.path)
+        for one in list_datasets(workspace.root)
+        if not one.problem and {"real", "standin"} & set(one.sources.split("+"))
+    ]
 
 
 def read_status(workspace: Workspace) -> Status:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 Page = Annotated[Path | None, Option("--html", metavar="FILE", help="Also write the interactive map.")]
 Out = Annotated[
     Path | None,
-    Option(metavar="FOLDER", help="Write the result to coverage.json there, for `twinloop plan`."),
+    Option(
+        metavar="FOLDER", help="Write the result to coverage.json there, for `twinloop plan`, and its map."
+    ),
 ]
 Signals = Annotated[
     str | None,
@@ -47,7 +49,11 @@ def coverage(
         result = twinloop.measure_coverage(
             *opened, signals=wanted, points=points, images=images, seed=seed, on_progress=progress
         )
-    files = {"html": page, "out": result.save(out) if out else None}
+    files = {"html": page, "out": None}
+    if out is not None:
+        from twinloop.coverage.map_file import save_coverage
+
+        files["out"] = save_coverage(result, out, opened) / result.FILE
     if page is not None:
         from twinloop.report.coverage_page import write_coverage_page
 

@@ -9,10 +9,16 @@ import typer
 from typer import Argument, Option
 
 import twinloop
-from twinloop.cli import console
+from twinloop.cli import console, plan_board
 from twinloop.cli.options import Json
 
 app = typer.Typer(invoke_without_command=True)
+
+app.command()(plan_board.select)
+app.command()(plan_board.add)
+app.command()(plan_board.move)
+app.command()(plan_board.board)
+app.command()(plan_board.sheet)
 
 PlanFile = Annotated[Path, Argument(metavar="PLAN.json", help="What `twinloop plan --out` wrote.")]
 Data = Annotated[
@@ -59,7 +65,8 @@ def plan(
 ) -> None:
     """Plan what to record next: conditions, how many episodes and why so many, hours, expected gain; best gain per hour first.
 
-    `twinloop plan status` counts what has been recorded since, `twinloop plan review` compares promised with actual gains.
+    `twinloop plan status` counts what has been recorded since, `twinloop plan review` compares promised with actual gains. The plan of a
+    workspace, its plan.json, is worked with by `board`, `add`, `move` and `sheet`.
     """
     if context.invoked_subcommand is not None:
         return

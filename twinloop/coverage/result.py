@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, InstanceOf
 
 from twinloop.coverage.rule import Condition, Rule
-from twinloop.coverage.sample import DatasetSample
+from twinloop.coverage.sample import SampledEpisodes
 from twinloop.episode import Array
 from twinloop.records import Record, SavedRecord, derived, load_record
 
@@ -88,14 +88,14 @@ class DatasetSummary:
 
 @dataclass(frozen=True, eq=False)
 class CoverageMap:
-    """Both datasets as points with their places on the map; not kept on disk.
+    """Both datasets as points with their places on the map; `map_file.save_map` keeps it on disk.
 
     `score` (N,) of each real moment is its distance to simulation over the threshold: above one is outside. `inside` has, for each
     region, which real moments (N,) belong to it.
     """
 
-    real: DatasetSample
-    sim: DatasetSample
+    real: SampledEpisodes
+    sim: SampledEpisodes
     real_places: Array
     sim_places: Array
     score: Array

@@ -14,7 +14,7 @@ from twinloop.coverage.holes import find_holes, find_words, named_apart
 from twinloop.coverage.likeness import Cluster, find_unlike, fraction_of
 from twinloop.coverage.result import Coverage, CoverageMap, DatasetSummary, Level, Outcomes, Region
 from twinloop.coverage.rule import Condition, Range, Rule
-from twinloop.coverage.sample import DatasetSample, OnProgress, Points, sample_datasets
+from twinloop.coverage.sample import DatasetSample, OnProgress, Points, SampledEpisodes, sample_datasets
 from twinloop.coverage.worst import narrowed
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.sources import refuse_swapped_sources
@@ -168,7 +168,7 @@ def _region(
         episodes=numbers,
         fraction=fraction_of(points, real.moments.episode, len(real)),
         sim_episodes=met,
-        outcomes=_outcomes(real, places),
+        outcomes=outcomes_inside(real, places),
         recall=1.0 if cluster is None else cluster.recall,
         precision=1.0 if cluster is None else cluster.precision,
     )
@@ -196,7 +196,8 @@ def _with_seen(points: Points, condition: Condition, inside: Array) -> Condition
     return replace(condition, seen=(float(values.min()), float(values.max())))
 
 
-def _outcomes(real: DatasetSample, places: Array) -> Outcomes:
+def outcomes_inside(real: SampledEpisodes, places: Array) -> Outcomes:
+    """How the real episodes at these places of the sample's list ended, and the others."""
     here = np.zeros(len(real), dtype=bool)
     here[places] = True
     known = np.array([s is not None for s in real.success])

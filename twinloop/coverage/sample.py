@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -52,11 +52,10 @@ class Points:
 
 
 @dataclass(frozen=True, eq=False)
-class DatasetSample:
-    """Real or simulated episodes as points.
+class SampledEpisodes:
+    """Real or simulated episodes as named points, with how each ended.
 
-    `raw` (N, elements) holds the moments' signals, `smallest` the smallest relevant difference of each, and `views` (N, D) image
-    descriptors for the embedding. `conditions` are text labels of each episode, by field; None where there is none. `twin` is the one that the first episodes name.
+    `conditions` are text labels of each episode, by field; None where there is none. `twin` is the one that the first episodes name.
     """
 
     name: str
@@ -67,13 +66,23 @@ class DatasetSample:
     conditions: Mapping[str, tuple[str | None, ...]]
     moments: Points
     situations: Points
-    raw: Array
-    smallest: Array
-    views: Array | None = None
-    twin: str | None = None
+    twin: str | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetSample(SampledEpisodes):
+    """Sampled episodes with what their comparison needs.
+
+    `raw` (N, elements) holds the moments' signals, `smallest` the smallest relevant difference of each, and `views` (N, D) image
+    descriptors for the embedding.
+    """
+
+    raw: Array
+    smallest: Array
+    views: Array | None = None
 
     def of(self, episodes: Sequence[int] | Array) -> DatasetSample:
         """Only these episodes, by place; their order stays."""

@@ -15,7 +15,7 @@ from twinloop.coverage.result import Coverage, Outcomes, load_coverage
 from twinloop.coverage.rule import Condition
 from twinloop.diagnosis.result import Diagnosis
 from twinloop.identification.result import Estimate, Identification, load_identification
-from twinloop.records import load_record, parse_record, read_json
+from twinloop.records import SavedRecord, load_record, parse_record, read_json
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,29 @@ class ManualDiagnosis:
 
 
 @dataclass(frozen=True)
-class MapSelection:
-    """Real episodes that were selected on a coverage map; `failed` of them failed."""
+class MapSelection(SavedRecord):
+    """Real episodes that were selected on a coverage map; `failed` of them failed.
+
+    `conditions` are what sets them apart from the others, `query` asks for episodes under them, now and later. `listed` asks for
+    exactly the selected ones. `points` of the map lie inside the outline, those of `sim_episodes` too; the conditions also hold for
+    `others` real episodes. `fraction` of the real episodes is selected; with `outcomes` it says what the selection costs.
+    """
+
+    FILE, COMMAND = "plan-item.json", "twinloop plan select COVERAGE --out FILE"
 
     name: str
     query: str
     conditions: tuple[Condition, ...]
     episodes: tuple[int, ...]
     failed: int = 0
+    listed: str = ""
+    points: int = 0
+    others: int = 0
+    sim_episodes: int = 0
+    fraction: float = 0.0
+    outcomes: Outcomes | None = None
+    twin: str | None = None
+    dataset: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +127,7 @@ def read_needs(
         if needs.trials is None and covered.real.known:
             needs = replace(needs, successes=covered.real.succeeded, trials=covered.real.known)
         needs = replace(needs, twin=covered.twin or needs.twin)
-    regions += [_selected(Path(item)) for item in items]
+    regions += [target_of(load_selection(item)) for item in items]
     if identification is not None:
         found = (
             identification
@@ -160,9 +175,26 @@ def _halves(part: Mapping[str, Any]) -> list[Slice]:
     ]
 
 
-def _selected(file: Path) -> TargetRegion:
-    expected = "an item downloaded from the coverage map"
-    item = parse_record(MapSelection, read_json(file, expected), file, expected)
-    size = len(item.episodes)
-    outcomes = Outcomes(item.failed, size, 0, 0, None, {})
-    return TargetRegion(item.name, item.conditions, item.query, 0.0, size, outcomes)
+def load_selection(path: str | Path) -> MapSelection:
+    """Read a selection.
+
+    Args:
+        path: What `twinloop plan select` wrote, or an item downloaded from a coverage page.
+
+    Returns:
+        The selection.
+
+    Raises:
+        WrongUse: If there is no such file or it is neither.
+    """
+    file, expected = Path(path), "an item downloaded from the coverage map"
+    return parse_record(MapSelection, read_json(file, expected), file, expected)
+
+
+def target_of(selection: MapSelection) -> TargetRegion:
+    """The region that a selection asks to record in."""
+    size = len(selection.episodes)
+    outcomes = selection.outcomes or Outcomes(selection.failed, size, 0, 0, None, {})
+    return TargetRegion(
+        selection.name, selection.conditions, selection.query, selection.fraction, size, outcomes
+    )

@@ -60,7 +60,7 @@ def plan_status(plan: Plan, datasets: Sequence[str | Path | Dataset]) -> tuple[I
     opened = [one if isinstance(one, Dataset) else open_dataset(one) for one in datasets]
     if not opened:
         raise WrongUse("nothing to count in", remedy="--data DATASET")
-    return tuple(_count(item, plan, opened) for item in plan.items if item.episodes)
+    return tuple(count_item(item, plan, opened) for item in plan.items if item.episodes)
 
 
 def plan_review(
@@ -137,7 +137,8 @@ def _verdict(
     return f"the gain ({low:.0f} to {high:.0f}) is larger than promised (at most {most:.0f}): raise `recovers` in the cost file"
 
 
-def _count(item: Item, plan: Plan, datasets: Sequence[Dataset]) -> ItemProgress:
+def count_item(item: Item, plan: Plan, datasets: Sequence[Dataset]) -> ItemProgress:
+    """Count what has been recorded of one item since it is in the plan."""
     recorded = succeeded = 0
     problem = None
     people = "actor_id" in item.counts.split(" from ")[0]
@@ -146,7 +147,7 @@ def _count(item: Item, plan: Plan, datasets: Sequence[Dataset]) -> ItemProgress:
             found = {
                 row.get("actor_id") if people else row["episode_index"] for row in _rows(dataset, item.counts)
             }
-            fresh = _fresh(dataset, plan)
+            fresh = _fresh(dataset, item.added_at or plan.made_at)
         except TwinloopError as error:
             problem = error.what
             continue
@@ -163,9 +164,9 @@ def _rows(dataset: Dataset, sql: str) -> list[dict[str, Any]]:
     return list(query([dataset], sql).to_pylist())
 
 
-def _fresh(dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
-    """Episodes recorded since the plan was made, and those without a recording time."""
-    made = datetime.fromisoformat(plan.made_at)
+def _fresh(dataset: Dataset, since: str) -> list[dict[str, Any]]:
+    """Episodes recorded since then, and those without a recording time."""
+    made = datetime.fromisoformat(since)
     rows = _rows(
         dataset, "select episode_index, success, actor_id, recorded_at from episodes where source <> 'sim'"
     )
@@ -181,7 +182,7 @@ def _hours(datasets: Sequence[str | Path | Dataset], plan: Plan) -> float | None
     moments = []
     for one in datasets:
         dataset = one if isinstance(one, Dataset) else open_dataset(one)
-        moments += [_utc(row["recorded_at"]) for row in _fresh(dataset, plan) if row["recorded_at"]]
+        moments += [_utc(row["recorded_at"]) for row in _fresh(dataset, plan.made_at) if row["recorded_at"]]
     if len(moments) < 2:
         return None
     gaps = np.diff(np.sort([moment.timestamp() for moment in moments]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
@@ -12,7 +12,7 @@ from scipy import stats
 
 from twinloop.coverage.result import Coverage, Outcomes
 from twinloop.diagnosis.result import Diagnosis
-from twinloop.errors import WrongUse
+from twinloop.errors import UnknownName, WrongUse
 from twinloop.identification.result import Estimate, Identification
 from twinloop.planning.costs import Costs
 from twinloop.planning.items import Item, Plan
@@ -90,7 +90,7 @@ def make_plan(needs: Needs, costs: Costs, *, seed: int = 0, sources: Mapping[str
     diagnosed = "diagnosis" in (sources or {})
     before = needs.successes / needs.trials if needs.trials and needs.successes is not None else None
     start = USUAL_SUCCESS if before is None else before
-    twin = load_twin(needs.twin) if needs.twin else None
+    twin = _find_twin(needs.twin)
     settable = [one for one in needs.regions if not one.conditions or any(map(is_settable, one.conditions))]
     regions = settable or worse_conditions(needs)
     left_out = [region.name for region in needs.regions if region not in settable]
@@ -102,9 +102,6 @@ def make_plan(needs: Needs, costs: Costs, *, seed: int = 0, sources: Mapping[str
         if cost.dimension in excited or (cost.dimension == "environment" and regions):
             continue
         made.append(_against(number, cost, start, needs, costs, seed))
-    made.sort(
-        key=lambda item: (-(item.gain_per_hour if item.gain_per_hour is not None else -1.0), item.minutes)
-    )
     assumptions = (
         f"data of the right kind recovers {costs.recovers[0]:.0%} to {costs.recovers[1]:.0%} of the lost points (cost file: recovers)",
         "gains of different items overlap: they do not add up",
@@ -121,10 +118,37 @@ def make_plan(needs: Needs, costs: Costs, *, seed: int = 0, sources: Mapping[str
             else ()
         ),
     )
-    best = max((item.gain.points or 0.0 for item in made), default=0.0)
+    empty = Plan(_now(), (), before, 0, 0.0, dict(sources or {}), assumptions)
+    return with_items(empty, made, costs)
+
+
+def with_items(plan: Plan, items: Sequence[Item], costs: Costs) -> Plan:
+    """A plan with these items in order of gain per hour, and the trials that show the largest of their gains."""
+    start = USUAL_SUCCESS if plan.success is None else plan.success
+    best = max((item.gain.points or 0.0 for item in items), default=0.0)
     trials, _ = _trials(start, start + best / 100.0 if best else None)
     minutes = _with_sessions(trials * costs.trial, costs)
-    return Plan(_now(), tuple(made), before, trials, minutes, dict(sources or {}), assumptions)
+    ordered = sorted(
+        items,
+        key=lambda item: (-(item.gain_per_hour if item.gain_per_hour is not None else -1.0), item.minutes),
+    )
+    return replace(plan, items=tuple(ordered), trials=trials, trial_minutes=minutes)
+
+
+def region_item(
+    number: int, region: TargetRegion, plan: Plan, twin: str | None, costs: Costs, seed: int
+) -> Item:
+    """The item that asks for demonstrations in a region, as item `region-NUMBER` of a plan."""
+    start = USUAL_SUCCESS if plan.success is None else plan.success
+    return _region(number, region, start, costs, _find_twin(twin), seed)
+
+
+def _find_twin(name: str | None) -> Twin | None:
+    """A twin by its name; None if it is none of ours: then nothing is known of what simulation can set."""
+    try:
+        return load_twin(name) if name else None
+    except UnknownName:
+        return None
 
 
 def worse_conditions(needs: Needs) -> list[TargetRegion]:
@@ -142,7 +166,9 @@ def worse_conditions(needs: Needs) -> list[TargetRegion]:
             outcomes = Outcomes(one.failed, one.episodes, rest, known, None, {})
             fraction = one.episodes / needs.trials
             made.append(
-                TargetRegion(one.condition, (), _of_task(task), fraction, one.episodes, outcomes, task)
+                TargetRegion(
+                    one.condition, (), episodes_of_task(task), fraction, one.episodes, outcomes, task
+                )
             )
     return made
 
@@ -251,7 +277,7 @@ def _against(number: int, cost: DimensionCost, before: float, needs: Needs, cost
     trials, power = _trials(before, before + (gain.points or 0.0) / 100.0)
     amount = _amount(remedy.kind, trials, costs)
     command = f"twinloop record --robot ROBOT --operator PSEUDONYM --task plan-{cost.dimension} --episodes {amount.count} --out DATASET"
-    counts = _of_task(f"plan-{cost.dimension}")
+    counts = episodes_of_task(f"plan-{cost.dimension}")
     if remedy.kind == "excitation":
         command, counts = (
             _excitation_command(twin, EXCITED.get(cost.dimension, "PARAMETERS"), amount.count),
@@ -282,7 +308,8 @@ def _against(number: int, cost: DimensionCost, before: float, needs: Needs, cost
     )
 
 
-def _of_task(task: str) -> str:
+def episodes_of_task(task: str) -> str:
+    """A SELECT for the episodes that were recorded under this task."""
     quoted = task.replace("'", "''")
     return f"select episode_index from episodes where task = '{quoted}'"
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from twinloop.coverage.result import Coverage, CoverageMap
 from twinloop.coverage.rule import Range
-from twinloop.coverage.sample import DatasetSample, Points
+from twinloop.coverage.sample import Points, SampledEpisodes
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Array
 from twinloop.errors import WrongUse
@@ -99,7 +99,7 @@ def _make_map_data(
     }
 
 
-def _side(side: DatasetSample, role: str, dataset: Dataset | None) -> dict[str, Any]:
+def _side(side: SampledEpisodes, role: str, dataset: Dataset | None) -> dict[str, Any]:
     ended = []
     for success, failure in zip(side.success, side.failure, strict=True):
         ended.append(
