@@ -18,7 +18,8 @@ from twinloop.monitoring.failures import UNSPECIFIED, collect_failures
 from twinloop.monitoring.features import episode_features, usual_frames
 from twinloop.monitoring.run import MonitorConfig, monitor
 from twinloop.monitoring.shifts import find_shifts, kind_of
-from twinloop.monitoring.success import first_alarm, follow_success, running_band
+from twinloop.monitoring.success import first_alarm, follow_success, running_band, success_over_time
+from twinloop.monitoring.watch import REPORTS, find_reports
 from twinloop.promotion.checks import Subject, run_checks
 from twinloop.promotion.evidence import Contender, Evidence
 from twinloop.promotion.rules import Rules
@@ -176,10 +177,18 @@ def test_a_pass_says_what_to_do_and_the_gate_heeds_it(twinloop, tmp_path, monkey
         assert found["failures_copied"] == 10
         code, out, _ = twinloop(*words, "--webhook", url)
         assert code == 1 and "alert: aged actuator" in out and len(heard) == 2, "posted once"
+        code, out, _ = twinloop("monitor", "used", "--last", "--json")
+        assert code == 0 and json.loads(out)["shifts"] == found["shifts"]
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+    [kept] = (tmp_path / "used.monitor" / REPORTS).glob("*.json")
+    report = tl.load_monitor_report(kept)
+    band = success_over_time(report.success)
+    assert len(report.success.outcomes) == report.success.episodes == band.episodes[-1]
+    assert (band.low[-1], band.high[-1]) == (report.success.low, report.success.high)
+    assert all(len(shift.values) == report.episodes for shift in report.shifts)
     alerts = load_alerts(tmp_path / "used.monitor")
     twin = load_twin("servo_pendulum")
     evidence = Evidence(Contender("a", "1"), None, {"hash": twin.content_hash})
@@ -188,6 +197,15 @@ def test_a_pass_says_what_to_do_and_the_gate_heeds_it(twinloop, tmp_path, monkey
     )
     drift = next(check for check in run_checks(subject) if check.name == "drift")
     assert drift.blocks and "aged actuator" in drift.detail
+
+
+def test_the_band_over_time_is_thinned_and_ends_where_it_is(tmp_path):
+    outcomes = [k % 3 > 0 for k in range(500)]
+    band = success_over_time(follow_success(outcomes, None), points=50)
+    assert len(band.episodes) == 50 and band.episodes[-1] == 500
+    assert band.rate[-1] == sum(outcomes) / 500 and band.low[-1] < band.rate[-1] < band.high[-1]
+    assert success_over_time(follow_success([], None)).episodes == ()
+    assert find_reports(tmp_path) == []
 
 
 @pytest.mark.slow
@@ -250,6 +268,8 @@ def test_a_quiet_pass_ends_with_zero_and_bad_words_are_answered(twinloop, tmp_pa
     with tl.make_dataset("used", SCHEMA) as writer:
         for k in range(24):
             writer.add(episode(k))
+    code, _, err = twinloop("monitor", "used", "--last")
+    assert code == 2 and "has not been monitored" in err
     code, out, err = twinloop("monitor", "used", "--baseline", 16, "--once")
     assert code == 0 and "no alerts" in out, out + err
     for words, answer in (

@@ -1,6 +1,7 @@
 """Evidence, statistics and verdict: what is promoted, what is refused and why, and when more trials are asked for."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from twinloop.promotion.evidence import (
     load_trials,
     make_evidence,
 )
+from twinloop.promotion.listing import find_verdicts
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.statistics import measure
 from twinloop.promotion.verdict import decide, evidence_hash, load_verdict
@@ -203,3 +205,19 @@ def test_rules_and_evidence_that_make_no_sense_are_refused():
         Rules(max_trials=0)
     with pytest.raises(GateError, match="has no outcome of the champion"):
         Evidence(NEW, OLD, TWIN, (), (PairedTrial(0, True),))
+
+
+def test_every_verdict_of_a_workspace_is_listed_and_a_damaged_one_is_named(tmp_path, twinloop):
+    for folder, found in (("gates/a", campaign(0.95, 0.5, 60)), ("gates/b", campaign(0.5, 0.5, 60))):
+        save_record(verdict(found), tmp_path / folder / "verdict.json")
+    (tmp_path / "gates/odd").mkdir()
+    (tmp_path / "gates/odd/verdict.json").write_text("{}")
+    shutil.copytree(tmp_path / "gates/a", tmp_path / "registry/verdicts/x")
+    odd, *rest = find_verdicts(tmp_path)
+    assert odd.folder == "gates/odd" and "not a valid Verdict" in odd.problem
+    assert {(one.folder, one.verdict.decision) for one in rest} == {
+        ("gates/a", "promote"),
+        ("gates/b", "refuse"),
+    }
+    code, text, _ = twinloop("registry", "verdicts", "--workspace", str(tmp_path))
+    assert code == 0 and "promote" in text and "not a valid Verdict" in text

@@ -17,6 +17,7 @@ from twinloop.cli.places import require_workspace
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
+    from twinloop.consent.people import PersonConsent
     from twinloop.consent.records import Consent
     from twinloop.consent.withdraw import Tombstone, WithdrawalPlan
 
@@ -64,6 +65,29 @@ def list_(workspace: WorkspaceFolder = Path(), json: Json = False) -> None:
         return c.id, c.pseudonym or "-", ", ".join(c.scope), *dates, c.document[:19]
 
     console.print_list(json, consents, columns, row, "no consent recorded")
+
+
+@app.command()
+def people(workspace: WorkspaceFolder = Path(), json: Json = False) -> None:
+    """List whose episodes a workspace holds: consent, permitted uses, whether it covers them today, and how many there are."""
+    from twinloop.consent.people import survey_people
+
+    found = survey_people(require_workspace(workspace).root)
+    columns = ("person", "consent", "uses", "until", "standing", "episodes", "datasets")
+
+    def row(one: PersonConsent) -> tuple[Any, ...]:
+        uses, until = (", ".join(one.scope), one.expires or "-") if one.consent else ("-", "-")
+        return (
+            one.person or "-",
+            one.consent or "none",
+            uses,
+            until,
+            one.standing,
+            one.episodes,
+            len(one.datasets),
+        )
+
+    console.print_list(json, found, columns, row, "no episode involves a person")
 
 
 @app.command()
@@ -134,6 +158,9 @@ def _print_plan(plan: WithdrawalPlan, verb: str) -> None:
     )
     console.print_lines(
         f"{path} is outside the workspace and stays: delete it by hand" for path in plan.outside
+    )
+    console.print_lines(
+        f"policy {policy.name} stays: {policy.detail}; {policy.path}" for policy in plan.policies
     )
     if not (plan.removals or plan.links or plan.artefacts or plan.outside):
         console.out.print(f"nothing {verb} removed")

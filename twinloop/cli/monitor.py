@@ -70,6 +70,7 @@ def monitor(
     webhook_allow: WebhookAllow = "",
     state: State = None,
     once: Annotated[bool, Option("--once", help="Run one pass and exit.")] = False,
+    last: Annotated[bool, Option("--last", help="Print the last report again, without a pass.")] = False,
     every: Annotated[float, Option(metavar="SECONDS", help="Time between two passes.")] = 30.0,
     json: Json = False,
 ) -> None:
@@ -89,6 +90,9 @@ def monitor(
             got=f"--failures {failures}",
             expected="neither the deployed episodes nor the reference",
         )
+    if last:
+        _print_last(dataset, state, json)
+        return
     cell = find_twin(twin) if twin else None
     config = twinloop.MonitorConfig(baseline, expected, after, cell, tuple(split_names(parameters)))
     address = Address(webhook, tuple(split_names(webhook_allow))) if webhook else None
@@ -107,6 +111,17 @@ def _state_folder(dataset: Path) -> Path:
 
     workspace = find_workspace()
     return workspace.root / FOLDER if workspace else dataset.with_name(f"{dataset.name}.{FOLDER}")
+
+
+def _print_last(dataset: Path, state: Path | None, json: bool) -> None:
+    """Print the last report about a dataset."""
+    from twinloop.monitoring.watch import report_file
+
+    file = report_file(state or _state_folder(dataset), twinloop.open_dataset(dataset))
+    if not file.is_file():
+        raise WrongUse(f"{dataset} has not been monitored", remedy=f"twinloop monitor {dataset} --once")
+    report = twinloop.load_monitor_report(file)
+    console.print_result(json, report.as_json(), lambda: _print(report, None))
 
 
 def _print_pass(result: Pass, json: bool) -> None:

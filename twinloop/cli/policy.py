@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
 import twinloop
 from twinloop.cli import console, policy_map
-from twinloop.cli.options import Json, PolicyName, PolicyNames, PolicyTwin, SceneConfig
-from twinloop.cli.places import find_policy, load_own_policy, load_policy, load_policy_twin, require_new
+from twinloop.cli.options import Json, PolicyName, PolicyNames, PolicyTwin, SceneConfig, WorkspaceFolder
+from twinloop.cli.places import (
+    find_policy,
+    load_own_policy,
+    load_policy,
+    load_policy_twin,
+    require_new,
+    require_workspace,
+)
+
+if TYPE_CHECKING:
+    from twinloop.policies.listing import PolicySummary
 
 LONGEST_LINE = 200
 
@@ -22,6 +32,23 @@ app = typer.Typer(
 
 app.command("map")(policy_map.propose_map)
 app.command("check")(policy_map.check_map)
+
+
+@app.command("ls")
+def list_(workspace: WorkspaceFolder = Path(), json: Json = False) -> None:
+    """List the policies of a workspace, as their records say: recipe, twin, data and how well they learned."""
+    from twinloop.policies.listing import list_policies
+
+    found = list_policies(require_workspace(workspace).root)
+
+    def row(one: PolicySummary) -> tuple[Any, ...]:
+        last = one.curve[-1].validation if one.curve else None
+        error = "-" if last is None else f"{last:.4g}"
+        recipe = one.problem or ("foreign" if one.foreign else one.recipe)
+        return one.name, one.id[:16], recipe, one.twin or "-", len(one.datasets), error, one.folder
+
+    columns = ("policy", "id", "recipe", "twin", "datasets", "validation error", "folder")
+    console.print_list(json, found, columns, row, "there is no policy yet: twinloop train")
 
 
 @app.command()

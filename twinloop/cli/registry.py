@@ -17,6 +17,7 @@ from twinloop.errors import UnknownName, WrongUse
 
 if TYPE_CHECKING:
     from twinloop.promotion.chain import Entry
+    from twinloop.promotion.listing import FoundVerdict
     from twinloop.promotion.record import Signatures
     from twinloop.promotion.registry import Change, Verified
     from twinloop.promotion.release import StageVerdict
@@ -167,6 +168,31 @@ def verify(
     value |= {"signatures": asdict(found.signatures)}
     console.print_result(json, value, lambda: _print_verified(found))
     _warn_unsigned(found.signatures)
+
+
+@app.command()
+def verdicts(workspace: Root = None, json: Json = False) -> None:
+    """List the verdicts of every gate in the workspace, newest last."""
+    from twinloop.promotion.listing import find_verdicts
+
+    found = find_verdicts(_find_root(workspace))
+
+    def row(one: FoundVerdict) -> tuple[Any, ...]:
+        verdict = one.verdict
+        if verdict is None:
+            return "-", "-", "-", "-", one.problem, one.folder
+        champion = verdict.champion.name if verdict.champion else "-"
+        return (
+            verdict.decided_at,
+            verdict.candidate.name,
+            champion,
+            verdict.decision,
+            "; ".join(verdict.reasons),
+            one.folder,
+        )
+
+    columns = ("decided", "candidate", "champion", "decision", "why", "folder")
+    console.print_list(json, found, columns, row, "no policy has been at the gate: twinloop gate")
 
 
 @app.command()

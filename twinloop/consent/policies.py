@@ -1,6 +1,6 @@
 """Find policies that were trained on given episodes.
 
-A policy's `policies/<name>/policy.json` holds `"datasets": [{"id", "version"}]`; an entry may also list `"episodes"`,
+A policy's `policy.json`, wherever its folder lies in the workspace, holds `"datasets": [{"id", "version"}]`; an entry may also list `"episodes"`,
 the ids it used. Without that list, every version of the dataset counts as having contained them.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-POLICIES = "policies"
+RECORD = "policy.json"
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class TrainedPolicy:
 def find_policies_trained_on(workspace: Path, removed: Sequence[tuple[str, set[str]]]) -> list[TrainedPolicy]:
     """Find policies trained on any of the removed episodes (dataset id, episode ids), uncertain ones included."""
     policies = []
-    for path in sorted((workspace / POLICIES).glob("*/policy.json")):
+    for path in _find_records(workspace):
         name = path.parent.name
         try:
             datasets = _datasets(path)
@@ -39,6 +39,14 @@ def find_policies_trained_on(workspace: Path, removed: Sequence[tuple[str, set[s
         if detail := next(filter(None, details), None):
             policies.append(TrainedPolicy(name, str(path), True, detail))
     return policies
+
+
+def _find_records(workspace: Path) -> list[Path]:
+    """The record of every policy, also of those in a loop and of the registry's copies, except in hidden folders."""
+    found = (path for path in workspace.rglob(RECORD) if path.is_file())
+    return sorted(
+        p for p in found if not any(part.startswith(".") for part in p.relative_to(workspace).parts)
+    )
 
 
 def describe_use(entry: Mapping[str, Any], removed: Sequence[tuple[str, set[str]]]) -> str | None:

@@ -87,7 +87,8 @@ class Tombstone:
 class WithdrawalPlan(SavedRecord):
     """What a withdrawal removes: episodes, hard links to their files, and artefacts that show them.
 
-    `outside` are artefacts that it cannot or may not remove; `digests` are those of the artefacts, to find copies.
+    `outside` are artefacts that it cannot or may not remove, `policies` were trained on the episodes and stay; `digests` are those of
+    the artefacts, to find copies.
     """
 
     COMMAND = "twinloop data consent withdraw"
@@ -97,16 +98,36 @@ class WithdrawalPlan(SavedRecord):
     artefacts: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     digests: tuple[str, ...] = ()
+    policies: tuple[TrainedPolicy, ...] = ()
+
+    @property
+    def episode_ids(self) -> tuple[str, ...]:
+        """Every episode that is removed, once."""
+        return tuple(dict.fromkeys(e for removal in self.removals for e in removal.episode_ids))
 
 
 OnPlan = Callable[[WithdrawalPlan], None]
 
 
 def plan_withdrawal(workspace: Path, consent_id: str) -> WithdrawalPlan:
-    """What `withdraw_consent` would remove; nothing is changed."""
+    """What `withdraw_consent` would remove; nothing is changed.
+
+    Args:
+        workspace: The workspace.
+        consent_id: The consent.
+
+    Returns:
+        Episodes by dataset, links and artefacts that would be removed, and what would be left to a person.
+
+    Raises:
+        UnknownName: There is no such consent.
+        ConsentError: Another process changes the consents of the workspace.
+    """
     with consents_lock(workspace):
         consent = load_consent(workspace, consent_id)
-        return _make_plan(workspace, consent_id, find_datasets(workspace), consent.pseudonym)
+        plan = _make_plan(workspace, consent_id, find_datasets(workspace), consent.pseudonym)
+    used = [(removal.dataset_id, set(removal.episode_ids)) for removal in plan.removals]
+    return replace(plan, policies=tuple(find_policies_trained_on(workspace, used)))
 
 
 def withdraw_consent(

@@ -20,7 +20,10 @@ SPREAD = "spread of "
 
 @dataclass(frozen=True)
 class Shift:
-    """A feature that changed: since which deployed episode, when it was detected, and by how many robust standard deviations."""
+    """A feature that changed: since which deployed episode, when it was detected, and by how many robust standard deviations.
+
+    `values` are those of the deployed episodes in order, without a baseline among them.
+    """
 
     feature: str
     group: Group
@@ -29,6 +32,7 @@ class Shift:
     before: float
     after: float
     size: float
+    values: tuple[float, ...] = ()
 
 
 def find_shifts(
@@ -73,6 +77,7 @@ def find_shifts(
                 before,
                 now,
                 abs(now - before) / scatter,
+                tuple(values[len(reference) :].tolist()),
             )
         )
     return tuple(sorted(found, key=lambda shift: -shift.size))

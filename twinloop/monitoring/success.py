@@ -30,7 +30,7 @@ TIGHT = 100.0
 class Success:
     """Labelled deployed episodes: number of successes, the band, and whether the success rate has fallen.
 
-    `fell` is the number of the episode that raised the alarm, or None.
+    `fell` is the number of the episode that raised the alarm, or None. `outcomes` are those of the episodes, in order.
     """
 
     episodes: int
@@ -39,6 +39,39 @@ class Success:
     high: float
     expected: float | None
     fell: int | None
+    outcomes: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True)
+class Band:
+    """The success rate after each of so many labelled episodes, with the limits that hold at all times together."""
+
+    episodes: tuple[int, ...]
+    rate: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def success_over_time(success: Success, points: int = 2_000) -> Band:
+    """Follow how the success rate and its band came about.
+
+    Args:
+        success: What the monitor found, with its outcomes.
+        points: Most numbers of episodes at which the band is computed; they are spread evenly, and the last one is among them.
+
+    Returns:
+        The band; empty if the outcomes are not known.
+    """
+    count = len(success.outcomes)
+    total = np.cumsum(success.outcomes)
+    at = np.unique(np.linspace(1, count, min(count, points)).round().astype(int)) if count else ()
+    limits = [running_band(int(total[n - 1]), int(n)) for n in at]
+    return Band(
+        tuple(int(n) for n in at),
+        tuple(float(total[n - 1] / n) for n in at),
+        tuple(low for low, _ in limits),
+        tuple(high for _, high in limits),
+    )
 
 
 def follow_success(outcomes: Sequence[bool], expected: float | None, mean_time: float = MEAN_TIME) -> Success:
@@ -50,7 +83,7 @@ def follow_success(outcomes: Sequence[bool], expected: float | None, mean_time: 
     values = np.array(outcomes, dtype=np.float64)
     low, high = running_band(int(values.sum()), len(values))
     fell = None if expected is None else first_alarm(values.tolist(), expected, mean_time)
-    return Success(len(values), int(values.sum()), low, high, expected, fell)
+    return Success(len(values), int(values.sum()), low, high, expected, fell, tuple(map(bool, outcomes)))
 
 
 def running_band(successes: int, episodes: int, alpha: float = ALPHA) -> tuple[float, float]:

@@ -9,10 +9,13 @@ from pathlib import Path
 
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import NoDataset
-from twinloop.monitoring.alerts import deliver, save_new
+from twinloop.monitoring.alerts import FOLDER, deliver, save_new
 from twinloop.monitoring.failures import collect_failures
 from twinloop.monitoring.run import MonitorConfig, MonitorReport, monitor, resolved_episodes
 from twinloop.monitoring.webhook import Webhook
+from twinloop.records import save_record
+
+REPORTS = "reports"
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,31 @@ class Pass:
     failures_copied: int | None
 
 
+def report_file(folder: Path, deployed: Dataset) -> Path:
+    """Where the last report about a dataset is kept, in the folder of its alerts."""
+    return folder / REPORTS / f"{deployed.root.resolve().name}-{deployed.id}.json"
+
+
+def find_reports(workspace: Path) -> list[Path]:
+    """Find the last report about each dataset that was monitored.
+
+    Args:
+        workspace: The workspace.
+
+    Returns:
+        Files for `load_monitor_report`, the newest first: those of `twinloop monitor` and of the loop.
+    """
+    found = [*(workspace / FOLDER / REPORTS).glob("*.json")]
+    for path in workspace.rglob(MonitorReport.FILE):
+        if not any(part.startswith(".") for part in path.relative_to(workspace).parts):
+            found.append(path)
+    return sorted(found, key=lambda path: -path.stat().st_mtime_ns)
+
+
 def run_pass(deployed: Dataset, reference: Dataset | None, config: MonitorConfig, outputs: Outputs) -> Pass:
     """Monitor once; store and deliver alerts, and copy failures."""
     report = monitor(deployed, reference, config)
+    save_record(report, report_file(outputs.alerts, deployed))
     new = save_new(outputs.alerts, report.alerts, resolved_episodes(deployed, config.after))
     errors = deliver(outputs.alerts, outputs.webhook, report.dataset) if outputs.webhook else []
     copied = collect_failures(deployed, outputs.failures) if outputs.failures else None
