@@ -30,7 +30,7 @@ from twinloop.generation.processes import usable_cores
 from twinloop.generation.run import generate
 from twinloop.generation.videos import Video, record_outcomes
 from twinloop.identification.config import IdentifyConfig
-from twinloop.identification.replays import replay_held_out
+from twinloop.identification.replays import replay_held_out, save_replays
 from twinloop.identification.result import Identification
 from twinloop.identification.run import identify
 from twinloop.learning.config import TrainConfig
@@ -307,6 +307,7 @@ def calibrate(
     identification = identify(twin, real, parameters, config=config, on_progress=on_progress)
     identification.save(out / TWIN)
     replays = replay_held_out(twin, identification, real, signals=config.signals)
+    save_replays(replays, out / TWIN, real)
     write_identification_page(identification, replays, out / REPORT, real)
     return identification
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ import yaml
 
 from twinloop.datasets.artefacts import WORKSPACE
 from twinloop.datasets.commit import write_atomically
-from twinloop.datasets.jsonl import format_jsonl, read_jsonl
 from twinloop.datasets.layout import INFO
 from twinloop.datasets.partial_folder import find_leftovers, remove_leftovers
 from twinloop.datasets.query import query
@@ -20,14 +19,13 @@ from twinloop.errors import NewerFormat, TwinloopError, WorkspaceError
 from twinloop.promotion.known import forget_folder
 from twinloop.randomization import Uniform, default_randomization
 from twinloop.randomization.scenes import training_scenes
-from twinloop.twins import Twin, load_twin, save_twin
+from twinloop.twins import Twin, save_twin
 from twinloop.yaml_files import read_yaml
 
 MARKER = WORKSPACE
 FOLDERS = ("twins", "data", "policies", "reports")
 SEED_CONFIG = "seed.yaml"
 SCENES_CONFIG = "scenes.yaml"
-TWIN_HISTORY = "twins/history.jsonl"
 FORMAT = 1
 
 
@@ -238,60 +236,6 @@ def _summary(path: Path, root: Path) -> DatasetSummary:
         rows["sources"] or "",
         rows["success"],
     )
-
-
-@dataclass(frozen=True)
-class TwinUse:
-    """One line of a workspace's history: from then on, this twin was the current one."""
-
-    at: str
-    twin: str
-    version: str
-    content_hash: str
-    reason: str
-
-
-def twin_history(workspace: Workspace) -> list[TwinUse]:
-    """Which twins were current, oldest first; the last one is."""
-    file = workspace.root / TWIN_HISTORY
-    if workspace.twin and not file.exists():
-        return [_use(workspace, workspace.twin, "made with the workspace", workspace.created_at)]
-    return read_jsonl(file, TwinUse, "a use of a twin")
-
-
-def use_twin(workspace: Workspace, place: str, reason: str) -> Workspace:
-    """Make the twin in the folder `place`, seen from the workspace, the current one; recorded, never rewritten."""
-    uses = [*twin_history(workspace), _use(workspace, place, reason, _now())]
-    write_atomically(workspace.root / TWIN_HISTORY, format_jsonl([asdict(use) for use in uses]))
-    content = read_yaml(workspace.root / MARKER) | {"twin": place}
-    write_atomically(workspace.root / MARKER, yaml.safe_dump(content, sort_keys=False).encode())
-    return replace(workspace, twin=place)
-
-
-def roll_back_twin(workspace: Workspace, reason: str) -> TwinUse:
-    """Go back to the twin that was current before this one; the step back is itself recorded."""
-    uses = twin_history(workspace)
-    if not uses:
-        raise WorkspaceError("this workspace has no twin", remedy="twinloop init DIR --twin NAME")
-    current = uses[-1]
-    earlier = [use for use in uses[:-1] if use.content_hash != current.content_hash]
-    if not earlier:
-        raise WorkspaceError(
-            f"there is nothing to go back to: {current.twin} is the first twin of this workspace"
-        )
-    use_twin(workspace, earlier[-1].twin, f"rolled back from {current.twin}: {reason}")
-    return twin_history(find_workspace(workspace.root))[-1]
-
-
-def rejected_twins(workspace: Workspace) -> list[str]:
-    """Folders of candidates that the replay gate turned down."""
-    found = sorted((workspace.root / "twins").glob("*-rejected/identification.json"))
-    return [str(path.parent.relative_to(workspace.root)) for path in found]
-
-
-def _use(workspace: Workspace, place: str, reason: str, at: str) -> TwinUse:
-    twin = load_twin(workspace.root / place)
-    return TwinUse(at, place, twin.version, twin.content_hash, reason)
 
 
 def _now() -> str:

@@ -35,8 +35,9 @@ from twinloop.generation.run import run
 from twinloop.logs import ingest as ingest_module
 from twinloop.logs.ingest import ingest
 from twinloop.logs.log_map import parse_map
+from twinloop.twin_versions import use_twin
 from twinloop.twins import load_twin, save_twin
-from twinloop.workspace import find_workspace, init_workspace, use_twin
+from twinloop.workspace import find_workspace, init_workspace
 
 Content = Any
 """What a user finds in a folder: JSON values that can be compared."""

@@ -45,7 +45,10 @@ Conditions = Annotated[
 Episodes = Annotated[int, Option(min=1, help="Maximum number of episodes from each dataset, spread evenly.")]
 Out = Annotated[
     Path | None,
-    Option(metavar="FILE.html", help="The report; default: gap.html in the workspace's reports/, or here."),
+    Option(
+        metavar="FILE.html",
+        help="The report, beside which FILE.json holds the numbers; default: gap.html in the workspace's reports/, or here.",
+    ),
 ]
 RealRates = Annotated[
     str,
@@ -78,6 +81,7 @@ def gap(
     """
     from twinloop.gap.conditions import load_conditions
     from twinloop.gap.evidence import Options
+    from twinloop.records import save_record
     from twinloop.report.gap_page import write_gap_page
 
     workspace = find_workspace()
@@ -94,6 +98,7 @@ def gap(
             on_progress=lambda _, done, total: bar(done, total),
         )
     page = write_gap_page(found, out or (workspace.root / "reports" if workspace else Path()) / "gap.html")
+    save_record(found, page.with_suffix(".json"))
     console.print_result(json, found.as_json() | {"report": page}, lambda: _print(found, page))
 
 

@@ -204,7 +204,7 @@ def _load_situation(
     from twinloop.monitoring.alerts import FOLDER, load_alerts
     from twinloop.policies.protocol import twin_of
     from twinloop.promotion.checks import Situation
-    from twinloop.workspace import twin_history
+    from twinloop.twin_versions import twin_history
 
     workspace = find_workspace()
     place, since = named, None

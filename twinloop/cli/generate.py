@@ -50,6 +50,14 @@ ReplayTwin = Annotated[
     Option(metavar="NAME|FOLDER", help="Replay the recorded actions open loop in this twin instead."),
 ]
 
+ReplayDiagnosis = Annotated[
+    Path | None,
+    Option(
+        metavar="FOLDER",
+        help="Replay the recorded actions in the twin as it is, and with what this diagnosis measured.",
+    ),
+]
+
 
 def generate(
     config: ConfigFile,
@@ -98,13 +106,24 @@ def generate(
     _print_generated(dataset, target, time.monotonic() - started, json)
 
 
-def replay(episode: EpisodeName, twin: ReplayTwin = None, json: Json = False) -> None:
+def replay(
+    episode: EpisodeName,
+    twin: ReplayTwin = None,
+    diagnosis: ReplayDiagnosis = None,
+    dimension: Annotated[
+        str | None, Option(metavar="NAME,...", help="With --diagnosis: the gap dimensions that are put in.")
+    ] = None,
+    json: Json = False,
+) -> None:
     """Reproduce a simulated episode and compare it bit for bit, or replay recorded actions open loop in a twin.
 
     Exits with 1 if the reproduced episode differs.
     """
     folder, number = split_episode(episode)
     dataset = twinloop.open_dataset(folder)
+    if diagnosis is not None:
+        _replay_measured(dataset.episode(number), twin, diagnosis, split_names(dimension), json)
+        return
     if twin is not None:
         found, cell = dataset.episode(number), find_twin(twin)
         if found.provenance.source != "sim" or cell.content_hash != found.provenance.twin_hash:
@@ -156,6 +175,25 @@ def _replay_actions(episode: twinloop.Episode, twin: twinloop.Twin, json: bool) 
         f"replayed {len(result.replayed)} actions open loop in {twin.name}; twin minus recording:"
     )
     print_errors(result.errors)
+
+
+def _replay_measured(
+    episode: twinloop.Episode, twin: str | None, folder: Path, dimensions: list[str], json: bool
+) -> None:
+    """Replay a run in the twin as it is and with measured values, by default of all that costs success."""
+    from twinloop.diagnosis.replayed import replay_measured
+
+    found = twinloop.load_diagnosis(folder)
+    names = dimensions or [cost.dimension for cost in found.costs]
+    result = replay_measured(found, find_twin(twin or found.twin), episode, names)
+    if json:
+        console.print_json(
+            {"dimensions": names, "values": result.values, "errors": [asdict(e) for e in result.errors]}
+        )
+        return
+    console.out.print(f"twin minus recording, as it is and with what was measured: {', '.join(names)}")
+    rows = [(e.name, e.unit, f"{e.nominal:.4g}", f"{e.measured:.4g}") for e in result.errors]
+    console.print_table(("signal", "unit", "RMS error", "with measured values"), rows)
 
 
 def print_errors(errors: tuple[SignalError, ...]) -> None:

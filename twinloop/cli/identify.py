@@ -72,6 +72,14 @@ Force = Annotated[
     ),
 ]
 
+AsCandidate = Annotated[
+    bool,
+    Option(
+        "--candidate",
+        help="Leave the calibrated twin a candidate; `twinloop twin accept` or `reject` decides about it.",
+    ),
+]
+
 IdentificationFolder = Annotated[
     Path, Option("--identification", metavar="FOLDER", help="What `twinloop identify --out` wrote.")
 ]
@@ -127,6 +135,7 @@ def identify(
     held_out_every: HeldOutEvery = None,
     out: TwinOut = None,
     force: Force = None,
+    candidate: AsCandidate = False,
     seed: Annotated[int, Option(help="Random seed for the search's starts and the posterior's samples.")] = 0,
     threads: Threads = 0,
     json: Json = False,
@@ -153,12 +162,12 @@ def identify(
     if not result.gate.accepted:
         folder = folder.with_name(f"{folder.name}-rejected")
     page = _save(result, base, dataset, config, folder)
-    if result.gate.accepted and workspace is not None and out is None:
-        from twinloop.workspace import use_twin
+    if result.gate.accepted and workspace is not None and out is None and not candidate:
+        from twinloop.twin_versions import use_twin
 
         use_twin(workspace, str(folder.relative_to(workspace.root)), result.gate.reason)
     files = {"out": folder, "report": page}
-    console.print_result(json, result.as_json() | files, lambda: _print(result, folder, page))
+    console.print_result(json, result.as_json() | files, lambda: _print(result, folder, page, candidate))
     if not result.gate.accepted:
         raise typer.Exit(1)
 
@@ -211,7 +220,7 @@ def _save(
     folder: Path,
 ) -> Path:
     """Write the twin and its report, and return the report."""
-    from twinloop.identification.replays import replay_held_out
+    from twinloop.identification.replays import replay_held_out, save_replays
     from twinloop.report.identification_page import write_identification_page
 
     require_new(folder)
@@ -219,6 +228,7 @@ def _save(
     replays = replay_held_out(
         base, result, dataset, given=config.given, signals=config.signals, threads=config.threads
     )
+    save_replays(replays, folder, dataset)
     return write_identification_page(result, replays, folder / "report.html", dataset)
 
 
@@ -248,7 +258,7 @@ def _load_randomization(text: str, twin: twinloop.Twin, option: str) -> twinloop
     return twinloop.load_randomization(Path(text), twin)
 
 
-def _print(result: twinloop.Identification, folder: Path, page: Path) -> None:
+def _print(result: twinloop.Identification, folder: Path, page: Path, candidate: bool) -> None:
     if result.choice is not None:
         console.out.print(result.choice.reason)
     used = result.details
@@ -277,4 +287,6 @@ def _print(result: twinloop.Identification, folder: Path, page: Path) -> None:
     console.out.print(f"{'accepted' if accepted else 'rejected'}: {result.gate.reason}")
     console.out.print(f"twin {folder}, report {page}")
     following = f"next: twinloop anchor --identification {folder} --out anchored.yaml"
+    if candidate and accepted:
+        following = f"next: twinloop twin accept {folder} --by NAME --reason TEXT"
     console.out.print(following if accepted else "the twin is unchanged")

@@ -18,6 +18,12 @@ from twinloop.errors import UnknownName, WrongUse
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from twinloop.workspace import Workspace
+
+Candidate = Annotated[Path, Argument(metavar="FOLDER", help="What `twinloop identify` wrote.")]
+By = Annotated[str, Option(metavar="NAME", help="Who decides; stored in the history.")]
+Reason = Annotated[str, Option(help="Reason; stored in the history.")]
+
 app = typer.Typer(
     help="List, show and compare twins: robot cells with named parameters.", no_args_is_help=True
 )
@@ -194,19 +200,54 @@ def scene(
 
 @app.command()
 def versions(workspace: WorkspaceFolder = Path(), json: Json = False) -> None:
-    """List the twin versions of a workspace: when each became current, and the rejected candidates."""
-    from twinloop.workspace import rejected_twins, twin_history
+    """List the twin versions of a workspace: when each became current, candidates that wait, and rejected ones."""
+    from twinloop.twin_versions import list_twin_versions, twin_history
 
     found = require_workspace(workspace)
-    uses, rejected = twin_history(found), rejected_twins(found)
+    uses, known = twin_history(found), list_twin_versions(found)
     if json:
-        console.print_json({"history": [asdict(use) for use in uses], "rejected": rejected})
+        rejected = [one.twin for one in known if one.state == "rejected"]
+        every = [asdict(one) for one in known]
+        console.print_json(
+            {"history": [asdict(use) for use in uses], "rejected": rejected, "versions": every}
+        )
         return
     console.print_table(
-        ("since", "twin", "version", "reason"),
-        [(use.at, use.twin, use.version, use.reason) for use in uses],
+        ("since", "twin", "version", "by", "reason"),
+        [(use.at, use.twin, use.version, use.by or "-", use.reason) for use in uses],
     )
-    console.print_lines(f"rejected: {name}, see {name}/report.html" for name in rejected)
+    for one in known:
+        by = f" by {one.by}" if one.by else ""
+        if one.state in ("candidate", "rejected"):
+            console.out.print(f"{one.state}{by}: {one.twin}, version {one.version}: {one.reason}")
+
+
+@app.command()
+def accept(
+    candidate: Candidate,
+    by: By,
+    reason: Reason,
+    override: Annotated[
+        bool, Option("--override", help="Accept a candidate that held-out replay rejected.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Make an identified candidate the current twin: `twinloop identify --candidate` leaves that to a person."""
+    from twinloop.twin_versions import accept_twin
+
+    workspace = require_workspace()
+    use = accept_twin(workspace, _place(workspace, candidate), reason, by, override=override)
+    console.print_result(json, asdict(use), f"current: {use.twin}, version {use.version}")
+
+
+@app.command()
+def reject(candidate: Candidate, by: By, reason: Reason, json: Json = False) -> None:
+    """Decide against an identified candidate; if it is current, the twin before it becomes current again."""
+    from twinloop.twin_versions import reject_twin
+
+    workspace = require_workspace()
+    made = reject_twin(workspace, _place(workspace, candidate), reason, by)
+    console.print_result(json, asdict(made), f"rejected: {made.twin}, version {made.version}")
 
 
 @app.command()
@@ -231,14 +272,25 @@ def compare(
 @app.command()
 def rollback(
     reason: Annotated[str, Option(help="Reason; stored in the history.")],
+    by: Annotated[str, Option(metavar="NAME", help="Who decides; stored in the history.")] = "",
     workspace: WorkspaceFolder = Path(),
     json: Json = False,
 ) -> None:
     """Make the previous twin current again."""
-    from twinloop.workspace import roll_back_twin
+    from twinloop.twin_versions import roll_back_twin
 
-    use = roll_back_twin(require_workspace(workspace), reason)
+    use = roll_back_twin(require_workspace(workspace), reason, by)
     console.print_result(json, asdict(use), f"current again: {use.twin}, version {use.version}")
+
+
+def _place(workspace: Workspace, folder: Path) -> str:
+    """A folder as it is seen from the workspace."""
+    found, root = folder.resolve(), workspace.root.resolve()
+    if not found.is_relative_to(root):
+        raise WrongUse(
+            "the candidate lies outside the workspace", got=str(folder), expected=f"a folder in {root}"
+        )
+    return str(found.relative_to(root))
 
 
 def _value(value: float | str | None) -> str:

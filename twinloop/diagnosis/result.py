@@ -61,6 +61,7 @@ class Diagnosis(SavedRecord):
         verdict, notes: The result in one line, and remarks about the runs.
         trials, scenes, evaluations: Judged real runs, simulated scenes of each combination, and simulated episodes.
         exact: Whether every combination of dimensions was evaluated.
+        episodes: Ids of the policy's runs, in the order in which they were recorded.
     """
 
     FILE, FORMAT, COMMAND = "diagnosis.json", 3, "twinloop diagnose --out FOLDER"
@@ -89,6 +90,7 @@ class Diagnosis(SavedRecord):
     evaluations: int
     seed: int
     notes: tuple[str, ...] = ()
+    episodes: tuple[str, ...] = ()
 
     @property
     def named(self) -> tuple[Cost, ...]:

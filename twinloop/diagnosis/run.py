@@ -174,6 +174,7 @@ def _conclude(
         scenes=len(shared.before),
         evaluations=trials.done,
         seed=seed,
+        episodes=tuple(episode.id for episode in episodes),
     )
     return replace(made, verdict=_verdict(made))
 

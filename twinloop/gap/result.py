@@ -99,7 +99,7 @@ class DimensionGap:
 
 @dataclass(frozen=True)
 class Gap(SavedRecord):
-    """The measured gap between a twin and real episodes."""
+    """The measured gap between a twin and real episodes; `real_episodes` are the ids of those that were looked at."""
 
     FILE, FORMAT, COMMAND = "gap.json", 2, "twinloop gap --out FOLDER"
 
@@ -115,6 +115,7 @@ class Gap(SavedRecord):
     level: float = 0.95
     standin: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
+    real_episodes: tuple[str, ...] = ()
 
     def __getitem__(self, dimension: str) -> DimensionGap:
         return self.dimensions[dimension]

@@ -100,6 +100,7 @@ def measure_gap(
         notes=_notes(episodes, len(source)),
         seed=options.seed,
         standin=any(episode.provenance.source == "standin" for episode in episodes),
+        real_episodes=tuple(episode.id for episode in episodes),
     )
 
 

@@ -17,7 +17,7 @@ from twinloop.errors import GenerationError, WrongUse
 from twinloop.generation.open_loop import replay_actions
 from twinloop.generation.perceived import TARGET, read_object_poses, read_perceived
 from twinloop.generation.record import find_stored_twin
-from twinloop.records import NumberArray, Record, plain
+from twinloop.records import NumberArray, Record, derived, plain
 from twinloop.tasks import Cell, make_cell
 from twinloop.tasks.joint_names import find_joint_names
 from twinloop.tasks.place import start_at_rest
@@ -46,12 +46,17 @@ class ReplayedSignal:
     recorded: NumberArray
     replayed: NumberArray
 
+    @derived
+    def rms_error(self) -> float:
+        """Root mean square of twin minus recording, in the unit."""
+        return float(np.sqrt(np.mean((self.replayed - self.recorded) ** 2)))
+
 
 @dataclass(frozen=True, eq=False)
 class MotionPair(Record):
     """An episode as recorded and as its twin replays it; `replayed` is None where it has no actions that the twin can take.
 
-    `signals` compares the joints' positions; `reason` says why there is no replay.
+    `signals` compares the joints' positions and where the object was seen; `reason` says why there is no replay.
     """
 
     twin: str
@@ -129,7 +134,7 @@ def compare_motion(
     except (WrongUse, GenerationError) as error:
         return replace(pair, reason=error.what)
     replayed = read_motion(again, twin, draw)
-    signals = _joint_signals(make_cell(twin), episode, again, np.asarray(recorded.time_s))
+    signals = _signals(make_cell(twin), episode, again, np.asarray(recorded.time_s))
     return replace(pair, replayed=replayed, signals=signals)
 
 
@@ -212,26 +217,31 @@ def _moving(cell: Cell, position: Array, quaternion: Array) -> Array:
     return np.flatnonzero(moves | placed)
 
 
-def _joint_signals(cell: Cell, episode: Episode, again: Episode, time_s: Array) -> tuple[ReplayedSignal, ...]:
-    """Positions of the joints that both have, at the times of the recorded motion."""
-    if "observation.state" not in episode.signals or "observation.state" not in again.signals:
-        return ()
-    signal, other = (one.schema.signal("observation.state") for one in (episode, again))
-    matcher = find_joint_names(cell)
-    theirs = {place: column for column, place in enumerate(matcher.match(other.elements, other.size))}
+def _signals(cell: Cell, episode: Episode, again: Episode, time_s: Array) -> tuple[ReplayedSignal, ...]:
+    """Positions of joints and of the object that both have, at the times of the recorded motion."""
+    recorded, replayed = (_readings(cell, one) for one in (episode, again))
     made = []
-    for column, place in enumerate(matcher.match(signal.elements, signal.size)):
-        if place is None or place not in theirs:
-            continue
-        unit = signal.units[column if len(signal.units) > 1 else 0]
-        lines = [
-            np.round(np.interp(time_s, one.time_s - one.time_s[0], _column(one, k)), 5)
-            for one, k in ((episode, column), (again, theirs[place]))
-        ]
-        made.append(ReplayedSignal(matcher.names[place], unit, lines[0], lines[1]))
+    for name, (unit, rows) in recorded.items():
+        if name in replayed:
+            lines = [
+                np.round(np.interp(time_s, one.time_s - one.time_s[0], values), 5)
+                for one, values in ((episode, rows), (again, replayed[name][1]))
+            ]
+            made.append(ReplayedSignal(name, unit, lines[0], lines[1]))
     return tuple(made)
 
 
-def _column(episode: Episode, column: int) -> Array:
-    rows: Array = np.asarray(episode.signals["observation.state"], np.float64).reshape(len(episode), -1)
-    return rows[:, column]
+def _readings(cell: Cell, episode: Episode) -> dict[str, tuple[str, Array]]:
+    """Units and readings (T,) of joints, by the twin's names, and of the object's position."""
+    found: dict[str, tuple[str, Array]] = {}
+    if "observation.state" in episode.signals:
+        signal, names = episode.schema.signal("observation.state"), find_joint_names(cell)
+        rows = np.asarray(episode.signals[signal.name], np.float64).reshape(len(episode), -1)
+        for column, place in enumerate(names.match(signal.elements, signal.size)):
+            if place is not None:
+                unit = signal.units[column if len(signal.units) > 1 else 0]
+                found[names.names[place]] = (unit, rows[:, column])
+    seen = read_object_poses(episode)
+    if seen is not None:
+        found |= {f"object.{axis}": ("m", seen[0][:, k]) for k, axis in enumerate("xyz")}
+    return found
