@@ -20,6 +20,7 @@ from twinloop.cli import (
     generate,
     identify,
     ingest,
+    jobs,
     key,
     loop,
     monitor,
@@ -43,7 +44,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (data, twin, policy, registry, key, plan):
+for group in (data, twin, policy, registry, key, plan, jobs):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 for command in (
     demo.demo, start.init, start.doctor, start.status, robot.record, robot.standin, generate.generate, generate.replay, check.check,

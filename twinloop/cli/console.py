@@ -22,6 +22,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -29,6 +30,7 @@ from rich.progress import (
 from rich.table import Table
 
 from twinloop.errors import TwinloopError
+from twinloop.jobs.progress import report_end, report_progress
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -142,7 +144,17 @@ def print_written(path: Path, dataset: Dataset) -> None:
 def make_bar(*columns: ProgressColumn) -> Progress:
     """Make a progress bar with these columns on standard error, if that is a terminal."""
     shown = (TextColumn("{task.description}"), BarColumn(), *columns)
-    return Progress(*shown, console=err, transient=True, disable=not err.is_terminal)
+    return _ReportedProgress(*shown, console=err, transient=True, disable=not err.is_terminal)
+
+
+class _ReportedProgress(Progress):
+    """A bar that also tells whoever started this command as a job."""
+
+    def update(self, task_id: TaskID, **values: Any) -> None:
+        super().update(task_id, **values)
+        task = self._tasks.get(task_id)
+        if task is not None and task.visible:
+            report_progress(task.description, task.completed, task.total)
 
 
 @contextlib.contextmanager
@@ -168,6 +180,21 @@ def progress_bar(
 
 def run(app: typer.Typer) -> None:
     """Run the command line; an error prints one or two lines and exits, with `--debug` it raises."""
+    _said.clear()
+    try:
+        _run(app)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        report_end(code, None if code in (0, INTERRUPTED) else _said[-1] if _said else None)
+        raise
+    report_end(0)
+
+
+_said: list[str] = []
+"""The error that ends this command."""
+
+
+def _run(app: typer.Typer) -> None:
     debug = "--debug" in sys.argv
     sys.argv = [word for word in sys.argv if word != "--debug"]
     try:
@@ -199,6 +226,7 @@ def run(app: typer.Typer) -> None:
 
 
 def _end(message: str, code: int) -> None:
+    _said.append(message)
     if "--json" in sys.argv:
         what, _, remedy = message.partition("\n  -> ")
         print_json({"error": what, "remedy": remedy or None, "exit_code": code})

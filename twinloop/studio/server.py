@@ -13,8 +13,10 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from twinloop.errors import TwinloopError
+from twinloop.jobs.queue import ensure_runner
 from twinloop.studio.app import make_app
 from twinloop.studio.settings import StudioSettings
+from twinloop.workspace import find_workspace
 
 MOST_CONNECTIONS = 200
 IDLE_S = 10
@@ -47,6 +49,7 @@ def make_server(
     """A server that has yet to run, and the socket that it is to run on."""
     app = make_app(settings)
     listener = _listen(settings)
+    _continue_jobs(settings)
     config = uvicorn.Config(
         app,
         http=_TimedProtocol,
@@ -99,6 +102,12 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if not self.should_exit:
             self._on_ready()
+
+
+def _continue_jobs(settings: StudioSettings) -> None:
+    """Jobs that waited when a machine went down go on with the next studio."""
+    if not settings.read_only:
+        ensure_runner(find_workspace(settings.workspace).root)
 
 
 class _TimedProtocol(H11Protocol):
