@@ -204,13 +204,14 @@ def ensure_runner(root: str | Path) -> bool:
     if not waiting or is_locked(place / FOLDER / RUNNER):
         return False
     environment = {name: value for name, value in os.environ.items() if name != "TWINLOOP_STUDIO_TOKEN"}
-    subprocess.Popen(
+    subprocess.run(
         [sys.executable, "-m", "twinloop.jobs", str(place.resolve())],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=environment,
         start_new_session=True,
+        check=True,
     )
     return True
 
