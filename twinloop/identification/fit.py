@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,9 +31,15 @@ from twinloop.identification.reservations import find_doubts, find_outlying, fin
 from twinloop.identification.result import Estimate, Identification
 from twinloop.identification.scale import Scale, make_scales, places_of, values_at
 from twinloop.identification.scatter import run_to_run
-from twinloop.identification.slopes import linearize
+from twinloop.identification.slopes import best_slopes, project
 from twinloop.identification.solve import GOOD, find_starts, solve, solve_from
-from twinloop.identification.systematic import clock_shift, find_coarse, time_step_shift, widened
+from twinloop.identification.systematic import (
+    StepEffect,
+    clock_shift,
+    find_coarse,
+    time_step_effect,
+    widened,
+)
 from twinloop.identification.windows import (
     cut,
     duration_s,
@@ -130,9 +136,12 @@ def fit(
     places = [places_of(ready.problem.scales, values) for values in starts]
     places = places or find_starts(ready.problem, ready.start, seed)
     solution = solve_from(ready.problem, places)
-    linear = linearize(solution.problem, solution, central=True)
-    posterior = widened(make_posterior(solution, linear), clock_shift(solution, linear))
-    step_shift = time_step_shift(solution, linear)
+    slopes = best_slopes(solution)
+    linear = project(solution.problem, solution, slopes)
+    clock, step = clock_shift(solution, linear), time_step_effect(solution, slopes)
+    posterior = widened(make_posterior(solution, linear), clock)
+    if step.posterior is not None:
+        step = replace(step, posterior=widened(step.posterior, clock))
     scales, predictor = ready.problem.scales, ready.problem.predictor
     kept = find_individually_identifiable(posterior)
     calibrated, place = _calibrated(twin, scales, solution, kept, ready.start)
@@ -145,7 +154,7 @@ def fit(
         trained = left_out_residuals(solution, linear, trained)
     bands = fit_bands(ready.recordings, training, trained)
     covariance, samples = _in_units(scales, posterior, seed)
-    estimates = _estimates(scales, posterior, step_shift)
+    estimates = _estimates(scales, posterior, step)
     noise = ready.problem.noise.sensor
     left = np.sqrt(np.maximum(np.mean(solution.residual**2, axis=0) - noise**2, 0.0))
     ids = [recording.id for recording in ready.recordings]
@@ -172,7 +181,7 @@ def fit(
             *ready.warnings,
             *refusals,
             *find_doubts(solution, estimates),
-            *find_coarse(scales, posterior, step_shift, predictor.dt_s),
+            *find_coarse(scales, posterior, step, predictor.dt_s),
             *(find_impossible(calibrated) if calibrated is not twin else ()),
             *find_unexplained(ready.recordings, ready.channels, noise, windows, after),
             *find_outlying(ready.recordings, ready.channels, noise, [*windows, *training], replayed),
@@ -317,11 +326,10 @@ def _calibrated(
     return (twin.with_values(changes) if changes else twin), place
 
 
-def _estimates(scales: Sequence[Scale], posterior: Posterior, step_shift: Array) -> tuple[Estimate, ...]:
-    """Estimates whose intervals reach to where shorter time steps would take them (P,)."""
-    below = posterior.half_width() - np.minimum(step_shift, 0.0)
-    above = posterior.half_width() + np.maximum(step_shift, 0.0)
-    statuses = status_of(scales, posterior, np.maximum(below, above))
+def _estimates(scales: Sequence[Scale], posterior: Posterior, step: StepEffect) -> tuple[Estimate, ...]:
+    """Estimates whose intervals reach to where shorter time steps would take them."""
+    below, above = step.reach(posterior)
+    statuses = status_of(scales, step.posterior or posterior, np.maximum(below, above))
     made = []
     for index, (scale, status) in enumerate(zip(scales, statuses, strict=True)):
         place = float(posterior.mean[index])

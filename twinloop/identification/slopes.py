@@ -11,9 +11,16 @@ from twinloop.identification.scale import PRIOR_DEVIATION, values_at
 
 def linearize(problem: Problem, solution: Solution, central: bool = False) -> Linear:
     """The problem at a solution, its derivatives measured there, unless the search has done so."""
-    if central and solution.slopes is not None and problem is solution.problem:
-        return project(problem, solution, solution.slopes)
+    if central and problem is solution.problem:
+        return project(problem, solution, best_slopes(solution))
     return project(problem, solution, measured_slopes(problem, solution, central))
+
+
+def best_slopes(solution: Solution) -> Array:
+    """Derivatives at a solution by central differences, measured unless the search has done so."""
+    if solution.slopes is not None:
+        return solution.slopes
+    return measured_slopes(solution.problem, solution, central=True)
 
 
 def measured_slopes(

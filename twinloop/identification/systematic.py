@@ -1,30 +1,38 @@
 """What a fit takes for granted and more data of the same kind would not reveal: the rate of clocks, and the twin's time step.
 
 Each moves every prediction in one known direction. Projected on the parameters, that is how far the estimates move with it.
+
+What the time step does is also part of what a fit leaves unexplained, and no noise: at no time step, where less is left, intervals are
+as wide as that says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from twinloop.episode import Array
 from twinloop.generation.convergence import with_time_step
-from twinloop.identification.posterior import Posterior
+from twinloop.identification.posterior import Posterior, make_posterior
 from twinloop.identification.predict import LOST, Predictor
 from twinloop.identification.problem import Linear, Solution
 from twinloop.identification.recording import Recording
 from twinloop.identification.scale import Scale, values_at
-from twinloop.identification.slopes import weights
+from twinloop.identification.slopes import project, weights
+from twinloop.identification.solve import estimated_noise
 from twinloop.tasks import make_cell
 
 CLOCK_RATE = 5e-5
 """Standard deviation of a clock's rate: crystal oscillators are specified to 20 to 100 parts per million."""
 _STRETCH = 1e-3
-_BEYOND = 1.1
-"""Intervals reach beyond the extrapolation to no time step, which is not exact."""
+_WORSE = 0.1
+"""Shorter steps that leave this fraction more unexplained say nothing about what is left."""
+_ROUNDS = 4
+"""Steps to where shorter steps lead: residuals that shrink on the way count more."""
+_UNSURE = 0.1
+"""Standard deviation of the extrapolation to no time step, as a fraction of how far it leads: it is not exact."""
 WORTH_SAYING = 0.5
 """A shift by the time step is named where it exceeds this fraction of half the interval, and a hundredth of the value."""
 
@@ -36,11 +44,57 @@ def clock_shift(solution: Solution, linear: Linear) -> Array:
     return _shift(solution, linear, predictor.beside(stretched)) * (CLOCK_RATE / _STRETCH)
 
 
-def time_step_shift(solution: Solution, linear: Linear) -> Array:
-    """How far places (P,) would move with ever shorter time steps: twice what half the step does, whose error is proportional to it."""
-    predictor = solution.problem.predictor
-    finer = make_cell(with_time_step(predictor.cell.twin, 0.5 * predictor.dt_s))
-    return 2.0 * _BEYOND * _shift(solution, linear, predictor.beside(cell=finer))
+@dataclass(frozen=True, eq=False)
+class StepEffect:
+    """What ever shorter time steps would do to a fit.
+
+    Attributes:
+        shift: How far places (P,) would move.
+        posterior: The posterior there, about the places of the fit; None where shorter steps leave more unexplained.
+    """
+
+    shift: Array
+    posterior: Posterior | None
+
+    def reach(self, posterior: Posterior) -> tuple[Array, Array]:
+        """How far intervals reach below and above places (P,): to the places themselves, and to where shorter steps lead."""
+        if self.posterior is None:
+            half = posterior.half_width()
+            return half - np.minimum(self.shift, 0.0), half + np.maximum(self.shift, 0.0)
+        uncertain = np.diag((_UNSURE * self.shift) ** 2)
+        half = replace(self.posterior, covariance=self.posterior.covariance + uncertain).half_width()
+        return np.maximum(half - self.shift, 0.0), np.maximum(half + self.shift, 0.0)
+
+
+def time_step_effect(solution: Solution, slopes: Array) -> StepEffect:
+    """What ever shorter time steps would do: twice what half the step does, as its error is proportional to it.
+
+    `slopes` (rows, channels, columns) are the derivatives at the solution, by parameters and by starts.
+    """
+    problem, count = solution.problem, len(solution.place)
+    predictor = problem.predictor
+    half = predictor.beside(cell=make_cell(with_time_step(predictor.cell.twin, 0.5 * predictor.dt_s)))
+    finer = half.residuals(
+        values_at(problem.scales, solution.place[None]), problem.windows, solution.offsets[None]
+    )[0]
+    change = np.where((finer == LOST) | (solution.residual == LOST), 0.0, 2.0 * (finer - solution.residual))
+    pull = project(problem, solution, slopes).gradient
+    shift, left, offsets = np.zeros(count), solution.residual + change, solution.offsets.copy()
+    for _ in range(_ROUNDS):
+        unexplained = estimated_noise(problem.noise.sensor, left)
+        moved = replace(solution, residual=left, offsets=offsets, problem=replace(problem, noise=unexplained))
+        there = project(moved.problem, moved, slopes)
+        step = -np.linalg.solve(there.information, there.gradient - pull)
+        shift, left, offsets = shift + step, left + slopes[:, :, :count] @ step, offsets.copy()
+        for index, (rows, (at, by_step)) in enumerate(
+            zip(problem.window_rows, there.start_steps, strict=False)
+        ):
+            start = -(at + by_step @ step)
+            offsets[index, problem.handles] += start
+            left[rows] += slopes[rows][:, :, count:] @ start
+    if np.mean(np.log(unexplained.total / problem.noise.total)) > _WORSE:
+        return StepEffect(shift, None)
+    return StepEffect(shift, make_posterior(moved, there))
 
 
 def widened(posterior: Posterior, shift: Array) -> Posterior:
@@ -48,9 +102,9 @@ def widened(posterior: Posterior, shift: Array) -> Posterior:
     return replace(posterior, covariance=posterior.covariance + np.outer(shift, shift))
 
 
-def find_coarse(scales: Sequence[Scale], posterior: Posterior, shift: Array, dt_s: float) -> list[str]:
+def find_coarse(scales: Sequence[Scale], posterior: Posterior, step: StepEffect, dt_s: float) -> list[str]:
     """What the twin's time step does to the values, where it matters."""
-    half = posterior.half_width()
+    half, shift = (step.posterior or posterior).half_width(), step.shift
     listed = []
     for index, scale in enumerate(scales):
         place = float(posterior.mean[index])
