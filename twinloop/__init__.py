@@ -142,8 +142,12 @@ if TYPE_CHECKING:
     from twinloop.robots import Limits as Limits
     from twinloop.robots import Observation as Observation
     from twinloop.robots import Robot as Robot
+    from twinloop.robots import SafetyEnvelope as SafetyEnvelope
+    from twinloop.robots import SafetyLimits as SafetyLimits
     from twinloop.robots import TrialSupervisor as TrialSupervisor
     from twinloop.robots import connected as connected
+    from twinloop.robots import declared_limits as declared_limits
+    from twinloop.robots import load_limits as load_limits
     from twinloop.robots import open_robot as open_robot
     from twinloop.robots.controllers import ExpertController as ExpertController
     from twinloop.robots.controllers import OperatorController as OperatorController
@@ -254,8 +258,12 @@ _NAMES = {
         "Limits",
         "Observation",
         "Robot",
+        "SafetyEnvelope",
+        "SafetyLimits",
         "TrialSupervisor",
         "connected",
+        "declared_limits",
+        "load_limits",
         "open_robot",
     ],
     "twinloop.robots.controllers": ["ExpertController", "OperatorController"],

@@ -153,6 +153,10 @@ class RobotGone(RobotError):
     """The connection to the robot was lost."""
 
 
+class SafetyStop(RobotError):
+    """A robot that the safety envelope, or a person, has stopped; only a person lets it move again."""
+
+
 class GenerationError(TwinloopError):
     """A generation run that cannot start, continue or be repeated as asked."""
 

@@ -19,19 +19,23 @@ MAX_BYTES = 1 << 20
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def load_model(model: type[Model], source: str | Path, *, remedy: str, hints: Mapping[str, str]) -> Model:
+def load_model(
+    model: type[Model], source: str | Path, *, remedy: str, hints: Mapping[str, str], kind: str = "map"
+) -> Model:
     """Read a file of at most `MAX_BYTES`; see `parse_model`. `remedy` says how to get such a file."""
     path = Path(source)
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise MapError(f"{path} is too large for a map", got=f"{path.stat().st_size} bytes")
+            raise MapError(f"{path} is too large for a {kind}", got=f"{path.stat().st_size} bytes")
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise MapError(f"the map {path} cannot be read ({error})", remedy=remedy) from error
-    return parse_model(model, text, path.name, hints=hints)
+        raise MapError(f"the {kind} {path} cannot be read ({error})", remedy=remedy) from error
+    return parse_model(model, text, path.name, hints=hints, kind=kind)
 
 
-def parse_model(model: type[Model], text: str, name: str, *, hints: Mapping[str, str]) -> Model:
+def parse_model(
+    model: type[Model], text: str, name: str, *, hints: Mapping[str, str], kind: str = "map"
+) -> Model:
     """Parse YAML text.
 
     Args:
@@ -39,6 +43,7 @@ def parse_model(model: type[Model], text: str, name: str, *, hints: Mapping[str,
         text: The YAML.
         name: What errors call it.
         hints: By key, what to write where it is missing.
+        kind: What errors call such a file.
 
     Returns:
         The validated value.
@@ -50,18 +55,20 @@ def parse_model(model: type[Model], text: str, name: str, *, hints: Mapping[str,
         content = parse_yaml(text)
     except yaml.YAMLError as error:
         raise MapError(f"{name} is not YAML ({' '.join(str(error).split())[:200]})") from error
-    return validate_model(model, content, name, hints=hints)
+    return validate_model(model, content, name, hints=hints, kind=kind)
 
 
-def validate_model(model: type[Model], content: object, name: str, *, hints: Mapping[str, str]) -> Model:
+def validate_model(
+    model: type[Model], content: object, name: str, *, hints: Mapping[str, str], kind: str = "map"
+) -> Model:
     """As `parse_model`, of plain values."""
     if not isinstance(content, dict):
         keys = ", ".join(list(model.model_fields)[:3])
-        raise MapError(f"{name} is not a map", got=type(content).__name__, expected=f"keys such as {keys}")
+        raise MapError(f"{name} is not a {kind}", got=type(content).__name__, expected=f"keys such as {keys}")
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise _describe(error, model, name, hints) from error
+        raise _describe(error, model, name, hints, kind) from error
 
 
 def format_model(value: BaseModel) -> str:
@@ -78,7 +85,7 @@ def nearest_name(name: str, available: Sequence[str]) -> str:
 
 
 def _describe(
-    error: ValidationError, model: type[BaseModel], name: str, hints: Mapping[str, str]
+    error: ValidationError, model: type[BaseModel], name: str, hints: Mapping[str, str], kind: str
 ) -> MapError:
     # A misspelt key is also missing under its right name; report the misspelling.
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
@@ -88,7 +95,7 @@ def _describe(
         known = _walk(model, first["loc"][:-1])[1]
         near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1, cutoff=0.5)
         return MapError(
-            f"{name}: {place} is not a key of a map{more}",
+            f"{name}: {place} is not a key of a {kind}{more}",
             available=known,
             remedy=f"did you mean {near[0]!r}?" if near else None,
         )

@@ -6,7 +6,7 @@ import av
 
 from twinloop.datasets.reader import open_dataset
 from twinloop.learning.config import TrainConfig
-from twinloop.robots import connected
+from twinloop.robots import SafetyEnvelope, connected, declared_limits
 from twinloop.robots.controllers import OperatorController
 from twinloop.robots.record import RecordingSpec, record
 from twinloop.testing.robots import FakeRobot
@@ -37,7 +37,8 @@ def point(out, episodes=8, robot=None, operator="person-7", **more):
     fake = robot or Standin()
     plan = RecordingSpec(episodes=episodes, time_limit_s=1.0, task="point at it", operator=operator, **more)
     with connected(fake):
-        record(fake, OperatorController(fake, operator), out, plan, supervisor=fake)
+        arm = SafetyEnvelope(fake, declared_limits(fake.description))
+        record(arm, OperatorController(fake, operator), out, plan, supervisor=fake)
     return open_dataset(out)
 
 

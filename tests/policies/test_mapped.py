@@ -5,6 +5,7 @@ import textwrap
 import numpy as np
 import pytest
 
+from tests.learning.examples import Standin
 from tests.policies.foreign import MAP, TWIN, write_policy
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import LearnError, MapError, PolicyChanged, PolicyGone, WrongUse
@@ -17,7 +18,6 @@ from twinloop.policies.networks.policy import load_policy
 from twinloop.policies.open import connect_policy, open_policy
 from twinloop.robots.protocol import connected
 from twinloop.testing.policies import ProportionalPolicy, check_policy
-from twinloop.testing.robots import FakeRobot
 from twinloop.twins import load_twin
 
 GOAL = [0.1, -0.4, 0.5, 1.2, 0.3]
@@ -170,7 +170,7 @@ def test_trials_on_a_robot_without_an_answer_are_void_and_kept_as_such(tmp_path)
     """Four calls for the fingerprint, then three or four in each trial: the ninth is in the second one."""
     (tmp_path / "half.py").write_text("import numpy as np\n" + textwrap.dedent(HALF))
     (tmp_path / "half.yaml").write_text(HALF_MAP)
-    with connected(FakeRobot()) as robot:
+    with connected(Standin()) as robot:
         policy = open_policy(tmp_path / "half.yaml", schema=robot.description.schema())
         place = RobotEnvironment(robot, time_limit_s=1.0)
         found = evaluate(policy, place, episodes=3, out=tmp_path / "runs")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.learning.examples import TINY
+from tests.learning.examples import TINY, Standin
 from tests.terminal import twinloop
 from twinloop.datasets.reader import open_dataset
 from twinloop.episode import Outcome
@@ -111,7 +111,6 @@ def test_real_people_in_the_training_data_must_have_agreed_and_not_changed_their
     from tests.learning.examples import point
     from twinloop.consent.records import add_consent
     from twinloop.consent.withdraw import withdraw_consent
-    from twinloop.testing.robots import FakeRobot
 
     (tmp_path / "signed.pdf").write_bytes(b"yes")
     for name in ("one", "two"):
@@ -335,7 +334,7 @@ def test_the_examples_of_the_page_can_be_typed_one_after_the_other():
 
 
 def test_an_unjudged_trial_is_neither_a_failure_nor_left_out(tmp_path):
-    class Undecided(FakeRobot):
+    class Undecided(Standin):
         def judge(self, over=False):
             return Outcome()
 

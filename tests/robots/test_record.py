@@ -11,7 +11,7 @@ from twinloop.datasets.query import query
 from twinloop.datasets.reader import open_dataset
 from twinloop.episode import Actor
 from twinloop.errors import DatasetError, RobotError, RobotGone
-from twinloop.robots import Limits, Observation, connected
+from twinloop.robots import Limits, Observation, SafetyEnvelope, connected, declared_limits
 from twinloop.robots.controllers import OperatorController
 from twinloop.robots.record import RecordingSpec, _Pace, record
 from twinloop.testing.robots import FakeRobot
@@ -19,9 +19,14 @@ from twinloop.testing.robots import FakeRobot
 SPEC = RecordingSpec(3, 1.0, task="point at it", operator="person-7", consent="consent-3", site="lab 2")
 
 
+def enclosed(robot):
+    return SafetyEnvelope(robot, declared_limits(robot.description))
+
+
 def run(fake, out, spec=SPEC, **more):
     with connected(fake):
-        return record(fake, OperatorController(fake, "person-7"), out, spec, supervisor=fake, **more)
+        arm = enclosed(fake)
+        return record(arm, OperatorController(fake, "person-7"), out, spec, supervisor=fake, **more)
 
 
 def test_an_episode_says_who_where_what_and_how_it_went(tmp_path):
@@ -151,7 +156,8 @@ def test_after_a_stall_the_recorder_neither_catches_up_nor_jumps(tmp_path):
         return np.full(2, 0.9)
 
     with connected(arm):
-        recorded = record(arm, Script(stall_once), tmp_path / "out", RecordingSpec(1, 1.0, judged=False))
+        spec = RecordingSpec(1, 1.0, judged=False)
+        recorded = record(enclosed(arm), Script(stall_once), tmp_path / "out", spec)
     times_s, sent = np.array(arm.times_s), np.array(arm.sent)[:, 0]
     moved = sent[None, :] - sent[:, None]
     passed_s = times_s[None, :] - times_s[:, None]
@@ -197,6 +203,6 @@ def test_whatever_ends_a_recording_the_robot_is_told_to_hold(tmp_path, arm, endi
         return ending()
 
     with connected(robot), pytest.raises(error):
-        record(robot, Script(act), tmp_path / "out", RecordingSpec(2, 0.3, judged=False))
+        record(enclosed(robot), Script(act), tmp_path / "out", RecordingSpec(2, 0.3, judged=False))
     assert len(open_dataset(tmp_path / "out")) == 1, "whole episodes are safe"
     assert np.allclose(robot.sent[-1], robot.position, atol=1e-6), "the last command is to stay"

@@ -1,10 +1,10 @@
-"""Robots: the protocol, limits, the watchdog, LeRobot's methods."""
+"""Robots: the protocol, the envelope around one, LeRobot's methods."""
 
 import numpy as np
 import pytest
 
 from twinloop.errors import RobotError, RobotGone, UnknownName, WrongUse
-from twinloop.robots import LeRobotArm, LimitedRobot, Watchdog, connected, open_robot
+from twinloop.robots import LeRobotArm, SafetyEnvelope, connected, declared_limits, open_robot
 from twinloop.testing.robots import FakeRobot, check_robot
 
 
@@ -12,9 +12,12 @@ def test_the_fake_keeps_the_protocol():
     check_robot(FakeRobot())
 
 
-def test_wrappers_keep_the_protocol():
-    check_robot(LimitedRobot(FakeRobot()))
-    check_robot(Watchdog(FakeRobot(), clock=lambda: 0.0))
+def enveloped(fake):
+    return SafetyEnvelope(fake, declared_limits(fake.description))
+
+
+def test_the_envelope_keeps_the_protocol():
+    check_robot(enveloped(FakeRobot()))
 
 
 def test_the_check_finds_a_robot_that_does_not_report_what_it_declares():
@@ -36,49 +39,18 @@ def test_an_unknown_scheme_names_the_ones_there_are():
 
 def test_commands_keep_range_and_speed():
     fake = FakeRobot()
-    robot = LimitedRobot(fake)
+    robot = enveloped(fake)
     with connected(robot):
         first = robot.act(np.array([5.0, 0.1]))
         assert np.allclose(first, [0.5, 0.1])  # 10 rad/s at 20 Hz from zero
         for _ in range(5):
             last = robot.act(np.array([5.0, -5.0]))
         assert np.allclose(last, [1.0, -1.0])
-        assert robot.clipped == 6
+        (limited,) = robot.take_interventions()
+        assert (limited.kind, limited.count) == ("limited", 6)
         with pytest.raises(RobotError, match="finite"):
             robot.act(np.array([np.nan, 0.0]))
     assert all(np.abs(sent).max() <= 1.0 for sent in fake.sent)
-
-
-def test_after_200_ms_of_silence_the_robot_is_told_to_hold():
-    now = [0.0]
-    fake = FakeRobot()
-    robot = Watchdog(fake, clock=lambda: now[0])
-    with connected(robot):
-        robot.act(np.array([1.0, 1.0]))
-        now[0] = 0.19
-        assert not robot.check()
-        now[0] = 0.21
-        assert robot.check()
-        held = fake.sent[-1]
-        assert np.allclose(held, [0.5, 0.5])
-        now[0] = 5.0
-        assert robot.check() and fake.sent[-1] is held
-        robot.act(np.array([1.0, 1.0]))
-        assert not robot.check()
-
-
-def test_the_watchdogs_thread_holds_and_ends():
-    fake = FakeRobot()
-    robot = Watchdog(fake, silence_s=0.01)
-    robot.connect()
-    robot.act(np.array([0.4, 0.4]))
-    for _ in range(1000):
-        if robot.holding:
-            break
-        robot._stop.wait(0.01)
-    assert robot.holding
-    robot.close()
-    assert robot._thread is None
 
 
 class LeRobotLike:

@@ -20,7 +20,7 @@ from twinloop.robots import RemoteRobot
 
 PACKAGE = Path(__file__).parent.parent.parent / "twinloop"
 HIDDEN = "twinloop.robots.standin"
-FRONT_DOOR = PACKAGE / "cli" / "robot.py"
+FRONT_DOOR = PACKAGE / "cli" / "record.py"
 """The command that runs the server in its own process; nothing else may touch the stand-in's inside."""
 
 

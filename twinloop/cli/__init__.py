@@ -26,6 +26,7 @@ from twinloop.cli import (
     monitor,
     plan,
     policy,
+    record,
     registry,
     robot,
     serve,
@@ -44,10 +45,10 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (data, twin, policy, registry, key, plan, jobs):
+for group in (data, twin, policy, robot, registry, key, plan, jobs):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 for command in (
-    demo.demo, start.init, start.doctor, start.status, robot.record, robot.standin, generate.generate, generate.replay, check.check,
+    demo.demo, start.init, start.doctor, start.status, record.record, record.standin, generate.generate, generate.replay, check.check,
     ingest.ingest, identify.identify, identify.anchor, excite.excite, excite.drift, gap.gap, gap.rank, coverage.coverage, train.train,
     evaluate.evaluate, loop.loop, gate.gate, registry.promote, registry.rollback, monitor.monitor, diagnose.diagnose, serve.serve, studio.studio,
 ):  # fmt: skip

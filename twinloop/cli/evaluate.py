@@ -115,7 +115,7 @@ def evaluate(
 @contextmanager
 def _open_robot(address: str | None) -> Iterator[tuple[Robot, TrialSupervisor] | None]:
     """The connected robot at an address with its supervisor; None without an address."""
-    from twinloop.cli.robot import open_supervised
+    from twinloop.cli.record import open_supervised
 
     if address is None:
         yield None
@@ -276,6 +276,13 @@ def _report(
             f"{first} minus {second}: {100 * pair.difference:+.1f} points in the same scenes "
             f"({pair.only_first} only the first, {pair.only_second} only the second; p = {pair.p_value:.2g})"
         )
+    for one in found:
+        if one.interventions:
+            did = ", ".join(f"{kind} {count}" for kind, count in one.interventions.items())
+            trials = sum(bool(trial.interventions) for trial in one.trials)
+            console.out.print(
+                f"{one.policy}: the safety envelope intervened in {trials} of {len(one.trials)} trials ({did})"
+            )
     if out is not None:
         console.out.print(f"stored {sum(len(one.trials) for one in found)} episodes in {out}")
     if videos is not None:

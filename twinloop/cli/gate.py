@@ -151,7 +151,7 @@ def _run(
     arguments: dict[str, Any],
 ) -> twinloop.Verdict:
     """Run the gate with progress on the terminal; with an address, on that robot."""
-    from twinloop.cli.robot import open_supervised
+    from twinloop.cli.record import open_supervised
     from twinloop.promotion.run import Watchers
 
     with console.progress_bar("gate") as bar:

@@ -139,6 +139,11 @@ def _print(report: twinloop.MonitorReport, copied: int | None) -> None:
     console.out.print(
         f"{report.episodes} deployed episodes compared with {report.reference} reference episodes: {rate}{band}"
     )
+    if report.intervened:
+        did = ", ".join(f"{kind} {count}" for kind, count in report.interventions.items())
+        console.out.print(
+            f"the safety envelope intervened in {report.intervened} of {report.episodes} episodes ({did})"
+        )
     if report.shifts:
         console.print_table(
             ("changed", "reference", "now", "standard deviations", "since episode", "detected at"),

@@ -32,7 +32,7 @@ def serve(
     json: Json = False,
 ) -> None:
     """Serve a policy by openpi's WebSocket protocol, for any openpi client; the token is in TWINLOOP_POLICY_TOKEN."""
-    from twinloop.cli.robot import load_acting_policy
+    from twinloop.cli.record import load_acting_policy
     from twinloop.policies.backends.websocket import TOKEN
     from twinloop.policies.serve import Door, serve
 

@@ -11,6 +11,7 @@ from twinloop.evaluation.result import Evaluation, Trial
 from twinloop.generation.artefacts import KIND as ARTEFACT
 from twinloop.policies.protocol import PolicyLike
 from twinloop.robots.record import VOID
+from twinloop.robots.safety.envelope import count_interventions
 
 OnProgress = Callable[[int, int], None]
 """Called with trials done and trials in total."""
@@ -48,4 +49,5 @@ def read_trial(number: int, episode: Episode) -> Trial:
         dict(episode.provenance.draw),
         sum(event.kind == ARTEFACT for event in episode.events),
         void[0] if void else None,
+        count_interventions(episode.events),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ class Trial:
 
     `success` is None where it was not judged. `phase` is the last phase of the task that was reached, None where it is not observed; `draw` are the drawn parameters of a
     simulated scene; `artefacts` counts what the simulator did wrong. `void` is why the trial says nothing about the policy: it gave no
-    answer.
+    answer. `interventions` counts what the safety envelope did, by kind.
     """
 
     number: int
@@ -32,6 +32,7 @@ class Trial:
     draw: Mapping[str, float | str] | None = None
     artefacts: int = 0
     void: str | None = None
+    interventions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,14 @@ class Evaluation(SavedRecord):
         """Failures by the last phase that was reached, most frequent first."""
         return dict(Counter(t.phase for t in self.judged if not t.success and t.phase).most_common())
 
+    @property
+    def interventions(self) -> dict[str, int]:
+        """What the safety envelope did in all trials, by kind, most frequent first."""
+        total: Counter[str] = Counter()
+        for trial in self.trials:
+            total.update(trial.interventions)
+        return dict(total.most_common())
+
     def slices(self) -> list[tuple[str, int, int]]:
         """For each drawn parameter, successes and judged trials in the lower and upper half of its draws."""
         slices = []
@@ -127,6 +136,7 @@ class Evaluation(SavedRecord):
             "outcomes": [trial.success for trial in self.trials],
             "scenes": [dict(trial.draw or {}) for trial in self.trials],
             "void": {str(trial.number): trial.void for trial in self.void},
+            "interventions": self.interventions,
             "latency_s": list(self.latency_s),
             "artefacts": [trial.artefacts for trial in self.trials] if self.twin else None,
         }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from twinloop.datasets.reader import Dataset
@@ -16,6 +17,7 @@ from twinloop.monitoring.features import Group, episode_features, group_of, usua
 from twinloop.monitoring.shifts import CHANCE, WATCHED, Shift, find_shifts, kind_of
 from twinloop.monitoring.success import Success, follow_success
 from twinloop.records import SavedRecord, derived, load_record
+from twinloop.robots.safety.envelope import count_interventions
 from twinloop.stats.interval import exact_interval
 from twinloop.twins import Twin
 
@@ -78,7 +80,10 @@ class MonitorConfig:
 
 @dataclass(frozen=True, eq=False)
 class MonitorReport(SavedRecord):
-    """The result of one pass over deployed episodes; `group` is the kind of feature that changed most."""
+    """The result of one pass over deployed episodes; `group` is the kind of feature that changed most.
+
+    `interventions` counts what the safety envelope did, by kind, in `intervened` of the episodes.
+    """
 
     FILE, FORMAT, COMMAND = "monitor.json", 2, "twinloop monitor"
 
@@ -90,6 +95,8 @@ class MonitorReport(SavedRecord):
     shifts: tuple[Shift, ...]
     drift: Drift | None
     alerts: tuple[Alert, ...]
+    interventions: Mapping[str, int] = field(default_factory=dict)
+    intervened: int = 0
 
     @derived
     def kind(self) -> str | None:
@@ -161,6 +168,7 @@ def monitor(
     if drift is not None and drift.moved:
         kind = GROUP_OF.get(drift.moved[0].dimension, kind)
     place = str(deployed.root)
+    did = [count_interventions(episode.events) for episode in fresh]
     return MonitorReport(
         place,
         len(fresh),
@@ -170,6 +178,8 @@ def monitor(
         shifts,
         drift,
         tuple(_alerts(place, kind, shifts, drift, success, fresh)),
+        dict(sum((Counter(one) for one in did), Counter())),
+        sum(map(bool, did)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Robots, real ones and the stand-in, behind one protocol; safety limits, a watchdog and a recorder.
+"""Robots, real ones and the stand-in, behind one protocol; the safety envelope and a recorder.
 
 robot = open_robot("standin:mild")             # or tcp:127.0.0.1:4750, unix:/run/robot.sock, or a plug-in's scheme
 with connected(robot):
@@ -9,7 +9,6 @@ with connected(robot):
 from twinloop.robots import python_file
 from twinloop.robots.gymnasium import GymnasiumRobot
 from twinloop.robots.lerobot import LeRobotArm
-from twinloop.robots.limits import LimitedRobot
 from twinloop.robots.protocol import (
     ROBOTS,
     Description,
@@ -21,21 +20,24 @@ from twinloop.robots.protocol import (
     open_robot,
 )
 from twinloop.robots.remote import RemoteRobot
-from twinloop.robots.watchdog import Watchdog
+from twinloop.robots.safety.envelope import SafetyEnvelope
+from twinloop.robots.safety.limits import SafetyLimits, declared_limits, load_limits
 
 __all__ = [
     "ROBOTS",
     "Description",
     "GymnasiumRobot",
     "LeRobotArm",
-    "LimitedRobot",
     "Limits",
     "Observation",
     "RemoteRobot",
     "Robot",
+    "SafetyEnvelope",
+    "SafetyLimits",
     "TrialSupervisor",
-    "Watchdog",
     "connected",
+    "declared_limits",
+    "load_limits",
     "open_robot",
     "python_file",
 ]

@@ -2,7 +2,7 @@
 
 A row holds an observation and the command sent in response to it. Timestamps are the robot's own. When the connection
 is lost, the episode in progress is discarded, committed episodes are safe, and the recorder reconnects. While an episode
-runs, commands are kept within the robot's limits and a watchdog holds the robot when they stop.
+runs, every command goes through the safety envelope, which holds the robot when commands stop.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from twinloop.datasets.commit import JOURNAL
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
 from twinloop.episode import Array, Episode, Event, Outcome, Provenance, Schema, make_episode
-from twinloop.errors import RobotGone, TwinloopError, WrongUse
+from twinloop.errors import RobotGone, SafetyStop, TwinloopError, WrongUse
 from twinloop.robots.controllers import Controller
-from twinloop.robots.limits import LimitedRobot
 from twinloop.robots.protocol import Description, Observation, Robot, TrialSupervisor
 from twinloop.robots.replicas import share
-from twinloop.robots.watchdog import SILENCE_S, Watchdog
+from twinloop.robots.safety.envelope import OVERRIDE, SafetyEnvelope
 from twinloop.version import __version__
 
 VOID = "void"
 """Kind of the event of an episode that says nothing about its policy, with the reason."""
+
+SAFETY_STOP = "safety_stop"
+"""Failure of an episode in which the safety envelope stopped the robot."""
 
 _STALE_OBSERVATIONS = 200
 """Observations with the same timestamp, a quarter of a period apart, before a robot counts as lost."""
@@ -103,7 +105,7 @@ def record(
     """Record episodes from a connected robot.
 
     Args:
-        robot: a connected robot.
+        robot: a connected robot, or a `SafetyEnvelope` around one; without that, the limits are those of its safety file.
         controller: computes the commands: an expert, an excitation signal, an operator or a policy.
         out: the dataset's folder; an existing dataset of the same schema is appended to.
         spec: how many episodes, how long, and what to store with them.
@@ -117,14 +119,18 @@ def record(
 
     Raises:
         RobotGone: the robot was lost and did not reconnect. Episodes recorded before that are safe in `out`.
+        SafetyStop: the safety envelope stopped the robot. That episode is recorded too.
+        RobotError: the robot has no safety limits, or they do not fit it.
     """
     schema = robot.description.schema(spec.cameras)
     stations = (Station(robot, controller, supervisor), *replicas)
-    places = [(LimitedRobot(station.robot), station) for station in stations]
+    places = [(_enclose(station.robot), station) for station in stations]
+    for envelope, _ in places:
+        envelope.check()
     recorded = 0
     with _open_writer(Path(out), schema, robot.description.serial) as writer:
 
-        def record_one(place: tuple[LimitedRobot, Station], number: int) -> Episode:
+        def record_one(place: tuple[SafetyEnvelope, Station], number: int) -> Episode:
             return _record_or_reconnect(*place, spec, number, lambda: writer.committed, log)
 
         episodes = share(places, record_one, range(spec.first, spec.first + spec.episodes))
@@ -138,6 +144,7 @@ def record(
                     writer.commit()
                     recorded += 1
                     on_progress(recorded, spec.episodes)
+                    _require_free(places, out)
                     if spec.until_failure and episode.success is False:
                         break
         except RobotGone as error:
@@ -149,6 +156,21 @@ def record(
     return open_dataset(out)
 
 
+def _enclose(robot: Robot) -> SafetyEnvelope:
+    """The robot in its safety envelope, unless it is in one already."""
+    return robot if isinstance(robot, SafetyEnvelope) else SafetyEnvelope(robot)
+
+
+def _require_free(places: Sequence[tuple[SafetyEnvelope, Station]], out: str | Path) -> None:
+    """Raise where a robot has been stopped: no further episode can begin."""
+    for envelope, _ in places:
+        if envelope.stopped is not None:
+            raise SafetyStop(
+                f"robot {envelope.description.serial} was stopped: {envelope.stopped}; what was recorded is safe in {out}",
+                remedy="look at the robot; twinloop robot reset ADDRESS --by NAME --reason WHAT_YOU_FOUND; then record what is missing",
+            )
+
+
 def _open_writer(out: Path, schema: Schema, serial: str) -> DatasetWriter:
     if (out / layout.MANIFEST).exists() or (out / JOURNAL).exists():
         return append_to(out, schema=schema)
@@ -156,7 +178,7 @@ def _open_writer(out: Path, schema: Schema, serial: str) -> DatasetWriter:
 
 
 def _record_or_reconnect(
-    robot: LimitedRobot,
+    robot: SafetyEnvelope,
     station: Station,
     spec: RecordingSpec,
     number: int,
@@ -176,7 +198,7 @@ def _record_or_reconnect(
 
 
 def _reconnect(
-    robot: LimitedRobot, spec: RecordingSpec, attempts_left: int, log: Callable[[str], None]
+    robot: SafetyEnvelope, spec: RecordingSpec, attempts_left: int, log: Callable[[str], None]
 ) -> int:
     """Try to reconnect; returns the remaining attempts, or -1 when they are used up."""
     while attempts_left > 0:
@@ -191,25 +213,30 @@ def _reconnect(
     return -1
 
 
-def _record_episode(robot: LimitedRobot, station: Station, spec: RecordingSpec, number: int) -> Episode:
+def _record_episode(robot: SafetyEnvelope, station: Station, spec: RecordingSpec, number: int) -> Episode:
     controller, supervisor = station.controller, station.supervisor
     if supervisor is not None:
         supervisor.prepare(number)
     robot.restart()
     judge = supervisor.judge if supervisor is not None and spec.judged else None
-    clipped_before = robot.clipped
-    with _watched(robot) as watched:
-        rows, outcome = _run_episode(watched, controller, judge, spec, number)
+    with _held_at_the_end(robot):
+        rows, outcome = _run_episode(robot, controller, judge, spec, number)
     reason = _void_reason(controller)
     if judge is not None and outcome.success is None and reason is None:
         outcome = judge(over=True)
-    notes = {
-        "limited": (robot.clipped - clipped_before, "commands were clipped to the robot's limits"),
-        "held": (watched.holds, "times commands stopped, and the watchdog held the robot"),
-    }
-    events = tuple(Event(0.0, kind, f"{count} {what}") for kind, (count, what) in notes.items() if count)
+    events = _list_events(robot, rows[0][0].time_s)
     episode = _make_episode(robot.description, controller, spec, rows, outcome, events)
     return episode if reason is None else make_void(episode, reason)
+
+
+def _list_events(robot: SafetyEnvelope, start_s: float) -> tuple[Event, ...]:
+    """What the safety envelope did during the episode, and which limits did not hold."""
+    did = (
+        Event(max(0.0, one.time_s - start_s), one.kind, f"{one.count} times: {one.detail}")
+        for one in robot.take_interventions()
+    )
+    off = (Event(0.0, OVERRIDE, f"{name}: {why}") for name, why in robot.limits.overrides.items())
+    return (*off, *did)
 
 
 def make_void(episode: Episode, reason: str) -> Episode:
@@ -224,20 +251,15 @@ def _void_reason(controller: Controller) -> str | None:
 
 
 @contextmanager
-def _watched(robot: LimitedRobot) -> Iterator[Watchdog]:
+def _held_at_the_end(robot: SafetyEnvelope) -> Iterator[None]:
     """Hold the robot when commands stop, when the episode ends, and when an error ends the recording.
 
     A robot in lockstep stands still without commands; only after an error is it told to hold.
     """
-    description = robot.description
-    # Two control steps, for robots with a slow one.
-    watchdog = Watchdog(robot, silence_s=max(SILENCE_S, 2.0 / description.rate_hz), hold=robot.hold)
     try:
-        if description.lockstep:
-            yield watchdog
-        else:
-            with watchdog.watching():
-                yield watchdog
+        with robot.watching():
+            yield
+        if not robot.description.lockstep:
             with suppress(RobotGone):  # the episode is whole; the next one finds out
                 robot.hold()
     except RobotGone:
@@ -249,13 +271,13 @@ def _watched(robot: LimitedRobot) -> Iterator[Watchdog]:
 
 
 def _run_episode(
-    robot: Watchdog,
+    robot: SafetyEnvelope,
     controller: Controller,
     judge: Callable[[], Outcome] | None,
     spec: RecordingSpec,
     number: int,
 ) -> tuple[list[tuple[Observation, Array]], Outcome]:
-    """Let the controller act until the outcome is known or the time is up; returns what was seen and sent."""
+    """Let the controller act until the outcome is known, the time is up or the robot is stopped; returns what was seen and sent."""
     description = robot.description
     cameras = tuple(dict.fromkeys((*spec.cameras, *controller.cameras)))
     needs_frames = getattr(controller, "needs_images", lambda: True)
@@ -269,7 +291,12 @@ def _run_episode(
     outcome = Outcome()
     pace = _Pace(description)
     while True:
-        rows.append((observation, robot.act(controller.act(observation))))
+        try:
+            rows.append((observation, robot.act(controller.act(observation))))
+        except SafetyStop:
+            if not rows:
+                raise
+            return rows, Outcome(False, SAFETY_STOP)
         if _void_reason(controller) is not None:
             break
         if judge is not None:

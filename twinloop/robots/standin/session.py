@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from twinloop.robots.standin.camera_model import CameraModel
 
 
-WATCHDOG_S = 0.2
+WATCHDOG_S = 0.15
 """Without a command for this long the robot holds its position."""
 
 SETTLE_S = 0.2

@@ -1,4 +1,4 @@
-"""Limits: no sequence of commands, however wild, leaves the declared range or exceeds the declared speed."""
+"""The safety envelope of a robot without a safety file: its declared range and speed, silence, clock and stop."""
 
 import math
 from dataclasses import replace
@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinloop.episode import Signal
-from twinloop.errors import RobotError
-from twinloop.robots import Description, LimitedRobot, Limits, Observation, Watchdog, connected
+from twinloop.errors import RobotError, SafetyStop
+from twinloop.robots import Description, Limits, Observation, SafetyEnvelope, connected, declared_limits
 from twinloop.robots.limits import limit_command
 from twinloop.testing.robots import FakeRobot
 
@@ -42,9 +42,15 @@ class Arm(FakeRobot):
         return self._echo(sent)
 
 
-def limited(arm):
-    """A connected robot with limits, on a machine whose clock runs with the robot's."""
-    robot = LimitedRobot(arm, clock=lambda: arm.time_s)
+def limited(arm, limits=None):
+    """A connected robot behind its envelope, on a machine whose clock runs with the robot's; waiting passes its time."""
+
+    def sleep(seconds):
+        arm.time_s += seconds
+
+    robot = SafetyEnvelope(
+        arm, limits or declared_limits(arm.description), clock=lambda: arm.time_s, sleep=sleep
+    )
     robot.connect()
     return robot
 
@@ -61,14 +67,13 @@ pauses_s = st.sampled_from([0.0, 1e-6, 0.005, 0.02, 0.0199999, 3.0, 1e6]) | st.f
 def test_no_sequence_of_commands_leaves_the_range_or_exceeds_the_speed(start, sequence):
     arm = Arm(start)
     robot = limited(arm)
-    starts = [arm.position.astype(np.float32).astype(float)]
+    begin = arm.position.astype(np.float32).astype(float)
     for pause_s, *action, verb in sequence:
         arm.time_s += pause_s
         if verb == "observe":
             robot.observe()
         elif verb == "hold":
-            arm.sent, arm.times_s, starts = [], [], [arm.position.astype(np.float32).astype(float)]
-            assert np.allclose(robot.hold(), starts[0])
+            robot.hold()
         elif np.isfinite(action).all():
             robot.act(np.array(action))
         else:
@@ -76,16 +81,17 @@ def test_no_sequence_of_commands_leaves_the_range_or_exceeds_the_speed(start, se
             with pytest.raises(RobotError, match="finite"):
                 robot.act(np.array(action))
             assert len(arm.sent) == before
-    speed, step_s = np.array(LIMITS.speed_per_s), 1.0 / RATE_HZ
-    low, high = np.minimum(LIMITS.low, starts[0]) - 1e-6, np.maximum(LIMITS.high, starts[0]) + 1e-6
+    reach = np.array(LIMITS.speed_per_s) / RATE_HZ
+    low, high = np.minimum(LIMITS.low, begin) - 1e-6, np.maximum(LIMITS.high, begin) + 1e-6
     for index, sent in enumerate(arm.sent):
         assert (low <= sent).all() and (sent <= high).all(), "never further outside than it started"
-        last = arm.sent[index - 1] if index else starts[0]
-        passed_s = min(step_s, arm.times_s[index] - arm.times_s[index - 1]) if index else step_s
-        assert (np.abs(sent - last) <= speed * passed_s + 1e-9).all()
-    if arm.sent:  # over any stretch of time, not only from one command to the next
-        total_s = arm.times_s[-1] - arm.times_s[0]
-        assert (np.abs(arm.sent[-1] - arm.sent[0]) <= speed * total_s + 1e-9).all()
+        last = arm.sent[index - 1] if index else begin
+        assert (np.abs(sent - last) <= reach + 1e-9).all()
+    for first in range(len(arm.sent)):  # over any stretch of time, not only from one command to the next
+        passed_s = np.array(arm.times_s[first:]) - arm.times_s[first]
+        moved = np.abs(np.array(arm.sent[first:]) - arm.sent[first])
+        allowed = np.array(LIMITS.speed_per_s) * passed_s[:, None] + 3 * reach
+        assert (moved <= allowed + 1e-9).all()
 
 
 @settings(max_examples=60, deadline=None)
@@ -115,15 +121,17 @@ def test_commands_after_a_stall_do_not_make_up_for_it():
         arm.time_s += 0.2 / 110
         robot.act(np.array([1.0, 0.0]))
     moved = arm.sent[-1][0] - arm.sent[0][0]
-    assert 0.19 < moved <= 0.22, "0.2 s and one control step at 1 rad/s"
+    assert 0.19 < moved <= 0.26, "0.2 s and a few control steps at 1 rad/s"
 
 
-def test_commands_at_the_same_time_of_the_robots_clock_move_it_once():
+def test_commands_at_the_same_time_of_the_robots_clock_are_as_many_as_a_loops_jitter_brings():
     arm = Arm()
     robot = limited(arm)
     for _ in range(50):
         robot.act(np.array([1.0, 1.0]))
-    assert np.allclose(arm.sent[-1], [0.02, 0.004])
+    assert np.allclose(arm.sent[-1], [0.04, 0.008]) and len(arm.sent) == 50, (
+        "two control steps, then the same again"
+    )
 
 
 def test_an_arm_that_starts_outside_its_range_comes_back_at_its_speed_limit():
@@ -176,12 +184,12 @@ def test_a_clock_that_goes_back_or_stops_being_a_number_is_refused():
     robot.act(np.zeros(2))
     arm.time_s = 1.0
     with pytest.raises(RobotError, match=r"clock went back; got 1\.000 s after 5\.000 s"):
-        robot.act(np.ones(2))
+        robot.observe()
     robot.restart()
     robot.act(np.zeros(2))
     arm.time_s = math.nan
     with pytest.raises(RobotError, match="clock gives no time"):
-        robot.act(np.ones(2))
+        robot.observe()
     assert len(arm.sent) == 2
 
 
@@ -190,7 +198,7 @@ def test_a_hold_stays_where_the_robot_is_or_at_the_last_command_without_a_readin
     robot = limited(arm)
     assert np.array_equal(robot.hold(), [1.5, 0.0]), "also outside the range"
     sent = robot.act(np.zeros(2))
-    arm.observe = lambda cameras=(): Observation(0.0, {"observation.state": np.full(2, np.nan)})
+    arm.observe = lambda cameras=(): Observation(arm.time_s, {"observation.state": np.full(2, np.nan)})
     assert np.array_equal(robot.hold(), sent)
 
 
@@ -239,22 +247,65 @@ def test_what_is_limited_once_is_not_changed_again():
         assert np.array_equal(limit_command(LIMITS, once, last, 30.0), once)
 
 
-def test_a_watchdog_that_cannot_hold_says_so_at_the_next_command():
+def test_after_silence_the_robot_is_brought_to_where_it_is():
     arm = Arm()
-    robot = LimitedRobot(arm)
-    watched = Watchdog(robot, silence_s=0.01, hold=robot.hold)
-    with connected(watched):
+    robot = limited(arm)
+    with robot.watching():
+        for _ in range(10):
+            arm.time_s += 0.02
+            robot.act(np.array([1.0, 0.0]))
+            robot.observe()
+        robot._end_watch()  # from here on the test asks
+        arm.time_s += 0.14
+        assert not robot.check_silence()
+        arm.time_s += 0.02
+        assert robot.check_silence() and robot.holding
+    assert np.allclose(arm.sent[-1], arm.position, atol=0.02)
+    (held,) = [one for one in robot.take_interventions() if one.kind == "held"]
+    assert held.count == 1 and held.detail == "no command for 150 ms"
+    assert not robot.take_interventions(), "told once"
+
+
+def test_commands_alone_do_not_keep_a_robot_going_whose_observations_have_stopped():
+    arm = Arm()
+    robot = limited(arm)
+    robot.observe()
+    for _ in range(9):
+        arm.time_s += 0.02
+        robot.act(np.array([1.0, 0.0]))
+    assert robot.check_silence()
+    assert robot.take_interventions()[-1].detail == "no observation for 150 ms"
+
+
+def test_an_envelope_that_cannot_hold_says_so_at_the_next_command():
+    arm = Arm()
+    robot = SafetyEnvelope(arm, replace(declared_limits(arm.description), silence_s=0.01))
+    with connected(robot), robot.watching():
         arm.position = np.full(2, np.nan)
         for _ in range(500):
-            if watched._failure is not None:
+            if robot._failure is not None:
                 break
-            watched._stop.wait(0.01)
+            robot._end.wait(0.01)
         with pytest.raises(RobotError, match=r"could not be told to hold.*not finite"):
-            watched.act(np.zeros(2))
+            robot.act(np.zeros(2))
         arm.position = np.zeros(2)
         for _ in range(500):
-            if watched.holding:
+            if robot.holding:
                 break
-            watched._stop.wait(0.01)
-        watched.act(np.zeros(2))
-    assert watched.holds >= 1
+            robot._end.wait(0.01)
+        robot.act(np.zeros(2))
+
+
+def test_a_stop_refuses_every_command_until_a_person_resets_it():
+    arm = Arm()
+    robot = limited(arm)
+    robot.act(np.array([0.5, 0.5]))
+    robot.stop("somebody reached into the cell", "anna")
+    count = len(arm.sent)
+    for _ in range(3):
+        with pytest.raises(SafetyStop, match="stopped: somebody reached into the cell"):
+            robot.act(np.zeros(2))
+    assert len(arm.sent) == count
+    robot.reset("anna", "the cell is clear")
+    robot.act(np.zeros(2))
+    assert [one.kind for one in robot.take_interventions()] == ["limited", "stopped"]

@@ -1,0 +1,252 @@
+"""The safety envelope: random command sequences, and how soon a robot is held when policy, recorder or link die."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.report import Section, Settings, Table, Target
+from twinloop.robots.safety.motion import Bounds, SafeMotion, stop_from
+from twinloop.robots.safety.workspace import Workspace, find_elbow, reachable_box
+from twinloop.robots.standin.reality import load_reality
+from twinloop.robots.standin.serve import Server, open_listener
+from twinloop.robots.standin.session import Session
+from twinloop.tasks import make_cell
+from twinloop.twins import load_twin
+
+TITLE = "The safety envelope"
+SEQUENCES, IN_WORKSPACE, COMMANDS = 10_000, 1_000, 10
+STEP_S = 0.02
+REPEATS = 5
+STILL = 1e-4
+"""Largest change of a target that stands still, rad."""
+HOLD_S = 0.2
+"""What is promised: a hold begins by then."""
+
+
+def run(settings: Settings) -> Section:
+    loads = [os.getloadavg()[0]]
+    quick = settings.quick
+    sequences = _draw_sequences(100 if quick else SEQUENCES, 10 if quick else IN_WORKSPACE)
+    settings.say.print("  fault drills ...")
+    drills = {
+        name: [_drill(settings.work, *how) for _ in range(1 if quick else REPEATS)]
+        for name, how in DRILLS.items()
+    }
+    loads.append(os.getloadavg()[0])
+    rows = tuple(
+        (name, str(len(times)), f"{1e3 * float(np.median(times)):.0f} ms", f"{1e3 * max(times):.0f} ms")
+        for name, times in drills.items()
+    )
+    worst = max(time_s for times in drills.values() for time_s in times)
+    outside = sum(count for _, _, count, _ in sequences)
+    tables = (
+        Table(
+            "Random command sequences; every limit computed from the commands themselves",
+            ("limits", "sequences", "outside", "largest fraction of a limit"),
+            tuple((name, str(total), str(count), f"{part:.9f}") for name, total, count, part in sequences),
+        ),
+        Table(
+            "Fault drills on a stand-in in real time: from the fault until the target stands still, on the robot's own clock",
+            ("fault", "drills", "median", "longest"),
+            rows,
+        ),
+    )
+    targets = (
+        Target("no command sequence leaves the envelope", f"{outside} of {sum(s[1] for s in sequences)}", outside == 0),
+        Target("a killed policy, a killed recorder and a cut link lead to a hold within 200 ms", f"{1e3 * worst:.0f} ms", worst <= HOLD_S),
+    )  # fmt: skip
+    notes = (
+        "Targets are drawn uniformly beyond the range, as steps, extremes (1e300) and noise; limits are drawn too. Those in a workspace "
+        "move a SO-101 through a box that its reach leaves on every side, checked for tool and elbow.",
+        "The robot's clock is that of the stand-in's server, in steps of 20 ms. The target stands still once its last change is over: "
+        "the policy's last command, or the hold, which brings it to where the arm is. A dead recorder or link leaves that to the robot "
+        "itself, here the stand-in after 150 ms; in the other drills the stand-in does not hold by itself.",
+    )
+    return Section("safety", TITLE, tables, targets, notes, {}, tuple(loads))
+
+
+def _draw_sequences(plain: int, inside: int) -> list[tuple[str, int, int, float]]:
+    rng = np.random.default_rng(0)
+    cell = make_cell(load_twin("so101"))
+    size = len(cell.actuators)
+    low, high = (np.array(end) for end in reachable_box(cell, find_elbow(cell)))
+    middle, half = 0.5 * (low + high), 0.3 * (high - low)
+    workspace = Workspace(
+        cell, range(size), np.ones(size), box=np.stack([middle - half, middle + half]), planes=np.zeros((0, 2, 3)),
+        elbow=find_elbow(cell), tool_speed_m_s=0.5, step_s=STEP_S,
+    )  # fmt: skip
+    found = []
+    for name, total, space in (("joints", plain, None), ("joints, workspace, tool speed", inside, workspace)):
+        parts = [_try_sequence(rng, cell.control_low, cell.control_high, space) for _ in range(total)]
+        found.append((name, total, sum(part > 1.0 + 1e-6 for part in parts), max(parts)))
+    return found
+
+
+def _try_sequence(
+    rng: np.random.Generator, low: np.ndarray, high: np.ndarray, space: Workspace | None
+) -> float:
+    """The largest fraction of any limit that one sequence and the stop after it reach."""
+    size = len(low)
+    speed, acceleration = rng.uniform(0.3, 6.0), rng.uniform(3.0, 60.0)
+    jerk = acceleration / rng.uniform(0.03, 0.3)
+    limits = Bounds(low, high, np.full(size, speed), np.full(size, acceleration), np.full(size, jerk), STEP_S)
+    start = rng.uniform(low, high)
+    while space is not None and (space.margins(start[None, None], start) < 0.0).any():
+        start = rng.uniform(low, high)
+    motion = SafeMotion(limits, start, space.margins if space else None)
+    path, kind = [], rng.integers(4)
+    target = start
+    for step in range(COMMANDS):
+        if kind == 0 or step == 0:
+            target = rng.uniform(1.5 * low, 1.5 * high)
+        elif kind == 1:
+            target = np.where(rng.random(size) < 0.5, 1e300, -1e300)
+        elif kind == 2:
+            target = target + rng.normal(0.0, 0.05, size)
+        path.append(motion.advance(target)[0])
+    path.extend(stop_from(motion.motion, limits)[0][1:])
+    whole = np.concatenate([[start] * 3, path])
+    parts = [np.max(np.abs(2.0 * whole - low - high) / (high - low))]
+    for allowed in (limits.speed, limits.acceleration, limits.jerk):
+        whole = np.diff(whole, axis=0) / STEP_S
+        parts.append(np.max(np.abs(whole) / allowed))
+    if space is not None:
+        margins = np.stack(
+            [
+                space.margins(now[None, None], before).min()
+                for before, now in zip([start, *path], path, strict=False)
+            ]
+        )
+        parts.append(
+            1.0 - min(0.0, float(margins.min())) * 1e3
+        )  # a millimetre outside counts as twice the limit
+    return float(max(parts))
+
+
+class _Cell(Session):
+    """A stand-in that notes, on its own clock, when a command came last and when its target moved last."""
+
+    def __init__(self, holds_itself: bool) -> None:
+        self.commands, self.moved_s, self._holds_itself = 0, 0.0, holds_itself
+        super().__init__(load_reality("mild"), load_twin("franka_reach"), lockstep=False)
+
+    def act(self, action: np.ndarray) -> np.ndarray:
+        self.commands += 1
+        return super().act(action)
+
+    def _watch(self) -> None:
+        if self._holds_itself:
+            super()._watch()
+
+    def tick(self) -> None:
+        before = self._commanded
+        super().tick()
+        if np.abs(self._commanded - before).max() > STILL:
+            self.moved_s = self.clock_s
+
+
+@contextmanager
+def _serving(cell: _Cell) -> Iterator[int]:
+    """The cell behind a loopback port, in a thread."""
+    listener = open_listener(0)
+    server, end = Server(cell, listener, lockstep=False), threading.Event()
+
+    def serve() -> None:
+        while not end.is_set():
+            server.turn()
+        server.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield int(listener.getsockname()[1])
+    finally:
+        end.set()
+        thread.join()
+        listener.close()
+
+
+class _Link:
+    """A connection through this process, which can be cut: from then on nothing passes, and nobody is told."""
+
+    def __init__(self, port: int) -> None:
+        self._inner, self._cut = port, threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        self._cut.set()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            one, _ = self._listener.accept()
+            other = socket.create_connection(("127.0.0.1", self._inner))
+            for source, sink in ((one, other), (other, one)):
+                threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while (data := source.recv(1 << 16)) and not self._cut.is_set():
+                sink.sendall(data)
+
+
+Fault = Callable[[subprocess.Popen[str], int, _Link], None]
+
+
+def _drill(work: Path, fault: Fault, holds_itself: bool, stop_after_s: float = 0.0) -> float:
+    """One drill: seconds of the robot's clock from the fault until its target stands still."""
+    out = work / "safety"
+    shutil.rmtree(out, ignore_errors=True)
+    cell = _Cell(holds_itself)
+    with _serving(cell) as port:
+        link = _Link(port)
+        address = f"tcp:127.0.0.1:{link.port}"
+        words = [
+            sys.executable,
+            "-m",
+            "benchmarks.safety_worker",
+            "record",
+            address,
+            str(out),
+            str(stop_after_s),
+        ]
+        worker = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert worker.stdout is not None
+        policy = int(worker.stdout.readline())
+        while cell.commands < 60:
+            time.sleep(0.01)
+        if stop_after_s:
+            worker.stdout.readline()
+        fault_s = cell.clock_s
+        fault(worker, policy, link)
+        while cell.clock_s < fault_s + 1.5:
+            time.sleep(0.01)
+        for process in (worker.pid, policy):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        worker.wait()
+    cell.close()
+    return max(0.0, cell.moved_s - fault_s)
+
+
+DRILLS: dict[str, tuple[Fault, bool] | tuple[Fault, bool, float]] = {
+    "policy killed": (lambda worker, policy, link: os.kill(policy, signal.SIGKILL), False),
+    "policy hangs": (lambda worker, policy, link: os.kill(policy, signal.SIGSTOP), False),
+    "recorder killed": (lambda worker, policy, link: worker.kill(), True),
+    "recorder hangs": (lambda worker, policy, link: os.kill(worker.pid, signal.SIGSTOP), True),
+    "link cut": (lambda worker, policy, link: link.cut(), True),
+    "stop pressed": (lambda worker, policy, link: None, False, 2.0),
+}
