@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 import twinloop
-from twinloop.cli import consent, console
+from twinloop.cli import consent, console, label, selection
 from twinloop.cli.options import (
     DatasetFolder,
     EpisodeName,
@@ -38,6 +38,10 @@ app = typer.Typer(
 )
 
 app.add_typer(consent.app, name="consent")
+app.add_typer(selection.app, name="selection")
+app.command("episodes")(label.list_)
+app.command()(label.label)
+app.command()(label.trim)
 
 Sources = Annotated[list[Path], Argument(metavar="DATASET...", help="Datasets of one schema, in this order.")]
 
@@ -224,38 +228,6 @@ def export(
 
 
 @app.command()
-def label(
-    dataset: DatasetFolder,
-    episodes: Annotated[list[int] | None, Argument(metavar="EPISODE...", help="Episode numbers.")] = None,
-    where: Annotated[str | None, Option(help="Instead of numbers: an SQL condition on the episodes.")] = None,
-    success: Annotated[bool, Option("--success", help="The task succeeded.")] = False,
-    failure: Annotated[
-        str | None, Option(metavar="MODE", help="The task failed, in this failure mode.")
-    ] = None,
-    unknown: Annotated[bool, Option("--unknown", help="Reset the outcome to unknown.")] = False,
-    phase: Annotated[str | None, Option(help="The phase in which the outcome was decided.")] = None,
-    by: Annotated[str, Option(help="Author of the label.")] = "",
-    history: Annotated[bool, Option("--history", help="List all labels instead of adding one.")] = False,
-    json: Json = False,
-) -> None:
-    """Label the outcome of episodes; earlier labels, with author and time, are kept."""
-    if history:
-        _print_label_history(dataset, episodes, json)
-        return
-    if sum((success, failure is not None, unknown)) > 1:
-        raise WrongUse("--success, --failure and --unknown exclude each other")
-    if bool(episodes) == bool(where):
-        raise WrongUse("no episodes are named", expected="their numbers, or --where CONDITION")
-    values: dict[str, bool | str | None] = {"success": True} if success else {}
-    if unknown:
-        values = {"success": None, "failure": None}
-    values |= {name: value for name, value in (("failure", failure), ("phase", phase)) if value is not None}
-    ids = _label_episodes(dataset, episodes or [], where, values, by)
-    text = f"labelled {console.count(len(ids), 'episode')} of {dataset}"
-    console.print_result(json, {"episodes": ids, "labels": values}, text)
-
-
-@app.command()
 def show(
     episode: EpisodeName,
     out: Annotated[
@@ -281,48 +253,6 @@ def _left_out(sources: Sequence[Path]) -> dict[str, str]:
 
 def _print_left_out(left_out: dict[str, str]) -> None:
     console.print_lines(f"not copied: {name} ({why})" for name, why in left_out.items())
-
-
-def _label_episodes(
-    dataset: Path, numbers: Sequence[int], where: str | None, values: dict[str, bool | str | None], by: str
-) -> list[str]:
-    """Label episodes by number or SQL condition and return their ids."""
-    from twinloop.datasets.labels import add_labels
-    from twinloop.datasets.query import find_episodes
-
-    opened = twinloop.open_dataset(dataset)
-    if opened.manifest is None:
-        raise WrongUse(
-            f"{dataset} was not written by Twinloop and is never changed in place",
-            remedy=f"twinloop data merge {dataset} --out NEW",
-        )
-    ids = find_episodes(opened, where) if where else [opened.episode(number).id for number in numbers]
-    if not ids:
-        raise WrongUse("no episode matches", got=where)
-    add_labels(dataset, ids, values, by)
-    return list(ids)
-
-
-def _print_label_history(dataset: Path, episodes: Sequence[int] | None, json: bool) -> None:
-    """Print every label of these episodes, or of all, oldest first."""
-    from twinloop.datasets.labels import load_labels
-
-    rows = twinloop.query([dataset], "select episode_id, episode_index from episodes").to_pylist()
-    number_of = {row["episode_id"]: int(row["episode_index"]) for row in rows}
-    labels = [
-        (number_of[label.episode_id], label)
-        for label in load_labels(dataset)
-        if label.episode_id in number_of and (not episodes or number_of[label.episode_id] in episodes)
-    ]
-    if json:
-        console.print_json([asdict(label) | {"episode": number} for number, label in labels])
-    elif not labels:
-        console.out.print("no labels")
-    else:
-        console.print_table(
-            ("episode", "when", "field", "value", "by"),
-            [(number, label.at, label.field, label.value, label.by) for number, label in labels],
-        )
 
 
 def _print_description(dataset: Description) -> None:

@@ -126,7 +126,7 @@ def copy_episodes(
                     copied[episode.id] = name
                     if on_progress:
                         on_progress(len(copied) + len(skipped), total)
-        _copy_records([selection.dataset.root for selection in selections], root, copied)
+        copy_records([selection.dataset.root for selection in selections], root, copied)
     return CopyResult(open_dataset(out), skipped)
 
 
@@ -139,7 +139,7 @@ def link_file(dataset: Dataset, name: str, target: Path) -> FileEntry | None:
     return dataset.manifest.files.get(name) if dataset.manifest else None
 
 
-def _copy_records(sources: Sequence[Path], root: Path, episode_ids: Mapping[str, str]) -> None:
+def copy_records(sources: Sequence[Path], root: Path, episode_ids: Mapping[str, str]) -> None:
     """Copy labels, overrides, generation runs, twins and ingest records of the copied episodes."""
     labels = [label for source in sources for label in load_labels(source) if label.episode_id in episode_ids]
     if labels:

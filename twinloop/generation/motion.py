@@ -124,9 +124,7 @@ def compare_motion(
     Raises:
         WrongUse: The twin has nothing that the recording names.
     """
-    origin = episode.provenance
-    own = origin.draw if values is None and origin.twin_hash == twin.content_hash else values or {}
-    draw = {name: value for name, value in own.items() if twin.has(name)}
+    draw = own_draw(episode, twin) if values is None else {n: v for n, v in values.items() if twin.has(n)}
     recorded = read_motion(episode, twin, draw)
     pair = MotionPair(twin.name, twin.version, episode.id, recorded, draw=draw)
     try:
@@ -136,6 +134,14 @@ def compare_motion(
     replayed = read_motion(again, twin, draw)
     signals = _signals(make_cell(twin), episode, again, np.asarray(recorded.time_s))
     return replace(pair, replayed=replayed, signals=signals)
+
+
+def own_draw(episode: Episode, twin: Twin) -> dict[str, float | str]:
+    """The values of a twin's parameters in an episode that it generated; none for any other episode."""
+    origin = episode.provenance
+    if origin.twin_hash != twin.content_hash:
+        return {}
+    return {name: value for name, value in origin.draw.items() if twin.has(name)}
 
 
 def find_episode_twin(dataset: Dataset, episode: Episode, otherwise: Twin | None = None) -> Twin:

@@ -72,6 +72,26 @@ def require_usable(
     return report
 
 
+def last_report(dataset: Dataset) -> QualityReport | None:
+    """Read the report of the last check of a dataset, for whatever purpose it was made.
+
+    Args:
+        dataset: The dataset.
+
+    Returns:
+        The report with the overrides of today; None where it was never checked, or has changed since.
+    """
+    if dataset.manifest is None:
+        return None
+    try:
+        cached = load_record(CachedReport, dataset.root)
+    except TwinloopError:
+        return None
+    if cached.report.version != dataset.manifest.fingerprint:
+        return None
+    return replace(cached.report, dataset=str(dataset.root), overrides=tuple(load_overrides(dataset.root)))
+
+
 def override(report: QualityReport, dataset: Dataset, code: str, by: str, reason: str) -> Override:
     """Override a blocking finding for every episode it blocks in this report, with author and reason."""
     if dataset.manifest is None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from twinloop.studio.api import jobs, overview
+from twinloop.studio.api import data, episodes, jobs, overview
 
-ROUTERS: tuple[APIRouter, ...] = (overview.router, jobs.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    overview.router,
+    data.router,
+    episodes.router,
+    jobs.router,
+)
 """Every room, in the order of the OpenAPI document."""
