@@ -40,6 +40,7 @@ COMPONENTS = (
     ("h5py", "h5py", "logs", "HDF5 logs and export"),
     ("mcap", "mcap", "logs", "MCAP logs"),
     ("rosbags", "rosbags", "logs", "ROS 2 messages in logs"),
+    ("cyclonedds", "cyclonedds", "ros2", "robots that speak ROS 2"),
 )
 """(module, distribution, extra or None if always installed, purpose)."""
 

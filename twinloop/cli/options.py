@@ -68,7 +68,9 @@ ParameterNames = Annotated[
 
 RobotUrl = Annotated[
     str,
-    Option(help="standin:NAME|FILE.yaml, python:FILE.py, unix:PATH, tcp:HOST:PORT, or a plug-in's scheme."),
+    Option(
+        help="standin:NAME|FILE.yaml, python:FILE.py, ros2:CONFIG.yaml, unix:PATH, tcp:HOST:PORT, or a plug-in's scheme."
+    ),
 ]
 WorkspaceFolder = Annotated[Path, Option("--workspace", help="The workspace, or any folder inside it.")]
 Plot = Annotated[Path | None, Option(metavar="FILE.png", help="Also write a plot.")]

@@ -19,21 +19,13 @@ from twinloop.episode import Array, Camera, Episode
 from twinloop.errors import DamagedDataset, DamagedLog, DatasetError, LogError, first_line
 from twinloop.logs.reader import Channel, log_errors, refuse_escape, refuse_large_piece
 from twinloop.logs.spool import Spooled
+from twinloop.ros_messages import RAW_IMAGES
 
 STREAMS = {"h264": "h264", "h265": "hevc"}
 """Codecs whose concatenated images are a stream that FFmpeg reads, and its name for the stream."""
 
 SINGLE = {"jpeg": "mjpeg", "png": "png"}
 """Codecs of single images, and FFmpeg's name for them."""
-
-RAW = {
-    "rgb8": (3, [0, 1, 2]),
-    "bgr8": (3, [2, 1, 0]),
-    "mono8": (1, [0, 0, 0]),
-    "rgba8": (4, [0, 1, 2]),
-    "bgra8": (4, [2, 1, 0]),
-}
-"""Raw image formats: bytes per pixel, and which of them are red, green and blue."""
 
 _TIME_BASE = Fraction(1, 90_000)
 
@@ -59,11 +51,11 @@ class PlannedFrames:
         """Return images of a log; the first one is decoded to get the size."""
         height, width = channel.shape[:2]
         planned = cls(spooled, channel.dtype, height, width, time_s)
-        if channel.dtype not in RAW and channel.dtype not in SINGLE and channel.dtype not in STREAMS:
+        if channel.dtype not in RAW_IMAGES and channel.dtype not in SINGLE and channel.dtype not in STREAMS:
             if channel.dtype != "uint8":
                 raise LogError(f"images of type {channel.dtype!r} cannot be read")
             return replace(planned, encoding="rgb8")
-        if channel.dtype in RAW and min(channel.shape[:2]) > 0:
+        if channel.dtype in RAW_IMAGES and min(channel.shape[:2]) > 0:
             return planned
         first = next(planned.images(), None)
         if first is None:
@@ -119,7 +111,7 @@ class PlannedFrames:
             elif self.encoding in SINGLE:
                 yield from _decode_singles(self.source, SINGLE[self.encoding])
             else:
-                depth, colours = RAW[self.encoding]
+                depth, colours = RAW_IMAGES[self.encoding]
                 for packet in self.source.packets():
                     image = np.frombuffer(packet, np.uint8).reshape(self.height, -1, depth)
                     yield np.ascontiguousarray(image[:, : self.width, colours])
@@ -163,7 +155,7 @@ def store_frames(
     """Write the episode with its frames; `methods` collects how each camera was stored."""
     reasons = {name: _reencoding_reason(frames, writer.schema.rate_hz) for name, frames in planned.items()}
     try:
-        if all(frames.encoding in SINGLE or frames.encoding in RAW for frames in planned.values()):
+        if all(frames.encoding in SINGLE or frames.encoding in RAW_IMAGES for frames in planned.values()):
             for name, reason in reasons.items():
                 _add_method(methods, name, f"re-encoded: {reason}")
             writer.add(episode)

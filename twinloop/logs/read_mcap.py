@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from twinloop.errors import DamagedLog
-from twinloop.logs.cdr import Definitions
 from twinloop.logs.messages import Decoder, Message, Topic, describe_topic, gather, is_wanted
 from twinloop.logs.protobuf import protobuf_decoder
 from twinloop.logs.reader import (
@@ -26,6 +25,7 @@ from twinloop.logs.reader import (
     read_head,
     refuse_large_piece,
 )
+from twinloop.ros_messages import Definitions
 
 KIND = "MCAP"
 MAGIC = b"\x89MCAP0\r\n"

@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from twinloop.errors import DamagedLog
-from twinloop.logs.cdr import Definitions
 from twinloop.logs.messages import Decoder, Message, Topic, describe_topic, gather, is_wanted
 from twinloop.logs.read_mcap import McapReader
 from twinloop.logs.reader import (
@@ -25,6 +24,7 @@ from twinloop.logs.reader import (
     refuse_escape,
     refuse_large_piece,
 )
+from twinloop.ros_messages import Definitions
 from twinloop.yaml_files import read_yaml
 
 KIND = "rosbag2"

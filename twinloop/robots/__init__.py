@@ -20,6 +20,7 @@ from twinloop.robots.protocol import (
     open_robot,
 )
 from twinloop.robots.remote import RemoteRobot
+from twinloop.robots.ros2.robot import Ros2Robot
 from twinloop.robots.safety.envelope import SafetyEnvelope
 from twinloop.robots.safety.limits import SafetyLimits, declared_limits, load_limits
 
@@ -32,6 +33,7 @@ __all__ = [
     "Observation",
     "RemoteRobot",
     "Robot",
+    "Ros2Robot",
     "SafetyEnvelope",
     "SafetyLimits",
     "TrialSupervisor",

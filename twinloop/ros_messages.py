@@ -1,4 +1,4 @@
-"""Decode ROS 2 messages (CDR) from their definitions, without generating or executing code.
+"""ROS 2 messages: CDR decoded from definitions, without generating or executing code, and the formats of raw images.
 
 `rosbags` parses the definitions and would compile them to Python; we interpret them instead, so that a bag cannot
 execute code.
@@ -16,6 +16,15 @@ from twinloop.errors import DamagedLog
 
 MAX_DEFINITION_CHARACTERS = 1 << 18
 MAX_DEPTH = 32
+
+RAW_IMAGES = {
+    "rgb8": (3, [0, 1, 2]),
+    "bgr8": (3, [2, 1, 0]),
+    "mono8": (1, [0, 0, 0]),
+    "rgba8": (4, [0, 1, 2]),
+    "bgra8": (4, [2, 1, 0]),
+}
+"""Raw image formats: bytes per pixel, and which of them are red, green and blue."""
 
 _NUMBERS = dict(
     pair.split("=")
