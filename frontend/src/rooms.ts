@@ -17,6 +17,12 @@ export const GROUPS: readonly { title: string; rooms: readonly RoomEntry[] }[] =
     title: "",
     rooms: [{ paths: ["/overview", "/"], title: "Overview", icon: "overview", room: lazyRoom(() => import("./rooms/overview")) }],
   },
+  {
+    title: "Recordings",
+    rooms: [
+      { paths: ["/data", "/data/:dataset"], title: "Data", icon: "data", room: lazyRoom(() => import("./rooms/data")) },
+    ],
+  },
 ];
 
 export const ROOMS: readonly RoomEntry[] = GROUPS.flatMap((group) => group.rooms);

@@ -3,29 +3,17 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { get, post, useAction, useApi } from "../api";
 import { onEvent } from "../events";
 import { duration } from "../format";
+import type { Job, LogPart } from "../types";
 import { Badge, type Tone } from "./Badge";
 import { Button } from "./Button";
 import { ErrorBox } from "./ErrorBox";
-
-export interface Job {
-  id: string;
-  command: string[];
-  state: string;
-  created_at: string;
-  started_at?: string | null;
-  ended_at?: string | null;
-  done?: number | null;
-  total?: number | null;
-  what?: string | null;
-  can_resume?: boolean;
-}
 
 const TONES: Record<string, Tone> = { queued: "neutral", running: "accent", done: "good", failed: "bad", cancelled: "warn", interrupted: "warn" };
 
 const waiting = (job: Job): boolean => job.state === "queued" || job.state === "running";
 
 /** Start a `twinloop` command as a job. */
-export const startJob = (command: readonly string[]): Promise<Job> => post<Job>("/api/jobs", { command });
+export const startJob = (command: readonly string[], by = ""): Promise<Job> => post<Job>("/api/jobs", { command, by });
 
 /** One job, kept up to date until it ends; `onDone` is called once when it does. */
 export function useJob(id: string | null, onDone?: (job: Job) => void): Job | null {
@@ -42,11 +30,6 @@ export function useJob(id: string | null, onDone?: (job: Job) => void): Job | nu
   const kept = useRef<Job | null>(null);
   if (data) kept.current = data;
   return data ?? (kept.current?.id === id ? kept.current : null);
-}
-
-interface LogPart {
-  text: string;
-  next_offset: number;
 }
 
 /** What a job has written so far; grows while it runs. */
@@ -108,6 +91,7 @@ export function JobProgress({ id, onDone, startOpen = false }: { id: string; onD
           <span>{job.what ?? ""}{job.total ? ` ${job.done ?? 0} of ${job.total}` : ""}</span>
         </div>
       )}
+      {job.error && <p class="field-error">{job.error}</p>}
       <ErrorBox error={change.error} onClose={change.clear} />
       {open && <JobLog job={job} />}
     </article>

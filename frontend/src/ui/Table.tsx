@@ -127,7 +127,7 @@ function Head<T>({ column, sort, onSort }: { column: Column<T>; sort: Sort | nul
     <div role="columnheader" class={classes} aria-sort={sorted}>
       <button type="button" class="table-sort" onClick={flip}>
         {column.title}
-        <span aria-hidden="true">{sorted === "ascending" ? "↑" : sorted === "descending" ? "↓" : ""}</span>
+        {sorted !== "none" && <span aria-hidden="true">{sorted === "ascending" ? "↑" : "↓"}</span>}
       </button>
     </div>
   );

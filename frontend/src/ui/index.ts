@@ -7,7 +7,7 @@ export { ErrorBox } from "./ErrorBox";
 export { CheckField, Field, SelectField, TextField, type Option } from "./Field";
 export { Icon, type IconName } from "./Icon";
 export { Bar, IntervalMark } from "./Interval";
-export { JobProgress, startJob, useJob, type Job } from "./JobProgress";
+export { JobProgress, startJob, useJob } from "./JobProgress";
 export { Card, Page } from "./Page";
 export { Scene3D, type SceneGeometry, type SceneMotion, type SceneRobot } from "./Scene3D";
 export { Table, type Column, type Sort } from "./Table";
