@@ -25,8 +25,9 @@ from twinloop.demo import SMALL, TWIN
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
-from twinloop.loop import LoopConfig, run_loop
+from twinloop.loop import run_loop
 from twinloop.loop_result import LoopResult
+from twinloop.loop_status import LoopConfig
 from twinloop.quality.select import select_usable
 from twinloop.randomization import default_randomization
 from twinloop.randomization.scenes import training_scenes

@@ -32,7 +32,7 @@ TOPICS = {
     "Collection plans": ["planning"],
     "Promotion": ["promotion"],
     "Monitoring": ["monitoring"],
-    "The loop": ["loop", "loop_result", "stages", "demo", "workspace"],
+    "The loop": ["loop", "loop_status", "loop_result", "stages", "demo", "workspace"],
     "Reports": ["report"],
     "Plug-ins and their tests": ["plugins", "testing"],
     "Errors": ["errors"],

@@ -16,7 +16,8 @@ import twinloop as tl
 from tests.terminal import run_command, twinloop, twinloop_json
 from twinloop.demo import SMALL
 from twinloop.errors import GateError, UnknownName
-from twinloop.loop import ADAPTED, NOMINAL, SETTINGS, STAGES, LoopConfig, read_loop_status, run_loop
+from twinloop.loop import ADAPTED, NOMINAL, run_loop
+from twinloop.loop_status import SETTINGS, STAGES, LoopConfig, read_loop_status
 from twinloop.promotion.evidence import load_evidence
 from twinloop.promotion.verdict import load_verdict
 from twinloop.records import hash_of

@@ -83,9 +83,9 @@ if TYPE_CHECKING:
     from twinloop.logs.log_map import load_map as load_map
     from twinloop.logs.originals import load_originals as load_originals
     from twinloop.logs.propose import propose_map as propose_map
-    from twinloop.loop import LoopConfig as LoopConfig
     from twinloop.loop import run_loop as run_loop
     from twinloop.loop_result import LoopResult as LoopResult
+    from twinloop.loop_status import LoopConfig as LoopConfig
     from twinloop.monitoring.run import MonitorConfig as MonitorConfig
     from twinloop.monitoring.run import MonitorReport as MonitorReport
     from twinloop.monitoring.run import load_monitor_report as load_monitor_report
@@ -216,7 +216,8 @@ _NAMES = {
     "twinloop.logs.log_map": ["load_map"],
     "twinloop.logs.originals": ["load_originals"],
     "twinloop.logs.propose": ["propose_map"],
-    "twinloop.loop": ["LoopConfig", "run_loop"],
+    "twinloop.loop": ["run_loop"],
+    "twinloop.loop_status": ["LoopConfig"],
     "twinloop.loop_result": ["LoopResult"],
     "twinloop.monitoring.run": ["MonitorConfig", "MonitorReport", "load_monitor_report", "monitor"],
     "twinloop.planning.board": ["add_item", "change_board", "load_board", "move_item", "read_board"],

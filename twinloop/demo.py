@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from twinloop.loop import LoopConfig, run_loop
+from twinloop.loop import run_loop
 from twinloop.loop_result import LoopResult
+from twinloop.loop_status import LoopConfig
 from twinloop.robots.handle import find_robot
 from twinloop.stages import StageListener
 from twinloop.twins import Twin, load_twin

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.outcomes import success_rate
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.diagnosis.result import Diagnosis, load_diagnosis
-from twinloop.errors import UnknownName, WrongUse
+from twinloop.errors import UnknownName
 from twinloop.evaluation.result import load_evaluation
 from twinloop.gap.result import load_gap
 from twinloop.generation.videos import load_videos
@@ -29,6 +29,7 @@ from twinloop.identification.config import expand_parameters
 from twinloop.identification.result import Identification, load_identification
 from twinloop.learning.config import TrainConfig
 from twinloop.loop_result import LoopResult
+from twinloop.loop_status import SETTINGS, LoopConfig, possible_stages
 from twinloop.monitoring.run import load_monitor_report
 from twinloop.planning.items import load_plan
 from twinloop.policies.open import open_policy
@@ -45,37 +46,6 @@ from twinloop.stages import StageListener, Stages, StoppedEarly
 from twinloop.tasks import make_task
 from twinloop.twins import Twin
 from twinloop.workflows import DATA, RUNS, TWIN
-
-STAGES = {
-    "generate": "a first policy needs simulated data",
-    "train": "the nominal twin's data is there, but no policy",
-    "evaluate-sim": "the policy's success rate in simulation is not known",
-    "evaluate": "the policy's success rate on the robot is not known",
-    "excite": "identification needs a robot that moves",
-    "identify": "the twin has not been calibrated",
-    "gate-first": "the first policy seems to work: the gate decides whether it is good enough",
-    "gap": "the gap between twin and robot has not been measured",
-    "demonstrate": "the policy's own runs do not show how the robot grasps",
-    "diagnose": "the cause of the policy's failures is not known",
-    "coverage": "it is not known where the robot leaves what simulation covers",
-    "plan": "what to record next has not been planned",
-    "anchor": "what was measured has not become a randomization",
-    "regenerate": "the calibrated twin has not generated data yet",
-    "retrain": "no policy has been trained on data of the calibrated twin",
-    "reevaluate": "it is not known whether that policy needs demonstrations",
-    "demonstrate-more": "the policy from the calibrated twin failed on the robot",
-    "select": "the usable demonstrations have not been selected",
-    "finetune": "no policy has been trained on the calibrated twin's data and demonstrations",
-    "gate": "the gate has not decided about the new policy",
-    "video": "no video shows the difference",
-    "promote": "the gate promotes the policy",
-    "monitor": "the champion is not monitored yet",
-}
-"""In the order in which they run, and why each would be next. `gate-first` runs where the first policy succeeds; where it passes, only
-`promote` and `monitor` follow. `retrain` and `reevaluate` run unless demonstrations are asked for in any case."""
-
-SETTINGS = "loop.json"
-"""What the newest run was asked for, in the folder of the stages."""
 
 EXCITATION, DEMONSTRATIONS, REEVALUATION, GATE, DEPLOYMENT, FIRST_GATE = 100, 120, 180, 200, 300, 380
 """Numbers of scenes: trials begin with 0, and no policy trains in theirs. Close together, because robots age by the episode."""
@@ -97,39 +67,6 @@ WORKS = 0.8
 """Success rate on the robot from which a first policy goes to the gate at once: the gate's own bar."""
 MOSTLY_FAILS = 0.5
 """Success rate on the robot below which a first policy is what a candidate has to beat."""
-
-
-@dataclass(frozen=True)
-class LoopConfig:
-    """How much of everything; the defaults take a quarter of an hour on two cores.
-
-    The first round begins with a policy from the nominal twin, each later one with the champion, and records everything anew. A policy
-    from the calibrated twin alone is tried `n_retrials` times; where it never fails, no more demonstrations are recorded. With 0,
-    demonstrations are recorded in any case.
-    """
-
-    round: int = 1
-    seed: int = 0
-    sim_episodes: int = 400
-    anchored_episodes: int = 600
-    train_steps: int = 2000
-    finetune_steps: int = 3000
-    horizon_episodes: int = 60
-    n_sim_trials: int = 200
-    n_trials: int = 20
-    excitation_runs: int = 6
-    excitation_s: float = 6.0
-    identification_s: float = 18.0
-    n_demonstrations: int = 4
-    n_retrials: int = 10
-    max_demonstrations: int = 20
-    demonstration_s: float = 15.0
-    operator: str = "operator-1"
-    diagnosis_budget: int = 800
-    gate_scenes: int = 120
-    gate_trials: int = 90
-    deployed_episodes: int = 10
-    by: str = "loop"
 
 
 def run_loop(
@@ -161,8 +98,8 @@ def run_loop(
         WorkspaceError: If another loop runs in the folder.
     """
     config = config or LoopConfig()
-    if until is not None and until not in _possible(config):
-        raise UnknownName("stage", until, _possible(config))
+    if until is not None and until not in possible_stages(config):
+        raise UnknownName("stage", until, possible_stages(config))
     stages = Stages(root, listener, until)
     with stages.locked():
         asked = {"twin": twin.name, "robot": robot, "config": asdict(config)}
@@ -386,61 +323,3 @@ def _existing(twin: Twin) -> list[str]:
 
 def _identification(folder: Path) -> Identification:
     return load_identification(folder / TWIN)
-
-
-def _possible(config: LoopConfig) -> list[str]:
-    """The stages that a loop may run."""
-    left_out = set() if config.n_retrials else {"retrain", "reevaluate"}
-    return [name for name in STAGES if name not in left_out]
-
-
-@dataclass(frozen=True)
-class LoopStatus:
-    """Where a loop stands: its finished stages, the next one or the one that was interrupted, and why."""
-
-    done: tuple[str, ...]
-    next_stage: str | None
-    next_step: str
-    reason: str
-
-
-def read_loop_status(root: str | Path) -> LoopStatus | None:
-    """Where the loop in a folder stands; None where none was started."""
-    stages = Stages(root)
-    try:
-        asked = json.loads((stages.root / SETTINGS).read_text())
-        known = {field.name for field in fields(LoopConfig)}
-        config = LoopConfig(**{key: value for key, value in asked["config"].items() if key in known})
-        command = f"twinloop loop --robot {asked['robot']}" + (
-            f" --round {config.round}" if config.round > 1 else ""
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, WrongUse):
-        return None
-    done = tuple(stages.finished())
-    verdict = _last_verdict(stages, done)
-    if "gate" in done and verdict is not None and verdict.decision != "promote":
-        step = f"{command} --retrials 0 --demonstrations N"
-        return LoopStatus(done, None, step, f"the gate says {verdict.decision}: {verdict.reasons[0]}")
-    if config.n_retrials != LoopConfig().n_retrials:
-        command += f" --retrials {config.n_retrials}"
-    running = stages.running()
-    left = running or _next_stage(done, config, verdict)
-    if left is None:
-        return LoopStatus(done, None, "twinloop monitor DATASET", "the champion is in place: monitor it")
-    return LoopStatus(
-        done, left, command, f"{left} was interrupted or is running" if running else STAGES[left]
-    )
-
-
-def _last_verdict(stages: Stages, done: tuple[str, ...]) -> Verdict | None:
-    names = [name for name in ("gate", "gate-first") if name in done]
-    folders = json.loads((stages.root / "reached.json").read_text()) if names else []
-    return next((load_verdict(stages.root / f) for f in folders if f.rpartition("-")[0] == names[0]), None)
-
-
-def _next_stage(done: tuple[str, ...], config: LoopConfig, verdict: Verdict | None) -> str | None:
-    passed_first = "gate-first" in done and verdict is not None and verdict.decision == "promote"
-    if passed_first:
-        return next((name for name in ("promote", "monitor") if name not in done), None)
-    optional = {"gate-first", "demonstrate-more", "select"}
-    return next((name for name in _possible(config) if name not in done and name not in optional), None)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from twinloop.errors import TwinloopError
 from twinloop.evaluation.result import Evaluation, load_evaluation
-from twinloop.loop import LoopStatus, read_loop_status
+from twinloop.loop_status import LoopStatus, read_loop_status
 from twinloop.promotion.record import read_aliases
 from twinloop.workspace import DatasetSummary, Workspace, read_status
 

@@ -29,7 +29,7 @@ from twinloop.gap.ranking import load_ratings
 from twinloop.logs.ingest import ingest
 from twinloop.logs.log_map import load_map, parse_map
 from twinloop.logs.name_files import load_names
-from twinloop.loop import SETTINGS, read_loop_status
+from twinloop.loop_status import SETTINGS, read_loop_status
 from twinloop.planning.costs import load_costs
 from twinloop.randomization.config import load_generate_config
 from twinloop.randomization.load import load_randomization

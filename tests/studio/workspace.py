@@ -8,7 +8,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from twinloop import loop, workflows
+from twinloop import loop, loop_status, workflows
 from twinloop.version import __version__
 
 SIZES = {
@@ -33,7 +33,7 @@ def make_workspace(root: Path) -> None:
 
     twin = load_twin("franka_pick_place")
     init_workspace(root, twin)
-    config = replace(loop.LoopConfig(), **SIZES)
+    config = replace(loop_status.LoopConfig(), **SIZES)
     result = loop.run_loop(twin, "standin:remote", root / "loop", config, until="plan")
     made = {stage.name: stage.folder for stage in result.stages}
     for place, name in (("generate/data", "sim"), ("evaluate/runs", "runs"), ("demonstrate/data", "demos")):
