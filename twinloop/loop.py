@@ -44,13 +44,12 @@ from twinloop.randomization.scenes import training_scenes
 from twinloop.robots.handle import RobotHandle, find_robot
 from twinloop.stages import StageListener, Stages, StoppedEarly
 from twinloop.tasks import make_task
+from twinloop.trial_sets import SCENES_PER_ROUND
 from twinloop.twins import Twin
 from twinloop.workflows import DATA, RUNS, TWIN
 
 EXCITATION, DEMONSTRATIONS, REEVALUATION, GATE, DEPLOYMENT, FIRST_GATE = 100, 120, 180, 200, 300, 380
 """Numbers of scenes: trials begin with 0, and no policy trains in theirs. Close together, because robots age by the episode."""
-SCENES_PER_ROUND = 500
-"""Later rounds use new scenes."""
 
 NOMINAL, ADAPTED = "nominal", "adapted"
 """The policy before and after."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +219,28 @@ def _hidden(path: Path) -> bool:
 
 def _summary(path: Path, root: Path) -> DatasetSummary:
     name = str(path.relative_to(root)) if path != root else path.resolve().name
+    return _summary_in_state(path, name, _state_of(path))
+
+
+def _state_of(path: Path) -> int:
+    """Another number whenever one of the files that describe a dataset has changed."""
+    files = sorted(path / name for name in (path / "meta").rglob("*"))
+    facts = [
+        (str(file), stat.st_mtime_ns, stat.st_size) for file in files if (stat := _stat(file)) is not None
+    ]
+    return hash(tuple(facts))
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    try:
+        return file.stat()
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=512)
+def _summary_in_state(path: Path, name: str, state: int) -> DatasetSummary:
+    """The summary of a dataset; kept, because a studio asks for it again whenever anything changes."""
     try:
         dataset = open_dataset(path)
         rows = query(

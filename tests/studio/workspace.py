@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from twinloop import loop, loop_status, workflows
-from twinloop.version import __version__
+from twinloop import loop
+from twinloop.coverage.result import Coverage
+from twinloop.diagnosis.result import Diagnosis
+from twinloop.evaluation.result import Evaluation
+from twinloop.gap.result import Gap
+from twinloop.identification.result import Identification
+from twinloop.monitoring.run import MonitorReport
+from twinloop.planning.items import Plan
+from twinloop.promotion.evidence import Evidence
+from twinloop.promotion.verdict import Verdict
 
 SIZES = {
     "sim_episodes": 12,
@@ -33,7 +40,7 @@ def make_workspace(root: Path) -> None:
 
     twin = load_twin("franka_pick_place")
     init_workspace(root, twin)
-    config = replace(loop_status.LoopConfig(), **SIZES)
+    config = replace(loop.LoopConfig(), **SIZES)
     result = loop.run_loop(twin, "standin:remote", root / "loop", config, until="plan")
     made = {stage.name: stage.folder for stage in result.stages}
     for place, name in (("generate/data", "sim"), ("evaluate/runs", "runs"), ("demonstrate/data", "demos")):
@@ -62,7 +69,10 @@ def make_workspace(root: Path) -> None:
     run("monitor data/deployed --baseline 5 --once", (0, 1))
 
 
+KINDS = (Coverage, Diagnosis, Evaluation, Evidence, Gap, Identification, MonitorReport, Plan, Verdict)
+
+
 def key_of_the_builder() -> str:
-    """Changes where this file, the loop or its stages do."""
-    texts = [Path(__file__).read_text(), inspect.getsource(loop), inspect.getsource(workflows), __version__]
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+    """Changes where this file or the format of a result does; delete .pytest_cache to make the workspace anew."""
+    formats = [f"{kind.__name__} {kind.FORMAT}" for kind in KINDS]
+    return hashlib.sha256("\n".join([Path(__file__).read_text(), *formats]).encode()).hexdigest()[:16]
