@@ -68,16 +68,19 @@ def check(
         from twinloop.report.quality_page import write_quality_page
 
         write_quality_page(report, opened, page, settings)
-    convergence = None
-    if time_step:
-        from twinloop.generation.convergence import check_time_step
-
-        convergence = check_time_step(dataset, count=time_step)
+    convergence = _halve_time_step(dataset, time_step)
     halved = asdict(convergence) if convergence else None
     value = report.as_json() | {"html": page, "time_step": halved}
     console.print_result(json, value, lambda: _print(report, page, notes, convergence))
     if report.blocking:
         raise typer.Exit(1)
+
+
+def _halve_time_step(dataset: Path, count: int) -> Convergence | None:
+    """What half the physics time step does to so many simulated episodes; None where that was not asked for."""
+    from twinloop.generation.convergence import check_time_step
+
+    return check_time_step(dataset, count=count) if count else None
 
 
 def _make_settings(purpose: str, ask: str | None, frames: bool) -> Settings:

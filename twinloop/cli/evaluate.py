@@ -81,14 +81,7 @@ def evaluate(
     On a robot, several policies take turns in every scene.
     """
     robot = choose_place(robot, env)
-    if twin is not None and robot is not None:
-        raise WrongUse("--twin and --robot exclude each other")
-    if robot is not None and config is not None:
-        raise WrongUse("--config varies a twin, not a robot", got=f"--config {config}", remedy="leave it out")
-    if robot is None and seconds is not None:
-        raise WrongUse("--seconds limits trials on a robot; in a twin the task's own time limit holds")
-    if seconds is not None and seconds <= 0:
-        raise WrongUse("--seconds must be positive", got=seconds)
+    _require_one_place(twin, robot, config, seconds)
     if videos is not None and videos.exists() and not videos.is_dir():
         raise WrongUse("videos are written to a folder", got=f"the file {videos}")
     with ExitStack() as stack:
@@ -110,6 +103,20 @@ def evaluate(
     _report(found, written, out, videos, json)
     if opened is None and not json:
         _explain_no_success(loaded, found)
+
+
+def _require_one_place(
+    twin: str | None, robot: str | None, config: Path | None, seconds: float | None
+) -> None:
+    """Refuse a twin beside a robot, and options about the one for the other."""
+    if twin is not None and robot is not None:
+        raise WrongUse("--twin and --robot exclude each other")
+    if robot is not None and config is not None:
+        raise WrongUse("--config varies a twin, not a robot", got=f"--config {config}", remedy="leave it out")
+    if robot is None and seconds is not None:
+        raise WrongUse("--seconds limits trials on a robot; in a twin the task's own time limit holds")
+    if seconds is not None and seconds <= 0:
+        raise WrongUse("--seconds must be positive", got=seconds)
 
 
 @contextmanager

@@ -87,13 +87,8 @@ def generate(
     chosen = tuple(split_names(cameras)) or None
     if chosen == ("all",):
         chosen = tuple(camera.name for camera in load_config_twin(loaded).cameras)
-    options: dict[str, Any] = {
-        "seed": seed,
-        "cameras": chosen,
-        "expert": expert,
-        "expert_noise": expert_noise,
-    }
-    options["expert_sees_truth"] = expert_sees_truth
+    options: dict[str, Any] = {"seed": seed, "cameras": chosen, "expert": expert}
+    options |= {"expert_noise": expert_noise, "expert_sees_truth": expert_sees_truth}
     if preview is not None:
         _preview(loaded, preview, json, options)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
@@ -14,6 +14,9 @@ from twinloop.cli import console
 from twinloop.cli.options import Json, RealData, Threads, WorkspaceTwin, split_names, split_pairs
 from twinloop.cli.places import default_out, find_workspace, load_twin, require_new
 from twinloop.errors import WrongUse
+
+if TYPE_CHECKING:
+    from twinloop.workspace import Workspace
 
 Parameters = Annotated[
     str | None,
@@ -162,14 +165,20 @@ def identify(
     if not result.gate.accepted:
         folder = folder.with_name(f"{folder.name}-rejected")
     page = _save(result, base, dataset, config, folder)
-    if result.gate.accepted and workspace is not None and out is None and not candidate:
-        from twinloop.twin_versions import use_twin
-
-        use_twin(workspace, str(folder.relative_to(workspace.root)), result.gate.reason)
+    if workspace is not None and out is None and not candidate:
+        _use(workspace, result, folder)
     files = {"out": folder, "report": page}
     console.print_result(json, result.as_json() | files, lambda: _print(result, folder, page, candidate))
     if not result.gate.accepted:
         raise typer.Exit(1)
+
+
+def _use(workspace: Workspace, result: twinloop.Identification, folder: Path) -> None:
+    """Make an accepted twin the workspace's."""
+    from twinloop.twin_versions import use_twin
+
+    if result.gate.accepted:
+        use_twin(workspace, str(folder.relative_to(workspace.root)), result.gate.reason)
 
 
 def anchor(

@@ -84,12 +84,7 @@ def monitor(
 
     if every <= 0:
         raise WrongUse("--every must be positive", got=every, expected="seconds above 0")
-    if failures and failures.resolve() in {place.resolve() for place in (dataset, reference) if place}:
-        raise WrongUse(
-            "failures need a dataset of their own",
-            got=f"--failures {failures}",
-            expected="neither the deployed episodes nor the reference",
-        )
+    _require_apart(failures, dataset, reference)
     if last:
         _print_last(dataset, state, json)
         return
@@ -104,6 +99,16 @@ def monitor(
         raise typer.Exit(1 if result.report.alerts else 0)
     for result in watch_dataset(dataset, usual, config, outputs, every_s=every, log=console.log):
         _print_pass(result, json)
+
+
+def _require_apart(failures: Path | None, dataset: Path, reference: Path | None) -> None:
+    """Refuse to copy failures into a dataset that is read."""
+    if failures and failures.resolve() in {place.resolve() for place in (dataset, reference) if place}:
+        raise WrongUse(
+            "failures need a dataset of their own",
+            got=f"--failures {failures}",
+            expected="neither the deployed episodes nor the reference",
+        )
 
 
 def _state_folder(dataset: Path) -> Path:

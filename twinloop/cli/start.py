@@ -66,12 +66,8 @@ def init(
     """
     if driver and twin is None and model is None:
         raise WrongUse("a driver is written for the joints of a twin", remedy="--model FILE or --twin NAME")
-    if twin is not None and model is not None:
-        raise WrongUse("--twin and --model exclude each other")
-    if model is None and (angle is not None or servos or light_meshes or asset_folder):
-        raise WrongUse(
-            "--angle, --servos, --light-meshes and --asset-folder are about a model", remedy="--model FILE"
-        )
+    about_model = angle is not None or servos or light_meshes or bool(asset_folder)
+    _require_one_source(twin, model, about_model)
     cell = twinloop.load_twin(twin) if twin is not None else None
     findings: Sequence[twinloop.ModelFinding] = ()
     if model is not None:
@@ -112,6 +108,16 @@ def _describe_driver(file: Path) -> str:
         f"driver {file}, with its test; it runs on a loopback: "
         f"twinloop record --robot python:{file} --excite multisine --out data/loopback"
     )
+
+
+def _require_one_source(twin: str | None, model: Path | None, about_model: bool) -> None:
+    """Refuse a twin beside a model, and options about a model without one."""
+    if twin is not None and model is not None:
+        raise WrongUse("--twin and --model exclude each other")
+    if model is None and about_model:
+        raise WrongUse(
+            "--angle, --servos, --light-meshes and --asset-folder are about a model", remedy="--model FILE"
+        )
 
 
 def _read_model(

@@ -71,10 +71,7 @@ def show(
 
     if dimension is not None and dimension not in DIMENSIONS:
         raise UnknownName("gap dimension", dimension, DIMENSIONS)
-    workspace = find_workspace() if twin is None else None
-    if twin is None and (workspace is None or workspace.twin is None):
-        raise WrongUse("no twin is named", remedy="name one; `twinloop twin ls` lists the built-in ones")
-    found = load_twin(twin, workspace)
+    found = _load_shown(twin)
     joints = list_joints(found)
     if joint is not None and joint not in joints:
         raise UnknownName(f"joint of twin {found.name}", joint, joints)
@@ -88,11 +85,25 @@ def show(
         return
     _print_twin(found, joints)
     for name in DIMENSIONS:
-        own = [group for group in groups if next(iter(group.values())).dimension == name]
-        if own:
-            console.out.print(f"\n{name}", style="bold")
-            columns = ("parameter", "nominal", "bounds", "description")
-            console.print_table(columns, sorted(_row(group, joints) for group in own))
+        _print_dimension(name, [g for g in groups if next(iter(g.values())).dimension == name], joints)
+
+
+def _load_shown(twin: str | None) -> twinloop.Twin:
+    """The twin that is named, or the workspace's."""
+    workspace = find_workspace() if twin is None else None
+    if twin is None and (workspace is None or workspace.twin is None):
+        raise WrongUse("no twin is named", remedy="name one; `twinloop twin ls` lists the built-in ones")
+    return load_twin(twin, workspace)
+
+
+def _print_dimension(
+    name: str, groups: Sequence[Mapping[str, twinloop.Parameter]], joints: Sequence[str]
+) -> None:
+    """The parameters of one gap dimension, a row for those that several joints have."""
+    if groups:
+        console.out.print(f"\n{name}", style="bold")
+        columns = ("parameter", "nominal", "bounds", "description")
+        console.print_table(columns, sorted(_row(group, joints) for group in groups))
 
 
 def _print_twin(twin: twinloop.Twin, joints: Sequence[str]) -> None:
