@@ -33,6 +33,7 @@ TOPICS = {
     "Promotion": ["promotion"],
     "Monitoring": ["monitoring"],
     "The loop": ["loop", "loop_status", "loop_result", "stages", "demo", "workspace"],
+    "Studio": ["studio"],
     "Reports": ["report"],
     "Plug-ins and their tests": ["plugins", "testing"],
     "Errors": ["errors"],

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from docs import api_page
+from docs import api_page, studio_operations
 
 PAGE = Path(__file__).parent / "reference/commands.md"
 
@@ -81,6 +81,11 @@ def _default(option: Any) -> str:
 
 
 if __name__ == "__main__":
-    for path, text in ((PAGE, page()), (api_page.PAGE, api_page.page())):
+    written = (
+        (PAGE, page()),
+        (api_page.PAGE, api_page.page()),
+        (studio_operations.FILE, studio_operations.text()),
+    )
+    for path, text in written:
         path.write_text(text)
         print(f"wrote {path}")

@@ -153,6 +153,7 @@ if TYPE_CHECKING:
     from twinloop.robots.controllers import OperatorController as OperatorController
     from twinloop.robots.record import RecordingSpec as RecordingSpec
     from twinloop.robots.record import record as record
+    from twinloop.studio.client import StudioClient as StudioClient
     from twinloop.tasks import TASKS as TASKS
     from twinloop.tasks import Judgement as Judgement
     from twinloop.tasks import Truth as Truth
@@ -269,6 +270,7 @@ _NAMES = {
     ],
     "twinloop.robots.controllers": ["ExpertController", "OperatorController"],
     "twinloop.robots.record": ["RecordingSpec", "record"],
+    "twinloop.studio.client": ["StudioClient"],
     "twinloop.tasks": ["Judgement", "TASKS", "Truth"],
     "twinloop.tasks.place": ["start_at_rest"],
     "twinloop.twins": ["Parameter", "Twin", "load_twin", "make_twin_from_model", "save_twin"],

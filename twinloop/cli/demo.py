@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
+from twinloop.cli import console
 from twinloop.cli.loop import print_loop
 from twinloop.cli.options import Json
 
@@ -30,3 +32,5 @@ def demo(
     with stage_progress() as listener:
         twin, result = run_demo(out, reality, seed, listener)
     print_loop(f"{twin.name} on standin:{reality}", result, out / "report.html", json)
+    if not json:
+        console.out.print(f"look at everything in a browser: twinloop studio {shlex.quote(str(out))}")

@@ -104,7 +104,7 @@ def _folders(folder: Path, depth: int) -> Iterator[Path]:
                 yield from _folders(folder / name, depth - 1)
 
 
-@router.get("", operation_id="events")
+@router.get("", operation_id="watch_events")
 async def events(request: Request) -> StreamingResponse:
     """Changes of jobs (`{"type": "job", "id"}`) and of the workspace (`{"type": "workspace", "part"}`) as they happen."""
     watcher: Watcher = request.app.state.watcher

@@ -7,17 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
+from twinloop.jobs import queue
 from twinloop.jobs.commands import COMMANDS
 from twinloop.jobs.job import ENDED, Job
 from twinloop.jobs.queue import (
     LogPart,
-    cancel_job,
     ensure_runner,
-    list_jobs,
     load_job,
     read_log,
-    resume_job,
-    start_job,
 )
 from twinloop.studio.context import CurrentSettings, CurrentWorkspace, Limit, Offset, Page, page_of
 
@@ -48,31 +45,31 @@ class JobCommands(BaseModel):
     commands: list[str]
 
 
-@router.get("", operation_id="jobs")
-def jobs(
+@router.get("", operation_id="list_jobs")
+def list_jobs(
     workspace: CurrentWorkspace, settings: CurrentSettings, offset: Offset = 0, limit: Limit = 50
 ) -> Page[Job]:
     """Every job, newest first. A queue whose runner was killed goes on."""
-    found = list_jobs(workspace.root)
+    found = queue.list_jobs(workspace.root)
     if not settings.read_only and any(job.state not in ENDED for job in found):
         ensure_runner(workspace.root)
     return page_of(found, offset, limit)
 
 
-@router.get("/commands", operation_id="job_commands")
-def job_commands() -> JobCommands:
+@router.get("/commands", operation_id="list_job_commands")
+def list_job_commands() -> JobCommands:
     """Commands that can be jobs; the others act at once, or are for a terminal."""
     return JobCommands(commands=list(COMMANDS))
 
 
-@router.get("/{job}", operation_id="job")
-def job(workspace: CurrentWorkspace, job: str) -> Job:
+@router.get("/{job}", operation_id="read_job")
+def read_job(workspace: CurrentWorkspace, job: str) -> Job:
     """One job as it is now."""
     return load_job(workspace.root, job)
 
 
-@router.get("/{job}/log", operation_id="job_log")
-def job_log(
+@router.get("/{job}/log", operation_id="read_job_log")
+def read_job_log(
     workspace: CurrentWorkspace, job: str, offset: Annotated[int, Query(ge=0, lt=2**62)] = 0
 ) -> LogPart:
     """A part of what a job printed, from `offset` (in bytes) on; ask again from `next_offset`."""
@@ -80,18 +77,18 @@ def job_log(
 
 
 @router.post("", operation_id="start_job", status_code=201)
-def start(workspace: CurrentWorkspace, request: JobRequest) -> Job:
+def start_job(workspace: CurrentWorkspace, request: JobRequest) -> Job:
     """Put a command into the queue."""
-    return start_job(workspace.root, request.command, request.by)
+    return queue.start_job(workspace.root, request.command, request.by)
 
 
 @router.post("/{job}/cancel", operation_id="cancel_job")
-def cancel(workspace: CurrentWorkspace, job: str, who: Who | None = None) -> Job:
+def cancel_job(workspace: CurrentWorkspace, job: str, who: Who | None = None) -> Job:
     """Take a job out of the queue, or interrupt it as Ctrl-C would; asked for again, end it at once."""
-    return cancel_job(workspace.root, job, who.by if who else "")
+    return queue.cancel_job(workspace.root, job, who.by if who else "")
 
 
 @router.post("/{job}/resume", operation_id="resume_job")
-def resume(workspace: CurrentWorkspace, job: str) -> Job:
+def resume_job(workspace: CurrentWorkspace, job: str) -> Job:
     """Put a job that failed, was cancelled or was killed into the queue again."""
-    return resume_job(workspace.root, job)
+    return queue.resume_job(workspace.root, job)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from twinloop.overview import Overview, read_overview
+from twinloop import overview
+from twinloop.overview import Overview
 from twinloop.studio.context import CurrentSettings, CurrentWorkspace
 from twinloop.version import __version__
 
@@ -20,13 +21,13 @@ class Studio(BaseModel):
     read_only: bool
 
 
-@router.get("", operation_id="overview")
-def overview(workspace: CurrentWorkspace) -> Overview:
+@router.get("", operation_id="read_overview")
+def read_overview(workspace: CurrentWorkspace) -> Overview:
     """Where the workspace stands, as `twinloop status` says."""
-    return read_overview(workspace)
+    return overview.read_overview(workspace)
 
 
-@router.get("/studio", operation_id="studio")
-def studio(workspace: CurrentWorkspace, settings: CurrentSettings) -> Studio:
+@router.get("/studio", operation_id="read_studio")
+def read_studio(workspace: CurrentWorkspace, settings: CurrentSettings) -> Studio:
     """What this studio is: version, workspace, and whether it may change anything."""
     return Studio(version=__version__, workspace=workspace.name, read_only=settings.read_only)

@@ -1,0 +1,274 @@
+"""Every operation of the studio as a method; made from its routes by `make docs`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from urllib.parse import quote as _quoted
+
+from twinloop.datasets.labelling import Agreement, PhaseRange
+from twinloop.jobs.job import Job
+from twinloop.jobs.queue import LogPart
+from twinloop.overview import Overview
+from twinloop.selections import SelectionPart
+from twinloop.studio.api.data import DatasetLine, EpisodePage, Facets, SelectionAnswer, SqlAnswer, SqlTables
+from twinloop.studio.api.episodes import EpisodeAnswer, Labelled, SignalsAnswer, TwinChoice
+from twinloop.studio.api.jobs import JobCommands
+from twinloop.studio.api.overview import Studio
+from twinloop.studio.context import Page
+
+
+class Operations:
+    """One method for each operation of the HTTP API; `StudioClient` sends them."""
+
+    def _send(
+        self, method: str, path: str, kind: Any, words: dict[str, Any] | None = None, body: Any = None
+    ) -> Any:
+        raise NotImplementedError
+
+    def read_overview(self) -> Overview:
+        """Where the workspace stands, as `twinloop status` says."""
+        answer: Overview = self._send("GET", "/api/overview", Overview)
+        return answer
+
+    def read_studio(self) -> Studio:
+        """What this studio is: version, workspace, and whether it may change anything."""
+        answer: Studio = self._send("GET", "/api/overview/studio", Studio)
+        return answer
+
+    def list_datasets(self) -> list[DatasetLine]:
+        """Every dataset of the workspace, with counts by source."""
+        answer: list[DatasetLine] = self._send("GET", "/api/data/datasets", list[DatasetLine])
+        return answer
+
+    def read_dataset(self, dataset: str) -> DatasetLine:
+        """One dataset, with counts by source."""
+        answer: DatasetLine = self._send("GET", "/api/data/dataset", DatasetLine, {"dataset": dataset})
+        return answer
+
+    def list_facets(self, dataset: str) -> Facets:
+        """What a list of episodes can be filtered by, with counts."""
+        answer: Facets = self._send("GET", "/api/data/facets", Facets, {"dataset": dataset})
+        return answer
+
+    def list_episodes(
+        self,
+        dataset: str,
+        source: str | None = None,
+        outcome: Literal["success", "failure", "unlabelled"] | None = None,
+        failure: str | None = None,
+        quality: Literal["ok", "note", "warning", "blocking", "unchecked"] | None = None,
+        site: str | None = None,
+        operator: str | None = None,
+        task: str | None = None,
+        text: str | None = None,
+        where: str | None = None,
+        sort: str = "episode",
+        descending: bool = False,
+        offset: int = 0,
+        limit: int = 100,
+    ) -> EpisodePage:
+        """The episodes of a dataset that have all these properties, as `twinloop data episodes` lists them."""
+        answer: EpisodePage = self._send(
+            "GET",
+            "/api/data/episodes",
+            EpisodePage,
+            {
+                "dataset": dataset,
+                "source": source,
+                "outcome": outcome,
+                "failure": failure,
+                "quality": quality,
+                "site": site,
+                "operator": operator,
+                "task": task,
+                "text": text,
+                "where": where,
+                "sort": sort,
+                "descending": descending,
+                "offset": offset,
+                "limit": limit,
+            },
+        )
+        return answer
+
+    def query_data(self, sql: str, dataset: list[str], limit: int = 200) -> SqlAnswer:
+        """One SELECT over datasets, as `twinloop data query` runs it: it reads only these and cannot write."""
+        answer: SqlAnswer = self._send(
+            "GET", "/api/data/query", SqlAnswer, {"sql": sql, "dataset": dataset, "limit": limit}
+        )
+        return answer
+
+    def list_tables(self, dataset: str) -> SqlTables:
+        """Tables and columns that a query over this dataset can name."""
+        answer: SqlTables = self._send("GET", "/api/data/tables", SqlTables, {"dataset": dataset})
+        return answer
+
+    def list_selections(self) -> list[SelectionAnswer]:
+        """Weighted selections saved in this workspace, and what each part names now."""
+        answer: list[SelectionAnswer] = self._send("GET", "/api/data/selections", list[SelectionAnswer])
+        return answer
+
+    def save_selection(
+        self, name: str, parts: list[SelectionPart], by: str, note: str = ""
+    ) -> SelectionAnswer:
+        """Save a selection, as `twinloop data selection save` does."""
+        answer: SelectionAnswer = self._send(
+            "POST",
+            "/api/data/selections",
+            SelectionAnswer,
+            None,
+            {"name": name, "parts": parts, "by": by, "note": note},
+        )
+        return answer
+
+    def remove_selection(self, name: str) -> dict[str, str]:
+        """Remove a selection; datasets drawn from it stay."""
+        answer: dict[str, str] = self._send("DELETE", f"/api/data/selections/{_quoted(name)}", dict[str, str])
+        return answer
+
+    def read_episode(self, dataset: str, episode: int) -> EpisodeAnswer:
+        """One episode: outcome, events, origin, labels, findings, and what can be plotted and shown."""
+        answer: EpisodeAnswer = self._send(
+            "GET", "/api/episode", EpisodeAnswer, {"dataset": dataset, "episode": episode}
+        )
+        return answer
+
+    def read_signals(
+        self,
+        dataset: str,
+        episode: int,
+        signal: list[str],
+        from_s: float = 0.0,
+        to_s: float | None = None,
+        points: int = 2000,
+    ) -> SignalsAnswer:
+        """Signals of an episode between two times, reduced to so many points; the extremes of every stretch are kept."""
+        answer: SignalsAnswer = self._send(
+            "GET",
+            "/api/episode/signals",
+            SignalsAnswer,
+            {
+                "dataset": dataset,
+                "episode": episode,
+                "signal": signal,
+                "from_s": from_s,
+                "to_s": to_s,
+                "points": points,
+            },
+        )
+        return answer
+
+    def read_sheet(self, version: str, dataset: str, episode: int, camera: str, sheet: int = 0) -> bytes:
+        """Frames of a camera as one JPEG, in lines from left to right; `cameras` of the episode says how many."""
+        answer: bytes = self._send(
+            "GET",
+            f"/api/episode/sheet/{_quoted(version)}",
+            bytes,
+            {"dataset": dataset, "episode": episode, "camera": camera, "sheet": sheet},
+        )
+        return answer
+
+    def read_thumbnail(self, version: str, dataset: str, episode: int) -> bytes:
+        """A small image of an episode: the middle frame of its first camera, or its motion as lines where it has none."""
+        answer: bytes = self._send(
+            "GET",
+            f"/api/episode/thumbnail/{_quoted(version)}",
+            bytes,
+            {"dataset": dataset, "episode": episode},
+        )
+        return answer
+
+    def list_episode_twins(self, dataset: str, episode: int) -> list[TwinChoice]:
+        """Twins that an episode can be replayed in: the one that generated it, then those of the workspace, the current first."""
+        answer: list[TwinChoice] = self._send(
+            "GET", "/api/episode/twins", list[TwinChoice], {"dataset": dataset, "episode": episode}
+        )
+        return answer
+
+    def read_episode_geometry(self, dataset: str, episode: int, twin: str = "own") -> dict[str, Any]:
+        """What a viewer draws: the bodies, shapes and cameras of a twin, as it looks in this episode."""
+        answer: dict[str, Any] = self._send(
+            "GET",
+            "/api/episode/geometry",
+            dict[str, Any],
+            {"dataset": dataset, "episode": episode, "twin": twin},
+        )
+        return answer
+
+    def read_episode_motion(self, dataset: str, episode: int, twin: str = "own") -> dict[str, Any]:
+        """The recorded motion and the twin's replay of the same commands, with the joints of both over time."""
+        answer: dict[str, Any] = self._send(
+            "GET",
+            "/api/episode/motion",
+            dict[str, Any],
+            {"dataset": dataset, "episode": episode, "twin": twin},
+        )
+        return answer
+
+    def label_episodes(
+        self,
+        dataset: str,
+        episodes: list[int],
+        by: str,
+        outcome: Literal["success", "failure", "unknown"] | None = None,
+        failure: str | None = None,
+        phases: list[PhaseRange] | None = None,
+        keep: tuple[float, float] | Literal["all"] | None = None,
+    ) -> Labelled:
+        """Label episodes, as `twinloop data label` does; earlier labels, with author and time, are kept."""
+        answer: Labelled = self._send(
+            "POST",
+            "/api/episode/labels",
+            Labelled,
+            None,
+            {
+                "dataset": dataset,
+                "episodes": episodes,
+                "by": by,
+                "outcome": outcome,
+                "failure": failure,
+                "phases": phases,
+                "keep": keep,
+            },
+        )
+        return answer
+
+    def compare_raters(self, dataset: str) -> Agreement:
+        """How the raters of a dataset agree, and about which episodes they do not."""
+        answer: Agreement = self._send("GET", "/api/episode/agreement", Agreement, {"dataset": dataset})
+        return answer
+
+    def list_jobs(self, offset: int = 0, limit: int = 50) -> Page[Job]:
+        """Every job, newest first. A queue whose runner was killed goes on."""
+        answer: Page[Job] = self._send("GET", "/api/jobs", Page[Job], {"offset": offset, "limit": limit})
+        return answer
+
+    def list_job_commands(self) -> JobCommands:
+        """Commands that can be jobs; the others act at once, or are for a terminal."""
+        answer: JobCommands = self._send("GET", "/api/jobs/commands", JobCommands)
+        return answer
+
+    def read_job(self, job: str) -> Job:
+        """One job as it is now."""
+        answer: Job = self._send("GET", f"/api/jobs/{_quoted(job)}", Job)
+        return answer
+
+    def read_job_log(self, job: str, offset: int = 0) -> LogPart:
+        """A part of what a job printed, from `offset` (in bytes) on; ask again from `next_offset`."""
+        answer: LogPart = self._send("GET", f"/api/jobs/{_quoted(job)}/log", LogPart, {"offset": offset})
+        return answer
+
+    def start_job(self, command: list[str], by: str = "") -> Job:
+        """Put a command into the queue."""
+        answer: Job = self._send("POST", "/api/jobs", Job, None, {"command": command, "by": by})
+        return answer
+
+    def cancel_job(self, job: str, by: str = "") -> Job:
+        """Take a job out of the queue, or interrupt it as Ctrl-C would; asked for again, end it at once."""
+        answer: Job = self._send("POST", f"/api/jobs/{_quoted(job)}/cancel", Job, None, {"by": by})
+        return answer
+
+    def resume_job(self, job: str) -> Job:
+        """Put a job that failed, was cancelled or was killed into the queue again."""
+        answer: Job = self._send("POST", f"/api/jobs/{_quoted(job)}/resume", Job)
+        return answer
