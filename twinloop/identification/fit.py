@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from twinloop.identification.meter import Meter
 from twinloop.identification.possible import find_impossible
 from twinloop.identification.posterior import Posterior, make_posterior
 from twinloop.identification.predict import LOST, Predictor, Window
-from twinloop.identification.problem import Noise, Problem, Solution
+from twinloop.identification.problem import Linear, Noise, Problem, Solution
 from twinloop.identification.recording import (
     Channel,
     Recording,
@@ -138,10 +139,7 @@ def fit(
     solution = solve_from(ready.problem, places)
     slopes = best_slopes(solution)
     linear = project(solution.problem, solution, slopes)
-    clock, step = clock_shift(solution, linear), time_step_effect(solution, slopes)
-    posterior = widened(make_posterior(solution, linear), clock)
-    if step.posterior is not None:
-        step = replace(step, posterior=widened(step.posterior, clock))
+    posterior, step = _posteriors(solution, slopes, linear)
     scales, predictor = ready.problem.scales, ready.problem.predictor
     kept = find_individually_identifiable(posterior)
     calibrated, place = _calibrated(twin, scales, solution, kept, ready.start)
@@ -188,15 +186,29 @@ def fit(
         ),
         forced=config.force if refusals else None,
         seed=seed,
-        details={
-            "iterations": solution.iterations,
-            "physics_steps": predictor.steps_done,
-            "blocks": posterior.blocks,
-            "windows": len(ready.problem.windows),
-            "fitted_s": duration_s(ready.problem.windows, ready.recordings),
-            "available_s": duration_s(cut(ready.recordings, ready.fitted, None), ready.recordings),
-        },
+        details=_details(ready, solution, posterior),
     )
+
+
+def _posteriors(solution: Solution, slopes: Array, linear: Linear) -> tuple[Posterior, StepEffect]:
+    """The posterior at the twin's time step, and the effect of ever shorter ones, each with a clock that may be off."""
+    clock, step = clock_shift(solution, linear), time_step_effect(solution, slopes)
+    posterior = widened(make_posterior(solution, linear), clock)
+    if step.posterior is None:
+        return posterior, step
+    return posterior, replace(step, posterior=widened(step.posterior, clock))
+
+
+def _details(ready: Prepared, solution: Solution, posterior: Posterior) -> dict[str, Any]:
+    """How much was done, and on how much of the data."""
+    return {
+        "iterations": solution.iterations,
+        "physics_steps": ready.problem.predictor.steps_done,
+        "blocks": posterior.blocks,
+        "windows": len(ready.problem.windows),
+        "fitted_s": duration_s(ready.problem.windows, ready.recordings),
+        "available_s": duration_s(cut(ready.recordings, ready.fitted, None), ready.recordings),
+    }
 
 
 def _prepare_usable(
