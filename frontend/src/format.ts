@@ -7,6 +7,7 @@ const signed = (text: string): string => text.replace("-", MINUS);
 export function number(value: number | null | undefined, digits = 3): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : `${MINUS}∞`;
+  if (value === 0) return "0";
   if (Number.isInteger(value) && Math.abs(value) < 1e15) return signed(value.toLocaleString("en-US"));
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e6)) return signed(value.toExponential(Math.max(0, digits - 1)));

@@ -21,6 +21,7 @@ export const GROUPS: readonly { title: string; rooms: readonly RoomEntry[] }[] =
     title: "Recordings",
     rooms: [
       { paths: ["/data", "/data/:dataset"], title: "Data", icon: "data", room: lazyRoom(() => import("./rooms/data")) },
+      { paths: ["/episode/:dataset/:index"], title: "Episode", icon: "episode", within: "/data", room: lazyRoom(() => import("./rooms/episode")) },
     ],
   },
 ];

@@ -1,12 +1,9 @@
 // Who is here and what they may do: the workspace, read-only mode, and the name that labels and decisions carry.
 import { useEffect, useState } from "preact/hooks";
-import { useApi } from "./api";
+import { get } from "./api";
+import type { Studio } from "./types";
 
-export interface Session {
-  workspace: string;
-  version: string;
-  read_only: boolean;
-}
+export type Session = Studio;
 
 const KEY = "twinloop.name";
 const listeners = new Set<() => void>();
@@ -33,7 +30,22 @@ export function useName(): string {
   return name;
 }
 
-/** The workspace that is served, and whether it may be changed. */
+let known: Session | null = null;
+let asked: Promise<Session> | null = null;
+
+/** The workspace that is served, and whether it may be changed; asked for once. */
 export function useSession(): Session | null {
-  return useApi<Session>("/api/overview/studio").data;
+  const [session, set] = useState(known);
+  useEffect(() => {
+    if (session) return;
+    asked ??= get<Session>("/api/overview/studio");
+    asked.then(
+      (found) => {
+        known = found;
+        set(found);
+      },
+      () => (asked = null),
+    );
+  }, []);
+  return session;
 }

@@ -21,6 +21,16 @@ export interface CameraLine {
   sheets: number;
 }
 
+/** The policy in use: what it is, who made it the champion, when and why. */
+export interface ChampionOverview {
+  policy: string;
+  policy_id: string;
+  version: string;
+  promoted_at: string;
+  by: string;
+  reason: string;
+}
+
 /** One value of a facet, and how many episodes have it. */
 export interface Choice {
   value: string;
@@ -244,13 +254,16 @@ export interface NewSelection {
 /** Where a workspace stands. */
 export interface Overview {
   workspace: string;
+  twin: string | null;
   datasets: DatasetSummary[];
   next_step: string;
   reason: string;
   loop: LoopStatus | null;
-  stages: StageRun[];
-  evaluations: SuccessRecord[];
   registry: Record<string, string>;
+  champion: ChampionOverview | null;
+  stages: StageRun[];
+  results: StageResult[];
+  evaluations: SuccessRecord[];
 }
 
 export interface Page_Job {
@@ -350,7 +363,16 @@ export interface SqlTables {
   draws: string[];
 }
 
-/** A stage of the loop that ran: its folder in the workspace, when it ended and how long it took, s. */
+/** What one stage of the loop has found, whoever ran it. */
+export interface StageResult {
+  name: string;
+  state: "done" | "running" | "next" | "missing";
+  summary?: string | null;
+  at?: string | null;
+  place?: string | null;
+}
+
+/** A stage of `twinloop loop` that ran: its folder in the workspace, when it ended and how long it took, s. */
 export interface StageRun {
   stage: string;
   folder: string;
@@ -365,18 +387,20 @@ export interface Studio {
   read_only: boolean;
 }
 
-/** One evaluation of a policy, with the exact interval of its success rate (Clopper-Pearson, 95 %). */
+/** Trials of one policy in one place, with the exact interval of its success rate (Clopper-Pearson, 95 %). */
 export interface SuccessRecord {
   at: string;
   folder: string;
   policy: string;
   where: string;
-  kind: string;
+  kind: "sim" | "standin" | "real";
   trials: number;
   successes: number;
   rate: number | null;
   low: number;
   high: number;
+  occasion: "evaluate" | "gate" | "monitor";
+  round: number | null;
 }
 
 /** A twin that an episode can be replayed in. */

@@ -53,9 +53,31 @@ interface Props {
   hideTitle?: boolean;
 }
 
+/** Where the play head stands, and how to put its line there. */
+interface Head {
+  playhead: number | null | undefined;
+  move: () => void;
+}
+
+/** The play head is an element over the plot, so that moving it draws no line again. */
+function makeHead(plot: uPlot, state: Head, legend: boolean): void {
+  const line = document.createElement("div");
+  line.className = "playhead";
+  plot.over.appendChild(line);
+  state.move = () => {
+    const at = state.playhead;
+    const { min = 0, max = 0 } = plot.scales["x"] ?? {};
+    line.hidden = at === null || at === undefined || at < (min ?? 0) || at > (max ?? 0);
+    if (at === null || at === undefined || line.hidden) return;
+    line.style.transform = `translateX(${plot.valToPos(at, "x").toFixed(1)}px)`;
+    if (legend && plot.cursor.idx === null) plot.setLegend({ idx: plot.valToIdx(at) });
+  };
+  state.move();
+}
+
 const seriesColour = (index: number): string => `--series-${(index % 8) + 1}`;
 
-function build(props: Props, width: number, state: { playhead: number | null | undefined }): uPlot.Options {
+function build(props: Props, width: number, state: Head): uPlot.Options {
   const { series, bands = [], spans = [], xLabel, yLabel, height = 180, yRange, sync, legend = series.length > 1 } = props;
   const grid = { stroke: colour("--grid"), width: 1 };
   const axis: uPlot.Axis = { stroke: colour("--text-soft"), grid, ticks: { show: false }, font: "11px system-ui, sans-serif", labelFont: "11px system-ui, sans-serif", labelSize: 16, gap: 4 };
@@ -75,7 +97,7 @@ function build(props: Props, width: number, state: { playhead: number | null | u
     width,
     height,
     padding: [8, 10, 0, 0],
-    legend: { show: legend, live: true },
+    legend: { show: legend, live: true, markers: { fill: (plot, i) => (plot.series[i]?.stroke as (() => string) | undefined)?.() ?? "", width: 0 } },
     cursor: {
       ...(sync ? { sync: { key: sync, setSeries: false } } : {}),
       drag: { x: !props.onScrub, y: false },
@@ -83,7 +105,7 @@ function build(props: Props, width: number, state: { playhead: number | null | u
     },
     scales: { x: { time: false }, ...(yRange ? { y: { range: yRange } } : {}) },
     axes: [{ ...axis, size: xLabel ? 22 : 24, values: write, ...(xLabel ? { label: xLabel } : {}) }, { ...axis, size: 52, values: write, ...(yLabel ? { label: yLabel } : {}) }],
-    series: [{ label: xLabel ?? "x", value: (_, value) => (value === null || value === undefined ? "–" : number(value, 4)) }, ...lines, ...edges],
+    series: [{ label: xLabel ?? "x" }, ...lines, ...edges],
     bands: bands.map((band, i) => ({ series: [1 + series.length + 2 * i, 2 + series.length + 2 * i] as [number, number], fill: colour(band.color ?? "--band") })),
     hooks: {
       drawClear: [
@@ -98,16 +120,8 @@ function build(props: Props, width: number, state: { playhead: number | null | u
           }
         },
       ],
-      draw: [
-        (plot) => {
-          if (state.playhead === null || state.playhead === undefined) return;
-          const { ctx, bbox } = plot;
-          const at = Math.round(onto(plot, state.playhead));
-          if (at < bbox.left || at > bbox.left + bbox.width) return;
-          ctx.fillStyle = colour("--playhead");
-          ctx.fillRect(at - window.devicePixelRatio * 0.75, bbox.top, 1.5 * window.devicePixelRatio, bbox.height);
-        },
-      ],
+      setScale: [() => state.move()],
+      setSize: [() => state.move()],
     },
   };
 }
@@ -122,7 +136,7 @@ export function Chart(props: Props) {
   const { title, height = 180, hideTitle = false } = props;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const state = useRef<{ playhead: number | null | undefined }>({ playhead: props.playhead });
+  const state = useRef<Head>({ playhead: props.playhead, move: () => undefined });
   const scrub = useRef(props.onScrub);
   scrub.current = props.onScrub;
   const dark = useDark();
@@ -132,6 +146,7 @@ export function Chart(props: Props) {
     if (!element) return;
     const made = new uPlot(build(props, Math.max(120, element.clientWidth), state.current), dataOf(props), element);
     plot.current = made;
+    makeHead(made, state.current, props.legend ?? props.series.length > 1);
     const observer = new ResizeObserver(() => element.clientWidth > 0 && made.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
     const held = (event: PointerEvent): void => {
@@ -144,6 +159,7 @@ export function Chart(props: Props) {
     made.over.addEventListener("pointermove", held);
     return () => {
       observer.disconnect();
+      state.current.move = () => undefined;
       made.destroy();
       plot.current = null;
     };
@@ -153,7 +169,7 @@ export function Chart(props: Props) {
   }, [props.x, ...props.series.map((one) => one.values), ...(props.bands ?? []).flatMap((band) => [band.low, band.high])]);
   useEffect(() => {
     state.current.playhead = props.playhead;
-    plot.current?.redraw(false, false);
+    state.current.move();
   }, [props.playhead]);
   return (
     <figure class="chart" role="img" aria-label={title}>

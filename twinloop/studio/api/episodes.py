@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import suppress
+from threading import Lock
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -33,7 +35,7 @@ from twinloop.quality.require import last_report
 from twinloop.records import plain
 from twinloop.studio.context import CurrentWorkspace, confine, etag_of
 from twinloop.studio.datasets import DatasetPath, OpenDataset, find_datasets, open_shared
-from twinloop.twin_versions import twin_history
+from twinloop.twin_versions import list_twin_versions
 from twinloop.twins import Twin, load_twin
 from twinloop.workspace import Workspace
 
@@ -43,6 +45,11 @@ MOST_POINTS = 4000
 MOST_ELEMENTS = 64
 IMMUTABLE = "private, max-age=31536000, immutable"
 """Frames of an episode never change, and their address holds its id."""
+
+MOST_MOTIONS = 16
+"""Replays that are kept: a page asks for its own again when somebody comes back."""
+_motions: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
+_motions_lock = Lock()
 
 OWN_TWIN = "own"
 """Stands for the twin that generated a simulated episode."""
@@ -276,14 +283,10 @@ def list_episode_twins(
     if found.provenance.source == "sim" and found.provenance.twin_hash:
         title = f"{found.provenance.twin or 'twin'} {found.provenance.twin_version or ''}, which generated it".strip()
         choices.append(TwinChoice(place=OWN_TWIN, title=title))
-    uses = list(reversed(twin_history(workspace)))
-    for use in {one.twin: one for one in reversed(uses)}.values():
-        current = " (current)" if use.twin == workspace.twin else ""
-        choices.append(
-            TwinChoice(place=use.twin, title=f"{use.twin.removeprefix('twins/')} {use.version}{current}")
-        )
-    order = {workspace.twin: 0, OWN_TWIN: -1}
-    return sorted(choices, key=lambda one: order.get(one.place, 1))
+    for one in list_twin_versions(workspace):
+        origin = "calibrated" if one.identified else one.name
+        choices.append(TwinChoice(place=one.twin, title=f"{origin} {one.version} ({one.state})"))
+    return choices
 
 
 @router.get("/geometry", operation_id="read_episode_geometry")
@@ -305,7 +308,17 @@ def read_episode_motion(
     """The recorded motion and the twin's replay of the same commands, with the joints of both over time."""
     opened = open_shared(workspace, dataset)
     found = opened.episode(episode)
-    return compare_motion(found, _twin(workspace, opened, found, twin)).as_json()
+    chosen = _twin(workspace, opened, found, twin)
+    key = (found.id, chosen.content_hash)
+    with _motions_lock:
+        if (known := _motions.get(key)) is not None:
+            return known
+    motion = compare_motion(found, chosen).as_json()
+    with _motions_lock:
+        _motions[key] = motion
+        while len(_motions) > MOST_MOTIONS:
+            _motions.popitem(last=False)
+    return motion
 
 
 @router.post("/labels", operation_id="label_episodes")
