@@ -24,12 +24,12 @@ function hashLine(file) {
 
 function writeIndex(metafile) {
   const outputs = Object.entries(metafile.outputs);
-  const entry = (ending) => outputs.find(([name, one]) => one.entryPoint && name.endsWith(ending))[0];
-  const script = entry(".js");
+  const entry = (source) => outputs.find(([, one]) => one.entryPoint === source)[0];
+  const script = entry("src/main.tsx");
   const eager = metafile.outputs[script].imports.filter((one) => one.kind === "import-statement").map((one) => one.path);
   const address = (file) => `/${relative(OUT, join(HERE, file)).split(sep).join("/")}`;
   const head = [
-    `<link rel="stylesheet" href="${address(entry(".css"))}">`,
+    `<link rel="stylesheet" href="${address(entry("src/style.css"))}">`,
     ...eager.map((file) => `<link rel="modulepreload" href="${address(file)}">`),
     `<script type="module" src="${address(script)}"></script>`,
   ];

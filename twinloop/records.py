@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -121,6 +122,25 @@ def load_record(kind: type[Saved], place: str | Path, **more: Any) -> Saved:
             remedy=f"write it again: {kind.COMMAND}",
         )
     return parse_record(kind, values | more, path, expected)
+
+
+def find_records(root: str | Path, name: str) -> list[Path]:
+    """Find the files of a record's name below a folder, except in hidden folders.
+
+    Args:
+        root: The folder.
+        name: The name, such as `plan.json`.
+
+    Returns:
+        The files, the newest first.
+    """
+    top = Path(root)
+    found = []
+    for folder, inside, files in os.walk(top):
+        inside[:] = sorted(one for one in inside if not one.startswith("."))
+        if name in files:
+            found.append(Path(folder) / name)
+    return sorted(found, key=lambda path: (-path.stat().st_mtime_ns, str(path)))
 
 
 def read_json(path: Path, expected: str) -> Any:

@@ -160,12 +160,19 @@ def list_datasets(folder: str | Path) -> list[DatasetSummary]:
 
 
 def recorded_datasets(workspace: Workspace) -> list[Dataset]:
-    """Every readable dataset of a workspace that holds episodes of a robot, in whichever of its folders."""
-    return [
-        open_dataset(one.path)
-        for one in list_datasets(workspace.root)
-        if not one.problem and {"real", "standin"} & set(one.sources.split("+"))
-    ]
+    """Every readable dataset of a workspace that holds episodes of a robot, in whichever of its folders; copies once, `data/` first."""
+    infos = [path for path in workspace.root.rglob(INFO) if not _hidden(path.relative_to(workspace.root))]
+    found: dict[str, Dataset] = {}
+    for info in sorted(infos, key=lambda path: (not path.is_relative_to(workspace.data), str(path))):
+        try:
+            dataset = open_dataset(info.parents[1])
+            table = dataset.provenance_table()
+        except TwinloopError:
+            continue
+        recorded = table is not None and {"real", "standin"} & set(table.column("source").to_pylist())
+        if recorded and dataset.id not in found:
+            found[dataset.id] = dataset
+    return list(found.values())
 
 
 def read_status(workspace: Workspace) -> Status:

@@ -9,6 +9,39 @@ export interface Agreement {
   disagreements: Disagreement[];
 }
 
+/** A change to act on, since the episode with the id `since`; `changes_twin`: the twin no longer matches the robot, so the gate blocks until it is identified again. */
+export interface Alert {
+  kind: string;
+  what: string;
+  since: string;
+  next_step: string;
+  command: string;
+  changes_twin: boolean;
+  dataset: string;
+  at?: string;
+}
+
+/** The success rate after each of so many labelled episodes, with the limits that hold at all times together. */
+export interface Band {
+  episodes: number[];
+  rate: number[];
+  low: number[];
+  high: number[];
+}
+
+/** An item with its state, who put it there and when, and how much of it is recorded. */
+export interface BoardItem {
+  item: Item;
+  state: "planned" | "recording" | "done";
+  by: string | null;
+  at: string | null;
+  note: string;
+  recorded: number | null;
+  succeeded: number | null;
+  problem?: string | null;
+  left: number;
+}
+
 /** One camera, and how its frames lie in the sheets of `/sheet`. */
 export interface CameraLine {
   name: string;
@@ -31,10 +64,112 @@ export interface ChampionOverview {
   reason: string;
 }
 
+/** A quantity that alarmed: since which episode, when it was noticed, and its value before and after with 95 % intervals. */
+export interface Change {
+  name: string;
+  dimension: string;
+  began: number;
+  alarmed: number;
+  before: number;
+  after: number;
+  low: number;
+  high: number;
+  role: "moved" | "followed";
+}
+
+/** What was done; `how` says whether now, or by the same request before. */
+export interface ChangeAnswer {
+  sentence: string;
+  how: string;
+  number: number;
+  registry: RegistrySummary;
+}
+
+/** The result of one check; `accepted` states who waived it, and why. */
+export interface Check {
+  name: string;
+  status: "passed" | "failed" | "not evaluated";
+  detail: string;
+  needed: boolean;
+  accepted?: string | null;
+}
+
 /** One value of a facet, and how many episodes have it. */
 export interface Choice {
   value: string;
   episodes: number;
+}
+
+/** One person's consent. `document` is the hash of the signed document; dates are YYYY-MM-DD, inclusive. */
+export interface Consent {
+  id: string;
+  pseudonym: string;
+  scope: string[];
+  given: string;
+  expires: string | null;
+  document: string;
+  withdrawn?: string | null;
+}
+
+/** A policy by name and by the id derived from its weights. */
+export interface Contender {
+  name: string;
+  id: string;
+}
+
+/** A coverage: its regions, and what its map can show; `levels` is empty where no map was kept. */
+export interface CoverageAnswer {
+  path: string;
+  real: CoverageSide;
+  sim: CoverageSide;
+  outside: number;
+  far: number;
+  regions: Region[];
+  missing: string[];
+  levels: CoverageLevel[];
+}
+
+/** An axis of the map: places on it have no unit. */
+export interface CoverageAxis {
+  name: string;
+  unit: string;
+  low: number;
+  high: number;
+}
+
+/** Points of one level: real ones first, then simulated ones. */
+export interface CoverageLevel {
+  name: "situation" | "moment";
+  real: number;
+  sim: number;
+  axes: CoverageAxis[];
+}
+
+/** A coverage of the workspace; `problem` says why it cannot be read. */
+export interface CoverageLine {
+  path: string;
+  at: string;
+  real: string;
+  sim: string;
+  outside: number;
+  regions: number;
+  has_map: boolean;
+  problem?: string | null;
+}
+
+/** One of the two datasets; `path` is where it lies in the workspace, if it still does. */
+export interface CoverageSide {
+  summary: twinloop_coverage_result_DatasetSummary;
+  path: string | null;
+}
+
+/** One point of a learning curve; errors are mean losses in scaled units, None where they are not known. */
+export interface CurvePoint {
+  stage: string;
+  step: number;
+  validation: number | null;
+  training?: number | null;
+  elapsed_s?: number | null;
 }
 
 /** One dataset of the workspace; `problem` says why it cannot be read. */
@@ -54,16 +189,10 @@ export interface DatasetLine {
   problem?: string | null;
 }
 
-/** One line about a dataset; `problem` says why it cannot be read. */
-export interface DatasetSummary {
-  name: string;
-  path: string;
+/** Episodes that a withdrawal removes from a dataset. */
+export interface DatasetRemoval {
+  dataset: string;
   episodes: number;
-  frames: number;
-  hours: number;
-  sources: string;
-  success?: number | null;
-  problem?: string | null;
 }
 
 /** An episode whose raters do not say the same: what each said last, by name. */
@@ -78,6 +207,19 @@ export interface Disagreement {
 export interface Drawn {
   name: string;
   value: number | string;
+}
+
+/** Changes of a robot over its episodes; numbers in `changes` are positions in `episodes`. */
+export interface Drift {
+  episodes: string[];
+  baseline: number;
+  series: Series[];
+  changes: Change[];
+  unwatched: string[];
+  chance: number;
+  watched: number;
+  drift: boolean;
+  dimensions: string[];
 }
 
 /** Everything about an episode but its rows and frames. */
@@ -169,8 +311,57 @@ export interface Finding {
   episode_id: string;
 }
 
+/** A file that holds copies, or (`certain` False) that cannot be searched, and why it is named. */
+export interface Found {
+  path: string;
+  what: string;
+  certain: boolean;
+}
+
+/** Success points, the median and the 95 % interval; None where nothing is known to compute them from. */
+export interface Gain {
+  points: number | null;
+  low: number | null;
+  high: number | null;
+}
+
 export interface HTTPValidationError {
   detail?: ValidationError[];
+}
+
+/** One thing to record. */
+export interface Item {
+  id: string;
+  kind: "demonstrations" | "excitation" | "contact runs" | "sensor logs" | "participants" | "camera episodes" | "measuring" | "nothing";
+  title: string;
+  why: string;
+  dimension: string | null;
+  episodes: number;
+  trials: number;
+  minutes: number;
+  gain: Gain;
+  power: string;
+  simulation: string;
+  required: string | null;
+  command: string;
+  counts: string;
+  settings: (Record<string, number | string>)[];
+  unit: string;
+  added_by?: string | null;
+  added_at?: string | null;
+  hours: number;
+  gain_per_hour: number | null;
+}
+
+/** How much of one item is recorded; `problem` says why it could not be counted. */
+export interface ItemProgress {
+  id: string;
+  title: string;
+  recorded: number;
+  wanted: number;
+  succeeded: number;
+  problem?: string | null;
+  left: number;
 }
 
 /** A job as it is now. */
@@ -232,6 +423,67 @@ export interface LoopStatus {
   reason: string;
 }
 
+/** Real episodes that were selected on a coverage map; `failed` of them failed. */
+export interface MapSelection {
+  name: string;
+  query: string;
+  conditions: (Range | Word)[];
+  episodes: number[];
+  failed: number;
+  listed: string;
+  points: number;
+  others: number;
+  sim_episodes: number;
+  fraction: number;
+  outcomes?: Outcomes | null;
+  twin?: string | null;
+  dataset?: string | null;
+}
+
+/** The result of one pass over deployed episodes; `group` is the kind of feature that changed most. */
+export interface MonitorReport {
+  dataset: string;
+  episodes: number;
+  reference: number;
+  success: Success;
+  group: "actuator" | "scene" | "camera" | null;
+  shifts: Shift[];
+  drift: Drift | null;
+  alerts: Alert[];
+  interventions?: Record<string, number>;
+  intervened: number;
+  kind: string | null;
+}
+
+/** Who put an item into a state, and when. */
+export interface Move {
+  item: string;
+  state: "planned" | "recording" | "done";
+  by: string;
+  at: string;
+  note: string;
+}
+
+/** A consent to record; `document` is the signed one's path in the workspace, of which only the hash is kept. */
+export interface NewConsent {
+  pseudonym: string;
+  scope: string[];
+  document: string;
+  given?: string | null;
+  expires?: string | null;
+}
+
+/** An outline of which an item is made, and who adds it. */
+export interface NewItem {
+  coverage: string;
+  polygon: string;
+  across: string;
+  up: string;
+  level: "situation" | "moment";
+  name?: string | null;
+  by: string;
+}
+
 /** What somebody says of episodes. A field that is left out is not labelled. */
 export interface NewLabels {
   dataset: string;
@@ -251,11 +503,29 @@ export interface NewSelection {
   note: string;
 }
 
+/** Where an item is moved, by whom and why. */
+export interface NewState {
+  state: "planned" | "recording" | "done";
+  by: string;
+  note: string;
+}
+
+/** How real episodes ended inside a region and outside of it; `p_value` is Fisher's exact test, None where unknown. */
+export interface Outcomes {
+  failed_inside: number;
+  known_inside: number;
+  failed_elsewhere: number;
+  known_elsewhere: number;
+  p_value: number | null;
+  reasons: Record<string, number>;
+  worse: boolean;
+}
+
 /** Where a workspace stands. */
 export interface Overview {
   workspace: string;
   twin: string | null;
-  datasets: DatasetSummary[];
+  datasets: twinloop_workspace_DatasetSummary[];
   next_step: string;
   reason: string;
   loop: LoopStatus | null;
@@ -273,6 +543,15 @@ export interface Page_Job {
   limit: number;
 }
 
+/** One scene: its number in the list, its values, the outcomes, and the number of simulation artefacts while the candidate acted (None: unknown). The champion's are not counted: a failing policy may throw objects about. */
+export interface PairedTrial {
+  scene: number;
+  candidate: boolean;
+  champion?: boolean | null;
+  values?: Record<string, number>;
+  artefacts: number | null;
+}
+
 /** What a part names now: episodes, and the fraction of a draw that comes from it. */
 export interface PartCount {
   dataset: string;
@@ -282,6 +561,37 @@ export interface PartCount {
   fraction: number;
 }
 
+/** A withdrawal that was carried out: what was removed, by whom and why, and what a person has to look after. */
+export interface PastWithdrawal {
+  consent: string;
+  at: string;
+  by: string;
+  reason: string;
+  episodes: number;
+  artefacts: number;
+  found: number;
+}
+
+/** Everybody whose episodes the workspace holds or held, and the uses that can be consented to. */
+export interface PeopleAnswer {
+  people: PersonConsent[];
+  withdrawals: PastWithdrawal[];
+  uses: string[];
+}
+
+/** A person, by pseudonym, with one consent and the episodes under it; or with episodes under none. */
+export interface PersonConsent {
+  person: string;
+  consent: string | null;
+  scope: string[];
+  given: string | null;
+  expires: string | null;
+  withdrawn: string | null;
+  standing: "valid" | "expires soon" | "not yet valid" | "expired" | "withdrawn" | "no consent";
+  episodes: number;
+  datasets?: Record<string, number>;
+}
+
 /** One phase of an episode, from `start_s` to `end_s` since its first row. */
 export interface PhaseRange {
   name: string;
@@ -289,11 +599,161 @@ export interface PhaseRange {
   end_s: number;
 }
 
+/** The plan of the workspace; `path` is its file there, None if there is no plan yet. */
+export interface PlanAnswer {
+  path: string | null;
+  made_at: string;
+  success: number | null;
+  hours: number;
+  trials: number;
+  trial_minutes: number;
+  sources: Record<string, string>;
+  assumptions: string[];
+  items: BoardItem[];
+  moves: Move[];
+}
+
+/** A policy with its version in the registry and the aliases it holds, if it is registered. */
+export interface PolicyLine {
+  policy: PolicySummary;
+  version: string | null;
+  aliases: string[];
+}
+
+/** A policy as its record says. */
+export interface PolicySummary {
+  name: string;
+  id: string;
+  folder: string;
+  recipe?: string | null;
+  created_at?: string | null;
+  twin?: string | null;
+  foreign: boolean;
+  datasets: Record<string, unknown>[];
+  curve: CurvePoint[];
+  copies: string[];
+  problem?: string | null;
+}
+
+/** Which policy goes to which stage, on what grounds, and who says so. */
+export interface Promotion {
+  policy: string;
+  verdict?: string | null;
+  stage: "shadow" | "canary" | "full";
+  fraction: number;
+  by: string;
+  override?: string | null;
+}
+
+/** A variable between two bounds. `sql` and `place` are those of the variable; `seen` is where real data in a region lies. */
+export interface Range {
+  variable: string;
+  unit: string;
+  place: "frames" | "start" | "episodes" | "nowhere";
+  sql: string;
+  low?: number;
+  high?: number;
+  seen?: [number, number] | null;
+}
+
+/** An entry of the record: who did what, when, and the name of the trusted key that signed it, if one did. */
+export interface RecordedAction {
+  number: number;
+  at: string;
+  by: string;
+  action: string;
+  sentence: string;
+  signed_by: string | null;
+  hash: string;
+}
+
+/** Real data that simulation does not cover. */
+export interface Region {
+  name: string;
+  level: "situation" | "moment";
+  conditions: (Range | Word)[];
+  query: string;
+  episodes: number[];
+  fraction: number;
+  sim_episodes: number;
+  outcomes: Outcomes;
+  recall: number;
+  precision: number;
+  worst?: Region | null;
+  offset: boolean;
+}
+
+/** A version of the registry: the policy, when it came in on what verdict, and the aliases it holds now. */
+export interface RegisteredVersion {
+  version: string;
+  policy: string;
+  policy_id: string;
+  decision: string;
+  registered_at: string;
+  aliases: string[];
+}
+
+/** What a registry says: versions, who holds which alias, and every action, oldest first. */
+export interface RegistrySummary {
+  versions: RegisteredVersion[];
+  aliases: Record<string, string | null>;
+  champions: string[];
+  fraction: number | null;
+  actions: RecordedAction[];
+  head: string;
+}
+
 /** An episode that this one was made from; None where no dataset of the workspace has it. */
 export interface Relative {
   id: string;
   dataset: string | null;
   episode: number | null;
+}
+
+/** A report with the band of the success rate after each episode. */
+export interface ReportAnswer {
+  path: string;
+  at: string;
+  report: MonitorReport;
+  band: Band;
+}
+
+/** A report in one line; `problem` says why it cannot be read. */
+export interface ReportLine {
+  path: string;
+  at: string;
+  dataset: string;
+  episodes: number;
+  labelled: number;
+  successes: number;
+  kind?: string | null;
+  alerts: number;
+  problem?: string | null;
+}
+
+/** Who goes back to the previous champion, and why; `champion` is the version to go back from. */
+export interface RollBack {
+  by: string;
+  reason: string;
+  champion?: string | null;
+}
+
+/** The criteria of a verdict. */
+export interface Rules {
+  alpha: number;
+  better_by: number;
+  threshold: number;
+  min_effect: number;
+  slice_margin: number;
+  max_trials: number;
+  max_artefact_fraction: number;
+  simulation_only: boolean;
+}
+
+/** What an outline selects, and where its dataset lies in the workspace, if it still does. */
+export interface SelectedRegion {
+  selection: MapSelection;
+  dataset: string | null;
 }
 
 /** A selection and what it names now. */
@@ -313,12 +773,36 @@ export interface SelectionPart {
   weight: number;
 }
 
+/** One monitored quantity over the episodes: estimates and standard deviations, and its baseline level and scatter. */
+export interface Series {
+  name: string;
+  unit: string;
+  dimension: string;
+  estimates: number[];
+  deviations: number[];
+  level: number;
+  scatter: number;
+  evidence: number[];
+}
+
 /** One element of a signal over time. */
 export interface SeriesLine {
   signal: string;
   element: string;
   unit: string;
   values: (number | null)[];
+}
+
+/** A feature that changed: since which deployed episode, when it was detected, and by how many robust standard deviations. */
+export interface Shift {
+  feature: string;
+  group: "actuator" | "scene" | "camera";
+  began: number;
+  noticed: number;
+  before: number;
+  after: number;
+  size: number;
+  values: number[];
 }
 
 /** One signal: its elements and their units. */
@@ -333,6 +817,17 @@ export interface SignalsAnswer {
   time_s: number[];
   series: SeriesLine[];
   rows: number;
+}
+
+/** One slice: trials and mean outcome in simulation and in reality, and the result of its test. */
+export interface SliceStatistic {
+  name: string;
+  simulated: number;
+  simulated_mean: number | null;
+  real: number;
+  real_mean: number | null;
+  standing: "not worse" | "worse" | "open";
+  shown_by: string;
 }
 
 /** Episodes of one source. */
@@ -380,11 +875,54 @@ export interface StageRun {
   seconds: number;
 }
 
+/** Who takes the policy from a stage, and why. */
+export interface StageWithdrawal {
+  stage: "shadow" | "canary" | "full";
+  by: string;
+  reason: string;
+  version?: string | null;
+}
+
+/** Estimates after the last trial, and their history. */
+export interface Statistics {
+  grounds: "real" | "real and simulated" | "simulated";
+  paired: boolean;
+  trials: number;
+  bar: number;
+  estimate: number | null;
+  low: number;
+  high: number;
+  promoting: boolean;
+  refusing: boolean;
+  more: number | null;
+  log_e_value: number[];
+  log_against: number[];
+  lows: number[];
+  highs: number[];
+  outcomes: number[];
+  slices: SliceStatistic[];
+  correlation: number | null;
+  coefficient: number;
+  simulated_trials: number;
+  simulated_mean: number | null;
+}
+
 /** What this studio is. */
 export interface Studio {
   version: string;
   workspace: string;
   read_only: boolean;
+}
+
+/** Labelled deployed episodes: number of successes, the band, and whether the success rate has fallen. */
+export interface Success {
+  episodes: number;
+  successes: number;
+  low: number;
+  high: number;
+  expected: number | null;
+  fell: number | null;
+  outcomes: boolean[];
 }
 
 /** Trials of one policy in one place, with the exact interval of its success rate (Clopper-Pearson, 95 %). */
@@ -403,6 +941,14 @@ export interface SuccessRecord {
   round: number | null;
 }
 
+/** A policy, and why it is listed; `certain` is False if its record cannot be read. */
+export interface TrainedPolicy {
+  name: string;
+  path: string;
+  certain: boolean;
+  detail: string;
+}
+
 /** A twin that an episode can be replayed in. */
 export interface TwinChoice {
   place: string;
@@ -417,7 +963,105 @@ export interface ValidationError {
   ctx?: Record<string, unknown>;
 }
 
+/** A decision about one candidate, with its basis. */
+export interface Verdict {
+  decision: "promote" | "refuse" | "more";
+  reasons: string[];
+  candidate: Contender;
+  champion: Contender | null;
+  rules: Rules;
+  statistics: Statistics;
+  checks: Check[];
+  more: number | null;
+  evidence_hash: string;
+  robot: string | null;
+  standin: boolean;
+  decided_at: string;
+}
+
+/** A verdict with its trials; `contradiction` says where it does not follow from the evidence beside it. */
+export interface VerdictAnswer {
+  folder: string;
+  verdict: Verdict;
+  sentence: string;
+  real: PairedTrial[];
+  simulated: number;
+  recordings: string[];
+  contradiction: string | null;
+}
+
+/** A verdict in one line; `problem` says why it cannot be read. */
+export interface VerdictLine {
+  folder: string;
+  decided_at?: string | null;
+  candidate?: Contender | null;
+  champion?: Contender | null;
+  decision?: "promote" | "refuse" | "more" | null;
+  sentence: string;
+  trials: number;
+  robot?: string | null;
+  standin: boolean;
+  problem?: string | null;
+}
+
+/** An intact registry: its head, which can be stored elsewhere, and who signed its entries. */
+export interface VerifiedAnswer {
+  head: string;
+  entries: number;
+  signed: number;
+  unsigned: number;
+  keys: string[];
+  anchor: string | null;
+}
+
 /** Who asks for a change. */
 export interface Who {
   by: string;
+}
+
+/** Who carries out a withdrawal, and why. */
+export interface Withdrawal {
+  by: string;
+  reason: string;
+}
+
+/** What a withdrawal removes or has removed; `outside`, `policies` and `found` are left to a person. */
+export interface WithdrawalAnswer {
+  consent: string;
+  removals: DatasetRemoval[];
+  links: string[];
+  artefacts: string[];
+  outside: string[];
+  policies: TrainedPolicy[];
+  found: Found[];
+  mentions: string[];
+  complete?: boolean | null;
+}
+
+/** A field that says one word, such as a task or a label. */
+export interface Word {
+  field: string;
+  word: string;
+}
+
+/** One dataset of a comparison: its episodes, its sampled points, and how many of the judged episodes succeeded. */
+export interface twinloop_coverage_result_DatasetSummary {
+  dataset: string;
+  id: string;
+  episodes: number;
+  points: number;
+  succeeded: number;
+  known: number;
+}
+
+/** One line about a dataset; `problem` says why it cannot be read. */
+export interface twinloop_workspace_DatasetSummary {
+  name: string;
+  path: string;
+  episodes: number;
+  frames: number;
+  hours: number;
+  sources: string;
+  success?: number | null;
+  problem?: string | null;
 }

@@ -127,7 +127,7 @@ def test_the_commands_do_the_same(world, twinloop, tmp_path, monkeypatch):
     assert code == 0 and "☐" in (tmp_path / "sheet.html").read_text()
     for words, said in (
         (["plan", "move", "region-9", "done", "--by", "bob"], "no item of the plan is called"),
-        (["plan", "select", "reports/coverage", "--polygon", "1,2 3"], "cannot read --polygon"),
+        (["plan", "select", "reports/coverage", "--polygon", "1,2 3"], "cannot read the outline"),
         (["plan", "sheet", "--out", "x.html", "--item", "region-9"], "no item of the plan is called"),
     ):
         code, _, error = twinloop(*words)

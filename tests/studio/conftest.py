@@ -59,6 +59,31 @@ def own_studio(studio_workspace, tmp_path):
         yield Studio(address, workspace, client)
 
 
+@pytest.fixture(scope="session")
+def deciding_workspace(studio_workspace, tmp_path_factory) -> Path:
+    """The workspace with what the rooms of decisions need beyond a small loop."""
+    from tests.studio.deciding import add_decisions
+
+    workspace = Path(shutil.copytree(studio_workspace, tmp_path_factory.mktemp("deciding") / "cell"))
+    add_decisions(workspace)
+    return workspace
+
+
+@pytest.fixture(scope="session")
+def deciding(deciding_workspace):
+    """A studio of it, for tests that leave it as it is."""
+    with serving(deciding_workspace) as address, client_of(address) as client:
+        yield Studio(address, deciding_workspace, client)
+
+
+@pytest.fixture
+def own_deciding(deciding_workspace, tmp_path):
+    """A studio of a copy of it, for tests that change it."""
+    workspace = Path(shutil.copytree(deciding_workspace, tmp_path / "cell"))
+    with serving(workspace) as address, client_of(address) as client:
+        yield Studio(address, workspace, client)
+
+
 def client_of(address: str) -> httpx.Client:
     """A client with the token and the header for changes."""
     headers = {"authorization": f"Bearer {TOKEN}", "x-twinloop": "1"}

@@ -50,11 +50,11 @@ def select(
     json: Json = False,
 ) -> None:
     """Select the real episodes inside an outline on a coverage map: what sets them apart, and how they ended."""
-    from twinloop.planning.select import select_region
+    from twinloop.planning.select import parse_outline, select_region
     from twinloop.records import save_record
 
     selection = select_region(
-        coverage, _corners(polygon), across=across, up=up, level=_level(level), name=name
+        coverage, parse_outline(polygon), across=across, up=up, level=_level(level), name=name
     )
     if out is not None:
         save_record(selection, out)
@@ -138,18 +138,6 @@ def sheet(
 
     page = write_plan_sheet(load_board(require_workspace(workspace).root), out, item or ())
     console.print_result(json, {"sheet": page}, f"wrote {page}")
-
-
-def _corners(text: str) -> list[tuple[float, float]]:
-    """Corners from "X,Y X,Y ..."."""
-    made = []
-    for word in text.split():
-        try:
-            x, y = (float(part) for part in word.split(","))
-        except ValueError as error:
-            raise WrongUse("cannot read --polygon", got=word, expected='"X,Y X,Y X,Y ..."') from error
-        made.append((x, y))
-    return made
 
 
 def _level(text: str) -> Level:

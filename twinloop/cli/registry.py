@@ -16,7 +16,6 @@ from twinloop.cli.places import find_workspace, load_policy
 from twinloop.errors import UnknownName, WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.promotion.chain import Entry
     from twinloop.promotion.listing import FoundVerdict
     from twinloop.promotion.record import Signatures
     from twinloop.promotion.registry import Change, Verified
@@ -137,8 +136,10 @@ def list_versions(workspace: Root = None, tracking: Tracking = None, json: Json 
 @app.command()
 def log(workspace: Root = None, tracking: Tracking = None, json: Json = False) -> None:
     """Print the record: every action, by whom and why, oldest first."""
-    entries = open_registry(workspace, tracking).entries()
     from twinloop.promotion.keys import trusted_keys
+    from twinloop.promotion.listing import describe_entry
+
+    entries = open_registry(workspace, tracking).entries()
 
     keys = trusted_keys()
     names = {
@@ -146,7 +147,7 @@ def log(workspace: Root = None, tracking: Tracking = None, json: Json = False) -
     }
     columns = ("number", "at", "by", "signed", "action")
     console.print_list(
-        json, entries, columns, lambda e: (e.number, e.at, e.by, names[e.number], _sentence(e))
+        json, entries, columns, lambda e: (e.number, e.at, e.by, names[e.number], describe_entry(e))
     )
 
 
@@ -342,8 +343,10 @@ def _print_change(registry: twinloop.PolicyRegistry, change: Change, json: bool)
 
 
 def _describe(change: Change) -> str:
+    from twinloop.promotion.listing import describe_entry
+
     entry = change.entry
-    text = f"{_sentence(entry)} (entry {entry.number}, {entry.hash[:16]})"
+    text = f"{describe_entry(entry)} (entry {entry.number}, {entry.hash[:16]})"
     if change.how == "done":
         return text
     if change.how == "finished":
@@ -371,22 +374,3 @@ def _warn_unsigned(signatures: Signatures) -> None:
 
     if signatures.unsigned:
         console.log(f"{UNSIGNED} ({_count_entries(signatures.unsigned)})")
-
-
-def _sentence(entry: Entry) -> str:
-    details: Any = entry.details
-    if entry.action == "register":
-        return f"registered {details['policy']} ({details['policy_id']}) as version {details['version']}"
-    if entry.action == "promote":
-        override = details.get("override")
-        basis = f"override: {override}" if override else f"verdict {details['verdict'][:12]}"
-        stage = f"{details['stage']} {details['fraction']:.0%}" if details["fraction"] else details["stage"]
-        return f"promoted version {details['version']} to {stage}, {basis}"
-    if entry.action == "rollback":
-        return f"rolled back from version {details['from']} to {details['version']}: {details['reason']}"
-    if entry.action == "accept":
-        lost = (
-            f", although {details['lost'].partition(':')[0]} entries had been seen" if details["lost"] else ""
-        )
-        return f"accepted the record as it was{lost}: {details['reason']}"
-    return f"{entry.action} version {details['version']} from {details['stage']}: {details['reason']}"

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from twinloop.records import find_records
+
 RECORD = "policy.json"
 
 
@@ -28,7 +30,7 @@ class TrainedPolicy:
 def find_policies_trained_on(workspace: Path, removed: Sequence[tuple[str, set[str]]]) -> list[TrainedPolicy]:
     """Find policies trained on any of the removed episodes (dataset id, episode ids), uncertain ones included."""
     policies = []
-    for path in _find_records(workspace):
+    for path in sorted(find_records(workspace, RECORD)):
         name = path.parent.name
         try:
             datasets = _datasets(path)
@@ -39,14 +41,6 @@ def find_policies_trained_on(workspace: Path, removed: Sequence[tuple[str, set[s
         if detail := next(filter(None, details), None):
             policies.append(TrainedPolicy(name, str(path), True, detail))
     return policies
-
-
-def _find_records(workspace: Path) -> list[Path]:
-    """The record of every policy, also of those in a loop and of the registry's copies, except in hidden folders."""
-    found = (path for path in workspace.rglob(RECORD) if path.is_file())
-    return sorted(
-        p for p in found if not any(part.startswith(".") for part in p.relative_to(workspace).parts)
-    )
 
 
 def describe_use(entry: Mapping[str, Any], removed: Sequence[tuple[str, set[str]]]) -> str | None:

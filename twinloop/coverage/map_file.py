@@ -21,6 +21,7 @@ from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Array
 from twinloop.errors import DamagedDataset, WrongUse
+from twinloop.records import find_records
 
 FILE = "coverage_map.npz"
 FORMAT = 1
@@ -83,6 +84,18 @@ def save_coverage(
     write_atomically(root / FILE, _encode(coverage.map))
     coverage.save(root)
     return root
+
+
+def find_coverages(workspace: str | Path) -> list[Path]:
+    """Find the coverages below a folder.
+
+    Args:
+        workspace: The workspace, or any folder.
+
+    Returns:
+        Their folders, the newest first; one that was written before maps were kept has none.
+    """
+    return [path.parent for path in find_records(workspace, Coverage.FILE)]
 
 
 def load_coverage_map(folder: str | Path) -> CoverageMap:

@@ -13,7 +13,7 @@ from twinloop.monitoring.alerts import FOLDER, deliver, save_new
 from twinloop.monitoring.failures import collect_failures
 from twinloop.monitoring.run import MonitorConfig, MonitorReport, monitor, resolved_episodes
 from twinloop.monitoring.webhook import Webhook
-from twinloop.records import save_record
+from twinloop.records import find_records, save_record
 
 REPORTS = "reports"
 
@@ -51,10 +51,7 @@ def find_reports(workspace: Path) -> list[Path]:
     Returns:
         Files for `load_monitor_report`, the newest first: those of `twinloop monitor` and of the loop.
     """
-    found = [*(workspace / FOLDER / REPORTS).glob("*.json")]
-    for path in workspace.rglob(MonitorReport.FILE):
-        if not any(part.startswith(".") for part in path.relative_to(workspace).parts):
-            found.append(path)
+    found = [*(workspace / FOLDER / REPORTS).glob("*.json"), *find_records(workspace, MonitorReport.FILE)]
     return sorted(found, key=lambda path: -path.stat().st_mtime_ns)
 
 

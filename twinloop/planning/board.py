@@ -19,7 +19,7 @@ from twinloop.planning.items import STATES, Item, Move, Plan, State, load_plan
 from twinloop.planning.needs import MapSelection, target_of
 from twinloop.planning.progress import count_item
 from twinloop.planning.run import episodes_of_task, region_item, with_items
-from twinloop.records import Record, derived, save_record
+from twinloop.records import Record, derived, find_records, save_record
 
 LOCK = ".plan.lock"
 MAX_NOTE = 500
@@ -60,12 +60,7 @@ def find_board(workspace: Path) -> Path | None:
     own = workspace / Plan.FILE
     if own.is_file():
         return own
-    found = [
-        path
-        for path in workspace.rglob(Plan.FILE)
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(workspace).parts)
-    ]
-    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
+    return next(iter(find_records(workspace, Plan.FILE)), None)
 
 
 def load_board(workspace: Path) -> Plan:

@@ -24,6 +24,8 @@ MOST_RANGES = 3
 """An operator who is to set more values before an episode will not."""
 FEW_OTHERS = 0.05
 """Ranges are enough when they hold for no more other episodes than this fraction of the selected ones."""
+AXES_FIRST = 0.5
+"""An axis of the outline is preferred where its range holds for no more than twice as many other episodes."""
 LEAVES_OUT = 0.8
 """A further range must leave out a fifth of the other episodes, or it says nothing."""
 Corner = tuple[float, float]
@@ -91,6 +93,28 @@ def select_region(
     )
 
 
+def parse_outline(text: str) -> list[Corner]:
+    """Read an outline as people type it.
+
+    Args:
+        text: Its corners, "X,Y X,Y X,Y ...".
+
+    Returns:
+        The corners.
+
+    Raises:
+        WrongUse: A word is no corner.
+    """
+    corners = []
+    for word in text.split():
+        try:
+            x, y = (float(part) for part in word.split(","))
+        except ValueError as error:
+            raise WrongUse("cannot read the outline", got=word, expected='"X,Y X,Y X,Y ..."') from error
+        corners.append((x, y))
+    return corners
+
+
 def axes_of(points: CoverageMap, level: Level) -> list[str]:
     """The axes that a level has: places on the map, then its variables."""
     places = list(PLACES) if level == "moment" else []
@@ -149,7 +173,7 @@ def in_polygon(x: Array, y: Array, corners: Array) -> Array:
 
 
 def _describe(starts: Points, places: Array, axes: tuple[str, str]) -> tuple[tuple[Range, ...], int]:
-    """Ranges that hold for how these episodes begin and for few others, and for how many others: the axes first."""
+    """Ranges that hold for how these episodes begin and for few others, and for how many others."""
     chosen = np.isin(starts.episode, places)
     ranges = [
         one
@@ -159,14 +183,13 @@ def _describe(starts: Points, places: Array, axes: tuple[str, str]) -> tuple[tup
     ]
     others = ~chosen
     kept: list[Range] = []
-    wanted = [one for one in ranges if one.variable in axes]
-    while len(kept) < MOST_RANGES and others.any():
+    while len(kept) < MOST_RANGES and others.sum() > FEW_OTHERS * chosen.sum():
         left = {one.variable: others & _holds(starts, one) for one in ranges if one not in kept}
-        if not left or (not wanted and others.sum() <= FEW_OTHERS * chosen.sum()):
+        if not left:
             break
-        name = wanted.pop(0).variable if wanted else min(left, key=lambda one: int(left[one].sum()))
-        forced = name in axes
-        if not forced and left[name].sum() > LEAVES_OUT * others.sum():
+        # What was outlined is said in its own axes, unless another variable sets it apart much better.
+        name = min(left, key=lambda one: int(left[one].sum()) * (AXES_FIRST if one in axes else 1.0))
+        if left[name].sum() > LEAVES_OUT * others.sum():
             break
         kept.append(next(one for one in ranges if one.variable == name))
         others = left[name]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
-from twinloop.records import Record
+from twinloop.records import Record, find_records
 
 RECORD = "policy.json"
 MAX_BYTES = 64 << 20
@@ -90,9 +90,9 @@ def list_policies(workspace: str | Path) -> tuple[PolicySummary, ...]:
     """
     root = Path(workspace)
     found: dict[str, PolicySummary] = {}
-    records = (path for path in root.rglob(RECORD) if path.is_file())
-    places = (p for p in records if not any(part.startswith(".") for part in p.relative_to(root).parts))
-    for path in sorted(places, key=lambda path: (path.is_relative_to(root / "registry"), str(path))):
+    for path in sorted(
+        find_records(root, RECORD), key=lambda path: (path.is_relative_to(root / "registry"), str(path))
+    ):
         one = _read(path, str(path.parent.relative_to(root)))
         before = found.get(one.id)
         if before is None or one.problem:

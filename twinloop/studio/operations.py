@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any, Literal
 from urllib.parse import quote as _quoted
 
+from twinloop.consent.records import Consent
 from twinloop.datasets.labelling import Agreement, PhaseRange
 from twinloop.jobs.job import Job
 from twinloop.jobs.queue import LogPart
+from twinloop.monitoring.alerts import Alert
 from twinloop.overview import Overview
+from twinloop.planning.items import Item
+from twinloop.planning.progress import ItemProgress
+from twinloop.promotion.listing import RegistrySummary
 from twinloop.selections import SelectionPart
+from twinloop.studio.api.coverage import CoverageAnswer, CoverageLine, Outline, SelectedRegion
 from twinloop.studio.api.data import DatasetLine, EpisodePage, Facets, SelectionAnswer, SqlAnswer, SqlTables
 from twinloop.studio.api.episodes import EpisodeAnswer, Labelled, SignalsAnswer, TwinChoice
+from twinloop.studio.api.gate import VerdictAnswer, VerdictLine
 from twinloop.studio.api.jobs import JobCommands
+from twinloop.studio.api.monitor import ReportAnswer, ReportLine
 from twinloop.studio.api.overview import Studio
+from twinloop.studio.api.people import PeopleAnswer, WithdrawalAnswer
+from twinloop.studio.api.plan import PlanAnswer
+from twinloop.studio.api.policies import ChangeAnswer, PolicyLine, VerifiedAnswer
 from twinloop.studio.context import Page
 
 
@@ -236,6 +248,234 @@ class Operations:
     def compare_raters(self, dataset: str) -> Agreement:
         """How the raters of a dataset agree, and about which episodes they do not."""
         answer: Agreement = self._send("GET", "/api/episode/agreement", Agreement, {"dataset": dataset})
+        return answer
+
+    def list_coverages(self) -> list[CoverageLine]:
+        """Every coverage of the workspace, the newest first."""
+        answer: list[CoverageLine] = self._send("GET", "/api/coverage", list[CoverageLine])
+        return answer
+
+    def read_coverage(self, coverage: str) -> CoverageAnswer:
+        """One coverage: regions, and the axes of its map."""
+        answer: CoverageAnswer = self._send(
+            "GET", "/api/coverage/coverage", CoverageAnswer, {"coverage": coverage}
+        )
+        return answer
+
+    def read_point_owners(self, coverage: str, level: Literal["situation", "moment"] = "moment") -> bytes:
+        """Whose point each is: four arrays of 32-bit integers, each as long as there are points."""
+        answer: bytes = self._send(
+            "GET", "/api/coverage/owners", bytes, {"coverage": coverage, "level": level}
+        )
+        return answer
+
+    def read_point_column(
+        self, coverage: str, axis: str, level: Literal["situation", "moment"] = "moment"
+    ) -> bytes:
+        """Where points lie on one axis: 32-bit floats, real points first."""
+        answer: bytes = self._send(
+            "GET", "/api/coverage/column", bytes, {"coverage": coverage, "axis": axis, "level": level}
+        )
+        return answer
+
+    def select_points(self, outline: Outline) -> SelectedRegion:
+        """What an outline selects, as `twinloop plan select` says; nothing is written."""
+        answer: SelectedRegion = self._send(
+            "GET", "/api/coverage/select", SelectedRegion, {"outline": outline}
+        )
+        return answer
+
+    def read_plan(self) -> PlanAnswer:
+        """The plan of the workspace: every item with its state and who put it there; `progress` counts recordings."""
+        answer: PlanAnswer = self._send("GET", "/api/plan", PlanAnswer)
+        return answer
+
+    def read_plan_progress(self) -> list[ItemProgress]:
+        """How much of each item has been recorded since it is in the plan, in whichever dataset of the workspace."""
+        answer: list[ItemProgress] = self._send("GET", "/api/plan/progress", list[ItemProgress])
+        return answer
+
+    def add_plan_item(
+        self,
+        coverage: str,
+        polygon: str,
+        by: str,
+        across: str = "map 1",
+        up: str = "map 2",
+        level: Literal["situation", "moment"] = "moment",
+        name: str | None = None,
+    ) -> Item:
+        """Add an item that asks for demonstrations in an outlined region, as `twinloop plan add` does."""
+        answer: Item = self._send(
+            "POST",
+            "/api/plan/items",
+            Item,
+            None,
+            {
+                "coverage": coverage,
+                "polygon": polygon,
+                "across": across,
+                "up": up,
+                "level": level,
+                "name": name,
+                "by": by,
+            },
+        )
+        return answer
+
+    def move_plan_item(
+        self, item: str, state: Literal["planned", "recording", "done"], by: str, note: str = ""
+    ) -> PlanAnswer:
+        """Put an item into a state, as `twinloop plan move` does."""
+        answer: PlanAnswer = self._send(
+            "POST",
+            f"/api/plan/items/{_quoted(item)}/move",
+            PlanAnswer,
+            None,
+            {"state": state, "by": by, "note": note},
+        )
+        return answer
+
+    def read_plan_sheet(self, item: list[str] | None = None) -> bytes:
+        """The operator's sheet, to print: one box to tick for every episode."""
+        answer: bytes = self._send("GET", "/api/plan/sheet", bytes, {"item": item})
+        return answer
+
+    def list_policies(self) -> list[PolicyLine]:
+        """Every policy of the workspace with its learning curve, oldest first."""
+        answer: list[PolicyLine] = self._send("GET", "/api/policies", list[PolicyLine])
+        return answer
+
+    def read_registry(self) -> RegistrySummary:
+        """Versions, who holds which alias, and every action with name and reason."""
+        answer: RegistrySummary = self._send("GET", "/api/policies/registry", RegistrySummary)
+        return answer
+
+    def verify_registry(self) -> VerifiedAnswer:
+        """Verify that record, policies, verdicts and evidence are as they were recorded, as `twinloop registry verify` does."""
+        answer: VerifiedAnswer = self._send("POST", "/api/policies/registry/verify", VerifiedAnswer)
+        return answer
+
+    def promote_policy(
+        self,
+        policy: str,
+        by: str,
+        verdict: str | None = None,
+        stage: Literal["shadow", "canary", "full"] = "full",
+        fraction: float = 0.1,
+        override: str | None = None,
+    ) -> ChangeAnswer:
+        """Promote a policy to a stage, as `twinloop promote` does; refused without a verdict that promotes it, or an override."""
+        answer: ChangeAnswer = self._send(
+            "POST",
+            "/api/policies/promote",
+            ChangeAnswer,
+            None,
+            {
+                "policy": policy,
+                "verdict": verdict,
+                "stage": stage,
+                "fraction": fraction,
+                "by": by,
+                "override": override,
+            },
+        )
+        return answer
+
+    def roll_back_policy(self, by: str, reason: str, champion: str | None = None) -> ChangeAnswer:
+        """Make the previous champion the champion again, as `twinloop rollback` does."""
+        answer: ChangeAnswer = self._send(
+            "POST",
+            "/api/policies/rollback",
+            ChangeAnswer,
+            None,
+            {"by": by, "reason": reason, "champion": champion},
+        )
+        return answer
+
+    def withdraw_policy(
+        self, stage: Literal["shadow", "canary", "full"], by: str, reason: str, version: str | None = None
+    ) -> ChangeAnswer:
+        """Take the policy from the shadow or canary stage; at stage full, roll back."""
+        answer: ChangeAnswer = self._send(
+            "POST",
+            "/api/policies/withdraw",
+            ChangeAnswer,
+            None,
+            {"stage": stage, "by": by, "reason": reason, "version": version},
+        )
+        return answer
+
+    def list_verdicts(self) -> list[VerdictLine]:
+        """Every verdict of the workspace, the newest first."""
+        answer: list[VerdictLine] = self._send("GET", "/api/gate", list[VerdictLine])
+        return answer
+
+    def read_verdict(self, folder: str) -> VerdictAnswer:
+        """One verdict, the trials it rests on, and whether deciding again gives the same."""
+        answer: VerdictAnswer = self._send("GET", "/api/gate/verdict", VerdictAnswer, {"folder": folder})
+        return answer
+
+    def list_reports(self) -> list[ReportLine]:
+        """The last report about each monitored dataset, the newest first."""
+        answer: list[ReportLine] = self._send("GET", "/api/monitor", list[ReportLine])
+        return answer
+
+    def read_report(self, report: str) -> ReportAnswer:
+        """One report: success over time, drift by kind, alerts."""
+        answer: ReportAnswer = self._send("GET", "/api/monitor/report", ReportAnswer, {"report": report})
+        return answer
+
+    def list_alerts(self) -> list[Alert]:
+        """Every alert that was raised in the workspace, the newest first."""
+        answer: list[Alert] = self._send("GET", "/api/monitor/alerts", list[Alert])
+        return answer
+
+    def list_people(self) -> PeopleAnswer:
+        """Every consent with the episodes under it, operators without one, and past withdrawals."""
+        answer: PeopleAnswer = self._send("GET", "/api/people", PeopleAnswer)
+        return answer
+
+    def add_consent(
+        self,
+        pseudonym: str,
+        scope: list[str],
+        document: str,
+        given: date | None = None,
+        expires: date | None = None,
+    ) -> Consent:
+        """Record a consent, as `twinloop data consent add` does."""
+        answer: Consent = self._send(
+            "POST",
+            "/api/people",
+            Consent,
+            None,
+            {
+                "pseudonym": pseudonym,
+                "scope": scope,
+                "document": document,
+                "given": given,
+                "expires": expires,
+            },
+        )
+        return answer
+
+    def plan_withdrawal(self, consent: str) -> WithdrawalAnswer:
+        """What a withdrawal would remove; nothing is changed."""
+        answer: WithdrawalAnswer = self._send(
+            "GET", f"/api/people/{_quoted(consent)}/withdrawal", WithdrawalAnswer
+        )
+        return answer
+
+    def withdraw_consent(self, consent: str, by: str, reason: str) -> WithdrawalAnswer:
+        """Remove a person's episodes and what shows them, as `twinloop data consent withdraw` does; cannot be undone."""
+        answer: WithdrawalAnswer = self._send(
+            "POST",
+            f"/api/people/{_quoted(consent)}/withdraw",
+            WithdrawalAnswer,
+            None,
+            {"by": by, "reason": reason},
+        )
         return answer
 
     def list_jobs(self, offset: int = 0, limit: int = 50) -> Page[Job]:

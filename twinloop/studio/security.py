@@ -200,8 +200,11 @@ class _Guarded:
         if message["type"] == "http.response.start":
             self._answered = True
             headers = MutableHeaders(scope=message)
+            own = headers.get("content-security-policy")  # a report's page brings one with hashes
             for name, value in HEADERS.items():
                 headers[name] = value
+            if own is not None:
+                headers["content-security-policy"] = f"{own}; frame-ancestors 'none'"
             headers.setdefault("cache-control", "no-store")
         await asyncio.wait_for(self._send(message), self._settings.slowest_s)
 

@@ -91,7 +91,7 @@ function build(props: Props, width: number, state: Head): uPlot.Options {
     points: one.points ? { show: true, size: 5, fill: colour(one.color ?? seriesColour(i)), width: 0 } : { show: false },
     value: (_, value) => (value === null || value === undefined ? "–" : number(value, 4)),
   }));
-  const edges = bands.flatMap((band) => ["high", "low"].map((edge): uPlot.Series => ({ label: `${band.label} ${edge}`, stroke: "transparent", width: 0, points: { show: false } })));
+  const edges = bands.flatMap((band) => ["high", "low"].map((edge): uPlot.Series => ({ label: `${band.label} ${edge}`, stroke: "transparent", width: 0, points: { show: false }, class: "u-edge" })));
   const onto = (plot: uPlot, x: number): number => plot.valToPos(x, "x", true);
   return {
     width,

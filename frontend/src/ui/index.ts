@@ -1,5 +1,7 @@
+export { ByField } from "./By";
 export { Badge, OutcomeBadge, SourceBadge, sourceTone, type Tone } from "./Badge";
 export { Button } from "./Button";
+export { Command } from "./Command";
 export { Chart, type Band, type Series, type Span } from "./Chart";
 export { Dialog } from "./Dialog";
 export { Empty, Loading } from "./Empty";
