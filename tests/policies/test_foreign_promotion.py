@@ -32,7 +32,8 @@ def test_a_foreign_policy_is_promoted_by_its_trials_on_a_stand_in(tmp_path, monk
         )
         (cell / "theirs.yaml").write_text(yaml.safe_dump(content))
         words = "--threshold 0.6 --robot standin:ideal --scenes 40 --max-trials 40 --out gate"
-        said = twinloop("gate", "theirs.yaml", *words.split(), cwd=cell)
+        waived = ("--accept", "replay", "--by", "ann", "--reason", "the stand-in is this twin's own robot")
+        said = twinloop("gate", "theirs.yaml", *words.split(), *waived, cwd=cell)
         twinloop("promote", "theirs.yaml", "--verdict", "gate/verdict.json", "--by", "ann", cwd=cell)
         listed = twinloop("registry", "ls", cwd=cell)
     verdict = load_verdict(cell / "gate")
