@@ -157,6 +157,26 @@ class SafetyStop(RobotError):
     """A robot that the safety envelope, or a person, has stopped; only a person lets it move again."""
 
 
+class TrialVoid(TwinloopError):
+    """A trial that says nothing about what acted in it: somebody stopped the robot, or wants to do it again."""
+
+
+class TrialSkipped(TwinloopError):
+    """A scene that the person beside the robot leaves out."""
+
+
+class TrialsPaused(TwinloopError):
+    """The person beside the robot ended the session; the same command resumes at the next trial."""
+
+    exit_code = 3
+
+
+class NeedsPerson(TwinloopError):
+    """Trials that only somebody beside the robot can set up and judge."""
+
+    exit_code = 3
+
+
 class GenerationError(TwinloopError):
     """A generation run that cannot start, continue or be repeated as asked."""
 

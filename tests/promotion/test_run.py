@@ -17,10 +17,10 @@ from twinloop.promotion.checks import CHECKS, Situation, Subject, accept, run_ch
 from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, load_evidence, make_evidence
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.run import EVIDENCE, GateConfig, gate
-from twinloop.promotion.scenes import Scene
 from twinloop.promotion.trials import try_on_robot
 from twinloop.promotion.verdict import load_verdict
 from twinloop.robots import connected, open_robot
+from twinloop.supervision.scenes import Scene
 from twinloop.testing.gate import check_gate_check
 from twinloop.testing.policies import ProportionalPolicy
 from twinloop.testing.robots import FakeRobot

@@ -13,6 +13,7 @@ from typer import Option
 
 import twinloop
 from twinloop.cli import console
+from twinloop.cli.attend import RATER, Attend, Rater, supervise
 from twinloop.cli.options import (
     CompensateMs,
     EnvironmentUrl,
@@ -74,18 +75,21 @@ def evaluate(
     map_file: PolicyMap = None,
     out: Out = None,
     videos: Videos = None,
+    attend: Attend = False,
+    rater: Rater = RATER,
     json: Json = False,
 ) -> None:
     """Measure how often policies succeed, in the same scenes for each, with exact 95 % intervals.
 
-    On a robot, several policies take turns in every scene.
+    On a robot, several policies take turns in every scene. With a person beside it, they do so in a drawn order that the person does not
+    know, and the same command resumes.
     """
     robot = choose_place(robot, env)
     _require_one_place(twin, robot, config, seconds)
     if videos is not None and videos.exists() and not videos.is_dir():
         raise WrongUse("videos are written to a folder", got=f"the file {videos}")
     with ExitStack() as stack:
-        opened = stack.enter_context(_open_robot(robot))
+        opened = stack.enter_context(_open_robot(robot, attend, rater))
         loaded = _open_policies(policies, compensate_ms, map_file, twin, opened)
         charged = _read_latency(latency, loaded)
         kept = out
@@ -120,14 +124,14 @@ def _require_one_place(
 
 
 @contextmanager
-def _open_robot(address: str | None) -> Iterator[tuple[Robot, TrialSupervisor] | None]:
+def _open_robot(
+    address: str | None, attend: bool, rater: str
+) -> Iterator[tuple[Robot, TrialSupervisor] | None]:
     """The connected robot at an address with its supervisor; None without an address."""
-    from twinloop.cli.record import open_supervised
-
     if address is None:
         yield None
         return
-    with open_supervised(address) as place:
+    with supervise(address, attend, rater) as place:
         yield place
 
 
@@ -284,6 +288,11 @@ def _report(
             f"({pair.only_first} only the first, {pair.only_second} only the second; p = {pair.p_value:.2g})"
         )
     for one in found:
+        if one.repeated:
+            console.out.print(
+                f"{one.policy}: {console.count(len(one.repeated), 'void trial')} repeated and kept apart "
+                f"({', '.join(dict.fromkeys(one.repeated))})"
+            )
         if one.interventions:
             did = ", ".join(f"{kind} {count}" for kind, count in one.interventions.items())
             trials = sum(bool(trial.interventions) for trial in one.trials)

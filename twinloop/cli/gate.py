@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 import twinloop
 from twinloop.cli import console
+from twinloop.cli.attend import RATER, Attend, Rater, is_person, supervise
 from twinloop.cli.options import CompensateMs, EnvironmentUrl, Json, PolicyMap, SceneConfig, WorkspaceTwin
 from twinloop.cli.places import choose_place, find_twin, find_workspace, load_policy
 from twinloop.errors import WrongUse
@@ -104,12 +105,15 @@ def gate(
     by: Annotated[str | None, Option(help="Name of the person who waives a check.")] = None,
     reason: Reason = None,
     out: Out = None,
+    attend: Attend = False,
+    rater: Rater = RATER,
     json: Json = False,
 ) -> None:
     """Judge a candidate: promote, refuse, or state how many more trials are needed. Exits with 1 unless it promotes.
 
     Trials are judged one by one and may stop at any time: a candidate that is no better is promoted with probability alpha
-    at most. All scenes are simulated; the better simulation predicts the real trials, the fewer are needed.
+    at most. All scenes are simulated; the better simulation predicts the real trials, the fewer are needed. On a robot, the same command
+    continues an earlier gate in the same folder.
     """
     robot = choose_place(robot, env)
     rules = twinloop.Rules(
@@ -117,13 +121,13 @@ def gate(
     )  # fmt: skip
     policy, other = _load_contenders(candidate, champion, compensate_ms, map_file, twin)
     cell, situation = _load_situation(twin, policy, drift, tuple(accept or ()), by, reason)
-    known = _load_evidence(policy, other, cell, evidence, sim_evidence, real_evidence, robot)
+    folder = out or Path(f"gate-{policy.name}")
+    known = _load_evidence(policy, other, cell, evidence, sim_evidence, real_evidence, robot, folder)
     distribution = twinloop.load_randomization(config, cell) if config else None
     measured = _load_measured(identification or situation.twin_folder, diagnosis, distribution)
     settings = twinloop.GateConfig(rules, scenes, first_scene, distribution, measured, seed)
-    folder = out or Path(f"gate-{policy.name}")
     arguments = {"champion": other, "evidence": known, "out": folder, "situation": situation}
-    verdict = _run(policy, cell, settings, robot, json, arguments)
+    verdict = _run(policy, cell, settings, robot, (attend, rater), json, arguments)
     _report(verdict, folder, json)
 
 
@@ -147,11 +151,11 @@ def _run(
     cell: twinloop.Twin,
     config: twinloop.GateConfig,
     url: str | None,
+    attend: tuple[bool, str],
     json: bool,
     arguments: dict[str, Any],
 ) -> twinloop.Verdict:
     """Run the gate with progress on the terminal; with an address, on that robot."""
-    from twinloop.cli.record import open_supervised
     from twinloop.promotion.run import Watchers
 
     with console.progress_bar("gate") as bar:
@@ -162,7 +166,9 @@ def _run(
         )
         if url is None:
             return twinloop.gate(candidate, cell, config, **arguments)
-        with open_supervised(url) as (robot, supervisor):
+        with supervise(url, *attend) as (robot, supervisor):
+            if is_person(supervisor):  # who is not to know which policy did what
+                arguments["watchers"] = Watchers(on_progress=bar, log=console.log)
             return twinloop.gate(candidate, cell, config, robot=robot, supervisor=supervisor, **arguments)
 
 
@@ -238,9 +244,11 @@ def _load_evidence(
     simulated: Path | None,
     real: Path | None,
     robot: str | None,
+    folder: Path,
 ) -> Evidence | None:
+    """Trials so far: those that were named, else those of an earlier gate on a robot in the same folder."""
     from twinloop.promotion.evidence import load_evidence, make_evidence
-    from twinloop.promotion.run import make_contender
+    from twinloop.promotion.run import EVIDENCE, make_contender
 
     if earlier is not None:
         if simulated or real:
@@ -249,7 +257,7 @@ def _load_evidence(
             )
         return load_evidence(earlier)
     if simulated is None and real is None:
-        return None
+        return load_evidence(folder) if robot is not None and (folder / EVIDENCE).exists() else None
     if robot is not None:
         raise WrongUse(
             "--sim-evidence and --real-evidence exclude --robot",

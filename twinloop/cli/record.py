@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Option
 
 import twinloop
 from twinloop.cli import console
+from twinloop.cli.attend import RATER, Attend, Rater, is_person, supervise
 from twinloop.cli.options import TRACKING, Json, PolicyMap, RobotUrl
 from twinloop.cli.places import find_policy, find_twin, load_policy
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
-    from twinloop.episode import Outcome
     from twinloop.robots.controllers import Controller
-    from twinloop.robots.protocol import Description, Robot, TrialSupervisor
+    from twinloop.robots.protocol import Description, TrialSupervisor
 
 EXCITATION_S = 10.0
 """Default duration of an excitation run."""
@@ -90,12 +87,23 @@ def record(
     site: Site = None,
     consent: Consent = None,
     reconnects: Annotated[int, Option(help="Attempts to reconnect after the robot is lost.")] = 3,
+    attend: Attend = False,
+    rater: Rater = RATER,
     json: Json = False,
 ) -> None:
-    """Record episodes from a robot while an expert, an excitation signal, an operator or a policy acts."""
+    """Record episodes from a robot while an expert, an excitation signal, an operator or a policy acts.
+
+    With a person beside the robot, the same command resumes: it records the episodes that are missing.
+    """
+    from twinloop.robots.record import Station
+    from twinloop.supervision.series import record_attended
+
     _require_one_actor(policy, shadow, expert, excite, motion, operator)
     signal = f"motion:{motion}" if motion is not None else excite
-    with open_supervised(robot) as (opened, supervisor), console.progress_bar("recording") as progress:
+    with (
+        supervise(robot, attend, rater) as (opened, supervisor),
+        console.progress_bar("recording") as progress,
+    ):
         cell, instruction, time_limit_s = _load_task(opened.description, twin, motion, excite)
         time_limit_s = seconds or time_limit_s
         if policy is not None:
@@ -106,9 +114,11 @@ def record(
             episodes, time_limit_s, task=task or instruction, cameras=tuple(camera or ()), first=first, site=site,
             operator=operator, consent=consent, judged=signal is None, reconnects=reconnects,
         )  # fmt: skip
-        dataset = twinloop.record(
-            opened, controller, out, spec, supervisor=supervisor, on_progress=progress, log=console.log
-        )
+        watch: dict[str, Any] = {"on_progress": progress, "log": console.log}
+        if is_person(supervisor):
+            dataset = record_attended(Station(opened, controller, supervisor), out, spec, supervisor, **watch)
+        else:
+            dataset = twinloop.record(opened, controller, out, spec, supervisor=supervisor, **watch)
         description = opened.description
     if shadow is not None:
         _save_shadow(controller, out)
@@ -148,41 +158,6 @@ def standin(
 
     address: str | int = str(socket) if socket is not None else int(port or 0)
     serve_reality(reality, twin=twin, address=address, lockstep=lockstep, on_ready=on_ready)
-
-
-class TerminalSupervisor:
-    """A person at the terminal, who is asked to set the scene and to judge the outcome."""
-
-    def prepare(self, number: int) -> None:
-        """Wait until the scene is set."""
-        typer.prompt(
-            f"episode {number}: set the scene, then press Enter", default="", show_default=False, err=True
-        )
-
-    def steer(self) -> Any:
-        """Raise: a terminal has no leader arm."""
-        raise WrongUse(
-            "this robot has no leader arm", remedy="record its own teleoperation and ingest the log"
-        )
-
-    def judge(self, over: bool = False) -> Outcome:
-        """Ask once, when the episode is over."""
-        from twinloop.episode import Outcome
-
-        if not over:
-            return Outcome()
-        answer = typer.prompt("did it succeed? y, n, or ? for unknown", default="?", err=True).strip().lower()
-        return Outcome({"y": True, "n": False}.get(answer[:1]))
-
-
-@contextmanager
-def open_supervised(url: str) -> Iterator[tuple[Robot, TrialSupervisor]]:
-    """A connected robot and its supervisor: the robot's own where it has one, else a person at the terminal."""
-    from twinloop.robots import TrialSupervisor
-
-    robot = twinloop.open_robot(url)
-    with twinloop.connected(robot):
-        yield robot, robot if isinstance(robot, TrialSupervisor) else TerminalSupervisor()
 
 
 def _require_one_actor(policy: str | None, shadow: str | None, *others: object) -> None:

@@ -41,6 +41,7 @@ class Evaluation(SavedRecord):
 
     `where` names the twin or the robot's serial. `seed` is the seed of the scenes in a twin, the number of the first scene on a
     robot. `standin` says that the robot was a stand-in; `twin` is name, version and hash of a simulated twin, None on a robot.
+    `repeated` says why each attempt was void that a person beside the robot has had repeated; it is not among the trials.
     `latency_s` are the inference times of which one was charged to each chunk, drawn by the episode's seed; empty: none was.
     """
 
@@ -54,6 +55,7 @@ class Evaluation(SavedRecord):
     standin: bool = False
     twin: Mapping[str, str | None] | None = None
     latency_s: tuple[float, ...] = ()
+    repeated: tuple[str, ...] = ()
 
     @property
     def void(self) -> tuple[Trial, ...]:
@@ -137,6 +139,7 @@ class Evaluation(SavedRecord):
             "scenes": [dict(trial.draw or {}) for trial in self.trials],
             "void": {str(trial.number): trial.void for trial in self.void},
             "interventions": self.interventions,
+            "repeated": list(self.repeated),
             "latency_s": list(self.latency_s),
             "artefacts": [trial.artefacts for trial in self.trials] if self.twin else None,
         }

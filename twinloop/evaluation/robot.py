@@ -14,6 +14,7 @@ from pathlib import Path
 from twinloop.datasets.query import query
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import UnknownName, WrongUse
+from twinloop.evaluation.attended import try_attended
 from twinloop.evaluation.environment import OnProgress, dataset_folder, read_trial
 from twinloop.evaluation.result import Evaluation, Trial
 from twinloop.generation.processes import usable_cores
@@ -23,6 +24,8 @@ from twinloop.policies.protocol import PolicyLike, actor_id, is_concurrent
 from twinloop.robots.protocol import Robot, SupervisedRobot, TrialSupervisor
 from twinloop.robots.record import RecordingSpec, Station, record
 from twinloop.robots.replicas import replicas
+from twinloop.supervision.person import PersonSupervisor
+from twinloop.supervision.schedule import Schedule, draw_schedule
 from twinloop.tasks import make_task
 from twinloop.twins import load_twin
 
@@ -65,7 +68,7 @@ class RobotEnvironment:
         count = EPISODES if episodes is None else episodes
         if count < 1 or not policies:
             raise WrongUse("an evaluation needs at least one policy and one episode", got=count)
-        self._find_supervisor()
+        person = self._find_supervisor()
         for policy in policies if out is not None else ():
             _require_own_episodes(dataset_folder(Path(out or ""), policy, policies), policy, self.robot)
         trials: list[list[Trial]] = [[] for _ in policies]
@@ -75,6 +78,11 @@ class RobotEnvironment:
                 dataset_folder(root, policy, policies) if out is not None else root / policy.name
                 for policy in policies
             ]
+            if isinstance(person, PersonSupervisor):
+                file = (
+                    out.with_name(f"{out.name}.{Schedule.FILE}") if out is not None else root / Schedule.FILE
+                )
+                return self._attended(policies, person, folders, file, count, seed, on_progress)
             if self.resume and len(policies) == 1 and (root / "meta").exists():
                 trials[0] = _read_trials(open_dataset(root), seed, count, newest=False)
             others = stack.enter_context(self._replicas(policies, count - len(trials[0])))
@@ -97,11 +105,45 @@ class RobotEnvironment:
             for policy, own in zip(policies, trials, strict=True)
         ]
 
-    def _record(
-        self, stations: Sequence[Station], folder: Path, first: int, scenes: int, on_progress: OnProgress
-    ) -> list[Trial]:
-        """Trials of one policy in consecutive scenes; the last is the first failure where that ends them."""
-        spec = RecordingSpec(
+    def _attended(
+        self,
+        policies: Sequence[PolicyLike],
+        person: PersonSupervisor,
+        folders: Sequence[Path],
+        file: Path,
+        scenes: int,
+        first: int,
+        on_progress: OnProgress,
+    ) -> list[Evaluation]:
+        """Trials that a person sets up and judges, who does not know which policy acts."""
+        serial = self.robot.description.serial
+        made = try_attended(
+            person,
+            [self._stations(policy, ())[0] for policy in policies],
+            folders,
+            draw_schedule([policy.id for policy in policies], serial, first, scenes),
+            file,
+            self._spec(first, scenes),
+            on_progress,
+            self.until_failure,
+        )
+        standin = self.robot.description.standin
+        return [
+            Evaluation(
+                policy.name,
+                policy.id,
+                serial,
+                first,
+                trials,
+                standin,
+                latency_s=self._times(policy),
+                repeated=void,
+            )
+            for policy, trials, void in zip(policies, made.trials, made.void, strict=True)
+        ]
+
+    def _spec(self, first: int, scenes: int) -> RecordingSpec:
+        return RecordingSpec(
             scenes,
             self.time_limit_s or task_time_limit_s(self.robot),
             task=self.robot.description.task,
@@ -110,6 +152,12 @@ class RobotEnvironment:
             until_failure=self.until_failure,
             keep_void=self.keep_void,
         )
+
+    def _record(
+        self, stations: Sequence[Station], folder: Path, first: int, scenes: int, on_progress: OnProgress
+    ) -> list[Trial]:
+        """Trials of one policy in consecutive scenes; the last is the first failure where that ends them."""
+        spec = self._spec(first, scenes)
         before = len(open_dataset(folder)) if (folder / "meta").exists() else 0
         mine = stations[0]
         dataset = record(

@@ -16,14 +16,16 @@ from twinloop.promotion.attempts import record_attempt
 from twinloop.promotion.checks import Check, Situation, Subject, accept, run_checks, twin_is_current
 from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, draw_scenes, load_evidence
 from twinloop.promotion.rules import Rules
-from twinloop.promotion.scenes import Scene, SceneInstructions, draw_list, observe_list
+from twinloop.promotion.scenes import SceneInstructions, observe_list
 from twinloop.promotion.statistics import measure
-from twinloop.promotion.trials import simulate, try_on_robot
+from twinloop.promotion.trials import Series, simulate, try_on_robot
 from twinloop.promotion.verdict import Verdict, decide
 from twinloop.randomization import Randomization
 from twinloop.records import save_record
 from twinloop.robots.protocol import Robot, SupervisedRobot, TrialSupervisor
 from twinloop.robots.replicas import replicas
+from twinloop.supervision.person import PersonSupervisor
+from twinloop.supervision.scenes import Scene, SceneList, draw_list
 from twinloop.twins import Twin
 
 EVIDENCE, RECORDINGS = Evidence.FILE, "recordings"
@@ -233,7 +235,9 @@ class _Gate:
         config, on_progress = self.config, self.watchers.on_progress
         if config.scenes < 1:
             raise WrongUse("a gate needs at least one scene", got=config.scenes)
-        if self.robot is not None and self.supervisor is not None and self.robot.description.standin:
+        attended = isinstance(self.supervisor, PersonSupervisor)
+        standin = self.robot is not None and self.robot.description.standin and not attended
+        if self.robot is not None and self.supervisor is not None and standin:
             numbers = range(config.first_scene, config.first_scene + config.scenes)
             scenes = observe_list(self.robot, self.supervisor, self.twin, numbers, on_progress, others)
         else:
@@ -268,8 +272,11 @@ class _Gate:
                 remedy="gate it without a robot, or start again",
             )
         by_number = {trial.scene: Scene(trial.scene, trial.values) for trial in found.simulated}
-        if not robot.description.standin:
-            supervisor = SceneInstructions(supervisor, list(by_number.values()), self.watchers.log)
+        if isinstance(supervisor, PersonSupervisor):
+            supervisor.use_scenes(list(by_number.values()))
+        elif not robot.description.standin:
+            scenes = SceneList(self.twin, scenes=by_number)
+            supervisor = SceneInstructions(supervisor, scenes, self.watchers.log)
         order = draw_scenes(list(by_number), found.drawn_with, rules.max_trials)
         recordings = self.folder / RECORDINGS
         found = replace(found, recordings=tuple(str(recordings / policy.name) for policy in self.policies))
@@ -290,6 +297,7 @@ class _Gate:
                 out=recordings,
                 time_limit_s=self.config.time_limit_s,
                 replicas=others,
+                series=Series(rules.max_trials, self.config.seed),
             )
             found = found.with_real(trial)
             self.save(found)

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import GateError, PolicyGone
 from twinloop.evaluation.environment import OnProgress
-from twinloop.evaluation.robot import RobotEnvironment
+from twinloop.evaluation.robot import RobotEnvironment, task_time_limit_s
 from twinloop.evaluation.run import evaluate, evaluate_in_turns
 from twinloop.evaluation.twin import TwinEnvironment
+from twinloop.policies.act import PolicyController
 from twinloop.policies.protocol import PolicyLike
 from twinloop.promotion.evidence import PairedTrial
-from twinloop.promotion.scenes import Scene
 from twinloop.robots.protocol import Robot, SupervisedRobot, TrialSupervisor
+from twinloop.robots.record import RecordingSpec, Station
 from twinloop.robots.replicas import share
+from twinloop.supervision.person import PersonSupervisor
+from twinloop.supervision.scenes import Scene
+from twinloop.supervision.schedule import draw_order
+from twinloop.supervision.series import find_void, run_trial
+from twinloop.supervision.trial import Announcement
 from twinloop.twins import Twin
 
 ATTEMPTS = 3
 """Attempts at a real trial in which the policy gives no answer; such a trial is void and never counted."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """What a turn belongs to: the most turns that there may be, and the seed of the order in which policies act."""
+
+    most: int
+    seed: int = 0
 
 
 def simulate(
@@ -67,13 +82,19 @@ def try_on_robot(
     out: Path,
     time_limit_s: float | None = None,
     replicas: Sequence[SupervisedRobot] = (),
+    series: Series | None = None,
 ) -> PairedTrial:
     """Run one real trial; the order of the policies alternates, and each policy has its own dataset of recordings.
 
-    Where the robot has replicas, the policies act at the same time. A recording of this turn left by a gate that was killed before
-    saving its evidence is reused.
+    Where the robot has replicas, the policies act at the same time. With a person beside the robot the order is drawn instead, and
+    trials that are void are repeated. A recording of this turn left by a gate that was killed before saving its evidence is reused.
     """
     order = [candidate] if champion is None else [candidate, champion]
+    if isinstance(supervisor, PersonSupervisor):
+        series = series or Series(turn + 1)
+        drawn = [order[k] for k in draw_order(len(order), series.seed, turn)]
+        found = _attended(drawn, robot, supervisor, scene, turn, out, time_limit_s, series)
+        return _pair(candidate, champion, scene, found)
     if turn % 2:
         order.reverse()
 
@@ -95,18 +116,59 @@ def try_on_robot(
         (robot, supervisor),
         *((replica, replica) for replica in replicas),
     ]
-    successes = dict(share(places, run, order))
-    return PairedTrial(
-        scene.number,
-        successes[candidate.id],
-        None if champion is None else successes[champion.id],
-        dict(scene.values),
-    )
+    return _pair(candidate, champion, scene, dict(share(places, run, order)))
+
+
+def _pair(
+    candidate: PolicyLike, champion: PolicyLike | None, scene: Scene, successes: Mapping[str, bool]
+) -> PairedTrial:
+    other = None if champion is None else successes[champion.id]
+    return PairedTrial(scene.number, successes[candidate.id], other, dict(scene.values))
+
+
+def _attended(
+    order: Sequence[PolicyLike],
+    robot: Robot,
+    person: PersonSupervisor,
+    scene: Scene,
+    turn: int,
+    out: Path,
+    time_limit_s: float | None,
+    series: Series,
+) -> dict[str, bool]:
+    """The turn's trials in a drawn order; the person does not learn which policy acts."""
+    successes: dict[str, bool] = {}
+    limit_s = time_limit_s or task_time_limit_s(robot)
+    spec = RecordingSpec(1, limit_s, task=robot.description.task, first=scene.number)
+    with person.series(turn * len(order), sum(_count_void(out / policy.name) for policy in order)):
+        for place, policy in enumerate(order):
+            folder = out / policy.name
+            if (earlier := _recorded(folder, turn)) is not None:
+                successes[policy.id] = earlier
+                person.count_done(1)
+                continue
+            number, total = turn * len(order) + place, series.most * len(order)
+            person.announce(Announcement(number, total, scene.number, can_skip=False))
+            station = Station(robot, PolicyController(policy, robot.description), person)
+            episode = run_trial(station, spec, folder, person)
+            success = None if episode is None else episode.success
+            successes[policy.id] = _require_judged(success, folder, turn)
+    return successes
+
+
+def _count_void(folder: Path) -> int:
+    outcomes = known_outcomes(open_dataset(folder)) if (folder / "meta").exists() else []
+    return outcomes.count(None)
 
 
 def _recorded(folder: Path, turn: int) -> bool | None:
     """Outcome of the trial of a turn, if its recording is the last and every earlier turn has one."""
-    outcomes = known_outcomes(open_dataset(folder)) if (folder / "meta").exists() else []
+    dataset = open_dataset(folder) if (folder / "meta").exists() else None
+    if dataset is None or len(outcomes := known_outcomes(dataset)) <= turn:
+        return None
+    if None in outcomes:  # those of void trials do not count
+        void = [find_void(dataset.episode(number)) is not None for number in dataset.numbers]
+        outcomes = [outcome for outcome, is_void in zip(outcomes, void, strict=True) if not is_void]
     if len(outcomes) != turn + 1:
         return None
     return _require_judged(outcomes[turn], folder, turn)

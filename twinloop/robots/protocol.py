@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from twinloop.episode import Array, Camera, Outcome, Schema, Signal
+from twinloop.episode import Array, Camera, Event, Outcome, Schema, Signal
 from twinloop.errors import RobotError, WrongUse
 from twinloop.plugins import Registry
 
@@ -71,6 +71,7 @@ class Description:
         standin: The robot is simulated; its recordings are never called real.
         lockstep: Time passes only when a command is sent, one control step for each.
         independent_episodes: What happens in an episode follows from its number and the commands alone, whatever the robot did before.
+        judges: A robot that sets scenes by itself also says which trials succeed; else a person beside it does.
         engine: What simulates a stand-in.
         software: Versions that go into every recording.
         position_signal: The signal with the robot's position in the elements and units of the action: where the first command
@@ -92,6 +93,7 @@ class Description:
     standin: bool = False
     lockstep: bool = False
     independent_episodes: bool = False
+    judges: bool = True
     engine: str | None = None
     software: Mapping[str, str] = field(default_factory=dict)
     position_signal: str = "observation.state"
@@ -165,6 +167,24 @@ class TrialSupervisor(Protocol):
 
     def judge(self, over: bool = False) -> Outcome:
         """The outcome so far, unknown while undecided; once the episode is `over`, success or failure."""
+
+
+@runtime_checkable
+class AttendingSupervisor(TrialSupervisor, Protocol):
+    """A supervisor who is a person: may stop the robot at any moment, and says more of a trial than its outcome.
+
+    `check` and `judge` raise `TrialVoid` for a trial that says nothing; `prepare` raises `TrialSkipped` for a scene that is left
+    out, and `TrialsPaused` when the person leaves.
+    """
+
+    def attach(self, hold: Callable[[], object]) -> None:
+        """A trial has begun; `hold` makes the robot hold its position, from any thread."""
+
+    def check(self) -> None:
+        """Called before every command."""
+
+    def remarks(self) -> tuple[Event, ...]:
+        """Events about the trial that has just ended: who judged it, where things lay, how it failed, notes."""
 
 
 class SupervisedRobot(Robot, TrialSupervisor, Protocol):

@@ -24,9 +24,9 @@ from twinloop.datasets.commit import JOURNAL
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
 from twinloop.episode import Array, Episode, Event, Outcome, Provenance, Schema, make_episode
-from twinloop.errors import RobotGone, SafetyStop, TwinloopError, WrongUse
+from twinloop.errors import RobotGone, SafetyStop, TrialVoid, TwinloopError, WrongUse
 from twinloop.robots.controllers import Controller
-from twinloop.robots.protocol import Description, Observation, Robot, TrialSupervisor
+from twinloop.robots.protocol import AttendingSupervisor, Description, Observation, Robot, TrialSupervisor
 from twinloop.robots.replicas import share
 from twinloop.robots.safety.envelope import OVERRIDE, SafetyEnvelope
 from twinloop.version import __version__
@@ -218,13 +218,28 @@ def _record_episode(robot: SafetyEnvelope, station: Station, spec: RecordingSpec
     if supervisor is not None:
         supervisor.prepare(number)
     robot.restart()
+    person = supervisor if isinstance(supervisor, AttendingSupervisor) else None
     judge = supervisor.judge if supervisor is not None and spec.judged else None
-    with _held_at_the_end(robot):
-        rows, outcome = _run_episode(robot, controller, judge, spec, number)
-    reason = _void_reason(controller)
-    if judge is not None and outcome.success is None and reason is None:
-        outcome = judge(over=True)
+    rows: list[tuple[Observation, Array]] = []
+    outcome, reason = Outcome(), None
+    try:
+        with _held_at_the_end(robot):
+            if person is not None:
+                person.attach(robot.hold)
+            outcome = _run_episode(robot, station, spec, number, rows)
+        reason = _void_reason(controller)
+        if judge is not None and reason is None and (outcome.success is None or person is not None):
+            outcome = judge(over=True)
+    except TrialVoid as void:
+        if not rows:
+            raise
+        outcome, reason = Outcome(), void.what
+    except RobotGone as fault:
+        if person is None or not rows:
+            raise
+        outcome, reason = Outcome(), f"robot fault: {fault.what}"
     events = _list_events(robot, rows[0][0].time_s)
+    events += person.remarks() if person is not None else ()
     episode = _make_episode(robot.description, controller, spec, rows, outcome, events)
     return episode if reason is None else make_void(episode, reason)
 
@@ -264,6 +279,9 @@ def _held_at_the_end(robot: SafetyEnvelope) -> Iterator[None]:
                 robot.hold()
     except RobotGone:
         raise
+    except TrialVoid:
+        robot.hold()
+        raise
     except BaseException:  # also Ctrl-C: whatever stops the commands must not leave the robot moving
         with suppress(TwinloopError):
             robot.hold()
@@ -272,13 +290,15 @@ def _held_at_the_end(robot: SafetyEnvelope) -> Iterator[None]:
 
 def _run_episode(
     robot: SafetyEnvelope,
-    controller: Controller,
-    judge: Callable[[], Outcome] | None,
+    station: Station,
     spec: RecordingSpec,
     number: int,
-) -> tuple[list[tuple[Observation, Array]], Outcome]:
-    """Let the controller act until the outcome is known, the time is up or the robot is stopped; returns what was seen and sent."""
-    description = robot.description
+    rows: list[tuple[Observation, Array]],
+) -> Outcome:
+    """Let the controller act until the outcome is known, the time is up or the robot is stopped; `rows` gets what was seen and sent."""
+    description, controller, supervisor = robot.description, station.controller, station.supervisor
+    judge = supervisor.judge if supervisor is not None and spec.judged else None
+    check = supervisor.check if isinstance(supervisor, AttendingSupervisor) else lambda: None
     cameras = tuple(dict.fromkeys((*spec.cameras, *controller.cameras)))
     needs_frames = getattr(controller, "needs_images", lambda: True)
     observation = robot.observe(cameras)
@@ -287,16 +307,17 @@ def _run_episode(
     end_s = (
         observation.time_s + (steps - 0.5) / description.rate_hz
     )  # sooner than after `steps` if ticks are dropped
-    rows: list[tuple[Observation, Array]] = []
     outcome = Outcome()
     pace = _Pace(description)
     while True:
         try:
-            rows.append((observation, robot.act(controller.act(observation))))
+            command = controller.act(observation)
+            check()
+            rows.append((observation, robot.act(command)))
         except SafetyStop:
             if not rows:
                 raise
-            return rows, Outcome(False, SAFETY_STOP)
+            return Outcome(False, SAFETY_STOP)
         if _void_reason(controller) is not None:
             break
         if judge is not None:
@@ -307,7 +328,7 @@ def _run_episode(
         observation = _observe_newer(robot, cameras if needs_frames() else spec.cameras, observation.time_s)
         if len(rows) == steps or observation.time_s > end_s:
             break
-    return rows, outcome
+    return outcome
 
 
 def _observe_newer(robot: Robot, cameras: tuple[str, ...], than_s: float) -> Observation:

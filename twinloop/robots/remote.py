@@ -90,6 +90,10 @@ class RemoteRobot:
         """Move robot and scene to the start of episode `number`."""
         self._ask("prepare", number=int(number))
 
+    def place(self, number: int, values: Mapping[str, float]) -> None:
+        """Move robot and scene to the start of episode `number`, of a stand-in with things where `values` ask for them."""
+        self._ask("prepare", number=int(number), values=dict(values))
+
     def steer(self) -> Array:
         """The current command of the person at the leader arm."""
         return _read_array(self._ask("steer")[1], "action", self.description.action.shape)

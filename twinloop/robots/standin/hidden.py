@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import mujoco
 import numpy as np
@@ -13,6 +14,13 @@ from twinloop.robots.standin.reality import Reality
 from twinloop.robots.standin.world import Surface, World
 from twinloop.tasks import Cell
 from twinloop.twins import Twin
+
+PLACED = frozenset(f"{what}_offset_{axis}_m" for what in ("object", "target") for axis in "xy") | {
+    "object_yaw_rad"
+}
+"""What a person places."""
+PLACING_ERROR_M, PLACING_ERROR_RAD = 0.003, 0.05
+"""Standard deviations of how well a person places what a ghost image shows; assumed, not measured on people."""
 
 
 def make_hidden_model(cell: Cell, reality: Reality) -> mujoco.MjModel:
@@ -129,6 +137,17 @@ def _friction(model: mujoco.MjModel, body: int) -> tuple[float, float] | None:
         if model.geom_contype[geom] or model.geom_conaffinity[geom]:
             return float(model.geom_friction[geom, 0]), float(model.geom_friction[geom, 1])
     return None
+
+
+def placed_values(twin: Twin, asked: Mapping[str, float], rng: np.random.Generator) -> dict[str, float]:
+    """Where a person puts things who is asked for `asked`: a few millimetres off, within what the twin allows."""
+    values: dict[str, float] = {}
+    for name in sorted(set(asked) & PLACED):
+        if twin.has(name):
+            spread = PLACING_ERROR_M if name.endswith("_m") else PLACING_ERROR_RAD
+            low, high = twin.parameter(name).bounds
+            values[name] = float(np.clip(asked[name] + rng.normal(0.0, spread), low, high))
+    return values
 
 
 def start_values(twin: Twin, environment: Environment, rng: np.random.Generator) -> dict[str, float]:

@@ -30,6 +30,8 @@ Answer = tuple[dict[str, Any], dict[str, Array]]
 
 MAX_WAIT_STEPS = 100_000
 MAX_EPISODE_NUMBER = 10**9
+MAX_VALUES = 64
+"""Of a scene that a client asks for."""
 MAX_REQUEST_BYTES = 1 << 16
 """Arrays of a request: an action."""
 MAX_HELLO_BYTES = 1 << 12
@@ -373,7 +375,11 @@ class Server:
         return {}, {}
 
     def _prepare(self, request: Request, arrays: dict[str, Array]) -> Answer:
-        self._session.prepare(_whole(request.get("number"), MAX_EPISODE_NUMBER))
+        number, values = _whole(request.get("number"), MAX_EPISODE_NUMBER), _numbers(request.get("values"))
+        if values:
+            self._session.prepare(number, values)
+        else:
+            self._session.prepare(number)
         self._due_s = time.monotonic()
         return {}, {}
 
@@ -384,6 +390,16 @@ class Server:
 
 def _as_bytes(token: str) -> bytes:
     return token.encode("utf-8", "surrogatepass")
+
+
+def _numbers(values: Any) -> dict[str, float]:
+    """Finite numbers by name; none where there are none."""
+    if values is None:
+        return {}
+    fine = isinstance(values, dict) and len(values) <= MAX_VALUES
+    if not fine or not all(type(v) in (int, float) and abs(v) < math.inf for v in values.values()):
+        raise RobotError("the values of a scene cannot be used", expected="finite numbers by name")
+    return {str(name): float(value) for name, value in values.items()}
 
 
 def _whole(value: Any, most: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from twinloop.robots.standin.disturb import Disturbances
 from twinloop.robots.standin.drive import Drive
 from twinloop.robots.standin.hidden import (
     make_hidden_model,
+    placed_values,
     set_surfaces,
     start_values,
     table_pivot,
@@ -72,8 +73,8 @@ class Session:
         described = describe_cell(self.cell, serial=self._serial(), lockstep=self._lockstep)
         return replace(described, independent_episodes=not self._reality.warms_up)
 
-    def prepare(self, number: int) -> None:
-        """Set the scene of one episode; the same number sets the same scene."""
+    def prepare(self, number: int, values: Mapping[str, float] | None = None) -> None:
+        """Set the scene of one episode; the same number sets the same scene, with things where `values` ask for them."""
         self.close()
         self._number = number
         reality = self._now = self._reality.at_episode(number)
@@ -81,7 +82,7 @@ class Session:
         model = make_hidden_model(self.cell, reality)
         self._world = world = World(self.cell, model, self.cell.dt_s / self._substeps)
         set_surfaces(world, self.cell, reality.contact)
-        start = self._start(model, rng)
+        start = self._start(model, rng, values or {})
         world.reset(start)
         gears = self._rng("gears")
         self._drive = Drive(self.cell, world.chain_dofs, reality.actuation, gears, self._worked_s)
@@ -210,9 +211,10 @@ class Session:
         elif judged.failed[0]:
             self._verdict = Outcome(False, self._missing)
 
-    def _start(self, model: mujoco.MjModel, rng: np.random.Generator) -> Start:
+    def _start(self, model: mujoco.MjModel, rng: np.random.Generator, asked: Mapping[str, float]) -> Start:
         twin, environment = self.cell.twin, self._now.environment
         values: dict[str, Any] = start_values(twin, environment, rng)
+        values |= placed_values(twin, asked, rng)
         if twin.has("table_height_m"):
             values["table_height_m"] = environment.table_height_m
         if self._task is None:

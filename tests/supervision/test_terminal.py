@@ -1,0 +1,139 @@
+"""A person at a terminal: single keys through a pseudo-terminal, of the command that a user types."""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.supervision.people import RealRobot
+from twinloop.datasets.outcomes import known_outcomes
+from twinloop.datasets.reader import open_dataset
+from twinloop.errors import NeedsPerson
+from twinloop.supervision.person import PersonSupervisor
+from twinloop.supervision.terminal import at_terminal
+
+LONGEST_S = 120.0
+
+
+class Terminal:
+    """A command that runs in a terminal of its own."""
+
+    def __init__(self, *words, cwd):
+        self._leader, follower = pty.openpty()
+        environment = {**os.environ, "COLUMNS": "100", "TERM": "dumb", "TWINLOOP_RATER": "ann"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "twinloop", *map(str, words)], stdin=follower, stdout=follower, stderr=follower,
+            cwd=cwd, env=environment,
+        )  # fmt: skip
+        os.close(follower)
+        self.shown = ""
+
+    def wait_for(self, pattern):
+        """Read until the pattern is shown; returns the match, and forgets what came before."""
+        end = time.monotonic() + LONGEST_S
+        while (found := re.search(pattern, self.shown)) is None:
+            assert time.monotonic() < end, self.shown
+            if select.select([self._leader], [], [], 0.5)[0]:
+                try:
+                    self.shown += os.read(self._leader, 65536).decode(errors="replace")
+                except OSError:
+                    raise AssertionError(self.shown) from None
+        self.shown = self.shown[found.end() :]
+        return found
+
+    def press(self, keys):
+        """Type."""
+        os.write(self._leader, keys.encode())
+
+    def end(self):
+        """Wait for the command; returns its exit code."""
+        end = time.monotonic() + LONGEST_S
+        while self._process.poll() is None and time.monotonic() < end:
+            if select.select([self._leader], [], [], 0.2)[0]:
+                try:
+                    self.shown += os.read(self._leader, 65536).decode(errors="replace")
+                except OSError:
+                    break
+        return self._process.wait(10)
+
+
+def test_trials_are_run_by_single_keys(tmp_path):
+    pytest.importorskip("pybullet")
+    words = (
+        "record",
+        "--robot",
+        "standin:ideal",
+        "--out",
+        "out",
+        "--episodes",
+        "2",
+        "--expert",
+        "task",
+        "--seconds",
+        "0.4",
+    )
+    terminal = Terminal(*words, "--attend", cwd=tmp_path)
+    terminal.wait_for(r"trial 1 of 2; left: 2 trials, about 2 minutes")
+    terminal.wait_for(r"Put the object \d+\.\d cm in front of the robot's base")
+    terminal.press("n")
+    terminal.wait_for("note: ")
+    terminal.press("new cube\n")
+    terminal.wait_for("noted")
+    terminal.press("\n")
+    terminal.wait_for("did it succeed")
+    terminal.press("r")
+    terminal.wait_for("void: the person beside the robot does it again")
+    terminal.wait_for("trial 1 of 2, 1 void")
+    terminal.press("\n")
+    terminal.wait_for("did it succeed")
+    terminal.press("f")
+    terminal.wait_for("failure[?].*2 never_touched.*7 another")
+    terminal.press("7")
+    terminal.wait_for("failure mode: ")
+    terminal.press("hit the lamp\n")
+    terminal.wait_for("phase[?]")
+    terminal.press("1")
+    terminal.wait_for("severity[?]")
+    terminal.press("2")
+    terminal.wait_for("failure: hit the lamp")
+    terminal.wait_for("trial 2 of 2")
+    terminal.press("p")
+    terminal.wait_for("paused")
+    terminal.press("q")
+    assert terminal.end() == 3 and "the same command resumes" in terminal.shown
+    again = Terminal(*words, "--attend", cwd=tmp_path)
+    again.wait_for("trial 2 of 2, 1 void")
+    again.press("\n")
+    again.wait_for("did it succeed")
+    again.press("s")
+    again.wait_for("recorded 2 episodes")
+    assert again.end() == 0
+    dataset = open_dataset(tmp_path / "out")
+    assert known_outcomes(dataset) == [None, False, True]
+    failed = dataset.episode(1)
+    events = {event.kind: event.detail for event in failed.events}
+    assert (failed.outcome.failure, events["phase"], events["severity"]) == (
+        "hit the lamp",
+        "approach",
+        "major",
+    )
+    assert events["judged"] == "by ann"
+    assert any(event.detail == "new cube" for event in dataset.episode(0).events)
+
+
+def test_without_a_terminal_somebody_is_asked_for():
+    reader, writer = os.pipe()
+    try:
+        with (
+            pytest.raises(NeedsPerson, match=r"twinloop operate --robot"),
+            at_terminal(PersonSupervisor(RealRobot(), "ann"), print, reader),
+        ):
+            pass
+    finally:
+        os.close(reader)
+        os.close(writer)
