@@ -69,7 +69,7 @@ ParameterNames = Annotated[
 RobotUrl = Annotated[
     str,
     Option(
-        help="standin:NAME|FILE.yaml, python:FILE.py, ros2:CONFIG.yaml, unix:PATH, tcp:HOST:PORT, or a plug-in's scheme."
+        help="standin:NAME|FILE.yaml, python:FILE.py, ros2:CONFIG.yaml, lerobot:CONFIG.yaml, unix:PATH, tcp:HOST:PORT, or a plug-in's scheme."
     ),
 ]
 WorkspaceFolder = Annotated[Path, Option("--workspace", help="The workspace, or any folder inside it.")]

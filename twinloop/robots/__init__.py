@@ -9,6 +9,7 @@ with connected(robot):
 from twinloop.robots import python_file
 from twinloop.robots.gymnasium import GymnasiumRobot
 from twinloop.robots.lerobot import LeRobotArm
+from twinloop.robots.lerobot_robot import LeRobotRobot
 from twinloop.robots.protocol import (
     ROBOTS,
     Description,
@@ -29,6 +30,7 @@ __all__ = [
     "Description",
     "GymnasiumRobot",
     "LeRobotArm",
+    "LeRobotRobot",
     "Limits",
     "Observation",
     "RemoteRobot",

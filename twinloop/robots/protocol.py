@@ -209,7 +209,7 @@ def open_robot(url: str) -> Robot:
     """Open the robot at an address.
 
     Args:
-        url: "standin:NAME", "standin:FILE.yaml", "python:FILE.py", "ros2:CONFIG.yaml", "unix:PATH", "tcp:HOST:PORT", or a plug-in's scheme.
+        url: "standin:NAME", "standin:FILE.yaml", "python:FILE.py", "ros2:CONFIG.yaml", "lerobot:CONFIG.yaml", "unix:PATH", "tcp:HOST:PORT", or a plug-in's scheme.
 
     Returns:
         The robot, not yet connected.

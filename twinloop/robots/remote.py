@@ -47,6 +47,7 @@ class RemoteRobot:
         self._socket: socket.socket | None = None
         self._lock = threading.RLock()  # a watchdog asks from a thread of its own
         self._description: Description | None = None
+        self.greeting: Mapping[str, Any] = {}
         self._ahead: tuple[Observation, Outcome] | None = None
 
     @property
@@ -63,6 +64,7 @@ class RemoteRobot:
         try:
             header, _ = self._ask("hello", protocol=PROTOCOL, token=self._token)
             self._description = description_from_json(header.get("description"))
+            self.greeting = header
         except TwinloopError:
             self._hang_up()
             raise
@@ -163,8 +165,10 @@ class RemoteRobot:
             self._hang_up()
             raise
         if header["kind"] == "refused":
-            remedy = header.get("remedy")
-            raise RobotError(
+            remedy, gone = header.get("remedy"), header.get("gone") is True
+            if gone:  # the server has lost its robot, and waits to be connected to again
+                self._hang_up()
+            raise (RobotGone if gone else RobotError)(
                 _printable(header.get("what") or "the robot refuses"),
                 remedy=_printable(remedy) if remedy else None,
             )

@@ -1,0 +1,1 @@
+"""Twinloop beside LeRobot: `bridge` serves robots of LeRobot to Twinloop."""
