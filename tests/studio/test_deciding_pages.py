@@ -7,6 +7,8 @@ from playwright.sync_api import expect
 
 from tests.studio.live import TOKEN
 
+expect.set_options(timeout=60_000)  # a busy machine is slow, and that is not what these tests are about
+
 WIDTHS = ((1280, 900), (820, 1100))
 ROOMS = {
     "coverage": "object.x at the start above",
