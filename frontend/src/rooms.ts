@@ -28,6 +28,12 @@ export const GROUPS: readonly { title: string; rooms: readonly RoomEntry[] }[] =
     ],
   },
   {
+    title: "Twin",
+    rooms: [
+      { paths: ["/twin", "/twin/:twin"], title: "Twin", icon: "twin", room: lazyRoom(() => import("./rooms/twin")) },
+    ],
+  },
+  {
     title: "Policies",
     rooms: [
       { paths: ["/policies"], title: "Policies", icon: "policies", room: lazyRoom(() => import("./rooms/policies")) },

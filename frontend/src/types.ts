@@ -42,6 +42,13 @@ export interface BoardItem {
   left: number;
 }
 
+/** A body's name, and its pose in the world: position (m) and quaternion (w first). */
+export interface BodyPose {
+  name: string;
+  position: [number, number, number];
+  quaternion: [number, number, number, number];
+}
+
 /** One camera, and how its frames lie in the sheets of `/sheet`. */
 export interface CameraLine {
   name: string;
@@ -52,6 +59,17 @@ export interface CameraLine {
   columns: number;
   per_sheet: number;
   sheets: number;
+}
+
+/** A camera that policies see through: pose in the world, looking along its -z, with its vertical field of view. */
+export interface CameraPose {
+  name: string;
+  body: number;
+  position: [number, number, number];
+  quaternion: [number, number, number, number];
+  fovy_deg: number;
+  width: number;
+  height: number;
 }
 
 /** The policy in use: what it is, who made it the champion, when and why. */
@@ -85,6 +103,16 @@ export interface ChangeAnswer {
   registry: RegistrySummary;
 }
 
+/** Root mean square replay error of one channel on held-out episodes, and how often its band holds. */
+export interface ChannelLine {
+  name: string;
+  unit: string;
+  before: number;
+  after: number;
+  coverage: number;
+  sensor_noise: number;
+}
+
 /** The result of one check; `accepted` states who waived it, and why. */
 export interface Check {
   name: string;
@@ -98,6 +126,13 @@ export interface Check {
 export interface Choice {
   value: string;
   episodes: number;
+}
+
+/** Parameters that are not separately identifiable: moving along `weights` (in prior ranges) changes no reading. */
+export interface Confusion {
+  names: string[];
+  weights: number[];
+  remedy: string;
 }
 
 /** One person's consent. `document` is the hash of the signed document; dates are YYYY-MM-DD, inclusive. */
@@ -115,6 +150,19 @@ export interface Consent {
 export interface Contender {
   name: string;
   id: string;
+}
+
+/** One bar: success points that a dimension costs, and what was measured of it. */
+export interface CostBar {
+  dimension: string;
+  kind: "cost" | "equal" | "not measured";
+  lost: Interval | null;
+  alone: number | null;
+  named: boolean;
+  words: string;
+  quantities: Quantity[];
+  parameters: string[];
+  missing: string[];
 }
 
 /** A coverage: its regions, and what its map can show; `levels` is empty where no map was kept. */
@@ -193,6 +241,69 @@ export interface DatasetLine {
 export interface DatasetRemoval {
   dataset: string;
   episodes: number;
+}
+
+/** A decision about a candidate. */
+export interface Decision {
+  twin: string;
+  by: string;
+  reason: string;
+  override: boolean;
+}
+
+/** A diagnosis with the evidence behind it. */
+export interface DiagnosisDetail {
+  path: string;
+  policy: string;
+  twin: string;
+  standin: boolean;
+  verdict: string;
+  notes: string[];
+  trials: number;
+  successes: number;
+  in_twin: Interval;
+  on_robot: Interval;
+  predicted: Interval;
+  drop: Interval;
+  explained: Interval;
+  unknown: Interval;
+  exact: boolean;
+  scenes: number;
+  evaluations: number;
+  bars: CostBar[];
+  failures: Record<string, Record<string, number>>;
+  slices: Record<string, unknown>[];
+  rules: Rule[];
+  episodes: EpisodePlace[];
+  episodes_missing: number;
+}
+
+/** One diagnosis in a list. */
+export interface DiagnosisLine {
+  path: string;
+  at: string;
+  policy: string;
+  twin: string;
+  verdict: string;
+  standin: boolean;
+}
+
+/** A parameter whose nominal value differs; None where a twin does not have it. */
+export interface Difference {
+  name: string;
+  first: number | string | null;
+  second: number | string | null;
+  unit: string;
+  dimension: string;
+}
+
+/** What was measured of one dimension: headlines first, and what would be needed for more. */
+export interface DimensionLine {
+  dimension: string;
+  shown: boolean;
+  headlines: Measure[];
+  channels: Measure[];
+  not_evaluated: NotEvaluated[];
 }
 
 /** An episode whose raters do not say the same: what each said last, by name. */
@@ -277,11 +388,58 @@ export interface EpisodePage {
   all: number;
 }
 
+/** Where an episode is: its dataset's folder, seen from the workspace, its number there, and how it ended. */
+export interface EpisodePlace {
+  id: string;
+  dataset: string;
+  episode: number;
+  success: boolean | null;
+  failure: string | null;
+  source: string;
+}
+
+/** One parameter before and after, in numbers and in words. */
+export interface EstimateLine {
+  name: string;
+  dimension: string;
+  unit: string;
+  nominal: number;
+  value: number;
+  low: number;
+  high: number;
+  prior: [number, number];
+  status: string;
+  at_edge: boolean;
+  words: string;
+}
+
 /** A timed event: `Event(1.24, "contact", "finger_left cube")`. */
 export interface Event {
   time_s: number;
   kind: string;
   detail: string;
+}
+
+/** One run replayed in the twin as it is and with what was measured of a dimension; `reason` says why it cannot be replayed. */
+export interface Evidence {
+  dimension: string;
+  values: Record<string, number>;
+  errors: SignalErrors[];
+  geometry: Geometry;
+  recorded: Record<string, unknown>;
+  nominal: Record<string, unknown> | null;
+  measured: Record<string, unknown> | null;
+  signals: EvidenceSignal[];
+  reason: string;
+}
+
+/** One number of a run: recorded, and in both replays. */
+export interface EvidenceSignal {
+  name: string;
+  unit: string;
+  recorded: number[];
+  nominal: number[];
+  measured: number[];
 }
 
 /** How many episodes have each value of each facet. */
@@ -311,6 +469,13 @@ export interface Finding {
   episode_id: string;
 }
 
+/** What the quality check found in several episodes; `finding` is the worst of them. */
+export interface FindingLine {
+  finding: Finding;
+  episodes: number[];
+  overridden: boolean;
+}
+
 /** A file that holds copies, or (`certain` False) that cannot be searched, and why it is named. */
 export interface Found {
   path: string;
@@ -325,8 +490,100 @@ export interface Gain {
   high: number | null;
 }
 
+/** A measured gap; differences are simulation minus reality. */
+export interface GapDetail {
+  path: string;
+  twin: string;
+  twin_version: string;
+  sim: string | null;
+  standin: boolean;
+  level: number;
+  notes: string[];
+  dimensions: DimensionLine[];
+  success: twinloop_gap_success_Success;
+  episodes: EpisodePlace[];
+  episodes_total: number;
+}
+
+/** One measured gap in a list. */
+export interface GapLine {
+  path: string;
+  at: string;
+  twin: string;
+  episodes: number;
+  shown: string[];
+  standin: boolean;
+}
+
+/** Diagnoses and gaps of the workspace, newest first, and folders for new ones. */
+export interface GapResults {
+  diagnoses: DiagnosisLine[];
+  gaps: GapLine[];
+  next_diagnosis: string;
+  next_gap: string;
+}
+
+/** What a viewer draws of a twin; `ambient` is light from everywhere, `headlight` from the viewer. */
+export interface Geometry {
+  twin: string;
+  version: string;
+  content_hash: string;
+  bodies: BodyPose[];
+  shapes: Shape[];
+  meshes: Mesh[];
+  textures: Texture[];
+  lights: Light[];
+  cameras: CameraPose[];
+  ambient: [number, number, number];
+  headlight: [number, number, number];
+  centre: [number, number, number];
+  extent_m: number;
+}
+
 export interface HTTPValidationError {
   detail?: ValidationError[];
+}
+
+/** Whether an identification can start, what it would read and fit, and the folder that it would write. */
+export interface IdentifyCheck {
+  ready: boolean;
+  reasons: string[];
+  notes: string[];
+  episodes: number;
+  left_out: number[];
+  seconds: number;
+  channels: [string, string][];
+  models: Record<string, string[]>;
+  findings: FindingLine[];
+  out: string;
+}
+
+/** An identification: the verdict of held-out replay, every parameter, and what to doubt. */
+export interface IdentifyResult {
+  version: TwinVersion;
+  base: string;
+  gate: ReplayGate;
+  estimates: EstimateLine[];
+  confusions: Confusion[];
+  channels: ChannelLine[];
+  correlation: number[][];
+  warnings: string[];
+  fitted: number;
+  held_out: number;
+  fitted_s: number | null;
+  available_s: number | null;
+  choice: string | null;
+  seed: number;
+  report: string | null;
+}
+
+/** An estimate with its confidence interval, all in `unit`; "1" is a number without a unit. */
+export interface Interval {
+  value: number;
+  low: number;
+  high: number;
+  confidence: number;
+  unit: string;
 }
 
 /** One thing to record. */
@@ -408,6 +665,14 @@ export interface Labelled {
   labels: number;
 }
 
+/** A light: where it is, where it shines, its colour, and whether it is like the sun. */
+export interface Light {
+  position: [number, number, number];
+  direction: [number, number, number];
+  diffuse: [number, number, number];
+  directional: boolean;
+}
+
 /** A part of what a job printed; the next one begins at `next_offset`, in bytes. */
 export interface LogPart {
   text: string;
@@ -440,12 +705,41 @@ export interface MapSelection {
   dataset?: string | null;
 }
 
+/** One difference between simulation and reality: `value` is simulation minus reality, in `unit`. */
+export interface Measure {
+  value: number;
+  low: number;
+  high: number;
+  confidence: number;
+  unit: string;
+  dimension: string;
+  name: string;
+  standard_error: number;
+  episodes: number;
+  sim_episodes: number;
+  samples: number;
+  against: string;
+  channel: string;
+  real?: number | null;
+  sim?: number | null;
+  floor: number;
+  p_value?: number | null;
+  about: string;
+  excludes_zero: boolean;
+}
+
+/** A mesh in the frame of its geom: vertices (V, 3) in m and faces (F, 3). */
+export interface Mesh {
+  vertices: [number, number, number][];
+  faces: [number, number, number][];
+}
+
 /** The result of one pass over deployed episodes; `group` is the kind of feature that changed most. */
 export interface MonitorReport {
   dataset: string;
   episodes: number;
   reference: number;
-  success: Success;
+  success: twinloop_monitoring_success_Success;
   group: "actuator" | "scene" | "camera" | null;
   shifts: Shift[];
   drift: Drift | null;
@@ -510,6 +804,13 @@ export interface NewState {
   note: string;
 }
 
+/** Something that could not be measured, and what would be needed for it. */
+export interface NotEvaluated {
+  dimension: string;
+  needs: string;
+  name: string;
+}
+
 /** How real episodes ended inside a region and outside of it; `p_value` is Fisher's exact test, None where unknown. */
 export interface Outcomes {
   failed_inside: number;
@@ -543,6 +844,16 @@ export interface Page_Job {
   limit: number;
 }
 
+/** Success on the robot and in simulation in one slice; None where no outcome is known. */
+export interface Pair {
+  condition: string;
+  slice: string;
+  real: Rate | null;
+  sim: Rate | null;
+  difference?: Interval | null;
+  p_value?: number | null;
+}
+
 /** One scene: its number in the list, its values, the outcomes, and the number of simulation artefacts while the candidate acted (None: unknown). The champion's are not counted: a failing policy may throw objects about. */
 export interface PairedTrial {
   scene: number;
@@ -550,6 +861,24 @@ export interface PairedTrial {
   champion?: boolean | null;
   values?: Record<string, number>;
   artefacts: number | null;
+}
+
+/** One parameter with its nominal value and how others are spread. */
+export interface ParameterDetail {
+  name: string;
+  unit: string;
+  nominal: number | string;
+  spreads: ParameterSpread[];
+}
+
+/** How values of a parameter are spread, by source: bin edges and the fraction of values in each bin. */
+export interface ParameterSpread {
+  source: string;
+  edges: number[];
+  fractions: number[];
+  middle: number;
+  low: number;
+  high: number;
 }
 
 /** What a part names now: episodes, and the fraction of a draw that comes from it. */
@@ -635,6 +964,13 @@ export interface PolicySummary {
   problem?: string | null;
 }
 
+/** Samples of two parameters' joint posterior. */
+export interface PosteriorSamples {
+  x: string;
+  y: string;
+  points: [number, number][];
+}
+
 /** Which policy goes to which stage, on what grounds, and who says so. */
 export interface Promotion {
   policy: string;
@@ -643,6 +979,17 @@ export interface Promotion {
   fraction: number;
   by: string;
   override?: string | null;
+}
+
+/** One measured number: the twin's value, the robot's with its 95 % interval, and whether they differ enough to matter. */
+export interface Quantity {
+  name: string;
+  unit: string;
+  twin: number;
+  real: number;
+  low: number;
+  high: number;
+  differs: boolean;
 }
 
 /** A variable between two bounds. `sql` and `place` are those of the variable; `seen` is where real data in a region lies. */
@@ -654,6 +1001,17 @@ export interface Range {
   low?: number;
   high?: number;
   seen?: [number, number] | null;
+}
+
+/** Success rate of the episodes whose outcome is known, with its exact interval. */
+export interface Rate {
+  value: number;
+  low: number;
+  high: number;
+  confidence: number;
+  unit: string;
+  successes: number;
+  episodes: number;
 }
 
 /** An entry of the record: who did what, when, and the name of the trusted key that signed it, if one did. */
@@ -710,6 +1068,37 @@ export interface Relative {
   episode: number | null;
 }
 
+/** One channel of a held-out episode: recorded, and replayed before and after with its band. */
+export interface ReplayChannel {
+  name: string;
+  unit: string;
+  real: number[];
+  before: number[];
+  after: number[];
+  low: number[];
+  high: number[];
+}
+
+/** Whether held-out replay error fell by more than chance. */
+export interface ReplayGate {
+  accepted: boolean;
+  ratio: number;
+  p_value: number;
+  units: number;
+  unit: string;
+  reason: string;
+  worse: string[];
+}
+
+/** A held-out episode and the twin's replays of it. */
+export interface ReplayLines {
+  episode: string;
+  place: EpisodePlace | null;
+  task: string;
+  time_s: number[];
+  channels: ReplayChannel[];
+}
+
 /** A report with the band of the success rate after each episode. */
 export interface ReportAnswer {
   path: string;
@@ -731,11 +1120,12 @@ export interface ReportLine {
   problem?: string | null;
 }
 
-/** Who goes back to the previous champion, and why; `champion` is the version to go back from. */
-export interface RollBack {
-  by: string;
-  reason: string;
-  champion?: string | null;
+/** A rule of thumb of the field, whether it applies here, and why. */
+export interface Rule {
+  name: string;
+  applies: boolean | null;
+  because: string;
+  advice: string;
 }
 
 /** The criteria of a verdict. */
@@ -793,6 +1183,22 @@ export interface SeriesLine {
   values: (number | null)[];
 }
 
+/** One drawn geom: its kind, MuJoCo's sizes (m), its pose in its body (quaternion w first), and its surface. */
+export interface Shape {
+  kind: string;
+  body: number;
+  size: [number, number, number];
+  position: [number, number, number];
+  quaternion: [number, number, number, number];
+  rgba: [number, number, number, number];
+  specular: number;
+  shininess: number;
+  mesh?: number | null;
+  texture?: number | null;
+  repeat: [number, number];
+  per_metre: boolean;
+}
+
 /** A feature that changed: since which deployed episode, when it was detected, and by how many robust standard deviations. */
 export interface Shift {
   feature: string;
@@ -803,6 +1209,14 @@ export interface Shift {
   after: number;
   size: number;
   values: number[];
+}
+
+/** Root mean square replay errors of one signal, in its unit: in the twin as it is, and with what was measured. */
+export interface SignalErrors {
+  name: string;
+  unit: string;
+  nominal: number;
+  measured: number;
 }
 
 /** One signal: its elements and their units. */
@@ -914,17 +1328,6 @@ export interface Studio {
   read_only: boolean;
 }
 
-/** Labelled deployed episodes: number of successes, the band, and whether the success rate has fallen. */
-export interface Success {
-  episodes: number;
-  successes: number;
-  low: number;
-  high: number;
-  expected: number | null;
-  fell: number | null;
-  outcomes: boolean[];
-}
-
 /** Trials of one policy in one place, with the exact interval of its success rate (Clopper-Pearson, 95 %). */
 export interface SuccessRecord {
   at: string;
@@ -941,6 +1344,13 @@ export interface SuccessRecord {
   round: number | null;
 }
 
+/** A small image: `rgb` holds its rows from the top, three bytes a pixel, in base64. */
+export interface Texture {
+  width: number;
+  height: number;
+  rgb: string;
+}
+
 /** A policy, and why it is listed; `certain` is False if its record cannot be read. */
 export interface TrainedPolicy {
   name: string;
@@ -955,12 +1365,102 @@ export interface TwinChoice {
   title: string;
 }
 
+/** A twin with its parameters and where values of them may come from. */
+export interface TwinDetail {
+  twin: string;
+  name: string;
+  version: string;
+  content_hash: string;
+  parent: string | null;
+  description: string;
+  robot: string;
+  task: string;
+  control_hz: number;
+  physics_dt_s: number;
+  cameras: string[];
+  parameters: TwinParameter[];
+  sources: ValueSource[];
+}
+
+/** One parameter; the last fields are those of its estimate, where it was identified. */
+export interface TwinParameter {
+  name: string;
+  description: string;
+  dimension: string;
+  stage: string;
+  unit: string;
+  nominal: number | string;
+  low: number | null;
+  high: number | null;
+  whole: boolean;
+  choices: string[];
+  before?: number | null;
+  status?: string | null;
+  interval?: [number, number] | null;
+  words?: string | null;
+}
+
+/** A person's decision against a candidate. */
+export interface TwinRejection {
+  at: string;
+  twin: string;
+  version: string;
+  content_hash: string;
+  reason: string;
+  by: string;
+}
+
+/** A twin as one set of values makes it look; `values` are those that are not nominal. */
+export interface TwinScene {
+  geometry: Geometry;
+  values: Record<string, number | string>;
+}
+
+/** One line of a workspace's history: from then on, this twin was the current one. */
+export interface TwinUse {
+  at: string;
+  twin: string;
+  version: string;
+  content_hash: string;
+  reason: string;
+  by: string;
+}
+
+/** One twin in a workspace. */
+export interface TwinVersion {
+  twin: string;
+  name: string;
+  version: string;
+  content_hash: string;
+  parent: string | null;
+  state: "current" | "earlier" | "candidate" | "rejected" | "unused";
+  identified: boolean;
+  reason: string;
+  by: string;
+  at: string;
+}
+
+/** Every twin of the workspace, the current one first, and which was current when. */
+export interface Twins {
+  current: string | null;
+  versions: TwinVersion[];
+  history: TwinUse[];
+}
+
 export interface ValidationError {
   loc: (string | number)[];
   msg: string;
   type: string;
   input?: unknown;
   ctx?: Record<string, unknown>;
+}
+
+/** Where values come from: its kind, the name by which it is asked for, what it is, and how many sets of values it has. */
+export interface ValueSource {
+  name: string;
+  kind: "nominal" | "posterior" | "randomization";
+  about: string;
+  count: number;
 }
 
 /** A decision about one candidate, with its basis. */
@@ -1052,6 +1552,42 @@ export interface twinloop_coverage_result_DatasetSummary {
   points: number;
   succeeded: number;
   known: number;
+}
+
+/** How often episodes succeed: overall, by slice of every condition, and how and when they fail. */
+export interface twinloop_gap_success_Success {
+  overall: Pair;
+  slices: Pair[];
+  against: string;
+  real_failures?: Record<string, number>;
+  sim_failures?: Record<string, number>;
+  real_failed_in?: Record<string, number>;
+  sim_failed_in?: Record<string, number>;
+  needs?: string | null;
+}
+
+/** Labelled deployed episodes: number of successes, the band, and whether the success rate has fallen. */
+export interface twinloop_monitoring_success_Success {
+  episodes: number;
+  successes: number;
+  low: number;
+  high: number;
+  expected: number | null;
+  fell: number | null;
+  outcomes: boolean[];
+}
+
+/** Who goes back to the previous champion, and why; `champion` is the version to go back from. */
+export interface twinloop_studio_api_policies_RollBack {
+  by: string;
+  reason: string;
+  champion?: string | null;
+}
+
+/** A step back to the twin before. */
+export interface twinloop_studio_api_twins_RollBack {
+  by: string;
+  reason: string;
 }
 
 /** One line about a dataset; `problem` says why it cannot be read. */

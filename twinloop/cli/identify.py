@@ -139,6 +139,13 @@ def identify(
     out: TwinOut = None,
     force: Force = None,
     candidate: AsCandidate = False,
+    check: Annotated[
+        bool,
+        Option(
+            "--check",
+            help="Only say whether it can start: what would be read and fitted. Exits with 1 if it cannot.",
+        ),
+    ] = False,
     seed: Annotated[int, Option(help="Random seed for the search's starts and the posterior's samples.")] = 0,
     threads: Threads = 0,
     json: Json = False,
@@ -149,6 +156,9 @@ def identify(
     """
     workspace = find_workspace()
     base, dataset = load_twin(twin, workspace), twinloop.open_dataset(real)
+    if check:
+        _check(base, dataset, split_names(parameters), simulated, json)
+        return
     priors = {name: _read_range(name, text) for name, text in split_pairs(prior, "--prior").items()}
     config = twinloop.IdentifyConfig(
         priors=priors, given=split_pairs(given, "--given"), signals=split_names(signals) or None, horizon_s=horizon,
@@ -179,6 +189,27 @@ def _use(workspace: Workspace, result: twinloop.Identification, folder: Path) ->
 
     if result.gate.accepted:
         use_twin(workspace, str(folder.relative_to(workspace.root)), result.gate.reason)
+
+
+def _check(
+    base: twinloop.Twin, dataset: twinloop.Dataset, parameters: list[str], simulated: bool, json: bool
+) -> None:
+    """Print whether an identification can start."""
+    from twinloop.identification.ready import check_ready
+
+    found = check_ready(base, dataset, parameters, allow_simulated=simulated)
+    fitted = "; ".join(f"{label}: {', '.join(names)}" for label, names in found.models.items())
+    lines = [
+        f"{found.episodes} episodes, {found.seconds:.0f} s, {len(found.left_out)} left out",
+        f"reads {', '.join(name for name, _ in found.channels) or 'nothing'}",
+        f"fits {fitted or 'nothing'}",
+        *(f"note: {note}" for note in found.notes),
+        *(f"cannot start: {reason}" for reason in found.reasons),
+    ]
+    lines.append("can start" if found.ready else "the twin is unchanged")
+    console.print_result(json, found.as_json(), "\n".join(lines))
+    if not found.ready:
+        raise typer.Exit(1)
 
 
 def anchor(

@@ -174,6 +174,61 @@ def export(
 
 
 @app.command()
+def draw(
+    twin: Annotated[
+        str | None, Argument(metavar="FOLDER", help="A twin of the workspace; default: the current one.")
+    ] = None,
+    source: Annotated[
+        str,
+        Option(
+            "--from",
+            metavar="SOURCE",
+            help="nominal, posterior, default, training, or a config of the workspace; 'list' lists them.",
+        ),
+    ] = "default",
+    number: Annotated[int, Option(help="Which sample or draw.")] = 0,
+    seed: Annotated[int, Option(help="Random seed for the draws.")] = 0,
+    json: Json = False,
+) -> None:
+    """Print one set of values of a twin's parameters: a sample of its posterior, or a draw of a randomization."""
+    from twinloop.twin_values import find_value_sources, read_values
+
+    workspace = require_workspace()
+    if twin is None and workspace.twin is None:
+        raise WrongUse("no twin is named", remedy="twinloop twin draw FOLDER")
+    place = workspace.twin if twin is None else _place(workspace, Path(twin))
+    assert place is not None
+    if source == "list":
+        found = find_value_sources(workspace, place)
+        columns = ("source", "kind", "sets", "about")
+        console.print_list(json, found, columns, lambda s: (s.name, s.kind, s.count, s.about), "no sources")
+        return
+    values = read_values(workspace, place, source, number, seed)
+    if json:
+        console.print_json({"twin": place, "from": source, "number": number, "values": values})
+        return
+    cell = twinloop.load_twin(workspace.root / place)
+    rows = [
+        (name, cell.parameter(name).format(value), cell.parameter(name).format(cell.parameter(name).nominal))
+        for name, value in values.items()
+    ]
+    console.print_table(("parameter", "value", "nominal"), rows)
+
+
+@app.command()
+def explain(
+    twin: Annotated[Path, Argument(metavar="FOLDER", help="What `twinloop identify` wrote.")],
+    json: Json = False,
+) -> None:
+    """Say in sentences what an identification tells about each parameter."""
+    from twinloop.identification.words import explain_estimate
+
+    found = twinloop.load_identification(twin)
+    said = {name: explain_estimate(found, name) for name in found.names}
+    console.print_result(json, said, lambda: console.print_lines(f"{n}: {text}" for n, text in said.items()))
+
+
+@app.command()
 def scene(
     out: Annotated[Path, Option("--out", metavar="FILE.json", help="The file to write.")],
     twin: Annotated[

@@ -23,7 +23,7 @@ from twinloop.tasks.joint_names import find_joint_names
 from twinloop.tasks.place import start_at_rest
 from twinloop.twins import Twin
 
-MOST_ROWS = 500
+MOST_ROWS = 300
 """Rows of a motion: with more, a viewer would draw several between two frames of its screen."""
 
 

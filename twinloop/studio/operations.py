@@ -19,14 +19,20 @@ from twinloop.selections import SelectionPart
 from twinloop.studio.api.coverage import CoverageAnswer, CoverageLine, Outline, SelectedRegion
 from twinloop.studio.api.data import DatasetLine, EpisodePage, Facets, SelectionAnswer, SqlAnswer, SqlTables
 from twinloop.studio.api.episodes import EpisodeAnswer, Labelled, SignalsAnswer, TwinChoice
+from twinloop.studio.api.gap import DiagnosisDetail, Evidence, GapDetail, GapResults
 from twinloop.studio.api.gate import VerdictAnswer, VerdictLine
+from twinloop.studio.api.identify import IdentifyCheck, IdentifyResult, PosteriorSamples, ReplayLines
 from twinloop.studio.api.jobs import JobCommands
 from twinloop.studio.api.monitor import ReportAnswer, ReportLine
 from twinloop.studio.api.overview import Studio
 from twinloop.studio.api.people import PeopleAnswer, WithdrawalAnswer
 from twinloop.studio.api.plan import PlanAnswer
 from twinloop.studio.api.policies import ChangeAnswer, PolicyLine, VerifiedAnswer
+from twinloop.studio.api.twins import ParameterDetail, TwinDetail, Twins, TwinScene
 from twinloop.studio.context import Page
+from twinloop.twin_versions import TwinRejection, TwinUse, TwinVersion
+from twinloop.twins.compare import Difference
+from twinloop.workspace import DatasetSummary
 
 
 class Operations:
@@ -248,6 +254,144 @@ class Operations:
     def compare_raters(self, dataset: str) -> Agreement:
         """How the raters of a dataset agree, and about which episodes they do not."""
         answer: Agreement = self._send("GET", "/api/episode/agreement", Agreement, {"dataset": dataset})
+        return answer
+
+    def twins(self) -> Twins:
+        """Every twin of the workspace, as `twinloop twin versions` lists them."""
+        answer: Twins = self._send("GET", "/api/twins", Twins)
+        return answer
+
+    def twin(self, twin: str | None = None) -> TwinDetail:
+        """One twin with its parameters, as `twinloop twin show` shows them."""
+        answer: TwinDetail = self._send("GET", "/api/twins/detail", TwinDetail, {"twin": twin})
+        return answer
+
+    def twin_scene(
+        self,
+        twin: str | None = None,
+        source: str = "nominal",
+        number: int = 0,
+        seed: int = 0,
+        changes: str = "",
+    ) -> TwinScene:
+        """A twin as a sample, a draw or values of one's own make it look."""
+        answer: TwinScene = self._send(
+            "GET",
+            "/api/twins/scene",
+            TwinScene,
+            {"twin": twin, "source": source, "number": number, "seed": seed, "changes": changes},
+        )
+        return answer
+
+    def twin_parameter(
+        self, name: str, twin: str | None = None, sources: list[str] | None = None
+    ) -> ParameterDetail:
+        """How the values of one parameter are spread in a posterior and in randomizations."""
+        answer: ParameterDetail = self._send(
+            "GET", "/api/twins/parameter", ParameterDetail, {"name": name, "twin": twin, "sources": sources}
+        )
+        return answer
+
+    def compare_twins(self, first: str, second: str) -> list[Difference]:
+        """Parameters whose nominal values differ between two twins, as `twinloop twin compare` lists them."""
+        answer: list[Difference] = self._send(
+            "GET", "/api/twins/compare", list[Difference], {"first": first, "second": second}
+        )
+        return answer
+
+    def roll_back_twin(self, by: str, reason: str) -> TwinUse:
+        """Make the previous twin current again, as `twinloop twin rollback` does."""
+        answer: TwinUse = self._send(
+            "POST", "/api/twins/rollback", TwinUse, None, {"by": by, "reason": reason}
+        )
+        return answer
+
+    def accept_twin(self, twin: str, by: str, reason: str, override: bool = False) -> TwinUse:
+        """Make a candidate the current twin, as `twinloop twin accept` does."""
+        answer: TwinUse = self._send(
+            "POST",
+            "/api/twins/accept",
+            TwinUse,
+            None,
+            {"twin": twin, "by": by, "reason": reason, "override": override},
+        )
+        return answer
+
+    def reject_twin(self, twin: str, by: str, reason: str, override: bool = False) -> TwinRejection:
+        """Decide against a candidate, as `twinloop twin reject` does."""
+        answer: TwinRejection = self._send(
+            "POST",
+            "/api/twins/reject",
+            TwinRejection,
+            None,
+            {"twin": twin, "by": by, "reason": reason, "override": override},
+        )
+        return answer
+
+    def identify_datasets(self) -> list[DatasetSummary]:
+        """Datasets that were recorded on a robot, in `data/` and in a loop's stages."""
+        answer: list[DatasetSummary] = self._send("GET", "/api/identify/datasets", list[DatasetSummary])
+        return answer
+
+    def check_identify(
+        self, dataset: str, twin: str | None = None, parameters: list[str] | None = None
+    ) -> IdentifyCheck:
+        """Whether `twinloop identify` can start, as `twinloop identify --check` says."""
+        answer: IdentifyCheck = self._send(
+            "GET",
+            "/api/identify/check",
+            IdentifyCheck,
+            {"dataset": dataset, "twin": twin, "parameters": parameters},
+        )
+        return answer
+
+    def identifications(self) -> list[TwinVersion]:
+        """Identified twins, with what was decided about each."""
+        answer: list[TwinVersion] = self._send("GET", "/api/identify/results", list[TwinVersion])
+        return answer
+
+    def identification(self, twin: str) -> IdentifyResult:
+        """One identification, in numbers and in words."""
+        answer: IdentifyResult = self._send("GET", "/api/identify/result", IdentifyResult, {"twin": twin})
+        return answer
+
+    def identification_replays(self, twin: str) -> list[ReplayLines]:
+        """Held-out episodes, recorded and replayed by the twin before and after, with the band of the one after."""
+        answer: list[ReplayLines] = self._send(
+            "GET", "/api/identify/replays", list[ReplayLines], {"twin": twin}
+        )
+        return answer
+
+    def identification_posterior(self, twin: str, x: str, y: str) -> PosteriorSamples:
+        """Samples of two parameters, which show what they trade against each other."""
+        answer: PosteriorSamples = self._send(
+            "GET", "/api/identify/posterior", PosteriorSamples, {"twin": twin, "x": x, "y": y}
+        )
+        return answer
+
+    def gap_results(self) -> GapResults:
+        """Diagnoses and gaps, wherever a loop or a command wrote them."""
+        answer: GapResults = self._send("GET", "/api/gap/results", GapResults)
+        return answer
+
+    def diagnosis(self, path: str) -> DiagnosisDetail:
+        """One diagnosis: a bar for each dimension, the unknown part, and the runs it was made from."""
+        answer: DiagnosisDetail = self._send("GET", "/api/gap/diagnosis", DiagnosisDetail, {"path": path})
+        return answer
+
+    def evidence(self, path: str, dimension: str, dataset: str, episode: int) -> Evidence:
+        """A run in the twin as it is, and with what was measured of one dimension, which should bring the replay closer."""
+        answer: Evidence = self._send(
+            "GET",
+            "/api/gap/evidence",
+            Evidence,
+            {"path": path, "dimension": dimension, "dataset": dataset, "episode": episode},
+        )
+        return answer
+
+    def gap(self, path: str) -> GapDetail:
+        """One measured gap: differences by dimension, success, and the episodes that were looked at."""
+        answer: GapDetail = self._send("GET", "/api/gap/gap", GapDetail, {"path": path})
         return answer
 
     def list_coverages(self) -> list[CoverageLine]:

@@ -24,7 +24,7 @@ export function geometryOf(shape: SceneShape, scene: SceneGeometry): THREE.Buffe
   if (shape.kind === "ellipsoid") return new THREE.SphereGeometry(1, AROUND, AROUND / 2).scale(x, y, z);
   if (shape.kind === "cylinder") return new THREE.CylinderGeometry(x, x, 2 * y, AROUND).rotateX(Math.PI / 2);
   if (shape.kind === "capsule") return new THREE.CapsuleGeometry(x, 2 * y, 8, AROUND).rotateX(Math.PI / 2);
-  const mesh = shape.mesh === null ? undefined : scene.meshes[shape.mesh];
+  const mesh = scene.meshes[shape.mesh ?? -1];
   return mesh ? meshGeometry(mesh) : null;
 }
 
@@ -49,11 +49,11 @@ export function textureOf(texture: SceneGeometry["textures"][number]): THREE.Dat
 export function materialOf(shape: SceneShape, textures: readonly THREE.DataTexture[], tint: THREE.Color | null): THREE.MeshPhongMaterial {
   const [r, g, b, a] = shape.rgba;
   const base = new THREE.Color(r, g, b);
-  const image = shape.texture === null ? undefined : textures[shape.texture];
+  const image = textures[shape.texture ?? -1];
   const made = new THREE.MeshPhongMaterial({
     color: tint ? base.lerp(tint, 0.7) : base,
-    specular: new THREE.Color().setScalar(0.35 * shape.specular),
-    shininess: 1 + 100 * shape.shininess,
+    specular: new THREE.Color().setScalar(0.35 * (shape.specular ?? 0)),
+    shininess: 1 + 100 * (shape.shininess ?? 0),
     side: shape.kind === "plane" || shape.kind === "mesh" ? THREE.DoubleSide : THREE.FrontSide,
     transparent: tint !== null || a < 1,
     opacity: tint ? 0.42 : a,
@@ -61,7 +61,7 @@ export function materialOf(shape: SceneShape, textures: readonly THREE.DataTextu
   });
   if (image && !tint) {
     const map = image.clone();
-    const [u, v] = shape.repeat;
+    const [u, v] = shape.repeat ?? [1, 1];
     if (shape.per_metre) map.repeat.set(u * 2 * (shape.size[0] || ENDLESS_M), v * 2 * (shape.size[1] || ENDLESS_M));
     else map.repeat.set(u, v);
     map.needsUpdate = true;

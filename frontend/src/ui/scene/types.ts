@@ -1,48 +1,8 @@
-// What the studio's API says about a scene: `read_geometry` and `compare_motion` of the library, in JSON.
+// What a scene is drawn from: the library's `read_geometry` and `compare_motion`, in JSON.
+import type { Geometry, Shape } from "../../types";
 
-type Three = [number, number, number];
-type Four = [number, number, number, number];
-
-export interface SceneShape {
-  kind: string;
-  body: number;
-  size: Three;
-  position: Three;
-  quaternion: Four;
-  rgba: Four;
-  specular: number;
-  shininess: number;
-  mesh: number | null;
-  texture: number | null;
-  repeat: [number, number];
-  per_metre: boolean;
-}
-
-export interface SceneCamera {
-  name: string;
-  body: number;
-  position: Three;
-  quaternion: Four;
-  fovy_deg: number;
-  width: number;
-  height: number;
-}
-
-export interface SceneGeometry {
-  twin: string;
-  version: string;
-  content_hash: string;
-  bodies: { name: string; position: Three; quaternion: Four }[];
-  shapes: SceneShape[];
-  meshes: { vertices: Three[]; faces: Three[] }[];
-  textures: { width: number; height: number; rgb: string }[];
-  lights: { position: Three; direction: Three; diffuse: Three; directional: boolean }[];
-  cameras: SceneCamera[];
-  ambient: Three;
-  headlight: Three;
-  centre: Three;
-  extent_m: number;
-}
+export type SceneGeometry = Geometry;
+export type SceneShape = Shape;
 
 /** Poses over time of the bodies that move; quaternions begin with w. */
 export interface SceneMotion {

@@ -34,6 +34,26 @@ function rowsAt(time_s: readonly number[], at: number): [number, number, number]
   return [low, high, step > 0 ? (at - start) / step : 0];
 }
 
+/** The box of a body's own shapes, without planes. */
+function boxOfBody(body: THREE.Group): THREE.Box3 {
+  const box = new THREE.Box3();
+  for (const part of body.children) if (part instanceof THREE.Mesh && !part.userData["endless"]) box.expandByObject(part);
+  return box;
+}
+
+/** The box of all that stands together: what an episode does not use is parked far away. */
+function boxOfMost(boxes: readonly THREE.Box3[]): THREE.Box3 {
+  const centres = boxes.map((box) => box.getCenter(new THREE.Vector3()));
+  const middleOf = (values: number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0;
+  const middle = new THREE.Vector3(middleOf(centres.map((one) => one.x)), middleOf(centres.map((one) => one.y)), middleOf(centres.map((one) => one.z)));
+  const usual = middleOf(centres.map((one) => one.distanceTo(middle)));
+  const all = new THREE.Box3();
+  boxes.forEach((box, i) => {
+    if ((centres[i] ?? middle).distanceTo(middle) <= Math.max(3 * usual, 0.3)) all.union(box);
+  });
+  return all;
+}
+
 export class SceneView {
   private readonly renderer: THREE.WebGLRenderer;
   private readonly scene = new THREE.Scene();
@@ -254,13 +274,10 @@ export class SceneView {
 
   /** Look at all that moves or stands on the ground, from the front and a little above. */
   private frame(): void {
-    const box = new THREE.Box3();
-    for (const { root } of this.drawn) {
+    const box = boxOfMost(this.drawn.flatMap(({ root, bodies }) => {
       root.updateMatrixWorld(true);
-      root.traverse((part) => {
-        if (part instanceof THREE.Mesh && !part.userData["endless"]) box.expandByObject(part);
-      });
-    }
+      return [...bodies.values()].map(boxOfBody).filter((one) => !one.isEmpty());
+    }));
     if (box.isEmpty()) box.set(new THREE.Vector3(-0.5, -0.5, 0), new THREE.Vector3(0.5, 0.5, 1));
     const sphere = box.getBoundingSphere(new THREE.Sphere());
     const distance = (0.92 * sphere.radius) / Math.sin(THREE.MathUtils.degToRad(this.camera.fov / 2));
