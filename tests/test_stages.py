@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from twinloop.errors import WorkspaceError
-from twinloop.robots.handle import RobotHandle
 from twinloop.stages import StageListener, Stages, StoppedEarly
+from twinloop.supervision.handle import RobotHandle
 from twinloop.twins import load_twin
 
 

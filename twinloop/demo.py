@@ -8,8 +8,8 @@ from pathlib import Path
 from twinloop.loop import run_loop
 from twinloop.loop_result import LoopResult
 from twinloop.loop_status import LoopConfig
-from twinloop.robots.handle import find_robot
 from twinloop.stages import StageListener
+from twinloop.supervision.handle import find_robot
 from twinloop.twins import Twin, load_twin
 from twinloop.workspace import MARKER, find_workspace, init_workspace
 

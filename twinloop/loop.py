@@ -41,8 +41,8 @@ from twinloop.promotion.run import RECORDINGS, GateConfig
 from twinloop.promotion.verdict import Verdict, load_verdict
 from twinloop.randomization import Randomization
 from twinloop.randomization.scenes import training_scenes
-from twinloop.robots.handle import RobotHandle, find_robot
 from twinloop.stages import StageListener, Stages, StoppedEarly
+from twinloop.supervision.handle import Attend, PersonNeeded, RobotHandle, find_robot
 from twinloop.tasks import make_task
 from twinloop.trial_sets import SCENES_PER_ROUND
 from twinloop.twins import Twin
@@ -77,22 +77,27 @@ def run_loop(
     until: str | None = None,
     *,
     policy: PolicyLike | None = None,
+    attend: Attend | None = None,
 ) -> LoopResult:
     """Run every stage in order, each once.
 
     Args:
         twin: The robot's nominal twin.
-        robot: The robot's address, such as `standin:remote`; it must have a supervisor of its own.
+        robot: The robot's address, such as `standin:remote`.
         root: Folder of the stages; its parent is the workspace.
         config: How much of everything.
         listener: Follows the run.
         until: Stop after this stage.
         policy: The policy that the first round begins with, such as a foreign one; default: one is trained in the nominal twin.
 
+        attend: Brings somebody who stands beside the robot, such as `functools.partial(at_terminal, ...)` of a person; default: the
+            robot supervises its own trials.
+
     Returns:
         The results of the stages that ran.
 
     Raises:
+        NeedsPerson: If a stage waits for somebody beside the robot.
         UnknownName: If `until` is no stage of this loop.
         WorkspaceError: If another loop runs in the folder.
     """
@@ -104,7 +109,11 @@ def run_loop(
         asked = {"twin": twin.name, "robot": robot, "config": asdict(config)}
         write_atomically(stages.root / SETTINGS, json.dumps(asked, indent=1).encode())
         with suppress(StoppedEarly):
-            _Loop(twin, find_robot(robot), stages, config, policy).run()
+            try:
+                _Loop(twin, find_robot(robot, attend), stages, config, policy).run()
+            except PersonNeeded as waits:
+                stages.note_need(str(waits.need))
+                raise
         results = {stage.name.replace("-", "_"): stage.result for stage in stages.reached}
         return LoopResult(stages.root, tuple(stages.reached), **results)
 

@@ -114,6 +114,8 @@ def read_loop_status(root: str | Path) -> LoopStatus | None:
     left = running or _next_stage(done, config, verdict)
     if left is None:
         return LoopStatus(done, None, "twinloop monitor DATASET", "the champion is in place: monitor it")
+    if running and (need := stages.needs()) is not None:
+        return LoopStatus(done, left, f"{command} --attend", f"{left} {need}")
     return LoopStatus(
         done, left, command, f"{left} was interrupted or is running" if running else STAGES[left]
     )

@@ -144,6 +144,16 @@ class Stages:
         running = _read(self.root / RUNNING, dict) or {}
         return str(running["stage"]) if "stage" in running else None
 
+    def note_need(self, need: str) -> None:
+        """The stage that has begun waits for something; remembered until it runs again."""
+        began = _read(self.root / RUNNING, dict) or {}
+        write_atomically(self.root / RUNNING, json.dumps(began | {"needs": need}).encode())
+
+    def needs(self) -> str | None:
+        """What the stage that has begun waits for; None if nothing."""
+        needs = (_read(self.root / RUNNING, dict) or {}).get("needs")
+        return needs if isinstance(needs, str) else None
+
     def _keep(self, stage: Stage[Any], inputs: dict[str, Any]) -> None:
         """Write the stage's facts last: a folder without them is unfinished."""
         files = sorted(path for path in stage.folder.rglob("*") if path.is_file() and path.name != STAGE)

@@ -55,10 +55,13 @@ from twinloop.report.gate_page import write_gate_page
 from twinloop.report.identification_page import write_identification_page
 from twinloop.report.plan_sheet import write_plan_sheet
 from twinloop.robots.controllers import Controller, ExpertController, OperatorController
-from twinloop.robots.handle import RobotHandle, supervised
+from twinloop.robots.protocol import connected, open_robot
 from twinloop.robots.record import RecordingSpec, Station, record
 from twinloop.robots.replicas import replicas
 from twinloop.stages import OnProgress
+from twinloop.supervision.handle import RobotHandle, supervised
+from twinloop.supervision.person import PersonSupervisor
+from twinloop.supervision.series import count_valid, record_attended
 from twinloop.twins import Twin
 
 DATA, RUNS, TWIN, REPORT = "data", "runs", "twin", "report.html"
@@ -171,7 +174,8 @@ def try_on_robot(
     until_failure: bool = False,
 ) -> Evaluation:
     """Trials on the robot; their episodes are kept."""
-    with supervised(robot.address) as (arm, supervisor):
+    left = episodes - count_valid(out / RUNS)
+    with supervised(robot, left, _time_limit_s(robot)) as (arm, supervisor):
         environment = RobotEnvironment(arm, supervisor=supervisor, until_failure=until_failure, resume=True)
         evaluation = evaluate(
             policy, environment, episodes=episodes, seed=first, out=out / RUNS, on_progress=on_progress
@@ -243,8 +247,7 @@ def watch(
     task: str,
 ) -> MonitorReport:
     """Deployed episodes of the champion, compared once with the reference."""
-    with supervised(robot.address) as (arm, _):
-        spec = RecordingSpec(episodes, task_time_limit_s(arm), task=task, first=first)
+    spec = RecordingSpec(episodes, _time_limit_s(robot), task=task, first=first)
     deployed = _recorded(
         out, on_progress, robot, spec, lambda arm, _, row: PolicyController(policy, arm.description, row)
     )
@@ -261,11 +264,17 @@ def _recorded(
     controller: Callable[..., Controller],
 ) -> Dataset:
     """Record the episodes that are missing; `controller` makes one for a robot, its supervisor, and the robot's number."""
-    there = len(open_dataset(out / DATA)) if (out / DATA).exists() else 0
+    there = count_valid(out / DATA)
     if there < spec.episodes:
         left = replace(spec, episodes=spec.episodes - there, first=spec.first + there)
         cores = min(usable_cores(), left.episodes)
-        with supervised(robot.address) as (arm, supervisor), replicas(arm, supervisor, cores - 1) as others:
+        with (
+            supervised(robot, left.episodes, spec.time_limit_s) as (arm, supervisor),
+            replicas(arm, supervisor, cores - 1) as others,
+        ):
+            if isinstance(supervisor, PersonSupervisor):
+                mine = Station(arm, controller(arm, supervisor, 0), supervisor)
+                return record_attended(mine, out / DATA, spec, supervisor, on_progress)
             stations = [
                 Station(one, controller(one, one, row), one) for row, one in enumerate(others, start=1)
             ]
@@ -279,6 +288,12 @@ def _recorded(
                 on_progress=on_progress,
             )
     return open_dataset(out / DATA)
+
+
+def _time_limit_s(robot: RobotHandle) -> float:
+    """The time limit of the robot's task."""
+    with connected(open_robot(robot.address)) as arm:
+        return task_time_limit_s(arm)
 
 
 def select(out: Path, on_progress: OnProgress, *, datasets: tuple[Dataset, ...]) -> Dataset | None:
@@ -394,7 +409,9 @@ def decide(
 ) -> Verdict:
     """May the candidate take the champion's place, or, without one, pass the bar? Trials until the evidence suffices."""
     file = out / EVIDENCE
-    with supervised(robot.address) as (arm, supervisor):
+    done = len(load_evidence(file).real) if file.exists() else 0
+    left = (config.rules.max_trials - done) * (1 if champion is None else 2)
+    with supervised(robot, left, _time_limit_s(robot)) as (arm, supervisor):
         verdict = gate(
             candidate,
             twin,

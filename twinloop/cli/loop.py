@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ from typer import Option
 
 import twinloop
 from twinloop.cli import console
+from twinloop.cli.attend import RATER, Attend, Rater, person_beside
 from twinloop.cli.gap import difference
 from twinloop.cli.options import Json, PolicyMap, RobotUrl, WorkspaceTwin, make_config
 from twinloop.cli.places import default_out, find_workspace, load_policy, load_twin
@@ -65,11 +67,14 @@ def loop(
     steps: Annotated[int, Option(help="Weight updates of the first policy.")] = 2000,
     settings: Settings = None,
     until: Until = None,
+    attend: Attend = False,
+    rater: Rater = RATER,
     json: Json = False,
 ) -> None:
     """Run the loop on a robot: generate, train, evaluate, identify, diagnose, plan, anchor, record, train again, gate, promote, monitor.
 
-    Each stage runs once for the same inputs; after an interruption, the same command resumes.
+    Each stage runs once for the same inputs; after an interruption, the same command resumes. A robot that does not judge its own trials
+    needs a person: the loop runs to the first such stage, says so, and goes on when somebody runs it with --attend.
     """
     from twinloop.cli.progress import stage_progress
 
@@ -82,8 +87,9 @@ def loop(
     }  # fmt: skip
     config = make_config(twinloop.LoopConfig, sizes, settings)
     given = load_policy(policy, interface_map=map_file, twin=twin) if policy else None
+    beside = partial(person_beside, rater=rater) if attend else None
     with stage_progress() as listener:
-        result = twinloop.run_loop(cell, robot, root, config, listener, until, policy=given)
+        result = twinloop.run_loop(cell, robot, root, config, listener, until, policy=given, attend=beside)
     last = result.stages[-1]
     if until is not None and last.name == until and until != "monitor":
         text = f"stopped after {last.name}: {last.folder}\nthe same command without --until resumes there"

@@ -30,6 +30,11 @@ def read_episodes(folder: Path) -> list[Episode]:
     return [dataset.episode(number) for number in dataset.numbers]
 
 
+def count_valid(folder: Path) -> int:
+    """How many episodes of a dataset are not void."""
+    return sum(find_void(episode) is None for episode in read_episodes(folder))
+
+
 def run_trial(
     station: Station,
     spec: RecordingSpec,
