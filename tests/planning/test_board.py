@@ -1,15 +1,21 @@
 """The plan of a workspace as a board: items from selections, states with who and when, and what is recorded of each."""
 
 import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from tests.coverage import worlds
+from tests.datasets.examples import STATE_ONLY, toy_episode
 from tests.planning.test_select import AXES, FAR
 from twinloop.coverage.map_file import save_coverage
 from twinloop.coverage.run import measure_coverage
 from twinloop.datasets.commit import hold_lock
 from twinloop.datasets.reader import open_dataset
+from twinloop.datasets.writer import append_to, make_dataset
+from twinloop.episode import Provenance
 from twinloop.errors import UnknownName, WorkspaceError, WrongUse
 from twinloop.planning.board import (
     LOCK,
@@ -95,13 +101,34 @@ def test_the_board_is_the_newest_plan_until_somebody_changes_it(tmp_path, plan):
         change_board(tmp_path, lambda one: one)
 
 
-def test_only_what_is_recorded_after_an_item_was_added_counts(world, plan):
+def write_other(path):
+    """A dataset of another robot, which lacks the signals that the item asks for."""
+    with make_dataset(path, STATE_ONLY) as writer:
+        writer.add(toy_episode(1, schema=STATE_ONLY, provenance=Provenance("real", actor="operator")))
+    return open_dataset(path)
+
+
+def test_only_what_is_recorded_after_an_item_was_added_counts(world, plan, tmp_path):
     chosen = select_region(world / "reports/coverage", FAR, **AXES)
     changed, item = add_item(plan, chosen, by="ada")
     real = open_dataset(world / "data/real")
-    [own] = [one for one in read_board(changed, [real]) if one.item.id == item.id]
-    assert own.recorded == len(chosen.episodes)  # episodes without a time count, see plan_status
-    assert own.left == item.episodes - own.recorded or own.left == 0
+    recorded = Path(shutil.copytree(world / "data/real", tmp_path / "later"))
+    now = datetime.now(UTC) + timedelta(hours=1)
+    far = worlds.scenes(40, 1)[list(chosen.episodes[:3])]
+    with append_to(recorded) as writer:
+        for seed, scene in enumerate(far):
+            provenance = Provenance("real", actor="operator", recorded_at=now)
+            writer.add(
+                worlds.episode(scene, 100 + seed, source="real", provenance=provenance, success=seed > 0)
+            )
+    [before] = [one for one in read_board(changed, [real]) if one.item.id == item.id]
+    assert before.recorded == 0, "episodes without a time may be older than the plan"
+    lacks = write_other(tmp_path / "other")
+    [own] = [one for one in read_board(changed, [open_dataset(recorded), lacks]) if one.item.id == item.id]
+    assert (own.recorded, own.succeeded, own.problem) == (3, 2, None)
+    assert own.left == item.episodes - 3
+    [none] = [one for one in read_board(changed, [lacks]) if one.item.id == item.id]
+    assert none.recorded == 0 and "observation.environment_state" in none.problem
     assert [one.recorded for one in read_board(changed)] == [None, None]
 
 

@@ -5,7 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.studio.live import TOKEN
+from tests.studio.conftest import Studio
+from tests.studio.live import TOKEN, serving
 
 expect.set_options(timeout=60_000)  # a busy machine is slow, and that is not what these tests are about
 
@@ -172,3 +173,39 @@ def test_the_monitor_names_the_change_and_the_next_step(deciding, page_of):
     expect(page.get_by_text("Next: re-identify the twin, then gate again")).to_be_visible()
     expect(page.get_by_role("img", name="actuator.delay.b")).to_be_visible()
     expect(page.get_by_text("as before").first).to_be_visible()
+
+
+def test_coverage_is_measured_as_a_job_and_shown_when_it_is_done(own_deciding, page_of):
+    page = page_of(own_deciding, "/coverage")
+    page.get_by_role("button", name="Measure …").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Episodes of the robot").select_option("data/shelf")
+    dialog.get_by_label("Simulated episodes").select_option("data/shelf-sim")
+    dialog.get_by_role("button", name="Start").click()
+    expect(dialog.get_by_text("done", exact=True)).to_be_visible()
+    dialog.get_by_role("button", name="Close").last.click()
+    assert (own_deciding.workspace / "reports/coverage-3/coverage_map.npz").is_file()
+    expect(page.get_by_label("Coverage").first).to_contain_text("just now")
+
+
+def test_a_read_only_studio_shows_everything_and_offers_no_change(deciding_workspace, page_of):
+    with serving(deciding_workspace, read_only=True) as address:
+        page = page_of(
+            Studio(address, deciding_workspace, None), "/coverage?coverage=reports/coverage&level=situation"
+        )
+        page.locator(".point-map canvas[tabindex]").focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("Set before an episode")).to_be_visible()
+        for room, words in ROOMS.items():
+            page.goto(f"{address}/{room}")
+            shown = "Record" if room == "policies" else words
+            expect(page.get_by_text(shown).first).to_be_visible()
+            for change in (
+                "Measure …",
+                "Look again …",
+                "Start recording",
+                "Roll back",
+                "Withdraw …",
+                "Record a consent",
+            ):
+                expect(page.get_by_role("button", name=change)).to_have_count(0)

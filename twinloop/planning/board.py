@@ -17,7 +17,7 @@ from twinloop.errors import UnknownName, WorkspaceError, WrongUse
 from twinloop.planning.costs import Costs
 from twinloop.planning.items import STATES, Item, Move, Plan, State, load_plan
 from twinloop.planning.needs import MapSelection, target_of
-from twinloop.planning.progress import count_item
+from twinloop.planning.progress import ItemProgress, count_item
 from twinloop.planning.run import episodes_of_task, region_item, with_items
 from twinloop.records import Record, derived, find_records, save_record
 
@@ -170,6 +170,19 @@ def move_item(plan: Plan, name: str, state: str, *, by: str, note: str = "") -> 
     return replace(plan, moves=(*plan.moves, Move(name, found, by.strip(), _now(), note.strip())))
 
 
+def count_board(plan: Plan, datasets: Sequence[Dataset]) -> tuple[ItemProgress, ...]:
+    """How much of each item has been recorded since it is in the plan.
+
+    Args:
+        plan: The plan.
+        datasets: Where to count; episodes without a recording time may be older than the plan, and do not count.
+
+    Returns:
+        Every item of which something is to be recorded.
+    """
+    return tuple(count_item(item, plan, datasets, undated=False) for item in plan.items if item.episodes)
+
+
 def read_board(plan: Plan, datasets: Sequence[Dataset] = ()) -> tuple[BoardItem, ...]:
     """Every item of a plan with its state, and how much of it has been recorded since.
 
@@ -181,9 +194,9 @@ def read_board(plan: Plan, datasets: Sequence[Dataset] = ()) -> tuple[BoardItem,
         The items, best gain per hour first.
     """
     made = []
+    progress = {one.id: one for one in count_board(plan, datasets)} if datasets else {}
     for item in plan.items:
-        move = plan.last_move(item.id)
-        counted = count_item(item, plan, datasets) if datasets and item.episodes else None
+        move, counted = plan.last_move(item.id), progress.get(item.id)
         made.append(
             BoardItem(
                 item,

@@ -137,9 +137,20 @@ def _verdict(
     return f"the gain ({low:.0f} to {high:.0f}) is larger than promised (at most {most:.0f}): raise `recovers` in the cost file"
 
 
-def count_item(item: Item, plan: Plan, datasets: Sequence[Dataset]) -> ItemProgress:
-    """Count what has been recorded of one item since it is in the plan."""
-    recorded = succeeded = 0
+def count_item(item: Item, plan: Plan, datasets: Sequence[Dataset], *, undated: bool = True) -> ItemProgress:
+    """Count what has been recorded of one item since it is in the plan.
+
+    Args:
+        item: The item.
+        plan: The plan.
+        datasets: Where to count. One that cannot be asked, such as for a signal it lacks, counts nothing; where none can, the
+            answer says why.
+        undated: Count episodes without a recording time too.
+
+    Returns:
+        How much is recorded.
+    """
+    recorded = succeeded = asked = 0
     problem = None
     people = "actor_id" in item.counts.split(" from ")[0]
     for dataset in datasets:
@@ -147,30 +158,33 @@ def count_item(item: Item, plan: Plan, datasets: Sequence[Dataset]) -> ItemProgr
             found = {
                 row.get("actor_id") if people else row["episode_index"] for row in _rows(dataset, item.counts)
             }
-            fresh = _fresh(dataset, item.added_at or plan.made_at)
+            fresh = _fresh(dataset, item.added_at or plan.made_at, undated)
         except TwinloopError as error:
             problem = error.what
             continue
+        asked += 1
         if people:
             recorded += len(found & {row["actor_id"] for row in fresh})
             continue
         here = [row for row in fresh if row["episode_index"] in found]
         recorded += len(here)
         succeeded += sum(row["success"] is True for row in here)
-    return ItemProgress(item.id, item.title, recorded, item.episodes, succeeded, problem)
+    return ItemProgress(item.id, item.title, recorded, item.episodes, succeeded, None if asked else problem)
 
 
 def _rows(dataset: Dataset, sql: str) -> list[dict[str, Any]]:
     return list(query([dataset], sql).to_pylist())
 
 
-def _fresh(dataset: Dataset, since: str) -> list[dict[str, Any]]:
-    """Episodes recorded since then, and those without a recording time."""
+def _fresh(dataset: Dataset, since: str, undated: bool = True) -> list[dict[str, Any]]:
+    """Episodes recorded since then, and those without a recording time unless they are not to count."""
     made = datetime.fromisoformat(since)
     rows = _rows(
         dataset, "select episode_index, success, actor_id, recorded_at from episodes where source <> 'sim'"
     )
-    return [row for row in rows if row["recorded_at"] is None or _utc(row["recorded_at"]) >= made]
+    return [
+        row for row in rows if (undated if row["recorded_at"] is None else _utc(row["recorded_at"]) >= made)
+    ]
 
 
 def _utc(moment: datetime) -> datetime:

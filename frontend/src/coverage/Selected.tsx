@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { post, useAction, useApi } from "../api";
 import { count, number, percent, plural } from "../format";
 import { go, Link } from "../router";
-import { storedName } from "../session";
+import { storedName, useSession } from "../session";
 import type { Item, SelectedRegion } from "../types";
 import { Badge, Button, ByField, Card, Dialog, ErrorBox, Loading, TextField, toast } from "../ui";
 
@@ -26,6 +26,7 @@ export function Selected(props: Props) {
   const { coverage, level, across, up, polygon, points, dataset, onClear } = props;
   const outline = { coverage, level, across, up, polygon };
   const { data, error } = useApi<SelectedRegion>("/api/coverage/select", outline);
+  const locked = useSession()?.read_only ?? false;
   const [asking, setAsking] = useState<"query" | "item" | null>(null);
   const [name, setName] = useState("");
   const add = useAction(() => post<Item>("/api/plan/items", { ...outline, name: name.trim() || null, by: storedName() }));
@@ -84,8 +85,8 @@ export function Selected(props: Props) {
             )}
             {selection.others > 0 && selection.conditions.length > 0 && <p class="soft small">The same ranges hold for {plural(selection.others, "other real episode")}.</p>}
             <div class="row row-wrap">
-              <Button kind="primary" onClick={() => setAsking("item")}>Add to the plan</Button>
-              <Button disabled={!dataset} onClick={() => setAsking("query")}>Save as a query</Button>
+              {!locked && <Button kind="primary" onClick={() => setAsking("item")}>Add to the plan</Button>}
+              {!locked && <Button disabled={!dataset} onClick={() => setAsking("query")}>Save as a query</Button>}
               {dataset && <Link class="button button-quiet button-small" href={`/data/${encodeURIComponent(dataset)}`}>Open the dataset</Link>}
             </div>
           </>

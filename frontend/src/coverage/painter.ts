@@ -18,7 +18,7 @@ export interface Scene {
   real: number;
   showReal: boolean;
   showSim: boolean;
-  /** Only real points of this region. */
+  /** The region that stands out; other real points are faint. */
   only: number | null;
   by: "region" | "outcome";
   chosen: Uint8Array | null;
@@ -42,6 +42,7 @@ export interface Palette {
   back: number;
   sim: number;
   real: number;
+  faint: number;
   chosen: number;
   good: number;
   bad: number;
@@ -52,6 +53,7 @@ export const palette = (): Palette => ({
   back: pixel("--surface"),
   sim: pixel("--sim", 0.4),
   real: pixel("--real"),
+  faint: pixel("--real", 0.35),
   chosen: pixel("--text"),
   good: pixel("--good"),
   bad: pixel("--bad"),
@@ -72,7 +74,7 @@ function blank(context: CanvasRenderingContext2D, width: number, height: number,
 /** Whether a point is drawn. */
 export function shown(scene: Scene, i: number): boolean {
   if (i >= scene.real) return scene.showSim;
-  return scene.showReal && (scene.only === null || scene.owners.region[i] === scene.only);
+  return scene.showReal;
 }
 
 export function paint(canvas: HTMLCanvasElement, scene: Scene, view: View, colours: Palette): void {
@@ -92,10 +94,10 @@ export function paint(canvas: HTMLCanvasElement, scene: Scene, view: View, colou
       const py = height - ((y[i] as number) - view.y0) * ky - half;
       if (!(px >= 0 && py >= 0 && px < width - size && py < height - size)) continue;
       const region = owners.region[i] as number;
-      if (!sim && scene.only !== null && region !== scene.only) continue;
-      let ink = sim ? colours.sim : colours.real;
-      if (!sim && scene.by === "region" && region !== NO_REGION) ink = colours.regions[region % colours.regions.length] as number;
-      if (!sim && scene.by === "outcome" && owners.ended[i]) ink = owners.ended[i] === FAILED ? colours.bad : colours.good;
+      const faint = !sim && scene.only !== null && region !== scene.only;
+      let ink = sim ? colours.sim : faint ? colours.faint : colours.real;
+      if (!sim && !faint && scene.by === "region" && region !== NO_REGION) ink = colours.regions[region % colours.regions.length] as number;
+      if (!sim && !faint && scene.by === "outcome" && owners.ended[i]) ink = owners.ended[i] === FAILED ? colours.bad : colours.good;
       if (chosen?.[i]) ink = colours.chosen;
       for (let row = (py | 0) * width + (px | 0), last = row + size * width; row < last; row += width) for (let k = 0; k < size; k++) pixels[row + k] = ink;
     }

@@ -8,7 +8,7 @@ import { Selected } from "../coverage/Selected";
 import { ago, count, percent, plural } from "../format";
 import { Link, useQueryState } from "../router";
 import type { CoverageAnswer, CoverageLevel, CoverageLine, Region } from "../types";
-import { Badge, Button, Card, CheckField, Command, Empty, ErrorBox, Loading, OutcomeBadge, Page, Segmented, SelectField } from "../ui";
+import { Badge, Button, Card, CheckField, Command, DatasetField, Empty, ErrorBox, Loading, OutcomeBadge, Page, RunJob, Segmented, SelectField } from "../ui";
 
 const MOST_CORNERS = 400;
 
@@ -206,6 +206,21 @@ function OneCoverage({ path }: { path: string }) {
   );
 }
 
+/** Coverage measured as a job, into a folder of its own. */
+function Measure({ known, onDone, primary = false }: { known: readonly CoverageLine[]; onDone: () => void; primary?: boolean }) {
+  const [real, setReal] = useState("");
+  const [sim, setSim] = useState("");
+  let number = known.length + 1;
+  while (known.some((one) => one.path === `reports/coverage-${number}`)) number += 1;
+  const out = `reports/coverage-${number}`;
+  return (
+    <RunJob button="Measure …" title="Measure coverage" command={real && sim ? ["coverage", "--real", real, "--sim", sim, "--out", out] : null} onDone={onDone} primary={primary}>
+      <DatasetField label="Episodes of the robot" value={real} onValue={setReal} wanted="robot" />
+      <DatasetField label="Simulated episodes" value={sim} onValue={setSim} wanted="simulation" hint={`The result is kept in ${out}.`} />
+    </RunJob>
+  );
+}
+
 export default function CoverageRoom() {
   const { data, error, reload } = useApi<CoverageLine[]>("/api/coverage", {}, ["workspace"]);
   const [chosen, setChosen] = useQueryState("coverage");
@@ -215,12 +230,12 @@ export default function CoverageRoom() {
     <SelectField label="Coverage" hideLabel value={path} onValue={setChosen} options={readable.map((one) => ({ value: one.path, label: `${one.real} against ${one.sim}, ${ago(one.at)}` }))} />
   );
   return (
-    <Page title="Coverage" lead="Where the robot's data lies outside what simulation shows, and whether episodes fail there." actions={choice || undefined}>
+    <Page title="Coverage" lead="Where the robot's data lies outside what simulation shows, and whether episodes fail there." actions={data && path ? <>{choice}<Measure known={data} onDone={reload} /></> : undefined}>
       <ErrorBox error={error} onRetry={reload} />
       {(data ?? []).filter((one) => one.problem).map((one) => <p key={one.path} class="field-error">{one.path}: {one.problem}</p>)}
       {!data && !error && <Loading />}
       {data && !path && (
-        <Empty icon="coverage" title="Coverage was not measured yet">
+        <Empty icon="coverage" title="Coverage was not measured yet" action={<Measure known={data} onDone={reload} primary />}>
           It compares episodes of the robot with simulated ones.
           <Command text="twinloop coverage --real data/REAL --sim data/SIM --out reports/coverage" />
         </Empty>

@@ -1,10 +1,10 @@
 // Deployed episodes: the success band over time, drift by kind, and alerts with the next step.
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { useApi } from "../api";
 import { ago, count, number, percent, plural } from "../format";
 import { useQueryState } from "../router";
 import type { Alert, ReportAnswer, ReportLine, Shift } from "../types";
-import { Badge, Card, Chart, Command, Empty, ErrorBox, Loading, Page, SelectField, type Tone } from "../ui";
+import { Badge, Card, Chart, Command, DatasetField, Empty, ErrorBox, Loading, Page, RunJob, SelectField, TextField, type Tone } from "../ui";
 
 const GROUPS: Record<string, { title: string; note: string }> = {
   actuator: { title: "Joints", note: "how they answer commands: an aged actuator shows here" },
@@ -96,6 +96,22 @@ function OneReport({ path }: { path: string }) {
   );
 }
 
+/** One more pass over a dataset, as a job. */
+function Pass({ onDone, primary = false }: { onDone: () => void; primary?: boolean }) {
+  const [dataset, setDataset] = useState("");
+  const [reference, setReference] = useState("");
+  const [baseline, setBaseline] = useState("30");
+  const compared = reference ? ["--reference", reference] : ["--baseline", baseline];
+  return (
+    <RunJob button="Look again …" title="One pass of the monitor" command={dataset ? ["monitor", dataset, ...compared, "--once"] : null} onDone={onDone} primary={primary}>
+      <DatasetField label="Deployed episodes" value={dataset} onValue={setDataset} wanted="robot" />
+      <DatasetField label="Compared with" value={reference} onValue={setReference} wanted="robot" none="the first deployed episodes" />
+      {!reference && <TextField label="How many of the first" type="number" min={5} value={baseline} onValue={setBaseline} />}
+      <p class="soft small">A pass with an alert ends as failed, as the command does.</p>
+    </RunJob>
+  );
+}
+
 export default function MonitorRoom() {
   const reports = useApi<ReportLine[]>("/api/monitor", {}, ["workspace"]);
   const alerts = useApi<Alert[]>("/api/monitor/alerts", {}, ["workspace"]);
@@ -103,12 +119,16 @@ export default function MonitorRoom() {
   const readable = (reports.data ?? []).filter((one) => !one.problem);
   const path = readable.find((one) => one.path === chosen)?.path ?? readable[0]?.path;
   const choice = readable.length > 1 && path && <SelectField label="Report" hideLabel value={path} onValue={setChosen} options={readable.map((one) => ({ value: one.path, label: `${one.dataset}, ${ago(one.at)}` }))} />;
+  const again = (): void => {
+    reports.reload();
+    alerts.reload();
+  };
   return (
-    <Page title="Monitor" lead="What the policy in use does on the robot: whether it still succeeds, and what has changed since." actions={choice || undefined}>
-      <ErrorBox error={reports.error ?? alerts.error} onRetry={() => { reports.reload(); alerts.reload(); }} />
+    <Page title="Monitor" lead="What the policy in use does on the robot: whether it still succeeds, and what has changed since." actions={path ? <>{choice}<Pass onDone={again} /></> : undefined}>
+      <ErrorBox error={reports.error ?? alerts.error} onRetry={again} />
       {!reports.data && !reports.error && <Loading />}
       {reports.data && !path && (
-        <Empty icon="monitor" title="Nothing is monitored yet">
+        <Empty icon="monitor" title="Nothing is monitored yet" action={<Pass onDone={again} primary />}>
           The monitor compares deployed episodes with a reference, and says what changed and what to do.
           <Command text="twinloop monitor data/DEPLOYED --reference data/REAL --once" />
         </Empty>

@@ -15,5 +15,6 @@ export { Card, Page } from "./Page";
 export { Matrix, Scatter } from "./Scatter";
 export { Scene3D, type SceneGeometry, type SceneMotion, type SceneRobot } from "./Scene3D";
 export { Table, type Column, type Sort } from "./Table";
+export { DatasetField, RunJob } from "./RunJob";
 export { Segmented, Tabs, type Tab } from "./Tabs";
 export { toast } from "./Toast";

@@ -8,10 +8,18 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
-from twinloop.planning.board import BoardItem, add_item, change_board, find_board, move_item, read_board
+from twinloop.planning.board import (
+    BoardItem,
+    add_item,
+    change_board,
+    count_board,
+    find_board,
+    move_item,
+    read_board,
+)
 from twinloop.planning.board import load_board as load_plan_of
 from twinloop.planning.items import Item, Move, Plan
-from twinloop.planning.progress import ItemProgress, plan_status
+from twinloop.planning.progress import ItemProgress
 from twinloop.report.page import content_security_policy
 from twinloop.report.plan_sheet import render_plan_sheet
 from twinloop.studio.api.coverage import Outline, select_in
@@ -105,7 +113,7 @@ def _counted(workspace: Workspace, plan: Plan) -> list[ItemProgress]:
     key = etag_of(workspace.root, plan, *versions)
     if (known := _last.get(key)) is not None:
         return known
-    counted = list(plan_status(plan, datasets)) if datasets else []
+    counted = list(count_board(plan, datasets))
     _last.clear()
     _last[key] = counted
     return counted
