@@ -10,7 +10,7 @@ export function number(value: number | null | undefined, digits = 3): string {
   if (value === 0) return "0";
   if (Number.isInteger(value) && Math.abs(value) < 1e15) return signed(value.toLocaleString("en-US"));
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e6)) return signed(value.toExponential(Math.max(0, digits - 1)));
+  if (size !== 0 && (size < 1e-4 || size >= 1e6)) return signed(value.toExponential(Math.max(0, digits - 1)).replace(/\.?0+e/, "e"));
   return signed(Number(value.toPrecision(digits)).toLocaleString("en-US", { maximumFractionDigits: 8 }));
 }
 

@@ -46,3 +46,6 @@ export const datasetHref = (path: string): string => `/data/${encodeURIComponent
 
 /** The address of an episode's page. */
 export const episodeHref = (dataset: string, episode: number): string => `/episode/${encodeURIComponent(dataset)}/${episode}`;
+
+/** The words of a command line; quotes keep words together. */
+export const splitWords = (text: string): string[] => [...text.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map((found) => found[1] ?? found[2] ?? found[3] ?? "");

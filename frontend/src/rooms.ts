@@ -22,9 +22,6 @@ export const GROUPS: readonly { title: string; rooms: readonly RoomEntry[] }[] =
     rooms: [
       { paths: ["/data", "/data/:dataset"], title: "Data", icon: "data", room: lazyRoom(() => import("./rooms/data")) },
       { paths: ["/episode/:dataset/:index"], title: "Episode", icon: "episode", within: "/data", room: lazyRoom(() => import("./rooms/episode")) },
-      { paths: ["/coverage"], title: "Coverage", icon: "coverage", room: lazyRoom(() => import("./rooms/coverage")) },
-      { paths: ["/plan"], title: "Plan", icon: "plan", room: lazyRoom(() => import("./rooms/plan")) },
-      { paths: ["/people"], title: "People", icon: "people", room: lazyRoom(() => import("./rooms/people")) },
     ],
   },
   {
@@ -34,11 +31,25 @@ export const GROUPS: readonly { title: string; rooms: readonly RoomEntry[] }[] =
     ],
   },
   {
+    title: "Reality gap",
+    rooms: [
+      { paths: ["/coverage"], title: "Coverage", icon: "coverage", room: lazyRoom(() => import("./rooms/coverage")) },
+      { paths: ["/plan"], title: "Plan", icon: "plan", room: lazyRoom(() => import("./rooms/plan")) },
+    ],
+  },
+  {
     title: "Policies",
     rooms: [
       { paths: ["/policies"], title: "Policies", icon: "policies", room: lazyRoom(() => import("./rooms/policies")) },
       { paths: ["/gate"], title: "Gate", icon: "gate", room: lazyRoom(() => import("./rooms/gate")) },
       { paths: ["/monitor"], title: "Monitor", icon: "monitor", room: lazyRoom(() => import("./rooms/monitor")) },
+    ],
+  },
+  {
+    title: "Workspace",
+    rooms: [
+      { paths: ["/people"], title: "People", icon: "people", room: lazyRoom(() => import("./rooms/people")) },
+      { paths: ["/jobs"], title: "Jobs", icon: "jobs", room: lazyRoom(() => import("./rooms/jobs")) },
     ],
   },
 ];

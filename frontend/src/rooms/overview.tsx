@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { useAction, useApi } from "../api";
 import { count, duration, percent } from "../format";
-import { datasetHref, datasetTitle } from "../names";
+import { datasetHref, datasetTitle, splitWords } from "../names";
 import { Link } from "../router";
 import { useName, useSession } from "../session";
 import type { DatasetLine, Job, JobCommands, Overview, SourceCount } from "../types";
@@ -10,11 +10,10 @@ import { Badge, Button, Card, Empty, ErrorBox, Icon, JobProgress, Loading, Page,
 import { Ring } from "./overview/Ring";
 import { SuccessHistory } from "./overview/SuccessHistory";
 
-/** The words of a command line, quotes respected; null where it is not complete, such as one with DATASET in it. */
+/** The words of a command; null where it is not complete, such as one with DATASET in it. */
 function wordsOf(command: string): string[] | null {
-  const words = [...command.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map((found) => found[1] ?? found[2] ?? found[3] ?? "");
-  if (words[0] !== "twinloop" || words.some((word) => /^(\.\.\.|[A-Z][A-Z_.|]+)$/.test(word))) return null;
-  return words.slice(1);
+  const words = splitWords(command);
+  return words[0] !== "twinloop" || words.some((word) => /^(\.\.\.|[A-Z][A-Z_.|]+)$/.test(word)) ? null : words.slice(1);
 }
 
 function NextStep({ step, reason }: { step: string; reason: string }) {
@@ -70,7 +69,7 @@ function Jobs() {
   const [shown, setShown] = useState(3);
   const items = data?.items ?? [];
   return (
-    <Card title="Jobs" note={items.length > 0 ? undefined : "Long commands run here, one after the other; they survive this page and the studio."}>
+    <Card title="Jobs" actions={<Link href="/jobs" class="more">All jobs<Icon name="chevronRight" size={14} /></Link>} note={items.length > 0 ? undefined : "Long commands run here, one after the other; they survive this page and the studio."}>
       <ErrorBox error={error} />
       {items.slice(0, shown).map((job) => <JobProgress key={job.id} id={job.id} />)}
       {items.length > shown && <Button small kind="quiet" onClick={() => setShown(5)}>Show earlier jobs</Button>}
