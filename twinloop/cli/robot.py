@@ -16,6 +16,7 @@ from twinloop.errors import UnknownName, WrongUse
 
 if TYPE_CHECKING:
     from twinloop.robots.protocol import Description
+    from twinloop.robots.safety.joint_check import JointFinding
     from twinloop.robots.safety.latch import Latch
     from twinloop.tasks import Cell
 
@@ -56,6 +57,75 @@ def limits(
     if missing:
         text += f"\nadd {', '.join(missing)}, or override them: without, the file is refused"
     console.print_result(json, {"file": file, "missing": missing}, text)
+
+
+@app.command()
+def check(
+    address: Address,
+    move: Annotated[
+        bool,
+        Option("--move", help="Also move each joint by about 3 degrees, to measure how late it answers."),
+    ] = False,
+    seconds: Annotated[float, Option(min=0.2, help="How long rates and clocks are watched.")] = 3.0,
+    json: Json = False,
+) -> None:
+    """Look at a robot before anything moves fast: limits, rates, jitter, clock, cameras, echo. Exits with 1 if something is wrong."""
+    from twinloop.robots.check import check_connected
+
+    robot = twinloop.open_robot(address)
+    with twinloop.connected(robot):
+        found = check_connected(twinloop.SafetyEnvelope(robot), seconds=seconds, move=move)
+    columns = ("", "what", "found", "remedy")
+    console.print_list(
+        json, found, columns, lambda line: (line.state, line.what, line.found, line.remedy or "")
+    )
+    if any(line.state == "wrong" for line in found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def joints(
+    address: Address,
+    twin: TwinName = None,
+    home: Annotated[
+        bool,
+        Option("--home", help="The arm stands in the twin's home pose: compare the zeros of its joints."),
+    ] = False,
+    watch: Annotated[
+        bool, Option("--watch", help="Ask after each move whether the tool went where the twin says.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Move each joint by about 5 degrees and compare with the twin: swapped joints, wrong signs, scales and offsets.
+
+    Exits with 1 if a joint is not as the twin says.
+    """
+    from twinloop.robots.safety.joint_check import check_joints, home_pose
+
+    robot = twinloop.open_robot(address)
+    with twinloop.connected(robot):
+        description = robot.description
+        cell = _load_cell(twin or description.twin)
+        if cell is None and (home or watch):
+            raise WrongUse("comparing with a pose needs the robot's twin", remedy="--twin NAME|FOLDER")
+        pose = home_pose(description, cell) if home and cell is not None else None
+        found = check_joints(
+            twinloop.SafetyEnvelope(robot),
+            cell,
+            known_pose=pose,
+            ask=(lambda question: typer.confirm(question, err=True)) if watch else None,
+            log=console.log,
+        )
+    columns = ("joint", "moved", "answered", "offset", "")
+
+    def row(one: JointFinding) -> tuple[object, ...]:
+        answered = "-" if one.scale is None else f"{100 * one.scale:.0f} %"
+        offset = "" if one.offset is None else f"{one.offset:+.3f}"
+        return one.joint, f"{one.moved:+.3f}", answered, offset, one.problem or "ok"
+
+    console.print_list(json, found, columns, row)
+    if any(one.problem for one in found):
+        raise typer.Exit(1)
 
 
 @app.command()

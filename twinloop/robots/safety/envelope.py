@@ -243,6 +243,15 @@ class SafetyEnvelope:
             self.stopped = None
             self._forget()
 
+    def wait(self, seconds: float) -> None:
+        """Let time pass on this machine."""
+        self._sleep(seconds)
+
+    def wait_step(self) -> None:
+        """Let a control step pass; in lockstep a command does that."""
+        if not self.description.lockstep:
+            self._sleep(1.0 / self.description.rate_hz)
+
     def close(self) -> None:
         """Disconnect from the robot."""
         self._end_watch()
