@@ -17,7 +17,7 @@ KINDS = ("friction", "damping", "armature", "stiffness", "delay")
 
 
 def run(settings: Settings) -> Section:
-    each = 2 if settings.quick else 52
+    each = 2 if settings.quick else 60
     jobs = {f"{arm}-{seed}": [arm, seed] for seed in range(each) for arm in ARMS}
     made = list(answers(settings, NAME, messy_logs.recover, jobs, workers=1).values())
     found = [
