@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +19,9 @@ import yaml
 from twinloop.datasets.commit import hold_lock, write_atomically
 from twinloop.datasets.jsonl import append_jsonl, format_jsonl, read_jsonl
 from twinloop.errors import GateError, TwinloopError, WorkspaceError, WrongUse
+from twinloop.identification.accept import ReplayGate
 from twinloop.identification.result import Identification, load_identification
-from twinloop.twins import load_twin
+from twinloop.twins import Twin, load_twin
 from twinloop.workspace import MARKER, Workspace, find_workspace
 from twinloop.yaml_files import read_yaml
 
@@ -219,31 +221,40 @@ def _folders(workspace: Workspace) -> Iterator[Path]:
 def _describe(
     workspace: Workspace, folder: Path, uses: list[TwinUse], rejections: list[TwinRejection]
 ) -> TwinVersion | None:
+    files = [folder / name for name in ("twin.yaml", "model.xml", Identification.FILE)]
     try:
-        twin = load_twin(folder)
-        identified = load_identification(folder) if (folder / Identification.FILE).is_file() else None
+        found = _read(folder, tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files))
     except TwinloopError:
         return None
+    twin, gate = found
     place = str(folder.relative_to(workspace.root))
     here = (place, twin.content_hash)
     own = [use for use in uses if (use.twin, use.content_hash) == here]
     against = [one for one in rejections if (one.twin, one.content_hash) == here]
-    state: State = "candidate" if identified else "unused"
-    reason, by, at = identified.gate.reason if identified else "", "", ""
+    state: State = "candidate" if gate else "unused"
+    reason, by, at = gate.reason if gate else "", "", ""
     if own and own[-1] is uses[-1]:
         state = "current"
     elif against and (not own or against[-1].at >= own[-1].at):
         state = "rejected"
     elif own:
         state = "earlier"
-    elif identified and not identified.gate.accepted:
+    elif gate and not gate.accepted:
         state = "rejected"
     last = own[-1] if state in ("current", "earlier") else against[-1] if against else None
     if last is not None:
         reason, by, at = last.reason, last.by, last.at
     return TwinVersion(
-        place, twin.name, twin.version, twin.content_hash, twin.parent, state, identified is not None, reason, by, at
+        place, twin.name, twin.version, twin.content_hash, twin.parent, state, gate is not None, reason, by, at
     )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _read(folder: Path, _changed: tuple[int, ...]) -> tuple[Twin, ReplayGate | None]:
+    """The twin in a folder, and what held-out replay said; read again only when its files changed."""
+    twin = load_twin(folder)
+    identified = load_identification(folder) if (folder / Identification.FILE).is_file() else None
+    return twin, identified.gate if identified else None
 
 
 def _load_candidate(workspace: Workspace, place: str) -> Identification:

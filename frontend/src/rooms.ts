@@ -28,6 +28,8 @@ export const GROUPS: readonly { title: string; rooms: readonly RoomEntry[] }[] =
     title: "Twin",
     rooms: [
       { paths: ["/twin", "/twin/:twin"], title: "Twin", icon: "twin", room: lazyRoom(() => import("./rooms/twin")) },
+      { paths: ["/identify"], title: "Identify", icon: "identify", room: lazyRoom(() => import("./rooms/identify")) },
+      { paths: ["/gap"], title: "Gap", icon: "gap", room: lazyRoom(() => import("./rooms/gap")) },
     ],
   },
   {

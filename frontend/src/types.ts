@@ -1025,6 +1025,14 @@ export interface RecordedAction {
   hash: string;
 }
 
+/** A dataset of recordings, by its folder seen from the workspace. */
+export interface RecordingLine {
+  name: string;
+  episodes: number;
+  hours: number;
+  sources: string[];
+}
+
 /** Real data that simulation does not cover. */
 export interface Region {
   name: string;

@@ -21,7 +21,13 @@ from twinloop.studio.api.data import DatasetLine, EpisodePage, Facets, Selection
 from twinloop.studio.api.episodes import EpisodeAnswer, Labelled, SignalsAnswer, TwinChoice
 from twinloop.studio.api.gap import DiagnosisDetail, Evidence, GapDetail, GapResults
 from twinloop.studio.api.gate import VerdictAnswer, VerdictLine
-from twinloop.studio.api.identify import IdentifyCheck, IdentifyResult, PosteriorSamples, ReplayLines
+from twinloop.studio.api.identify import (
+    IdentifyCheck,
+    IdentifyResult,
+    PosteriorSamples,
+    RecordingLine,
+    ReplayLines,
+)
 from twinloop.studio.api.jobs import JobCommands
 from twinloop.studio.api.monitor import ReportAnswer, ReportLine
 from twinloop.studio.api.overview import Studio
@@ -32,7 +38,6 @@ from twinloop.studio.api.twins import ParameterDetail, TwinDetail, Twins, TwinSc
 from twinloop.studio.context import Page
 from twinloop.twin_versions import TwinRejection, TwinUse, TwinVersion
 from twinloop.twins.compare import Difference
-from twinloop.workspace import DatasetSummary
 
 
 class Operations:
@@ -328,9 +333,9 @@ class Operations:
         )
         return answer
 
-    def identify_datasets(self) -> list[DatasetSummary]:
+    def identify_datasets(self) -> list[RecordingLine]:
         """Datasets that were recorded on a robot, in `data/` and in a loop's stages."""
-        answer: list[DatasetSummary] = self._send("GET", "/api/identify/datasets", list[DatasetSummary])
+        answer: list[RecordingLine] = self._send("GET", "/api/identify/datasets", list[RecordingLine])
         return answer
 
     def check_identify(

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from twinloop.datasets.reader import open_dataset
+from twinloop.errors import TwinloopError
 from twinloop.identification.accept import ReplayGate
 from twinloop.identification.identifiable import Confusion
 from twinloop.identification.ready import check_ready
@@ -19,9 +20,10 @@ from twinloop.identification.words import explain_estimate
 from twinloop.quality.finding import Finding
 from twinloop.results import EpisodePlace, find_episodes
 from twinloop.studio.context import CurrentWorkspace, confine
+from twinloop.studio.datasets import find_datasets, open_shared
 from twinloop.studio.scene import open_twin
 from twinloop.twin_versions import TwinVersion, list_twin_versions
-from twinloop.workspace import DatasetSummary, Workspace, list_datasets
+from twinloop.workspace import Workspace
 
 router = APIRouter(prefix="/api/identify", tags=["identify"])
 
@@ -32,6 +34,15 @@ MOST_SAMPLES = 500
 Twin = Annotated[
     str, Query(min_length=1, max_length=500, description="The twin's folder, seen from the workspace.")
 ]
+
+
+class RecordingLine(BaseModel):
+    """A dataset of recordings, by its folder seen from the workspace."""
+
+    name: str
+    episodes: int
+    hours: float
+    sources: list[str]
 
 
 class IdentifyCheck(BaseModel):
@@ -135,12 +146,21 @@ class PosteriorSamples(BaseModel):
 
 
 @router.get("/datasets", operation_id="identify_datasets")
-def datasets(workspace: CurrentWorkspace) -> list[DatasetSummary]:
+def datasets(workspace: CurrentWorkspace) -> list[RecordingLine]:
     """Datasets that were recorded on a robot, in `data/` and in a loop's stages."""
-    found = sorted(
-        list_datasets(workspace.root), key=lambda one: (not one.name.startswith("data/"), one.name)
-    )
-    return [one for one in found if {"real", "standin"} & set(one.sources.split("+"))]
+    lines = []
+    for path in find_datasets(workspace):
+        try:
+            opened = open_shared(workspace, path)
+            counts = {one.value: one.episodes for one in opened.episodes().count_choices()["source"]}
+        except TwinloopError:
+            continue
+        hours = opened.dataset.num_frames / opened.dataset.schema.rate_hz / 3600
+        if {"real", "standin"} & counts.keys():
+            lines.append(
+                RecordingLine(name=path, episodes=len(opened.dataset), hours=hours, sources=sorted(counts))
+            )
+    return lines
 
 
 @router.get("/check", operation_id="check_identify")

@@ -1,0 +1,1 @@
+import{f as n}from"./chunk-ENC3UZXF.js";var s=t=>t.startsWith("twins/")&&!t.slice(6).includes("/")?`/twin/${encodeURIComponent(t.slice(6))}`:`/twin?twin=${encodeURIComponent(t)}`;var i=t=>t.replace(/^(twins|data|policies)\//,"").replace(/-[0-9a-f]{12}(?=\/|$)/,"");function r(t){let e=n(t);return t!==null&&(e.current=t),t??e.current}export{s as a,i as b,r as c};
