@@ -11,10 +11,11 @@ import asyncio
 import hmac
 import ipaddress
 import logging
+import secrets
 import socket
 import sys
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -29,9 +30,8 @@ COOKIE = "twinloop_studio"
 HEADER = "x-twinloop"
 """Sent with every change: a foreign page cannot add it without being asked first, and is then refused."""
 SAFE = ("GET", "HEAD", "OPTIONS")
-WRONG_TOKENS, WINDOW_S = 30, 60.0
-"""Wrong tokens in the window after which tokens are no longer compared for the rest of it; cookies that were given still work."""
-COOKIE_AGE_S = 30 * 24 * 3600
+WRONG_TOKENS, WINDOW_S, MOST_CLIENTS = 30, 60.0, 1000
+"""Wrong tokens of a client in the window after which its tokens are no longer compared for the rest of it; cookies still work."""
 PUBLIC = ("/favicon.ico",)
 
 POLICY = "; ".join(
@@ -69,7 +69,8 @@ class Security:
 
     def __init__(self, app: ASGIApp, settings: StudioSettings) -> None:
         self.app, self.settings = app, settings
-        self._wrong: deque[float] = deque(maxlen=WRONG_TOKENS)
+        self._guesses = _Guesses()
+        self._cookie = secrets.token_urlsafe(32)
         self._names = {"localhost", socket.gethostname().lower(), *(n.lower() for n in settings.names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,6 +85,8 @@ class Security:
         try:
             redirect = self._check(scope)
             await (redirect or self.app)(scope, guarded.receive, guarded.send)
+            if guarded.refusal is not None:
+                await guarded.refuse(scope, guarded.refusal)
         except Refused as error:
             await guarded.refuse(scope, error)
         except (TimeoutError, ConnectionError):
@@ -115,7 +118,7 @@ class Security:
     def _require_own_name(self, headers: Headers) -> None:
         """Refuse names that are not this server's: only an address, or a name that was allowed, reaches it on purpose."""
         given = headers.getlist("host")
-        host = urlsplit(f"//{given[0]}").hostname if len(given) == 1 and _is_plain(given[0]) else None
+        host = _name_in(given[0]) if len(given) == 1 else None
         if host is None or not (_is_address(host) or host in self._names):
             remedy = "open the address that `twinloop studio` printed, or start it with --name NAME"
             got = ", ".join(given)[:80] or "no Host"
@@ -131,41 +134,33 @@ class Security:
 
     def _require_token(self, scope: Scope, headers: Headers) -> RedirectResponse | None:
         words = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        in_address = [value for name, value in words if name == "token"]
+        in_address = [value for name, value in words if name == "token" and scope["method"] == "GET"]
+        others = [pair for pair in words if pair[0] != "token"]
+        if hmac.compare_digest(_read_cookie(headers, cookie_name(headers)).encode(), self._cookie.encode()):
+            return self._welcome(scope, others) if in_address else None
+        client = scope["client"][0] if scope.get("client") else ""
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self._is_right(bearer.strip()):
+        if scheme.lower() == "bearer" and self._is_right(bearer.strip(), client):
             return None
-        if in_address and scope["method"] == "GET" and self._is_right(in_address[0]):
-            return self._welcome(scope, [pair for pair in words if pair[0] != "token"])
-        if self._is_right(_read_cookie(headers, self.cookie(headers))):
-            return None
+        if in_address and self._is_right(in_address[0], client):
+            return self._welcome(scope, others)
         remedy = "open the address that `twinloop studio` printed; it carries the token"
         raise Refused(401, "the studio needs its token", remedy=remedy)
 
-    def _is_right(self, token: str) -> bool:
-        """Whether this is the token: in constant time, and not at all after too many wrong ones."""
-        if not token:
-            return False
-        now = time.monotonic()
+    def _is_right(self, token: str, client: str) -> bool:
+        """Whether this is the token: in constant time, and not at all for whoever sent too many wrong ones."""
+        self._guesses.require_few(client)
         right = hmac.compare_digest(token.encode(), self.settings.token.encode())
-        full = len(self._wrong) == WRONG_TOKENS and now - self._wrong[0] < WINDOW_S
-        if right and not full:
-            return True
-        if full:
-            raise Refused(429, "too many wrong tokens", remedy=f"wait {WINDOW_S:.0f} s")
-        self._wrong.append(now)
-        return False
-
-    def cookie(self, headers: Headers) -> str:
-        """The name of the cookie: cookies are shared by all ports of a host, so it names the port."""
-        return f"{COOKIE}_{urlsplit('//' + headers['host']).port or 80}"
+        if not right:
+            self._guesses.count(client)
+        return right
 
     def _welcome(self, scope: Scope, words: list[tuple[str, str]]) -> RedirectResponse:
-        """Put the token into a cookie that no script reads, and take it out of the address."""
-        path = "/" + scope["path"].lstrip("/")
+        """Give a cookie that no script reads, and take the token out of the address."""
+        path = "/" + scope["raw_path"].decode("latin-1").lstrip("/\\")
         response = RedirectResponse(path + (f"?{urlencode(words)}" if words else ""), 303)
-        name = self.cookie(Headers(scope=scope))
-        response.set_cookie(name, self.settings.token, COOKIE_AGE_S, httponly=True, samesite="strict")
+        name = cookie_name(Headers(scope=scope))
+        response.set_cookie(name, self._cookie, httponly=True, samesite="strict")
         return response
 
     def _require_small(self, headers: Headers) -> None:
@@ -174,29 +169,61 @@ class Security:
             raise _too_large(length, self.settings.largest_body)
 
 
+class _Guesses:
+    """Wrong tokens by client in the last minute, of the clients that sent one last."""
+
+    def __init__(self) -> None:
+        self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def count(self, client: str) -> None:
+        """One more wrong token."""
+        self._wrong.setdefault(client, deque(maxlen=WRONG_TOKENS)).append(time.monotonic())
+        self._wrong.move_to_end(client)
+        if len(self._wrong) > MOST_CLIENTS:
+            self._wrong.popitem(last=False)
+
+    def require_few(self, client: str) -> None:
+        """Refuse a client that has sent too many."""
+        wrong = self._wrong.get(client)
+        if wrong is not None and len(wrong) == WRONG_TOKENS and time.monotonic() - wrong[0] < WINDOW_S:
+            raise Refused(429, "too many wrong tokens", remedy=f"wait {WINDOW_S:.0f} s")
+
+
 class _Guarded:
     """Both directions of one request: bodies that stay small, clients that keep up, headers on every answer."""
 
     def __init__(self, receive: Receive, send: Send, settings: StudioSettings) -> None:
         self._receive, self._send, self._settings = receive, send, settings
         self._size, self._complete, self._answered = 0, False, False
+        self._deadline: float | None = None
+        self.refusal: Refused | None = None
+        self._refusing = False
 
     async def receive(self) -> Message:
         """The next part of the body; waits without a limit only for the client to go away."""
         if self._complete:
             return await self._receive()
+        now = asyncio.get_running_loop().time()
+        self._deadline = self._deadline or now + self._settings.slowest_s
         try:
-            message = await asyncio.wait_for(self._receive(), self._settings.slowest_s)
+            message = await asyncio.wait_for(self._receive(), self._deadline - now)
         except TimeoutError as error:
-            raise Refused(408, "the request did not arrive in time") from error
+            raise self._refuse(Refused(408, "the request did not arrive in time")) from error
         self._size += len(message.get("body", b""))
         if self._size > self._settings.largest_body:
-            raise _too_large(str(self._size), self._settings.largest_body)
+            raise self._refuse(_too_large(str(self._size), self._settings.largest_body))
         self._complete = not message.get("more_body", False)
         return message
 
+    def _refuse(self, error: Refused) -> Refused:
+        """Keep the refusal: what reads a body may make another error of it."""
+        self.refusal = error
+        return error
+
     async def send(self, message: Message) -> None:
         """One part of the answer; a client that does not take it in time is left."""
+        if self.refusal is not None and not self._refusing:
+            return
         if message["type"] == "http.response.start":
             self._answered = True
             headers = MutableHeaders(scope=message)
@@ -212,6 +239,7 @@ class _Guarded:
         """Answer with an error, unless an answer has begun; the connection is closed with the rest of the body unread."""
         if self._answered:
             return
+        self._refusing = True
         headers = {} if self._complete else {"connection": "close"}
         if scope["path"].startswith("/api/") or scope["method"] not in SAFE:
             await answer(error, headers)(scope, self.receive, self.send)
@@ -225,13 +253,24 @@ def _too_large(got: str, largest: int) -> Refused:
     return Refused(413, "the request is too large", got=f"{got[:20]} bytes", expected=f"at most {largest}")
 
 
+def cookie_name(headers: Headers) -> str:
+    """The name of the cookie: cookies are shared by all ports of a host, so it names the port."""
+    return f"{COOKIE}_{urlsplit('//' + headers['host']).port or 80}"
+
+
 def _is_api(path: str) -> bool:
     return path.startswith("/api/")
 
 
-def _is_plain(host: str) -> bool:
-    """Whether a Host header is a host and perhaps a port, and nothing else that a parser might read otherwise."""
-    return bool(host) and not set(host) & set("/\\@?# \t,%")
+def _name_in(host: str) -> str | None:
+    """The name in a Host header; None where it is more than a name and perhaps a port, which another parser might read otherwise."""
+    if not host or set(host) & set("/\\@?# \t,%"):
+        return None
+    try:
+        parts = urlsplit(f"//{host}")
+        return parts.hostname if parts.port is None or parts.port > 0 else None
+    except ValueError:
+        return None
 
 
 def _is_address(host: str) -> bool:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -111,20 +112,35 @@ def _continue_jobs(settings: StudioSettings) -> None:
 
 
 class _TimedProtocol(H11Protocol):
-    """HTTP that closes a connection whose next request does not arrive whole in time; bodies have a limit of their own."""
+    """HTTP that closes a connection whose next request's headers do not arrive in time; bodies have a limit of their own."""
 
     _limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._limit = self.loop.call_later(HEADERS_S, self._give_up)
+        self._watch()
 
-    def _give_up(self) -> None:
-        began: Any = self.cycle
-        if began is None:
-            self.transport.close()
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """Start to count when a request begins to arrive, and stop when its headers are there."""
+        if self.conn.their_state is not h11.IDLE:
+            self._stop()
+        elif self._limit is None:
+            self._limit = self.loop.call_later(HEADERS_S, self._give_up)
+
+    def _stop(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
-        super().connection_lost(exc)
+            self._limit = None
+
+    def _give_up(self) -> None:
+        self._limit = None
+        if self.conn.their_state is h11.IDLE:
+            self.transport.close()

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request
+from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
@@ -220,9 +221,9 @@ def read_signals(
     found = open_shared(workspace, dataset).episode(episode)
     since = np.asarray(found.time_s, np.float64) - float(found.time_s[0])
     last = float(since[-1]) if to_s is None else to_s
-    first, stop = np.searchsorted(since, [from_s, last + 1e-9])
+    first, stop = np.searchsorted(since, [from_s, max(from_s, last + 1e-9)])
     declared = [found.schema.signal(name) for name in dict.fromkeys(signal)]
-    columns = [found.signals[one.name][first:stop].reshape(stop - first, -1) for one in declared]
+    columns = [_columns(found.signals[one.name])[first:stop] for one in declared]
     if sum(column.shape[1] for column in columns) > MOST_ELEMENTS:
         raise WrongUse("too many signals at once", expected=f"at most {MOST_ELEMENTS} elements")
     values = np.concatenate(columns, axis=1).astype(np.float64) if columns else np.empty((stop - first, 0))
@@ -345,6 +346,11 @@ def add_labels(workspace: CurrentWorkspace, new: NewLabels) -> Labelled:
 def read_agreement(workspace: CurrentWorkspace, dataset: DatasetPath) -> Agreement:
     """How the raters of a dataset agree, and about which episodes they do not."""
     return compare_raters(open_shared(workspace, dataset).dataset)
+
+
+def _columns(values: NDArray[Any]) -> NDArray[Any]:
+    """The elements of a signal, one column each, also where there are no rows."""
+    return values.reshape(len(values), int(np.prod(values.shape[1:], dtype=int)))
 
 
 def _twin(workspace: Workspace, opened: OpenDataset, episode: Episode, place: str) -> Twin:
