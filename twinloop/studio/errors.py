@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -27,6 +28,10 @@ STATUS: tuple[tuple[type[TwinloopError], int], ...] = (
     (TwinloopError, 422),
 )
 """HTTP status of each kind of error; the first that fits."""
+
+
+NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
+"""What the system says of a path that names no file."""
 
 
 class ErrorBody(BaseModel):
@@ -100,7 +105,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(OSError)
     def _system(_: Request, error: OSError) -> JSONResponse:
-        return answer(Refused(500, error.strerror or "a file cannot be used"))
+        status = 404 if error.errno in NOT_THERE else 500
+        return answer(Refused(status, error.strerror or "a file cannot be used"))
 
 
 def unexpected(error: Exception) -> Refused:
