@@ -1,5 +1,5 @@
 // Labelling by keyboard: outcome, failure mode, phases and the part to keep; then on to the next episode.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { get, post, useAction, useApi } from "../../api";
 import { number } from "../../format";
 import { episodeHref } from "../../names";
@@ -45,7 +45,7 @@ function Author() {
 function Failure({ modes, onLabel, onClose }: { modes: readonly string[]; onLabel: (mode: string) => void; onClose: () => void }) {
   const [text, setText] = useState("");
   const box = useRef<HTMLDivElement>(null);
-  useEffect(() => box.current?.querySelector("input")?.focus(), []);
+  useLayoutEffect(() => box.current?.querySelector("input")?.focus(), []);
   const key = (event: KeyboardEvent): void => {
     const mode = modes[Number(event.key) - 1];
     if (text === "" && mode) {
@@ -68,7 +68,7 @@ function Failure({ modes, onLabel, onClose }: { modes: readonly string[]; onLabe
 function PhaseList({ phases, from, onRemove, onAdd, onCancel }: { phases: readonly PhaseRange[]; from: number | null; onRemove: (phase: PhaseRange) => void; onAdd: (name: string) => void; onCancel: () => void }) {
   const [text, setText] = useState("");
   const box = useRef<HTMLDivElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (from !== null) box.current?.querySelector("input")?.focus();
   }, [from]);
   return (
