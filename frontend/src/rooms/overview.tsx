@@ -86,9 +86,9 @@ export function OutcomeBar({ counts }: { counts: readonly SourceCount[] }) {
   const bad = counts.reduce((sum, one) => sum + one.failures, 0);
   const words = `${count(good)} successes, ${count(bad)} failures, ${count(all - good - bad)} unlabelled`;
   return (
-    <span class="outcomes" role="img" aria-label={words} title={words}>
-      <span class="outcomes-good" style={share(good, all)} />
-      <span class="outcomes-bad" style={share(bad, all)} />
+    <span class="outcome-bar" role="img" aria-label={words} title={words}>
+      <span class="outcome-good" style={share(good, all)} />
+      <span class="outcome-bad" style={share(bad, all)} />
     </span>
   );
 }
@@ -135,7 +135,7 @@ export default function OverviewRoom() {
             </Card>
             <div class="stack overview-side">
               <NextStep step={data.next_step} reason={data.reason} />
-              <Card title="Success" note="Each evaluation with its exact 95 % interval; squares are simulation.">
+              <Card title="Success" note="Every evaluation in order, with its exact 95 % interval.">
                 {data.evaluations.length > 0 ? <SuccessHistory records={data.evaluations} /> : <p class="soft">No policy has been evaluated yet.</p>}
               </Card>
               <Registry registry={data.registry} />

@@ -98,7 +98,7 @@ export function Ring({ loop, runs, champion }: { loop: LoopStatus | null; runs: 
   const done = states.filter((state) => state === "done").length;
   const seconds = runs.reduce((sum, run) => sum + run.seconds, 0);
   return (
-    <svg class="ring" viewBox={`0 6 ${SIZE.width} ${SIZE.height - 8}`} role="group" aria-label={`The loop: ${done} of ${STATIONS.length} stages done`}>
+    <svg class="ring" viewBox={`0 -6 ${SIZE.width} ${SIZE.height + 14}`} role="group" aria-label={`The loop: ${done} of ${STATIONS.length} stages done`}>
       {STATIONS.map((station, i) => <Link key={station.title} index={i} count={states[i] === "done" && states[(i + 1) % STATIONS.length] !== "open"} />)}
       <g class="ring-middle">
         <text x={CENTRE.x} y={CENTRE.y - 22} text-anchor="middle" class="ring-when">{champion ? "Champion" : "The loop"}</text>

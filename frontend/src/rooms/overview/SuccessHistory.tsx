@@ -25,8 +25,20 @@ function Point({ record, x }: { record: SuccessRecord; x: number }) {
       {record.kind === "sim" ? <rect class="history-mark" x={x - 5} y={yOf(rate) - 5} width={10} height={10} rx={1.5} /> : <circle class="history-mark" cx={x} cy={yOf(rate)} r={5.5} />}
       <text class="history-rate" x={x + 11} y={yOf(rate) + (above ? -3 : 13)}>{percent(rate)}</text>
       <text class="history-name" x={x} y={HEIGHT - 24} text-anchor="middle">{record.policy}</text>
-      <text class="history-kind" x={x} y={HEIGHT - 10} text-anchor="middle">{`${kind.replace(/^(in|on the) /, "")}, ${record.successes}/${record.trials}`}</text>
+      <text class="history-kind" x={x} y={HEIGHT - 10} text-anchor="middle">{`${record.successes} of ${record.trials}`}</text>
     </g>
+  );
+}
+
+const WORDS: Record<string, string> = { sim: "simulation", standin: "stand-in for the robot", real: "robot" };
+
+function Legend({ kinds }: { kinds: readonly string[] }) {
+  return (
+    <ul class="history-legend">
+      {kinds.map((kind) => (
+        <li key={kind} class={`history-${kind}`}><svg width={10} height={10} viewBox="0 0 10 10" aria-hidden="true">{kind === "sim" ? <rect class="history-mark" width={9} height={9} rx={1.5} /> : <circle class="history-mark" cx={5} cy={5} r={4.6} />}</svg>{WORDS[kind] ?? kind}</li>
+      ))}
+    </ul>
   );
 }
 
@@ -35,6 +47,8 @@ export function SuccessHistory({ records }: { records: readonly SuccessRecord[] 
   const shown = records.filter((record) => record.rate !== null).slice(-SHOWN);
   const step = (WIDTH - PAD.left - PAD.right) / Math.max(1, shown.length);
   return (
+    <>
+    <Legend kinds={[...new Set(shown.map((record) => record.kind))]} />
     <svg class="history" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label="Success rates with 95 % intervals">
       {[0, 0.25, 0.5, 0.75, 1].map((rate) => (
         <g key={rate}>
@@ -42,7 +56,8 @@ export function SuccessHistory({ records }: { records: readonly SuccessRecord[] 
           <text class="history-tick" x={PAD.left - 8} y={yOf(rate) + 4} text-anchor="end">{percent(rate)}</text>
         </g>
       ))}
-      {shown.map((record, i) => <Point key={record.folder} record={record} x={PAD.left + step * (i + 0.5)} />)}
+      {shown.map((record, i) => <Point key={`${record.folder}${i}`} record={record} x={PAD.left + step * (i + 0.5)} />)}
     </svg>
+    </>
   );
 }
