@@ -70,7 +70,9 @@ export class SceneView {
     readonly canvas: HTMLCanvasElement,
     private readonly onView: () => void = () => undefined,
   ) {
-    this.renderer = new THREE.WebGLRenderer({ canvas, antialias: true, alpha: true, powerPreference: "low-power" });
+    const context = canvas.getContext("webgl2", { antialias: true, alpha: true, powerPreference: "low-power" });
+    if (!context) throw new Error("WebGL is not available");
+    this.renderer = new THREE.WebGLRenderer({ canvas, context, antialias: true, alpha: true });
     this.renderer.outputColorSpace = THREE.LinearSRGBColorSpace;
     this.renderer.setPixelRatio(Math.min(2, window.devicePixelRatio));
     this.camera.up.set(0, 0, 1);
