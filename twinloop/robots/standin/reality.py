@@ -29,7 +29,10 @@ FOLDER = "realities"
 
 
 class Reality(BaseModel):
-    """Everything that differs from the twin; `drift` maps BLOCK.KEY to its change per episode."""
+    """Everything that differs from the twin; `drift` maps BLOCK.KEY to its change per episode.
+
+    With `needs_person`, the robot is as bare as most real ones: nothing tracks objects, and it does not know which trials succeed.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -37,6 +40,7 @@ class Reality(BaseModel):
     description: str = ""
     twin: str = "franka_pick_place"
     seed: int = Field(0, ge=0, lt=2**63)
+    needs_person: bool = False
     contact: Contact = Contact()
     object: Object = Object()
     actuation: Actuation = Actuation()

@@ -61,6 +61,8 @@ class Session:
         self._task: Task | None = make_task(twin.task, twin) if twin.task else None
         self._substeps = max(1, round(self.cell.dt_s / SERVO_DT_S))
         self._encoder_bias = draw_encoder_bias(self.cell, reality.sensing, self._rng("encoders"))
+        tracked = {signal.name for signal in self.cell.observed_scene()}
+        self._unseen = tracked if reality.needs_person else set()
         self._worked_s = 0.0
         self._world: World | None = None
         self._camera_model: CameraModel | None = None
@@ -71,7 +73,12 @@ class Session:
     def description(self) -> Description:
         """The robot's description, without hidden values."""
         described = describe_cell(self.cell, serial=self._serial(), lockstep=self._lockstep)
-        return replace(described, independent_episodes=not self._reality.warms_up)
+        return replace(
+            described,
+            independent_episodes=not self._reality.warms_up,
+            judges=not self._reality.needs_person,
+            signals=tuple(s for s in described.signals if s.name not in self._unseen),
+        )
 
     def prepare(self, number: int, values: Mapping[str, float] | None = None) -> None:
         """Set the scene of one episode; the same number sets the same scene, with things where `values` ask for them."""
@@ -158,7 +165,9 @@ class Session:
             if name not in names:
                 raise RobotError(f"the robot has no camera {name!r}", available=names)
         frames = {name: self._capture(name) for name in cameras}
-        return Observation(self._ticks * self.cell.dt_s, make_signals(self.cell, self._reading), frames)
+        signals = make_signals(self.cell, self._reading)
+        signals = {name: values for name, values in signals.items() if name not in self._unseen}
+        return Observation(self._ticks * self.cell.dt_s, signals, frames)
 
     def _capture(self, camera: str) -> Array:
         if self._camera_model is None:
@@ -181,6 +190,8 @@ class Session:
 
     def judge(self, over: bool) -> Outcome:
         """The person's judgement: unknown while undecided, unless the episode is over."""
+        if self._reality.needs_person:
+            return Outcome()
         verdict = self._verdict
         if verdict.success is None and over and self._task is not None:
             verdict = Outcome(False, self._missing)
@@ -237,5 +248,7 @@ class Session:
         return np.random.default_rng([self._reality.seed, word])
 
     def _serial(self) -> str:
-        what = hashlib.blake2b(self._reality.model_dump_json().encode(), digest_size=3).hexdigest()
+        # A person beside it makes it no other robot.
+        what = self._reality.model_dump_json(exclude={"needs_person"})
+        what = hashlib.blake2b(what.encode(), digest_size=3).hexdigest()
         return f"standin-{self._reality.name}-{what}"
