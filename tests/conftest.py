@@ -16,6 +16,7 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 LONGEST = (
     "test_code_blocks.py",
+    "test_overview.py",
     "test_standin_every_effect.py",
     "test_standin_success.py",
     "test_monitor.py",
@@ -41,8 +42,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, everything else in its usual order."""
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+    """The longest files first, everything else in its usual order, the studio's last: its workspace is then made already."""
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.path.name in LONGEST:
+        return LONGEST.index(item.path.name)
+    return len(LONGEST) + (item.path.parent.name == "studio")
 
 
 @pytest.fixture(autouse=True, scope="session")
