@@ -27,16 +27,15 @@ def page_of(chromium):
     problems, contexts = [], []
 
     def note(message):
-        # A refusal that is shown in words is an answer with an error status, which the browser notes by itself.
-        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
+        # A refusal that is shown in words has an error status, and slow pixels are a driver's: the browser notes both by itself.
+        ours = not any(words in message.text for words in ("Failed to load resource", "GL Driver Message"))
+        if message.type in ("error", "warning") and ours:
             problems.append(message.text)
 
-    def open_page(studio, path, width=1280, height=900, **words):
+    def open_page(studio, path, width=1280, height=900, name="ada", **words):
         context = chromium.new_context(viewport={"width": width, "height": height}, **words)
         contexts.append(context)
-        context.add_init_script(
-            "localStorage.getItem('twinloop.name') || localStorage.setItem('twinloop.name', 'ada')"
-        )
+        context.add_init_script(f"localStorage.setItem('twinloop.name', '{name}')" if name else "")
         page = context.new_page()
         page.on("console", note)
         page.on("pageerror", lambda error: problems.append(str(error)))

@@ -49,7 +49,7 @@ function Registry({ registry }: { registry: Record<string, string> }) {
   const warning = registry["problem"] ?? registry["warning"];
   const [words, remedy] = (warning ?? "").split(/;\s*/);
   return (
-    <Card title="Policies in place" actions={<Link href="/gate" class="more">Registry<Icon name="chevronRight" size={14} /></Link>}>
+    <Card title="Policies in place" actions={<Link href="/policies" class="more">Registry<Icon name="chevronRight" size={14} /></Link>}>
       {names.length === 0 && <p class="soft">No policy is promoted yet.</p>}
       <dl class="facts">
         {names.sort((a, b) => ALIASES.indexOf(a) - ALIASES.indexOf(b)).map((alias) => (

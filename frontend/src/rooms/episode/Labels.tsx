@@ -101,16 +101,18 @@ export function Labels({ episode, clock, onChange, keys }: Props & { keys: { cur
   const [ending, setEnding] = useState<[number, number] | null>(null);
   const modes = (facets.data?.failure ?? []).map((one) => one.value).filter((value) => value !== "(none)").slice(0, MODES);
   const allowed = !readOnly && episode.writable;
-  const goOn = async (): Promise<void> => {
+  const goOn = async (here: string): Promise<void> => {
     const next = await get<EpisodePage>("/api/data/episodes", { dataset: episode.dataset, outcome: "unlabelled", where: `episode_index > ${episode.episode}`, limit: 1 });
     const target = next.items[0]?.episode ?? episode.after;
-    if (target !== null && target !== undefined) go(episodeHref(episode.dataset, target));
+    const left = window.location.pathname !== here; // somebody who went elsewhere meanwhile stays there
+    if (!left && target !== null && target !== undefined) go(episodeHref(episode.dataset, target));
   };
   const label = useAction(async (values: object, words: string, advance: boolean) => {
+    const here = window.location.pathname;
     await post<Labelled>("/api/episode/labels", { dataset: episode.dataset, episodes: [episode.episode], by, ...values });
     toast(`Episode ${episode.episode}: ${words}`);
     setAsking(false);
-    if (advance && onward) await goOn();
+    if (advance && onward) await goOn(here);
     else onChange();
   });
   const outcome = (value: "success" | "failure" | "unknown", mode = ""): void => void label.run({ outcome: value, ...(mode ? { failure: mode } : {}) }, mode || value, value !== "unknown");
