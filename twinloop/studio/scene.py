@@ -73,7 +73,7 @@ def _geometry(key: _Keyed) -> Geometry:
     return read_geometry(key.twin, dict(key.facts))
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=16)
 def _evidence(
     file: str, _changed: int, dataset: str, episode: int, dimension: str, current: str | None
 ) -> tuple[Geometry, MeasuredReplay]:

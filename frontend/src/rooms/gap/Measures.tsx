@@ -52,13 +52,13 @@ function Dimension({ one }: { one: DimensionLine }) {
       title={<>{one.dimension} {one.shown ? <Badge tone="warn">gap</Badge> : <Badge>no gap shown</Badge>}</>}
       actions={one.channels.length > 0 && <Button small kind="quiet" icon={open ? "chevronDown" : "chevronRight"} aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Fewer" : `${one.channels.length} channels`}</Button>}
     >
-      <div class="twin-scroll" tabIndex={0} role="region" aria-label={`Differences in ${one.dimension}`}>
+      <div class="twin-scroll measures" tabIndex={0} role="region" aria-label={`Differences in ${one.dimension}`}>
         <table class="plain-table">
           <thead><tr><th>Measure</th><th>Simulation minus reality, 95 %</th><th class="right">Value</th><th class="right">Reality</th><th class="right">Simulation</th><th>Unit</th></tr></thead>
-          <tbody>{lines.map((measure) => <Line key={`${measure.name} ${measure.channel}`} measure={measure} />)}</tbody>
+          <tbody>{lines.map((measure) => <Line key={`${measure.name} ${measure.channel} ${measure.unit} ${measure.against}`} measure={measure} />)}</tbody>
         </table>
       </div>
-      {one.not_evaluated.map((each) => <p key={each.name} class="soft">{each.name || one.dimension}: needs {each.needs}</p>)}
+      {one.not_evaluated.map((each) => <p key={each.name} class="soft measure-note">{each.name || one.dimension}: needs {each.needs}</p>)}
     </Card>
   );
 }
@@ -69,10 +69,10 @@ function Line({ measure }: { measure: Measure }) {
     <tr>
       <td>
         {measure.name}{measure.channel && measure.channel !== "all" ? `, ${measure.channel}` : ""}
-        {measure.about && <small class="soft"> {measure.about}</small>}
+        <small class="soft"> {[measure.about, `against ${measure.against}`].filter(Boolean).join("; ")}</small>
       </td>
       <td><IntervalMark value={measure.value} low={measure.low} high={measure.high} from={-reach} to={reach} mark={0} tone={measure.excludes_zero ? "warn" : "accent"} /></td>
-      <td class="right"><strong>{number(measure.value)}</strong> [{number(measure.low)}, {number(measure.high)}]</td>
+      <td class="right measure-value"><strong>{number(measure.value)}</strong> [{number(measure.low)}, {number(measure.high)}]</td>
       <td class="right">{number(measure.real)}</td>
       <td class="right">{number(measure.sim)}</td>
       <td>{measure.unit === "1" ? "" : measure.unit}</td>
