@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { useApi } from "../../api";
 import { number, percent, plural } from "../../format";
-import { episodeHref } from "../../names";
+import { datasetTitle, episodeHref } from "../../names";
 import { Link } from "../../router";
 import type { EstimateLine, IdentifyResult, PosteriorSamples, ReplayLines } from "../../types";
 import { Badge, Button, Card, Chart, ErrorBox, Icon, IntervalMark, Loading, Matrix, Scatter, SelectField, type Tone } from "../../ui";
@@ -81,7 +81,7 @@ function Replays({ place, data }: { place: string; data: IdentifyResult }) {
         {one && line && (
           <>
             <div class="identify-pick">
-              <SelectField label="Episode" value={episode} onValue={setEpisode} options={(replays ?? []).map((each, i) => ({ value: String(i), label: each.place ? `episode ${each.place.episode} of ${shortPlace(each.place.dataset)}` : each.episode.slice(0, 12) }))} />
+              <SelectField label="Episode" value={episode} onValue={setEpisode} options={(replays ?? []).map((each, i) => ({ value: String(i), label: each.place ? `episode ${each.place.episode} of ${datasetTitle(each.place.dataset)}` : each.episode.slice(0, 12) }))} />
               <SelectField label="Channel" value={line.name} onValue={setChannel} options={one.channels.map((each) => each.name)} />
               {one.place && <Link class="button" href={episodeHref(one.place.dataset, one.place.episode)}>Open the episode</Link>}
             </div>
