@@ -20,7 +20,6 @@ from twinloop.datasets.commit import disk_errors, write_atomically
 from twinloop.errors import GateError, TamperedRecord, WrongUse
 from twinloop.learning.tracking import local_tracking
 from twinloop.policies.mapping.kept import is_kept
-from twinloop.policies.networks.policy import load_policy
 from twinloop.policies.open import open_policy, save_policy
 from twinloop.policies.protocol import PolicyLike
 from twinloop.promotion.chain import (
@@ -327,6 +326,8 @@ class PolicyRegistry:
         folder = self._policy_folder(entry)
         self._require_files(folder, entry.details["files"])
         if not is_kept(folder):
+            from twinloop.policies.networks.policy import load_policy  # needs PyTorch
+
             load_policy(folder)
 
     def _require_files(self, folder: Path, files: Mapping[str, str]) -> None:
