@@ -28,6 +28,14 @@ def test_a_newcomer_finds_labels_plans_compares_and_rolls_back(own_deciding, new
     page, workspace = newcomer, own_deciding.workspace
     expect(page.get_by_text("Next step")).to_be_visible()
 
+    # Why the first policy failed: what the runs show of it, and that three of them are too few for more.
+    enter(page, "Gap")
+    expect(page.get_by_text("3 judged runs are too few; record at least 8").first).to_be_visible()
+    page.get_by_role("option", name="latency").click()
+    expect(page.get_by_role("region", name="What was measured of latency")).to_contain_text(
+        "loop delay differs"
+    )
+
     enter(page, "Data")
     page.get_by_role("link", name="deployed", exact=True).first.click()
     expect(page.get_by_text("never_touched").first).to_be_visible()
