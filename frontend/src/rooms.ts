@@ -29,12 +29,12 @@ export const GROUPS: readonly { title: string; rooms: readonly RoomEntry[] }[] =
     rooms: [
       { paths: ["/twin", "/twin/:twin"], title: "Twin", icon: "twin", room: lazyRoom(() => import("./rooms/twin")) },
       { paths: ["/identify"], title: "Identify", icon: "identify", room: lazyRoom(() => import("./rooms/identify")) },
-      { paths: ["/gap"], title: "Gap", icon: "gap", room: lazyRoom(() => import("./rooms/gap")) },
     ],
   },
   {
     title: "Reality gap",
     rooms: [
+      { paths: ["/gap"], title: "Gap", icon: "gap", room: lazyRoom(() => import("./rooms/gap")) },
       { paths: ["/coverage"], title: "Coverage", icon: "coverage", room: lazyRoom(() => import("./rooms/coverage")) },
       { paths: ["/plan"], title: "Plan", icon: "plan", room: lazyRoom(() => import("./rooms/plan")) },
     ],

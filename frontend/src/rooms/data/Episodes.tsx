@@ -81,7 +81,7 @@ function columnsOf(dataset: string, chosen: ReadonlySet<number>, toggle: (row: E
     { key: "operator", title: "Operator", width: "minmax(110px, 1fr)", sortable: true, render: (row) => row.operator ?? <span class="soft">–</span> },
     varied.has("site") && { key: "site", title: "Site", width: "100px", sortable: true, render: (row) => row.site ?? <span class="soft">–</span> },
     varied.has("task") && { key: "task", title: "Task", width: "minmax(120px, 1.5fr)", render: (row) => <span title={row.task}>{row.task}</span> },
-    varied.has("recorded") && { key: "recorded_at", title: "Recorded", width: "136px", sortable: true, render: (row) => (row.recorded_at ? when(row.recorded_at) : <span class="soft">–</span>) },
+    varied.has("recorded") && { key: "recorded_at", title: "Recorded", width: "156px", sortable: true, render: (row) => (row.recorded_at ? when(row.recorded_at) : <span class="soft">–</span>) },
   ];
   return columns.filter((one) => one !== false);
 }

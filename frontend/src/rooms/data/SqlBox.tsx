@@ -14,6 +14,8 @@ const EXAMPLES = [
   { title: "Success over length", sql: "select round(duration_s) as seconds, avg(success::int) as success\nfrom episodes group by 1 order by 1" },
 ];
 const MOST_SHOWN = 8;
+/** Datasets that are asked at first. */
+const MOST_CHOSEN = 12;
 
 interface Word {
   text: string;
@@ -126,7 +128,7 @@ function Answer({ answer }: { answer: SqlAnswer }) {
 export function SqlBox({ datasets }: { datasets: readonly string[] }) {
   const [sql, setSql] = useQueryState("sql", EXAMPLES[0]?.sql ?? "");
   const [text, setText] = useState(sql);
-  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set(datasets.slice(0, datasets.length === 1 ? 1 : 3)));
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set(datasets.slice(0, MOST_CHOSEN)));
   const [answer, setAnswer] = useState<SqlAnswer | null>(null);
   const first = datasets.find((path) => chosen.has(path)) ?? null;
   const tables = useApi<SqlTables>(first === null ? null : "/api/data/tables", { dataset: first ?? "" }).data;
