@@ -9,11 +9,11 @@ from pathlib import Path
 from twinloop.errors import UnknownName, WrongUse
 
 COMMANDS = (
-    "anchor", "check", "coverage", "data merge", "data select", "data split", "data verify", "diagnose", "drift", "evaluate", "gap",
+    "anchor", "check", "coverage", "data merge", "data select", "data selection draw", "data split", "data trim",
+    "data verify", "diagnose", "drift", "evaluate", "gap",
     "gate", "generate", "identify", "ingest", "loop", "monitor", "plan", "policy horizon", "rank", "record", "replay", "train",
 )  # fmt: skip
 """Commands that take longer than a person waits; the others act at once."""
-GROUPS = frozenset(name.split()[0] for name in COMMANDS if " " in name)
 RESUME = frozenset(("generate", "ingest", "train"))
 """Commands that go on with --resume; all others go on, or begin again, as they were."""
 SCHEMES = ("motion", "onnx", "standin")
@@ -26,8 +26,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def name_of(command: Sequence[str]) -> str:
-    """The name of a command: its first word, or two where it is in a group."""
-    return " ".join(command[: 2 if command and command[0] in GROUPS else 1])
+    """The name of a command: its first words, as many as a command that can be a job has, or the first one."""
+    beginnings = (" ".join(command[:number]) for number in (3, 2, 1))
+    return next((name for name in beginnings if name in COMMANDS), " ".join(command[:1]))
 
 
 def check_command(root: Path, command: Sequence[str]) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ MOST_WAITING = 50
 """Jobs in the queue: nobody asks for more on purpose."""
 LOG_PART = 64 * 1024
 LONGEST_NAME = 100
-_ID = re.compile(r"[0-9]{8}-[0-9]{9}-[a-z-]{1,20}-[0-9a-f]{4}")
+_ID = re.compile(r"[0-9]{8}-[0-9]{9}-[a-z-]{1,30}-[0-9a-f]{4}")
 
 
 @dataclass(frozen=True)
