@@ -48,7 +48,7 @@ def find_page(path: str, static: Path = STATIC) -> Response:
             "This installation has no built front end. The HTTP API works: /api/openapi.json describes it.",
             200,
         )
-    if "." in path.rpartition("/")[2] and not path.startswith("episode"):
+    if Path(path).suffix in TYPES:
         return _plain_page("Not found", "There is no such file.", 404)
     return FileResponse(files[INDEX], media_type="text/html", headers={"cache-control": "no-cache"})
 
