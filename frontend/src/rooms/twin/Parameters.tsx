@@ -20,7 +20,7 @@ interface Props {
 const STATUS: Record<string, Tone> = { identifiable: "good", weak: "warn", "not identifiable": "neutral" };
 const STEPS = 400;
 
-const write = (value: number | string): string => (typeof value === "string" ? value : number(value, 4));
+const write = (value: number | string): string => (typeof value === "string" ? value : number(value));
 
 export function Parameters({ detail, source, values, own, onOwn }: Props) {
   const [text, setText] = useQueryState("find");
