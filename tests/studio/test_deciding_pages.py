@@ -5,8 +5,10 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.coverage.test_page import many_points
 from tests.studio.conftest import Studio
 from tests.studio.live import TOKEN, serving
+from twinloop.coverage.map_file import save_coverage
 
 expect.set_options(timeout=60_000)  # a busy machine is slow, and that is not what these tests are about
 
@@ -208,3 +210,23 @@ def test_a_read_only_studio_shows_everything_and_offers_no_change(deciding_works
                 "Record a consent",
             ):
                 expect(page.get_by_role("button", name=change)).to_have_count(0)
+
+
+def test_a_hundred_thousand_points_are_moved_zoomed_and_outlined(own_deciding, page_of):
+    save_coverage(many_points(100_000), own_deciding.workspace / "reports/many")
+    page = page_of(own_deciding, "/coverage?coverage=reports/many")
+    below = page.locator(".point-map canvas[data-frames]")
+    expect(below).to_be_visible()
+    expect(page.get_by_text("50,000 real")).to_be_visible()
+    before = int(below.get_attribute("data-frames"))
+    box = page.locator(".point-map").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -200)
+    page.mouse.down()
+    page.mouse.move(x + 120, y + 40, steps=12)
+    page.mouse.up()
+    page.wait_for_function(f"Number(document.querySelector('.point-map canvas').dataset.frames) > {before}")
+    outline(page, [(0.3, 0.3), (0.7, 0.3), (0.7, 0.7), (0.3, 0.7)])
+    expect(page.get_by_text(re.compile(r"^[\d,]{5,}$")).first).to_be_visible()
+    expect(page.get_by_text("Selected")).to_be_visible()
