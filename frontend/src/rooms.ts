@@ -9,6 +9,8 @@ export interface RoomEntry {
   icon: IconName;
   /** Not in the menu: reached from another room, whose path is named. */
   within?: string;
+  /** Fills the whole window, without the menu. */
+  alone?: boolean;
   room: ReturnType<typeof lazyRoom>;
 }
 
@@ -56,4 +58,9 @@ export const GROUPS: readonly { title: string; rooms: readonly RoomEntry[] }[] =
   },
 ];
 
-export const ROOMS: readonly RoomEntry[] = GROUPS.flatMap((group) => group.rooms);
+/** Rooms that no menu shows, because they are served beside a robot. */
+const ALONE: readonly RoomEntry[] = [
+  { paths: ["/operate"], title: "Operate", icon: "play", alone: true, room: lazyRoom(() => import("./rooms/operate")) },
+];
+
+export const ROOMS: readonly RoomEntry[] = [...GROUPS.flatMap((group) => group.rooms), ...ALONE];

@@ -133,6 +133,14 @@ export function Shell() {
     document.getElementById("main")?.scrollTo(0, 0);
   }, [path]);
   const Room = found?.entry.room.Room;
+  if (Room && found?.entry.alone) {
+    return (
+      <div class="shell-alone">
+        <main id="main" tabIndex={-1}><Room params={found.params} /></main>
+        <Toasts />
+      </div>
+    );
+  }
   return (
     <div class="shell">
       <a class="skip" href="#main">Skip to the page</a>

@@ -21,6 +21,14 @@ export interface Alert {
   at?: string;
 }
 
+/** The next trial of a series. It never says which policy acts. */
+export interface Announcement {
+  number: number;
+  total: number;
+  scene: number;
+  can_skip: boolean;
+}
+
 /** The success rate after each of so many labelled episodes, with the limits that hold at all times together. */
 export interface Band {
   episodes: number[];
@@ -650,6 +658,15 @@ export interface JobRequest {
   by: string;
 }
 
+/** One element of the robot's position with its limits. */
+export interface JointState {
+  name: string;
+  unit: string;
+  value: number | null;
+  low: number | null;
+  high: number | null;
+}
+
 /** One decision about one field of one episode. */
 export interface Label {
   episode_id: string;
@@ -749,6 +766,12 @@ export interface MonitorReport {
   kind: string | null;
 }
 
+/** Which keys are held: fractions of full speed along x, y, z and about the vertical, and whether the gripper is closed. */
+export interface Motion {
+  motion: number[];
+  closed: boolean;
+}
+
 /** Who put an item into a state, and when. */
 export interface Move {
   item: string;
@@ -809,6 +832,14 @@ export interface NotEvaluated {
   dimension: string;
   needs: string;
   name: string;
+}
+
+/** What the page shows: the person's trial, the robot, and where things go, in m. */
+export interface Operation {
+  trial: TrialState;
+  robot: RobotState | null;
+  places: Record<string, [number, number]>;
+  severities: string[];
 }
 
 /** How real episodes ended inside a region and outside of it; `p_value` is Fisher's exact test, None where unknown. */
@@ -971,6 +1002,15 @@ export interface PosteriorSamples {
   points: [number, number][];
 }
 
+/** What the person did. */
+export interface Press {
+  kind: "start" | "success" | "failure" | "redo" | "skip" | "pause" | "resume" | "stop" | "note" | "leave";
+  failure?: string | null;
+  phase?: string | null;
+  severity?: string | null;
+  note?: string | null;
+}
+
 /** Which policy goes to which stage, on what grounds, and who says so. */
 export interface Promotion {
   policy: string;
@@ -1126,6 +1166,18 @@ export interface ReportLine {
   kind?: string | null;
   alerts: number;
   problem?: string | null;
+}
+
+/** The robot as the page shows it: how old its newest reading is, s, and where it is within its limits. */
+export interface RobotState {
+  serial: string;
+  standin: boolean;
+  rate_hz: number;
+  age_s: number | null;
+  joints: JointState[];
+  cameras: string[];
+  ghosts: string[];
+  drives: boolean;
 }
 
 /** A rule of thumb of the field, whether it applies here, and why. */
@@ -1365,6 +1417,23 @@ export interface TrainedPolicy {
   path: string;
   certain: boolean;
   detail: string;
+}
+
+/** What a person is shown. */
+export interface TrialState {
+  stage: "waiting" | "placing" | "running" | "judging" | "paused" | "ended";
+  trial?: Announcement | null;
+  done: number;
+  void: number;
+  instruction: string;
+  values?: Record<string, number>;
+  seconds_left: number;
+  message: string;
+  allowed: ("start" | "success" | "failure" | "redo" | "skip" | "pause" | "resume" | "stop" | "note" | "leave")[];
+  failures: string[];
+  phases: string[];
+  describing: boolean;
+  changed: number;
 }
 
 /** A twin that an episode can be replayed in. */

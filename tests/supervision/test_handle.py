@@ -66,7 +66,7 @@ def test_stages_of_a_loop_go_through_the_person_beside_the_robot(address, tmp_pa
     def attend(robot):
         person = PersonSupervisor(robot, "ann")
         with somebody(person, answering("redo", "success", "missed")):
-            yield person
+            yield robot, person
 
     handle = find_robot(address, attend)
     dataset = _recorded(tmp_path, lambda done, total: None, handle, RecordingSpec(2, 0.4), lambda *_: Still())

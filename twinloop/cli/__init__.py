@@ -24,6 +24,7 @@ from twinloop.cli import (
     key,
     loop,
     monitor,
+    operate,
     plan,
     policy,
     record,
@@ -53,6 +54,7 @@ for command in (
     evaluate.evaluate, loop.loop, gate.gate, registry.promote, registry.rollback, monitor.monitor, diagnose.diagnose, serve.serve, studio.studio,
 ):  # fmt: skip
     app.command()(command)
+app.command(context_settings={"allow_extra_args": True})(operate.operate)
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,6 +15,7 @@ from twinloop.errors import UnknownName
 
 if TYPE_CHECKING:
     from twinloop.robots.protocol import Robot, TrialSupervisor
+    from twinloop.supervision.desk import Desk
     from twinloop.supervision.person import PersonSupervisor
 
 RATER = "operator"
@@ -29,11 +30,30 @@ Rater = Annotated[
 ]  # fmt: skip
 
 
+def page_is_open() -> bool:
+    """Whether an operator page is open in this process."""
+    return bool(_PAGES)
+
+
 def is_person(supervisor: object) -> TypeGuard[PersonSupervisor]:
     """Whether a supervisor is a person."""
     from twinloop.supervision.person import PersonSupervisor
 
     return isinstance(supervisor, PersonSupervisor)
+
+
+_PAGES: list[tuple[Desk, str]] = []
+"""The operator page that is open in this process, with the pseudonym of whoever looks at it."""
+
+
+@contextmanager
+def at_page(desk: Desk, rater: str) -> Iterator[None]:
+    """Commands within the `with` block ask the person at this operator page."""
+    _PAGES.append((desk, rater))
+    try:
+        yield
+    finally:
+        _PAGES.pop()
 
 
 @contextmanager
@@ -44,16 +64,16 @@ def supervise(url: str, attend: bool = False, rater: str = RATER) -> Iterator[tu
     robot = twinloop.open_robot(url)
     with twinloop.connected(robot):
         alone = isinstance(robot, TrialSupervisor) and robot.description.judges
-        if isinstance(robot, TrialSupervisor) and alone and not attend:
+        if isinstance(robot, TrialSupervisor) and alone and not attend and not _PAGES:
             yield robot, robot
             return
-        with person_beside(robot, rater) as person:
-            yield robot, person
+        with person_beside(robot, rater) as place:
+            yield place
 
 
 @contextmanager
-def person_beside(robot: Robot, rater: str = RATER) -> Iterator[PersonSupervisor]:
-    """A person who acts by keys of this terminal."""
+def person_beside(robot: Robot, rater: str = RATER) -> Iterator[tuple[Robot, PersonSupervisor]]:
+    """A person at the operator page that is open, else by keys of this terminal; with the robot as it is used beside them."""
     from twinloop.supervision.person import make_person
     from twinloop.supervision.terminal import at_terminal
 
@@ -62,5 +82,10 @@ def person_beside(robot: Robot, rater: str = RATER) -> Iterator[PersonSupervisor
         twin = find_twin(named) if named is not None else None
     except UnknownName:
         twin = None
+    if _PAGES:
+        desk, name = _PAGES[-1]
+        with desk.seat(robot, name, twin) as place:
+            yield place
+        return
     with at_terminal(make_person(robot, rater, twin), console.log) as person:
-        yield person
+        yield robot, person

@@ -11,7 +11,7 @@ from typer import Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.attend import RATER, Attend, Rater, person_beside
+from twinloop.cli.attend import RATER, Attend, Rater, page_is_open, person_beside
 from twinloop.cli.gap import difference
 from twinloop.cli.options import Json, PolicyMap, RobotUrl, WorkspaceTwin, make_config
 from twinloop.cli.places import default_out, find_workspace, load_policy, load_twin
@@ -87,7 +87,7 @@ def loop(
     }  # fmt: skip
     config = make_config(twinloop.LoopConfig, sizes, settings)
     given = load_policy(policy, interface_map=map_file, twin=twin) if policy else None
-    beside = partial(person_beside, rater=rater) if attend else None
+    beside = partial(person_beside, rater=rater) if attend or page_is_open() else None
     with stage_progress() as listener:
         result = twinloop.run_loop(cell, robot, root, config, listener, until, policy=given, attend=beside)
     last = result.stages[-1]

@@ -53,14 +53,14 @@ def studio(
         console.print_result(json, value, f"{workspace.name}: {address}\n(Ctrl-C to stop)")
         sys.stdout.flush()
         if not no_browser:
-            _open(address)
+            open_browser(address)
 
     workspace = require_workspace(folder)
     given = token or os.environ.get(TOKEN) or None
     serve(make_settings(workspace.root, host, port, given, read_only, tuple(names or ())), on_ready)
 
 
-def _open(address: str) -> None:
+def open_browser(address: str) -> None:
     """Open the address in a browser if there is one; the terminal goes on either way."""
     import threading
     import webbrowser

@@ -11,15 +11,17 @@ from twinloop.studio.errors import ErrorAnswer, Refused
 from twinloop.studio.pages import find_page
 from twinloop.studio.security import Security
 from twinloop.studio.settings import StudioSettings
+from twinloop.supervision.desk import Desk
 from twinloop.version import __version__
 from twinloop.workspace import find_workspace
 
 
-def make_app(settings: StudioSettings) -> FastAPI:
+def make_app(settings: StudioSettings, desk: Desk | None = None) -> FastAPI:
     """Put the studio of a workspace together.
 
     Args:
         settings: What is served, and to whom.
+        desk: The robot that the operator page is about; None: none.
 
     Returns:
         The application.
@@ -38,6 +40,7 @@ def make_app(settings: StudioSettings) -> FastAPI:
         responses={"4XX": {"model": ErrorAnswer, "description": "What was wrong, and what to do."}},
     )
     app.state.settings = settings
+    app.state.desk = desk
     app.state.watcher = events.Watcher(workspace.root)
     errors.install(app)
     for router in (*ROUTERS, events.router):

@@ -30,6 +30,7 @@ from twinloop.studio.api.identify import (
 )
 from twinloop.studio.api.jobs import JobCommands
 from twinloop.studio.api.monitor import ReportAnswer, ReportLine
+from twinloop.studio.api.operate import Operation
 from twinloop.studio.api.overview import Studio
 from twinloop.studio.api.people import PeopleAnswer, WithdrawalAnswer
 from twinloop.studio.api.plan import PlanAnswer
@@ -660,4 +661,51 @@ class Operations:
     def resume_job(self, job: str) -> Job:
         """Put a job that failed, was cancelled or was killed into the queue again."""
         answer: Job = self._send("POST", f"/api/jobs/{_quoted(job)}/resume", Job)
+        return answer
+
+    def read_operation(self) -> Operation:
+        """What the page shows now."""
+        answer: Operation = self._send("GET", "/api/operate", Operation)
+        return answer
+
+    def operation_events(self) -> bytes:
+        """The same whenever it changes, and twice a second."""
+        answer: bytes = self._send("GET", "/api/operate/events", bytes)
+        return answer
+
+    def press(
+        self,
+        kind: Literal[
+            "start", "success", "failure", "redo", "skip", "pause", "resume", "stop", "note", "leave"
+        ],
+        failure: str | None = None,
+        phase: str | None = None,
+        severity: str | None = None,
+        note: str | None = None,
+    ) -> Operation:
+        """A button or key of the person; a stop holds the robot before this answers."""
+        answer: Operation = self._send(
+            "POST",
+            "/api/operate/press",
+            Operation,
+            None,
+            {"kind": kind, "failure": failure, "phase": phase, "severity": severity, "note": note},
+        )
+        return answer
+
+    def drive(self, motion: list[float], closed: bool = False) -> bytes:
+        """The keys that drive the robot; to be repeated at least three times a second."""
+        answer: bytes = self._send(
+            "POST", "/api/operate/drive", bytes, None, {"motion": motion, "closed": closed}
+        )
+        return answer
+
+    def read_camera(self, camera: str) -> bytes:
+        """The live image of a camera, JPEG."""
+        answer: bytes = self._send("GET", f"/api/operate/camera/{_quoted(camera)}", bytes)
+        return answer
+
+    def read_ghost(self, camera: str) -> bytes:
+        """What the twin's camera sees of the wanted scene, PNG."""
+        answer: bytes = self._send("GET", f"/api/operate/ghost/{_quoted(camera)}", bytes)
         return answer

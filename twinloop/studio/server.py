@@ -17,6 +17,7 @@ from twinloop.errors import TwinloopError
 from twinloop.jobs.queue import ensure_runner
 from twinloop.studio.app import make_app
 from twinloop.studio.settings import StudioSettings
+from twinloop.supervision.desk import Desk
 from twinloop.workspace import find_workspace
 
 MOST_CONNECTIONS = 200
@@ -45,10 +46,10 @@ def serve(settings: StudioSettings, on_ready: Callable[[str], None] = lambda add
 
 
 def make_server(
-    settings: StudioSettings, on_ready: Callable[[str], None]
+    settings: StudioSettings, on_ready: Callable[[str], None], desk: Desk | None = None
 ) -> tuple[uvicorn.Server, socket.socket]:
     """A server that has yet to run, and the socket that it is to run on."""
-    app = make_app(settings)
+    app = make_app(settings, desk)
     listener = _listen(settings)
     _continue_jobs(settings)
     config = uvicorn.Config(

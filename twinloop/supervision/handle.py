@@ -11,8 +11,8 @@ from twinloop.robots.protocol import Robot, TrialSupervisor, connected, open_rob
 from twinloop.supervision.person import PersonSupervisor
 from twinloop.supervision.trial import describe_need, estimate_s
 
-Attend = Callable[[Robot], AbstractContextManager[PersonSupervisor]]
-"""Brings somebody to a connected robot for the length of a `with` block."""
+Attend = Callable[[Robot], AbstractContextManager[tuple[Robot, PersonSupervisor]]]
+"""Brings somebody to a connected robot for the length of a `with` block; gives the robot as it is used beside them, and them."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ def supervised(
     robot = open_robot(handle.address)
     with connected(robot):
         if handle.attend is not None:
-            with handle.attend(robot) as person:
-                yield robot, person
+            with handle.attend(robot) as place:
+                yield place
         elif isinstance(robot, TrialSupervisor) and robot.description.judges:
             yield robot, robot
         else:

@@ -16,6 +16,7 @@ from typing import Any
 from twinloop.episode import Array, Event, Outcome
 from twinloop.errors import TrialSkipped, TrialsPaused, TrialVoid, WrongUse
 from twinloop.robots.protocol import Robot, TrialSupervisor
+from twinloop.supervision.jog import Jog
 from twinloop.supervision.scenes import Placement, Scene, SceneList
 from twinloop.supervision.trial import (
     ALLOWED,
@@ -37,6 +38,7 @@ from twinloop.twins import Twin
 
 WAKE_S = 0.2
 """How often a wait for the person looks whether the process was interrupted."""
+READY = "the robot gets ready"
 STOPPED = "the person beside the robot stopped it"
 REDONE = "the person beside the robot does it again"
 
@@ -51,6 +53,7 @@ class PersonSupervisor:
         failures: Failure modes of the task.
         phases: Phases of the task.
         time_limit_s: Longest duration of a trial, for the estimate of the time left.
+        jog: Drives the robot from a keyboard.
         clock: The time in s.
     """
 
@@ -63,12 +66,13 @@ class PersonSupervisor:
         failures: Sequence[str] = (),
         phases: Sequence[str] = (),
         time_limit_s: float = 10.0,
+        jog: Jog | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not by.strip() or len(by) > 100 or not by.isprintable():
             raise WrongUse("who stands beside the robot?", got=by[:80], expected="a name or pseudonym")
         self._robot, self._by, self._scenes, self._clock = robot, by, scenes, clock
-        self._time_limit_s = time_limit_s
+        self._time_limit_s, self._jog = time_limit_s, jog
         self._state = TrialState(failures=tuple(failures), phases=tuple(phases))
         self._changed = threading.Condition()
         self._listeners: list[Callable[[TrialState], None]] = []
@@ -177,17 +181,29 @@ class PersonSupervisor:
         if trial is None or trial.scene != number:
             trial = Announcement(self._state.done, self._state.done + 1, number)
         self._began_s = self._clock()
-        self._show("placing", trial=trial, instruction=words, values=dict(scene.values), describing=False)
+        message = "" if self._state.message == READY else self._state.message
+        self._show(
+            "placing",
+            trial=trial,
+            message=message,
+            instruction=words,
+            values=dict(scene.values),
+            describing=False,
+        )
         while self._ask("start", "skip", "stop").kind != "start":
             pass  # a stop before the start: nothing moves, and the person starts when ready
-        self._show("waiting", message="the robot gets ready")
+        self._show("waiting", message=READY)
         self._place(scene)
         if self._scenes is not None:
             self._placement = self._scenes.measure(self._robot, scene)
+        if self._jog is not None:
+            self._jog.restart()
         self._show("running", message="")
 
     def steer(self) -> Array:
         """The leader arm's command, of a robot that has one."""
+        if self._jog is not None:
+            return self._jog.steer()
         if isinstance(self._robot, TrialSupervisor):
             return self._robot.steer()
         raise WrongUse(
@@ -341,22 +357,23 @@ class PersonSupervisor:
             listener(now)
 
 
-def make_person(robot: Robot, by: str, twin: Twin | None) -> PersonSupervisor:
+def make_person(robot: Robot, by: str, twin: Twin | None, jog: Jog | None = None) -> PersonSupervisor:
     """A person beside a connected robot, who knows its task from its twin.
 
     Args:
         robot: The robot.
         by: The person's name or pseudonym.
         twin: The robot's twin; None: nothing is known of scenes and failure modes.
+        jog: Drives the robot from a keyboard.
 
     Returns:
         The person.
     """
     name = robot.description.task or (twin.task if twin is not None else "")
     if twin is None or not name:
-        return PersonSupervisor(robot, by)
+        return PersonSupervisor(robot, by, jog=jog)
     task = make_task(name, twin)
     limit_s = robot.description.time_limit_s or task.time_limit_s
     return PersonSupervisor(
-        robot, by, SceneList(twin), failures=task.failures, phases=task.phases, time_limit_s=limit_s
+        robot, by, SceneList(twin), failures=task.failures, phases=task.phases, time_limit_s=limit_s, jog=jog
     )

@@ -13,6 +13,7 @@ from twinloop.studio.api import (
     identify,
     jobs,
     monitor,
+    operate,
     overview,
     people,
     plan,
@@ -34,5 +35,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     monitor.router,
     people.router,
     jobs.router,
+    operate.router,
 )
 """Every room, in the order of the OpenAPI document."""
