@@ -141,7 +141,7 @@ class Device:
             if self.lost and device.is_connected:
                 hang_up(device)
             if not device.is_connected:
-                attempt(lambda device=device: device.connect(calibrate=False))
+                open_port(device)
             if not device.is_calibrated:
                 hang_up(device)
                 words = " ".join(
@@ -245,6 +245,18 @@ def attempt(call: Callable[[], object]) -> object:
                 raise
             time.sleep(0.01)
     raise AssertionError("unreachable")
+
+
+def open_port(device: object) -> None:
+    """Connect; where a motor does not answer at once, try again from the start."""
+    for left in range(ATTEMPTS - 1, -1, -1):
+        try:
+            device.connect(calibrate=False)
+            return
+        except Exception:
+            hang_up(device)
+            if not left:
+                raise
 
 
 def hang_up(device: object) -> None:
@@ -414,7 +426,7 @@ def main() -> int:
     except Refused as error:
         print(f"{error.what}.\n  -> {error.remedy}" if error.remedy else f"{error.what}.", file=sys.stderr)
         return 1
-    except (OSError, ImportError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001  whatever a driver raises is said in a line
         print(f"{say(error)}.", file=sys.stderr)
         return 1
     finally:

@@ -122,6 +122,10 @@ def test_what_lerobot_says_of_its_arm_is_compared_with_the_config(tmp_path):
 
 def test_an_arm_that_is_unplugged_is_gone_and_comes_back(tmp_path):
     with Bus() as follower:
+        follower.cut.set()
+        with pytest.raises(WrongUse, match="cannot be served: FeetechMotorsBus motor check failed on port"):
+            open_robot(write_config(tmp_path, follower)).connect()
+        follower.cut.clear()
         robot = open_robot(write_config(tmp_path, follower))
         with connected(robot):
             robot.observe()
