@@ -21,6 +21,7 @@ function SuccessBand({ answer }: { answer: ReportAnswer }) {
     ...(success.expected !== null ? [{ label: `expected at least ${percent(success.expected)}`, values: band.episodes.map(() => 100 * (success.expected as number)), color: "--text-soft", dash: [4, 4] }] : []),
   ], [answer]);
   const bands = useMemo(() => [{ label: "95 % at all times", low: band.low.map((v) => 100 * v), high: band.high.map((v) => 100 * v) }], [answer]);
+  if (!band.episodes.length && success.episodes > 0) return <p class="soft">This report was written before the outcome of each episode was kept. Look again to see how success came about.</p>;
   if (!band.episodes.length) return <p class="soft">The outcomes of these episodes are not known. Label them to follow the success rate.</p>;
   return <Chart title="Success rate over deployed episodes, per cent" x={band.episodes} series={series} bands={bands} yRange={[0, 100]} xLabel="labelled episode" height={260} spans={success.fell === null ? [] : [{ from: success.fell + 1, to: band.episodes.at(-1) ?? 0, color: "--bad-soft" }]} />;
 }

@@ -23,13 +23,24 @@ function Curves({ policies }: { policies: readonly PolicyLine[] }) {
     return {
       x: steps,
       series: shown.map((one, i) => {
-        const at = new Map(along(one));
-        return { label: one.policy.name, values: steps.map((step) => at.get(step) ?? null), color: `--series-${(i % 8) + 1}`, width: 2, points: one.policy.curve.length < 3 };
+        return { label: one.policy.name, values: between(along(one), steps), color: `--series-${(i % 8) + 1}`, width: 2, points: one.policy.curve.length < 3 };
       }),
     };
   }, [shown.map((one) => one.policy.id).join(" ")]);
   if (!shown.length) return <p class="soft">None of the chosen policies has a learning curve.</p>;
   return <Chart title="Validation error over the steps of training" x={x} series={series} xLabel="step" height={240} legend />;
+}
+
+/** A curve at the steps of all curves: on the line between its own points, and nothing before or after them. */
+function between(curve: readonly (readonly [number, number | null])[], steps: readonly number[]): (number | null)[] {
+  const known = curve.filter((point): point is readonly [number, number] => point[1] !== null);
+  return steps.map((step) => {
+    const after = known.findIndex(([own]) => own >= step);
+    const [right, left] = [known[after], known[after - 1]];
+    if (!right) return null;
+    if (right[0] === step || !left) return right[0] === step ? right[1] : null;
+    return left[1] + ((step - left[0]) / (right[0] - left[0])) * (right[1] - left[1]);
+  });
 }
 
 /** Steps of later stages are counted on from the stage before. */
