@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from tests.datasets.examples import WITH_CAMERA, toy_episode, toy_frames
-from twinloop.datasets.sheets import MOST_PIXELS, make_sheet, sheet_layout
+from twinloop.datasets.sheets import MOST_PIXELS, make_frame, make_sheet, sheet_layout
 from twinloop.datasets.sketch import HEIGHT, draw_sketch
 from twinloop.episode import Camera
 from twinloop.errors import WrongUse
@@ -32,6 +32,15 @@ def test_a_frame_is_where_the_layout_says():
         assert np.abs(shown.astype(int) - frames[row].astype(int)).mean() < 8
     with pytest.raises(WrongUse, match="no such sheet"):
         make_sheet(frames, 1)
+
+
+def test_a_frame_is_shown_in_full():
+    frames = toy_frames(4, 3, Camera("front", 48, 64))
+    shown = np.asarray(Image.open(io.BytesIO(make_frame(frames, 2))))
+    assert shown.shape == (48, 64, 3) and np.abs(shown.astype(int) - frames[2].astype(int)).mean() < 6
+    assert Image.open(io.BytesIO(make_frame(np.zeros((1, 1440, 2560, 3), np.uint8), 0))).size == (1280, 720)
+    with pytest.raises(WrongUse, match="no such frame"):
+        make_frame(frames, 3)
 
 
 def test_an_episode_is_drawn_by_its_camera_or_its_motion():

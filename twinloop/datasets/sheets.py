@@ -11,10 +11,11 @@ import numpy as np
 from twinloop.episode import Array, Frames
 from twinloop.errors import WrongUse
 
-MOST_PIXELS = 4_000_000
-"""Pixels of a sheet: decoded in some 20 ms by a browser."""
-MOST_SIDE = 640
-"""Longer side of a frame in a sheet."""
+MOST_PIXELS = 2_000_000
+"""Pixels of a sheet: a browser decodes it in about 10 ms, and keeps a dozen in 100 MB."""
+MOST_SIDE = 400
+"""Longer side of a frame in a sheet; `make_frame` gives one frame in full."""
+MOST_FRAME_SIDE = 1280
 QUALITY = 82
 
 
@@ -76,6 +77,26 @@ def make_sheet(frames: Frames, number: int) -> bytes:
         part = sheet[top * layout.height :, left * layout.width :]
         part[: layout.height, : layout.width] = shrink(image, layout.height, layout.width)
     return to_jpeg(sheet)
+
+
+def make_frame(frames: Frames, row: int) -> bytes:
+    """One frame as JPEG, no side longer than `MOST_FRAME_SIDE`.
+
+    Args:
+        frames: The camera's frames, shape (rows, height, width, 3).
+        row: Which one, from 0.
+
+    Returns:
+        The JPEG.
+
+    Raises:
+        WrongUse: There is no such row.
+    """
+    rows, height, width = frames.shape[:3]
+    if not 0 <= row < rows:
+        raise WrongUse("there is no such frame", got=row, expected=f"0 to {rows - 1}")
+    factor = math.ceil(max(height, width) / MOST_FRAME_SIDE)
+    return to_jpeg(shrink(np.asarray(frames[row]), max(1, height // factor), max(1, width // factor)), 90)
 
 
 def shrink(image: Array, height: int, width: int) -> Array:

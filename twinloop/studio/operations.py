@@ -192,6 +192,16 @@ class Operations:
         )
         return answer
 
+    def read_frame(self, version: str, dataset: str, episode: int, camera: str, row: int = 0) -> bytes:
+        """One frame of a camera in full as JPEG."""
+        answer: bytes = self._send(
+            "GET",
+            f"/api/episode/frame/{_quoted(version)}",
+            bytes,
+            {"dataset": dataset, "episode": episode, "camera": camera, "row": row},
+        )
+        return answer
+
     def read_thumbnail(self, version: str, dataset: str, episode: int) -> bytes:
         """A small image of an episode: the middle frame of its first camera, or its motion as lines where it has none."""
         answer: bytes = self._send(

@@ -25,7 +25,7 @@ from twinloop.datasets.labelling import (
     parse_range,
 )
 from twinloop.datasets.labels import Label, Value, load_labels
-from twinloop.datasets.sheets import make_sheet, sheet_layout
+from twinloop.datasets.sheets import make_frame, make_sheet, sheet_layout
 from twinloop.datasets.sketch import draw_sketch
 from twinloop.engines.geometry import read_geometry
 from twinloop.episode import Episode, Event, Signal
@@ -256,6 +256,25 @@ def read_sheet(
     found = open_shared(workspace, dataset).episode(episode)
     found.schema.camera(camera)
     return _image(make_sheet(found.frames[camera], sheet), "image/jpeg", tag)
+
+
+@router.get("/frame/{version}", operation_id="read_frame", response_class=Response)
+def read_frame(
+    workspace: CurrentWorkspace,
+    request: Request,
+    version: Annotated[str, Path(description="The episode's id: the answer never changes.", max_length=100)],
+    dataset: DatasetPath,
+    episode: EpisodeNumber,
+    camera: str,
+    row: Annotated[int, Query(ge=0)] = 0,
+) -> Response:
+    """One frame of a camera in full as JPEG."""
+    tag = etag_of(version, camera, "frame", row)
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers={"etag": tag, "cache-control": IMMUTABLE})
+    found = open_shared(workspace, dataset).episode(episode)
+    found.schema.camera(camera)
+    return _image(make_frame(found.frames[camera], row), "image/jpeg", tag)
 
 
 @router.get("/thumbnail/{version}", operation_id="read_thumbnail", response_class=Response)
