@@ -156,3 +156,18 @@ def test_a_bar_leads_to_what_was_measured_a_replay_and_the_runs(chromium, studio
             "() => document.querySelector('#main').scrollWidth - document.querySelector('#main').clientWidth"
         )
         assert wide <= 1
+
+
+@pytest.mark.slow
+def test_a_gap_is_measured_from_the_room_and_then_shown(chromium, own_studio):
+    with page_of(chromium, own_studio) as page:
+        page.goto(f"{own_studio.address}/gap?tab=start")
+        settle(page)
+        card = page.locator(".card", has=page.get_by_role("heading", name="Measure the gap"))
+        card.get_by_label("Recordings").select_option("data/runs")
+        expect(card.locator(".identify-command")).to_contain_text("--out reports/gap-1/gap.html")
+        card.get_by_role("button", name="Start").click()
+        card.get_by_role("button", name="Show the result").click(timeout=300_000)
+        expect(page.get_by_text("Never reported as zero: what each would need.")).to_be_visible()
+    newest = own_studio.client.get("/api/gap/results").json()["gaps"][0]
+    assert newest["path"] == "reports/gap-1/gap.json"

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useAction, useApi } from "../../api";
 import { duration, plural } from "../../format";
 import { datasetTitle } from "../../names";
-import { useQueryState } from "../../router";
+import { go, useQueryState } from "../../router";
 import { storedName, useSession } from "../../session";
 import type { GapResults, PolicyLine, RecordingLine, Twins } from "../../types";
 import { Button, Card, Empty, ErrorBox, JobProgress, Loading, SelectField, startJob, TextField } from "../../ui";
@@ -69,13 +69,18 @@ function StartGap({ results, datasets, twins, onDone }: { results: GapResults; d
 function Run({ kind, command, ready, onDone }: { kind: string; command: readonly string[]; ready: boolean; onDone: () => void }) {
   const readOnly = useSession()?.read_only ?? false;
   const [job, setJob] = useQueryState(`${kind}-job`);
-  const start = useAction(async () => setJob((await startJob(command, storedName())).id));
+  const [done, setDone] = useState(false);
+  const start = useAction(async () => {
+    setDone(false);
+    setJob((await startJob(command, storedName())).id);
+  });
   return (
     <>
       <pre class="identify-command" aria-label="The same in a terminal">twinloop {command.join(" ")}</pre>
       <div class="row"><Button kind="primary" icon="play" disabled={!ready || readOnly} busy={start.running} onClick={() => void start.run()}>Start</Button></div>
       <ErrorBox error={start.error} />
-      {job && <JobProgress key={job} id={job} onDone={onDone} />}
+      {job && <JobProgress key={job} id={job} onDone={(one) => { setDone(one.state === "done"); onDone(); }} />}
+      {job && done && <div class="row"><Button kind="primary" onClick={() => go(`/gap?tab=${kind === "gap" ? "gap" : "diagnosis"}`)}>Show the result</Button></div>}
     </>
   );
 }
