@@ -83,9 +83,10 @@ def write_config(tmp_path, domain):
             "rate_hz": 50,
             "joints": {name: {"low": -2.0, "high": 2.0, "speed_per_s": 3.0} for name in JOINTS},
             "command": {"topic": "/arm/joint_trajectory"},
+            "state": {"max_age_s": 20.0},  # tests share their machine
             "domain_id": domain,
             "interface": "127.0.0.1",
-            "connect_s": 5.0,
+            "connect_s": 30.0,
         }
         file = tmp_path / "arm.yaml"
         file.write_text(yaml.safe_dump(content | changes, sort_keys=False))

@@ -81,9 +81,16 @@ def test_readings_keep_their_stamps_units_and_order(write_config, speaking):
     elbow = {"ros": "joint_2", "low": -1.0, "high": 1.0, "speed_per_s": 0.5, "unit": "m"}
     address = write_config(
         joints={"shoulder": {"low": -2.0, "high": 2.0, "speed_per_s": 3.0}, "elbow": elbow},
-        state={"velocity": True, "effort": True},
-        cameras={"front": {"topic": "/front/image_raw", "height": 4, "width": 6}},
-        signals={"observation.object": {"topic": "/objects", "elements": ["x", "y"], "units": ["m"]}},
+        state={"velocity": True, "effort": True, "max_age_s": 20.0},
+        cameras={"front": {"topic": "/front/image_raw", "height": 4, "width": 6, "max_age_s": 20.0}},
+        signals={
+            "observation.object": {
+                "topic": "/objects",
+                "elements": ["x", "y"],
+                "units": ["m"],
+                "max_age_s": 20.0,
+            }
+        },
     )
     robot = open_robot(address)
     with connected(robot):
@@ -95,7 +102,8 @@ def test_readings_keep_their_stamps_units_and_order(write_config, speaking):
         assert seen.signals["observation.velocity"] == pytest.approx([1.0, 2.0])
         assert seen.signals["observation.effort"] == pytest.approx([3.0, 4.0])
         assert seen.signals["observation.object"] == pytest.approx([0.4, 0.5])
-        assert 0.02 < seen.signals["observation.frame_age"][0] < 0.06
+        turns_apart = (seen.signals["observation.frame_age"][0] - 0.03) / 0.02
+        assert turns_apart == pytest.approx(round(turns_apart), abs=1e-3), "both stamps are kept"
         assert np.array_equal(seen.frames["front"], frame), "blue first became red first"
         units = {signal.name: signal.units for signal in robot.description.signals}
         assert units["observation.velocity"] == ("rad/s", "m/s") and robot.description.limits.high == (
@@ -137,11 +145,10 @@ def test_commands_arrive_as_another_library_reads_them(write_config, speaking, o
 
 def test_a_robot_that_falls_silent_is_gone_and_can_come_back(write_config, speaking):
     end = speaking(lambda turn: [joints(turn)])
-    robot = open_robot(write_config(state={"max_age_s": 0.2}))
+    robot = open_robot(write_config(state={"max_age_s": 1.0}))
     with connected(robot):
-        robot.observe()
         end()
-        time.sleep(0.3)
+        time.sleep(1.2)
         with pytest.raises(
             RobotGone, match="joint shoulder on /joint_states is silent; got no newer message for"
         ):
@@ -156,12 +163,12 @@ def test_a_robot_that_falls_silent_is_gone_and_can_come_back(write_config, speak
 def test_what_is_missing_is_said_with_what_there_is(write_config, other):
     def refusal(**changes):
         with pytest.raises(RobotGone) as caught:
-            open_robot(write_config(connect_s=0.5, **changes)).connect()
+            open_robot(write_config(connect_s=2, **changes)).connect()
         return str(caught.value)
 
     other.publish("/joints", STATE, encode_joints(STAMP_S, NAMES, (0.0, 0.0)), reliable=False)
     text = refusal()
-    assert "nobody publishes /joint_states; got no publisher in 0.5 s" in text
+    assert "nobody publishes /joint_states; got no publisher in 2 s" in text
     assert "available: /joints (sensor_msgs/msg/JointState)" in text and "domain_id" in text
     reliable = {"topic": "/joints", "qos": {"reliability": "reliable"}}
     assert "publisher of /joints is not reliable; got best_effort" in refusal(state=reliable)
@@ -179,10 +186,10 @@ def test_a_controller_that_is_missing_or_a_joint_that_nobody_names_is_said(write
     with pytest.raises(
         RobotGone, match="nobody listens to commands on /arm/joint_trajectory; got no subscriber in"
     ):
-        open_robot(write_config(connect_s=0.5)).connect()
+        open_robot(write_config(connect_s=2)).connect()
     limits = {"low": -1.0, "high": 1.0, "speed_per_s": 1.0}
     with pytest.raises(RobotGone, match="no message on /joint_states names joint wrist"):
-        open_robot(write_config(connect_s=0.5, joints={"elbow": limits, "wrist": limits})).connect()
+        open_robot(write_config(connect_s=2, joints={"elbow": limits, "wrist": limits})).connect()
 
 
 def joint_state_bytes():
