@@ -100,7 +100,9 @@ def read_image(payload: bytes, part: CameraPart) -> tuple[float, Array]:
             expected=f"rows of at least {part.width * depth} bytes, {part.height} of them",
         )
     rows = np.frombuffer(data, np.uint8).reshape(part.height, step)[:, : part.width * depth]
-    pixels = rows.reshape(part.height, part.width, depth)[:, :, colours]
+    pixels = rows.reshape(part.height, part.width, depth)
+    if colours != list(range(depth)):
+        pixels = pixels[:, :, colours]
     return _read_stamp(message, part.topic), np.ascontiguousarray(pixels)
 
 
