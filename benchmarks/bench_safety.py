@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.robots.safety.motion import Bounds, SafeMotion, stop_from
@@ -40,7 +41,7 @@ HOLD_S = 0.2
 def run(settings: Settings) -> Section:
     loads = [os.getloadavg()[0]]
     quick = settings.quick
-    sequences = _draw_sequences(100 if quick else SEQUENCES, 10 if quick else IN_WORKSPACE)
+    sequences = _draw_sequences(100 if quick else SEQUENCES, 10 if quick else IN_WORKSPACE, settings.say)
     settings.say.print("  fault drills ...")
     drills = {
         name: [_drill(settings.work, *how) for _ in range(1 if quick else REPEATS)]
@@ -79,7 +80,7 @@ def run(settings: Settings) -> Section:
     return Section("safety", TITLE, tables, targets, notes, {}, tuple(loads))
 
 
-def _draw_sequences(plain: int, inside: int) -> list[tuple[str, int, int, float]]:
+def _draw_sequences(plain: int, inside: int, say: Console) -> list[tuple[str, int, int, float]]:
     rng = np.random.default_rng(0)
     cell = make_cell(load_twin("so101"))
     size = len(cell.actuators)
@@ -98,6 +99,7 @@ def _draw_sequences(plain: int, inside: int) -> list[tuple[str, int, int, float]
         together = 1 if space is not None else min(total, TOGETHER)
         tried = [_try_sequences(rng, cell, together, space) for _ in range(total // together)]
         parts = np.concatenate(tried)
+        say.print(f"  {name}: {len(parts)} sequences, largest fraction {parts.max():.9f}")
         found.append((name, len(parts), int((parts > 1.0 + 1e-6).sum()), float(parts.max())))
     return found
 
@@ -232,7 +234,9 @@ def _drill(work: Path, fault: Fault, holds_itself: bool, stop_after_s: float = 0
         worker = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert worker.stdout is not None
         policy = int(worker.stdout.readline())
-        while cell.commands < 60:
+        while cell.commands < (5 if stop_after_s else 60):
+            if worker.poll() is not None:
+                raise RuntimeError(f"the recorder ended by itself, with {worker.returncode}")
             time.sleep(0.01)
         if stop_after_s:
             worker.stdout.readline()
@@ -254,5 +258,5 @@ DRILLS: dict[str, tuple[Fault, bool] | tuple[Fault, bool, float]] = {
     "recorder killed": (lambda worker, policy, link: worker.kill(), True),
     "recorder hangs": (lambda worker, policy, link: os.kill(worker.pid, signal.SIGSTOP), True),
     "link cut": (lambda worker, policy, link: link.cut(), True),
-    "stop pressed": (lambda worker, policy, link: None, False, 2.0),
+    "stop pressed": (lambda worker, policy, link: None, False, 5.0),
 }
