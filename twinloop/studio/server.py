@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import h11
@@ -41,7 +42,10 @@ def serve(settings: StudioSettings, on_ready: Callable[[str], None] = lambda add
         WorkspaceError: If there is no workspace.
     """
     server, listener = make_server(settings, on_ready)
-    with listener:
+    with (
+        listener,
+        suppress(KeyboardInterrupt),
+    ):  # how a studio is stopped; uvicorn raises it after it has ended
         server.run(sockets=[listener])
 
 
@@ -79,6 +83,7 @@ def address_of(settings: StudioSettings, listener: socket.socket) -> str:
 
 def _listen(settings: StudioSettings) -> socket.socket:
     """A socket at the address, before anything else starts, so that a port in use is known at once."""
+    listener = None
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = found[0]
@@ -86,6 +91,8 @@ def _listen(settings: StudioSettings) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except OSError as error:
+        if listener is not None:
+            listener.close()
         taken = error.errno == errno.EADDRINUSE
         raise TwinloopError(
             f"cannot listen at {settings.host}:{settings.port}",
