@@ -221,12 +221,10 @@ def _folders(workspace: Workspace) -> Iterator[Path]:
 def _describe(
     workspace: Workspace, folder: Path, uses: list[TwinUse], rejections: list[TwinRejection]
 ) -> TwinVersion | None:
-    files = [folder / name for name in ("twin.yaml", "model.xml", Identification.FILE)]
     try:
-        found = _read(folder, tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files))
+        twin, gate = _read_twin(folder), _read_gate(folder)
     except TwinloopError:
         return None
-    twin, gate = found
     place = str(folder.relative_to(workspace.root))
     here = (place, twin.content_hash)
     own = [use for use in uses if (use.twin, use.content_hash) == here]
@@ -249,12 +247,33 @@ def _describe(
     )  # fmt: skip
 
 
+def _read_twin(folder: Path) -> Twin:
+    """The twin in a folder as it is now; compiled again only when its files changed."""
+    return _load(folder, _changed(folder, "twin.yaml", "model.xml"))
+
+
+def _read_gate(folder: Path) -> ReplayGate | None:
+    """What held-out replay said of the twin in a folder; None if it was not identified."""
+    return (
+        _judge(folder, _changed(folder, Identification.FILE))
+        if (folder / Identification.FILE).is_file()
+        else None
+    )
+
+
+def _changed(folder: Path, *names: str) -> tuple[int, ...]:
+    files = [folder / name for name in names]
+    return tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
+
+
 @lru_cache(maxsize=64)
-def _read(folder: Path, _changed: tuple[int, ...]) -> tuple[Twin, ReplayGate | None]:
-    """The twin in a folder, and what held-out replay said; read again only when its files changed."""
-    twin = load_twin(folder)
-    identified = load_identification(folder) if (folder / Identification.FILE).is_file() else None
-    return twin, identified.gate if identified else None
+def _load(folder: Path, _: tuple[int, ...]) -> Twin:
+    return load_twin(folder)
+
+
+@lru_cache(maxsize=64)
+def _judge(folder: Path, _: tuple[int, ...]) -> ReplayGate:
+    return load_identification(folder).gate
 
 
 def _load_candidate(workspace: Workspace, place: str) -> Identification:
@@ -280,7 +299,7 @@ def _deciding(workspace: Workspace) -> AbstractContextManager[None]:
 
 
 def _use(workspace: Workspace, place: str, reason: str, at: str, by: str) -> TwinUse:
-    twin = load_twin(workspace.root / place)
+    twin = _read_twin(workspace.root / place)
     return TwinUse(at, place, twin.version, twin.content_hash, reason, by)
 
 
