@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from tests.datasets.examples import STATE_ONLY, toy_episode
 from twinloop.datasets.labels import add_labels
 from twinloop.datasets.query import find_episodes, query
+from twinloop.datasets.sql import check_condition
 from twinloop.datasets.writer import make_dataset
 from twinloop.errors import DatasetError, UnknownName, WrongUse
 
@@ -156,3 +158,11 @@ def test_a_misspelt_column_or_table_is_refused_with_what_was_meant(two):
 def test_the_same_dataset_twice_is_refused(two):
     with pytest.raises(DatasetError, match="twice"):
         query([two[0], two[0]], "select 1")
+
+
+def test_brackets_that_the_parser_would_take_gigabytes_for_are_refused():
+    connection = duckdb.connect()
+    for sql in ("(" * 4096, "[" * 4096):
+        with pytest.raises(WrongUse, match="nested too deeply: got 4,09"):
+            check_condition(connection, sql)
+    assert check_condition(connection, "(" * 100 + "true" + ")" * 100)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 from twinloop.errors import WrongUse
 
+MAX_DEPTH = 250
+"""Brackets inside each other: memory and time of DuckDB's parser grow with the square of the depth, 4,000 take more than 2 GB."""
 MAX_CHARACTERS = 20_000
 """Longer texts are refused: nesting as deep as 100,000 characters allow overflows the stack of DuckDB's parser."""
 
@@ -59,6 +62,12 @@ def check_condition(connection: Any, condition: str) -> str:
     return sql
 
 
+def _depth(sql: str) -> int:
+    """How many brackets are open at once at most, those in text included."""
+    steps = ((character in "([{") - (character in ")]}") for character in sql)
+    return max(accumulate(steps), default=0)
+
+
 def _parse_select(connection: Any, sql: str) -> dict[str, Any]:
     """Return the parse tree of one SELECT; raises for any other statement, or for several."""
     import duckdb
@@ -66,6 +75,10 @@ def _parse_select(connection: Any, sql: str) -> dict[str, Any]:
     if len(sql) > MAX_CHARACTERS:
         raise WrongUse(
             "the query is too long", got=f"{len(sql):,} characters", expected=f"at most {MAX_CHARACTERS:,}"
+        )
+    if (depth := _depth(sql)) > MAX_DEPTH:
+        raise WrongUse(
+            "the query is nested too deeply", got=f"{depth:,} brackets", expected=f"at most {MAX_DEPTH}"
         )
     refusal = WrongUse("a query must be one SELECT statement", got=sql.strip() or "nothing")
     statements = connection.extract_statements(sql)
