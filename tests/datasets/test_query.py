@@ -163,6 +163,6 @@ def test_the_same_dataset_twice_is_refused(two):
 def test_brackets_that_the_parser_would_take_gigabytes_for_are_refused():
     connection = duckdb.connect()
     for sql in ("(" * 4096, "[" * 4096):
-        with pytest.raises(WrongUse, match="nested too deeply: got 4,09"):
+        with pytest.raises(WrongUse, match="nested too deeply; got 4,09"):
             check_condition(connection, sql)
     assert check_condition(connection, "(" * 100 + "true" + ")" * 100)
