@@ -1,5 +1,5 @@
 // One episode: cameras, signals and the twin's replay on one time line, its origin, and labelling by keyboard.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useAction, useApi } from "../api";
 import { duration } from "../format";
 import { datasetHref, datasetTitle, episodeHref } from "../names";
@@ -70,7 +70,7 @@ function actionOf(event: KeyboardEvent, doing: Doing): (() => void) | undefined 
 function useKeys(doing: Doing): void {
   const latest = useRef(doing);
   latest.current = doing;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const press = (event: KeyboardEvent): void => {
       const target = event.target instanceof HTMLElement ? event.target : null;
       if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(target) || document.querySelector("dialog[open]")) return;
@@ -160,7 +160,7 @@ export default function EpisodeRoom({ params }: RoomProps) {
   const lead = shown && <><SourceBadge source={String(shown.provenance["source"])} /> {(shown.task || "No task").replace(/\.$/, "")}, {duration(shown.duration_s)}, {shown.rows.toLocaleString("en-US")} rows at {shown.rate_hz} Hz</>;
   const open = (to: number | null | undefined) => () => to !== null && to !== undefined && go(episodeHref(dataset, to));
   return (
-    <Page title={`Episode ${params["index"]}`} back={{ href: datasetHref(dataset), title: datasetTitle(dataset) }} lead={lead ?? undefined}
+    <Page title={shown || error ? `Episode ${params["index"]}` : `Opening episode ${params["index"]} …`} back={{ href: datasetHref(dataset), title: datasetTitle(dataset) }} lead={lead ?? undefined}
       actions={<><Button icon="chevronLeft" hotkey="K" disabled={shown?.before === null || !shown} onClick={open(shown?.before)}>Previous</Button><Button icon="chevronRight" hotkey="J" disabled={shown?.after === null || !shown} onClick={open(shown?.after)}>Next</Button></>}>
       <ErrorBox error={error} onRetry={reload} />
       {!shown && !error && <Loading rows={10} />}

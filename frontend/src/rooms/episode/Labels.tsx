@@ -93,7 +93,7 @@ function PhaseList({ phases, from, onRemove, onAdd, onCancel }: { phases: readon
 /** The panel; `keys` is filled with what the page's keys do. */
 export function Labels({ episode, clock, onChange, keys }: Props & { keys: { current: LabelKeys | null } }) {
   const by = useName();
-  const readOnly = useSession()?.read_only ?? true;
+  const readOnly = useSession()?.read_only ?? false; // not known for a moment; the server refuses in any case
   const facets = useApi<Facets>("/api/data/facets", { dataset: episode.dataset });
   const [asking, setAsking] = useState(false);
   const [onward, setOnward] = useState(storedOnward);
