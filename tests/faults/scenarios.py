@@ -301,7 +301,12 @@ def _train(folder: Path, resume: bool = False) -> None:
 
 
 def _retrain(folder: Path) -> None:
-    if (folder / "p/policy.json").exists() and not (folder / "p/unfinished").exists():
+    if (folder / "p/policy.json").exists():
+        if (
+            folder / "p/.training"
+        ).exists():  # the command says that the policy is there, and removes what is left
+            with suppress(TwinloopError):
+                _train(folder, resume=True)
         return
     _train(folder, resume=any(folder.glob("p/*/run.json")))
 

@@ -152,6 +152,9 @@ def _check_arguments(folder: Path, config: TrainConfig, pause_at: int | None, th
     if folder.exists() and not folder.is_dir():
         raise WrongUse("a policy is a folder", got=f"the file {folder}", remedy="choose another --out")
     if (folder / METADATA).exists():
+        shutil.rmtree(
+            folder / UNFINISHED, ignore_errors=True
+        )  # a crash may leave it beside the finished policy
         raise LearnError(f"{folder} holds a policy already", remedy="choose another folder")
 
 
