@@ -1,6 +1,6 @@
 // The page of whoever stands beside the robot: what comes next, the live camera with the wanted scene over it, and the stop.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, post } from "../api";
+import { ApiError, get, post } from "../api";
 import { plural } from "../format";
 import { Link } from "../router";
 import type { Operation, TrialState } from "../types";
@@ -23,17 +23,31 @@ function useOperation(): { now: Operation | null; connected: boolean; missing: s
   const [connected, setConnected] = useState(true);
   const [missing, setMissing] = useState("");
   useEffect(() => {
-    const source = new EventSource("/api/operate/events");
-    source.onopen = () => setConnected(true);
-    source.onmessage = (message: MessageEvent<string>) => {
-      setConnected(true);
-      setNow(JSON.parse(message.data) as Operation);
+    let source: EventSource | null = null;
+    let timer = 0;
+    const open = (): void => {
+      const made = new EventSource("/api/operate/events");
+      source = made;
+      made.onopen = () => setConnected(true);
+      made.onmessage = (message: MessageEvent<string>) => {
+        setConnected(true);
+        setNow(JSON.parse(message.data) as Operation);
+      };
+      made.onerror = () => {
+        setConnected(false);
+        if (made.readyState !== EventSource.CLOSED) return; // else the browser tries again by itself
+        const refused = (error: unknown): void => {
+          if (error instanceof ApiError && error.status === 404) setMissing(error.shape.what);
+          else timer = window.setTimeout(open, 1000);
+        };
+        get<Operation>("/api/operate").then(() => { timer = window.setTimeout(open, 200); }, refused);
+      };
     };
-    source.onerror = () => {
-      setConnected(false);
-      if (source.readyState === EventSource.CLOSED) setMissing("this studio has no robot");
+    open();
+    return () => {
+      clearTimeout(timer);
+      source?.close();
     };
-    return () => source.close();
   }, []);
   return { now, connected, missing };
 }
