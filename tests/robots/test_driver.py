@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.terminal import twinloop, twinloop_json
+from tests.terminal import run_command, twinloop, twinloop_json
 from twinloop.errors import RobotError, WrongUse
 from twinloop.generation.job import Job
 from twinloop.generation.rollout import episode_schema
@@ -53,6 +53,37 @@ def test_a_workspace_with_a_driver_records_at_once(tmp_path):
     made = twinloop_json(*words, "--out", "data/loopback", cwd=tmp_path / "bench")
     assert (made["episodes"], made["standin"]) == (1, True)
     assert "--model FILE or --twin NAME" in twinloop("init", "x", "--driver", cwd=tmp_path, code=2)
+
+
+PLAIN = """
+import runpy
+
+make = runpy.run_path("driver/servo_pendulum_robot.py")["make_robot"]
+
+
+class Plain:
+    def __init__(self, robot):
+        self.connect, self.observe, self.act, self.close = robot.connect, robot.observe, robot.act, robot.close
+        self.robot = robot
+
+    @property
+    def description(self):
+        return self.robot.description
+
+
+def make_robot():
+    return Plain(make())
+"""
+
+
+def test_an_excitation_asks_nobody_where_a_trial_needs_a_person(tmp_path):
+    twinloop("init", "bench", "--twin", "servo_pendulum", "--driver", cwd=tmp_path)
+    bench = tmp_path / "bench"
+    (bench / "plain.py").write_text(PLAIN)
+    words = ("record", "--robot", "python:plain.py", "--episodes", "1", "--seconds", "0.3")
+    assert twinloop_json(*words, "--excite", "prbs", "--out", "data/excited", cwd=bench)["episodes"] == 1
+    _, _, refused = run_command(*words, "--excite", "prbs", "--attend", "--out", "data/attended", cwd=bench)
+    assert "there is no terminal to ask them" in " ".join(refused.split())
 
 
 def test_a_file_that_is_no_driver_is_refused(tmp_path):

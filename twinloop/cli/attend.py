@@ -72,6 +72,16 @@ def supervise(url: str, attend: bool = False, rater: str = RATER) -> Iterator[tu
 
 
 @contextmanager
+def alone(url: str) -> Iterator[tuple[Robot, TrialSupervisor | None]]:
+    """A connected robot that moves without trials: nobody is asked, and it sets its own scenes where it can."""
+    from twinloop.robots import TrialSupervisor
+
+    robot = twinloop.open_robot(url)
+    with twinloop.connected(robot):
+        yield robot, robot if isinstance(robot, TrialSupervisor) else None
+
+
+@contextmanager
 def person_beside(robot: Robot, rater: str = RATER) -> Iterator[tuple[Robot, PersonSupervisor]]:
     """A person at the operator page that is open, else by keys of this terminal; with the robot as it is used beside them."""
     from twinloop.supervision.person import make_person

@@ -10,7 +10,7 @@ from typer import Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.attend import RATER, Attend, Rater, is_person, supervise
+from twinloop.cli.attend import RATER, Attend, Rater, alone, is_person, page_is_open, supervise
 from twinloop.cli.options import TRACKING, Json, PolicyMap, RobotUrl
 from twinloop.cli.places import find_policy, find_twin, load_policy
 from twinloop.errors import WrongUse
@@ -100,8 +100,9 @@ def record(
 
     _require_one_actor(policy, shadow, expert, excite, motion, operator)
     signal = f"motion:{motion}" if motion is not None else excite
+    is_trial = signal is None or attend or page_is_open()  # an excitation has no scene and no outcome
     with (
-        supervise(robot, attend, rater) as (opened, supervisor),
+        supervise(robot, attend, rater) if is_trial else alone(robot) as (opened, supervisor),
         console.progress_bar("recording") as progress,
     ):
         cell, instruction, time_limit_s = _load_task(opened.description, twin, motion, excite)
@@ -193,12 +194,12 @@ def _load_task(
 
 def _make_controller(
     twin: twinloop.Twin,
-    supervisor: TrialSupervisor,
+    supervisor: TrialSupervisor | None,
     expert: str | None,
     operator: str | None,
     time_limit_s: float,
 ) -> Controller:
-    if operator is not None:
+    if operator is not None and supervisor is not None:
         return twinloop.OperatorController(supervisor, operator)
     name = twin.task if expert in (None, "task") else str(expert)
     return twinloop.ExpertController(twin, name if ":" in name else name.split(","), time_limit_s)

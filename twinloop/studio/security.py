@@ -8,10 +8,10 @@ it carries the header that no foreign form can send, and its body is small and a
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import ipaddress
 import logging
-import secrets
 import socket
 import sys
 import time
@@ -70,7 +70,7 @@ class Security:
     def __init__(self, app: ASGIApp, settings: StudioSettings) -> None:
         self.app, self.settings = app, settings
         self._guesses = _Guesses()
-        self._cookie = secrets.token_urlsafe(32)
+        self._cookie = _cookie_of(settings.token)
         self._names = {"localhost", socket.gethostname().lower(), *(n.lower() for n in settings.names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -251,6 +251,11 @@ class _Guarded:
 
 def _too_large(got: str, largest: int) -> Refused:
     return Refused(413, "the request is too large", got=f"{got[:20]} bytes", expected=f"at most {largest}")
+
+
+def _cookie_of(token: str) -> str:
+    """What a browser keeps in place of the token: the same after a restart with the same token, which does not follow from it."""
+    return hashlib.scrypt(token.encode(), salt=b"twinloop studio cookie", n=2**14, r=8, p=1, dklen=32).hex()
 
 
 def cookie_name(headers: Headers) -> str:
