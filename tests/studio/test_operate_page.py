@@ -134,7 +134,7 @@ def test_a_gate_is_driven_through_the_page_from_the_first_trial_to_a_promotion(
             tablet.wait_for("Paused")
             first.send_signal(signal.SIGINT)
             first.wait(60)
-            tablet.page.get_by_role("alert").wait_for()
+            tablet.wait_for("Done")
         with running(*operate, cwd=cell) as second:  # the page that is open finds it again
             for number in range(3, 9):
                 if not tablet.sees_trial(number, second):

@@ -61,7 +61,7 @@ def make_server(
         http=_TimedProtocol,
         ws="none",
         loop="asyncio",
-        log_level="error",
+        log_level="critical",  # errors of requests are our own to say; a stream that is cut when the server ends is none
         access_log=False,
         server_header=False,
         proxy_headers=False,

@@ -10,7 +10,7 @@ type Kind = TrialState["allowed"][number];
 interface Said { failure?: string; phase?: string; severity?: string; note?: string }
 
 const STAGES: Record<string, string> = { waiting: "Please wait", placing: "Place the scene", running: "The robot moves", judging: "Did it succeed?", paused: "Paused", ended: "Done" };
-const KEYS: Record<string, Kind> = { Enter: "start", " ": "stop", x: "stop", s: "success", f: "failure", r: "redo", k: "skip", p: "pause" };
+const KEYS: Record<string, Kind> = { Enter: "start", " ": "stop", x: "stop", s: "success", f: "failure", r: "redo", k: "skip", p: "pause", n: "note", q: "leave" };
 const DRIVE: Record<string, readonly [number, number]> = { ArrowUp: [0, 1], ArrowDown: [0, -1], ArrowLeft: [1, 1], ArrowRight: [1, -1], PageUp: [2, 1], PageDown: [2, -1], "[": [3, 1], "]": [3, -1] };
 const MOST_CM = 100;
 
@@ -234,6 +234,7 @@ export default function Operate() {
   const [note, setNote] = useState<string | null>(null);
   const trial = now?.trial;
   const allowed = trial?.allowed;
+  const describing = trial?.describing ?? false;
   const act = useCallback(async (kind: Kind, said: Said = {}) => {
     try {
       await post("/api/operate/press", { kind, ...said });
@@ -248,13 +249,14 @@ export default function Operate() {
       const pressed = event.target instanceof HTMLElement && event.target.tagName === "BUTTON" && event.key === "Enter";
       if (!kind || typing(event.target) || pressed || event.repeat || event.ctrlKey || event.metaKey) return;
       const wanted = kind === "start" && allowed?.includes("resume") ? "resume" : kind;
-      if (!allowed?.includes(wanted)) return;
+      if (!allowed?.includes(wanted) || (describing && wanted === "success")) return;
       event.preventDefault();
-      void act(wanted);
+      if (wanted === "note") setNote("");
+      else void act(wanted);
     };
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
-  }, [allowed, act]);
+  }, [allowed, describing, act]);
   const robot = now?.robot ?? null;
   const drive = useDriving(Boolean(robot?.drives) && trial?.stage === "running");
   if (missing) {
@@ -275,11 +277,11 @@ export default function Operate() {
       <header class="operate-head">
         <Link href="/overview" class="operate-back" aria-label="To the studio"><Icon name="overview" /></Link>
         <div>
-          <h1 aria-live="polite">{STAGES[trial.stage]}</h1>
+          <h1 aria-live="polite">{describing ? "What went wrong?" : STAGES[trial.stage]}</h1>
           <p>{trial.trial ? `Trial ${Math.min(trial.done + 1, trial.trial.total)} of ${trial.trial.total}` : "No trial yet"}{trial.void > 0 && ` · ${trial.void} void`}{left > 0 && ` · ${plural(left, "trial")} left, ${minutes(trial.seconds_left)}`}</p>
         </div>
       </header>
-      {!connected && <p class="operate-offline" role="alert"><Icon name="alert" /> The page has lost the robot's computer and tries again. Use the emergency stop if you need one.</p>}
+      {!connected && trial.stage !== "ended" && <p class="operate-offline" role="alert"><Icon name="alert" /> The page has lost the robot's computer and tries again. Use the emergency stop if you need one.</p>}
       {trial.message && <p class="operate-message" role="status">{trial.message}</p>}
       <div class="operate-body">
         {seen && trial.stage !== "ended" && robot && (
@@ -319,8 +321,8 @@ export default function Operate() {
           {can("redo") && <Button hotkey="r" onClick={() => void act("redo")}>Again</Button>}
           {can("skip") && <Button hotkey="k" onClick={() => void act("skip")}>Skip</Button>}
           {can("pause") && <Button hotkey="p" onClick={() => void act("pause")}>Pause</Button>}
-          {can("note") && <Button onClick={() => setNote("")}>Note</Button>}
-          {can("leave") && <Button onClick={() => void act("leave")}>Leave</Button>}
+          {can("note") && <Button hotkey="n" onClick={() => setNote("")}>Note</Button>}
+          {can("leave") && <Button hotkey="q" onClick={() => void act("leave")}>Leave</Button>}
         </div>
         <button type="button" class="operate-stop" disabled={!can("stop")} onPointerDown={() => void act("stop")} onClick={(event) => { if (event.detail === 0) void act("stop"); }}>Stop <kbd>space</kbd></button>
       </footer>
