@@ -1,4 +1,4 @@
-"""`twinloop demo`: the whole loop on embedded defaults, small enough for about five and a half minutes on two cores."""
+"""`twinloop demo`: the whole loop on embedded defaults, small enough for three to five minutes on two cores."""
 
 from __future__ import annotations
 

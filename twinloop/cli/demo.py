@@ -24,7 +24,7 @@ def demo(
     json: Json = False,
 ) -> None:
     """Run the whole loop on a stand-in for a robot: generate, train, evaluate, identify, diagnose, plan, anchor, record, train again,
-    gate, promote, monitor. About five and a half minutes on two cores; after an interruption the same command resumes.
+    gate, promote, monitor. Three to five minutes on two cores; after an interruption the same command resumes.
     """
     from twinloop.cli.progress import stage_progress
     from twinloop.demo import run_demo
