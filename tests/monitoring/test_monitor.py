@@ -12,7 +12,7 @@ import pytest
 
 import twinloop as tl
 from tests.identification.test_drift import BASELINE, USUAL, lifetime
-from twinloop.errors import WrongUse
+from twinloop.errors import PolicyChanged, WrongUse
 from twinloop.monitoring.alerts import load_alerts
 from twinloop.monitoring.failures import UNSPECIFIED, collect_failures
 from twinloop.monitoring.features import episode_features, usual_frames
@@ -250,6 +250,17 @@ def test_a_reference_in_which_another_actor_acted_is_no_reference_for_joints_and
             writer.add(episode(k).with_provenance(source="sim"))
     with pytest.raises(WrongUse, match="simulated episodes are no reference"):
         monitor(used, tl.open_dataset(tmp_path / "sim"))
+
+
+def test_an_episode_of_another_policy_than_the_one_in_use_ends_the_comparison(tmp_path):
+    with tl.make_dataset(tmp_path / "used", SCHEMA) as writer:
+        for k in range(26):
+            acted = "pick@2b" if k == 25 else "pick@1a"
+            writer.add(episode(k).with_provenance(actor="policy", actor_id=acted))
+    used = tl.open_dataset(tmp_path / "used")
+    assert monitor(used, None, MonitorConfig(baseline=20)).episodes == 6
+    with pytest.raises(PolicyChanged, match=r"(?s)another policy acted in episode.*pick@2b.*pick@1a"):
+        monitor(used, None, MonitorConfig(baseline=20, actor="pick@1a"))
 
 
 def test_failures_become_a_dataset_of_failures(tmp_path):

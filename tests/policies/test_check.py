@@ -94,6 +94,37 @@ def test_of_a_right_map_nothing_is_named(recorded: Dataset) -> None:
         assert check.found is None and check.error < 0.2, check
 
 
+@pytest.fixture(scope="module")
+def hardly_looked(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return record_tracker(tmp_path_factory.mktemp("hardly") / "data", seed=3, looks=HARDLY)
+
+
+HARDLY = 0.12
+"""Images move the goal by at most a tenth of what the quaternion does, and by less than the policy's own error."""
+
+
+@pytest.mark.parametrize("name", ["swapped cameras", "bgr", "image scale"])
+def test_a_fault_of_images_that_hardly_moves_the_actions_is_named_by_what_they_side_with(
+    hardly_looked: Dataset, name: str
+) -> None:
+    fault, place, value = FAULTS[name]
+    policy = Tracker(error=0.1, looks=HARDLY)
+    check = check_interface(policy, _with(place, value), hardly_looked, rows=ROWS)
+    assert check.found is not None and check.found.fault == fault, check
+    way = check.found.way
+    assert way is not None and way.low > 0.5 and way.high < 1.5, (
+        "the error of the actions alone does not say it"
+    )
+
+
+def test_of_a_right_map_no_fault_of_images_is_named(hardly_looked: Dataset) -> None:
+    check = check_interface(Tracker(error=0.1, looks=HARDLY), right_map(), hardly_looked, rows=ROWS)
+    assert check.found is None, check
+    blind = Tracker(error=0.1, looks=0.0, drawn=True)
+    check = check_interface(blind, _with(*FAULTS["bgr"][1:]), hardly_looked, rows=ROWS)
+    assert check.found is None, "a policy that does not look cannot be wrong about what it sees"
+
+
 def test_a_policy_that_does_not_follow_the_recordings_is_not_explained(recorded: Dataset) -> None:
     check = check_interface(Tracker(error=2.0), right_map(), recorded, rows=ROWS)
     assert check.found is None and check.error > 0.5

@@ -8,7 +8,8 @@ import yaml
 
 from tests.policies.foreign import TWIN, write_policy
 from tests.policies.servers import served
-from twinloop.errors import MapError, PolicyChanged, WrongUse
+from twinloop.cli import places
+from twinloop.errors import GateError, MapError, PolicyChanged, WrongUse
 from twinloop.generation.signals import make_schema
 from twinloop.policies.open import open_policy
 from twinloop.promotion.registry import PolicyRegistry
@@ -110,6 +111,30 @@ def test_the_registry_keeps_a_foreign_policy_and_rolls_back_to_it(reach, tmp_pat
     kept.write_text(kept.read_text().replace("50.0", "60.0"))
     with pytest.raises(Exception, match="is not the file that was recorded"):
         registry.policy("champion")
+
+
+def test_every_command_takes_what_the_registry_calls_a_policy(reach, tmp_path, twinloop):
+    promoted = twinloop("promote", "reach.yaml", "--by", "ada", "--override", "in use before")
+    assert promoted[0] == 0, promoted
+    first = open_policy(reach)
+    reach.unlink()
+    for named in ("champion", "1", first.name, first.id):
+        assert places.load_policy(named).id == first.id
+    code, out, err = twinloop("evaluate", "champion", "--episodes", "1", "--json")
+    assert code == 0 and json.loads(out)["evaluations"][0]["policy_id"] == first.id, err
+    code, out, err = twinloop("policy", "show", "champion", "--json")
+    assert code == 0 and json.loads(out)["id"] == first.id, err
+    code, _, err = twinloop("policy", "export", "champion", "--out", "champion.onnx")
+    assert code == 2 and "champion is not a policy that Twinloop trained" in err
+    code, _, err = twinloop("gate", first.name, "--champion", "champion", "--twin", TWIN)
+    assert code == 2 and "candidate and champion are the same policy" in err
+    code, _, err = twinloop("evaluate", "challenger", "--episodes", "1")
+    assert code == 1 and "there is no challenger; available: champion, Reach" in err
+    second = open_policy(write_policy(tmp_path, old=("0.2 * (GOAL - at", "0.3 * (GOAL - at")))
+    PolicyRegistry(tmp_path).promote(second, None, by="ada", override="faster")
+    with pytest.raises(GateError, match="several registered policies are called Reach"):
+        places.load_policy("Reach")
+    assert places.load_policy("champion").id == second.id and places.load_policy("1").id == first.id
 
 
 def test_a_policy_that_changes_during_a_gate_ends_it(reach, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -54,22 +55,29 @@ def right_map() -> InterfaceMap:
     return InterfaceMap.model_validate(RIGHT_MAP)
 
 
-def find_goal(quaternion: Array, left: Array, right: Array) -> Array:
-    """Where the joints go (4,): seen in the quaternion, the colours of the left frame and the brightness of the right one."""
+def find_goal(quaternion: Array, left: Array, right: Array, looks: float = 2.0) -> Array:
+    """Where the joints go (4,): seen in the quaternion, the colours of the left frame and the brightness of the right one.
+
+    `looks` is how much the images matter.
+    """
     colours = np.array([left[..., 0].mean(), left[..., 2].mean(), right[..., 1].mean()]) / 255.0 - 0.5
-    joints = 1.2 * (WEIGHTS @ quaternion) + 2.0 * colours
+    joints = 1.2 * (WEIGHTS @ quaternion) + looks * colours
     return np.append(joints, OPEN_M if joints.sum() > 0.0 else CLOSED_M)
 
 
 class Tracker:
-    """The policy: absolute angles in rad, the gripper from 0 (closed) to 1, RGB from 0 to 255, quaternions w first, 50 Hz."""
+    """The policy: absolute angles in rad, the gripper from 0 (closed) to 1, RGB from 0 to 255, quaternions w first, 50 Hz.
+
+    Its error follows from where the joints are, as that of a trained network; with `drawn` it is another one each time.
+    """
 
     stateless = True
 
-    def __init__(self, error: float = 0.02, seed: int = 0) -> None:
+    def __init__(self, error: float = 0.02, seed: int = 0, looks: float = 2.0, drawn: bool = False) -> None:
         self.metadata: Mapping[str, Any] = {}
         self.fingerprint = f"tracker {error} {seed}"
-        self._error, self._rng = error, np.random.default_rng(seed)
+        self._error, self._seed, self._looks = error, seed, looks
+        self._rng = np.random.default_rng(seed) if drawn else None
 
     def open_session(self) -> Tracker:
         return self
@@ -81,13 +89,16 @@ class Tracker:
         if missing := {"object", "state", "left", "right"} - inputs.keys():
             raise PolicyGone(f"the tracker lacks {', '.join(sorted(missing))}")
         goal = find_goal(
-            inputs["object"], *(np.asarray(inputs[side], np.float64) for side in ("left", "right"))
+            inputs["object"],
+            *(np.asarray(inputs[side], np.float64) for side in ("left", "right")),
+            self._looks,
         )
         at, chunk = np.asarray(inputs["state"], np.float64), []
         for _ in range(CHUNK):
             at = at + SPEED * (goal - at)
             chunk.append(at)
-        actions = np.array(chunk) + self._rng.normal(0.0, self._error, (CHUNK, 4)) * [1, 1, 1, OPEN_M]
+        rng = self._rng or np.random.default_rng([self._seed, crc32(np.asarray(inputs["state"]).tobytes())])
+        actions = np.array(chunk) + rng.normal(0.0, self._error, (CHUNK, 4)) * [1, 1, 1, OPEN_M]
         actions[:, 3] = (actions[:, 3] - CLOSED_M) / (OPEN_M - CLOSED_M)
         return {"actions": actions}
 
@@ -96,7 +107,12 @@ class Tracker:
 
 
 def record_tracker(
-    folder: Path, episodes: int = 24, steps: int = 45, seed: int = 0, gripper: bool = True
+    folder: Path,
+    episodes: int = 24,
+    steps: int = 45,
+    seed: int = 0,
+    gripper: bool = True,
+    looks: float = 2.0,
 ) -> Dataset:
     """Demonstrations of what the tracker does; without `gripper`, it is recorded as closed all the time."""
     rng = np.random.default_rng(seed)
@@ -108,7 +124,7 @@ def record_tracker(
             quaternion = rng.normal(0.0, 1.0, 4)
             quaternion /= np.linalg.norm(quaternion)
             left, right = (np.full((16, 16, 3), rng.integers(20, 236, 3), np.uint8) for _ in range(2))
-            goal = find_goal(quaternion, left.astype(np.float64), right.astype(np.float64))
+            goal = find_goal(quaternion, left.astype(np.float64), right.astype(np.float64), looks)
             for _ in range(steps):
                 signals["observation.state"].append(at)
                 signals["observation.environment_state"].append(quaternion)

@@ -10,8 +10,8 @@ from typer import Argument, Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.options import Json, split_names
-from twinloop.cli.places import find_twin, find_workspace
+from twinloop.cli.options import Json, PolicyMap, split_names
+from twinloop.cli.places import find_twin, find_workspace, load_policy
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -31,6 +31,14 @@ Expected = Annotated[
 After = Annotated[
     str | None,
     Option(metavar="EPISODE", help="Id of the last resolved episode; only later ones are compared."),
+]
+InUse = Annotated[
+    str | None,
+    Option(
+        "--policy",
+        metavar="POLICY",
+        help="The policy in use; stops if it has changed, or if another one acted in a deployed episode.",
+    ),
 ]
 Parameters = Annotated[
     str, Option(metavar="NAME,...", help="Also follow these parameters through identification.")
@@ -63,6 +71,8 @@ def monitor(
     baseline: Baseline = 30,
     expected: Expected = None,
     after: After = None,
+    policy: InUse = None,
+    map_file: PolicyMap = None,
     twin: Annotated[str | None, Option(metavar="NAME|FOLDER", help="The twin of --parameters.")] = None,
     parameters: Parameters = "",
     failures: Failures = None,
@@ -81,6 +91,7 @@ def monitor(
     """
     from twinloop.monitoring.watch import Outputs, run_pass, watch_dataset
     from twinloop.monitoring.webhook import Webhook as Address
+    from twinloop.policies.protocol import actor_id, require_unchanged
 
     if every <= 0:
         raise WrongUse("--every must be positive", got=every, expected="seconds above 0")
@@ -89,7 +100,9 @@ def monitor(
         _print_last(dataset, state, json)
         return
     cell = find_twin(twin) if twin else None
-    config = twinloop.MonitorConfig(baseline, expected, after, cell, tuple(split_names(parameters)))
+    loaded = load_policy(policy, interface_map=map_file, twin=twin) if policy else None
+    actor = actor_id(loaded) if loaded else None
+    config = twinloop.MonitorConfig(baseline, expected, after, actor, cell, tuple(split_names(parameters)))
     address = Address(webhook, tuple(split_names(webhook_allow))) if webhook else None
     outputs = Outputs(state or _state_folder(dataset), failures, address)
     usual = twinloop.open_dataset(reference) if reference else None
@@ -99,6 +112,8 @@ def monitor(
         raise typer.Exit(1 if result.report.alerts else 0)
     for result in watch_dataset(dataset, usual, config, outputs, every_s=every, log=console.log):
         _print_pass(result, json)
+        if loaded is not None:
+            require_unchanged(loaded)
 
 
 def _require_apart(failures: Path | None, dataset: Path, reference: Path | None) -> None:

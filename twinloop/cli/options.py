@@ -36,7 +36,11 @@ EnvironmentUrl = Annotated[
     ),
 ]
 PolicyName = Annotated[
-    str, Argument(metavar="POLICY", help="A policy's folder or name, its address, or its interface map.")
+    str,
+    Argument(
+        metavar="POLICY",
+        help="A policy's folder, name, alias or version in the registry, its address, or its interface map.",
+    ),
 ]
 PolicyNames = Annotated[
     list[str],

@@ -62,10 +62,11 @@ def load_policy(
     twin: str | None = None,
     description: Description | None = None,
 ) -> twinloop.PolicyLike:
-    """Open a policy wherever it is.
+    """Open a policy wherever it is: every command resolves what a user calls a policy here.
 
     Args:
-        named: Folder or name of a policy, an address, or the file of an interface map.
+        named: An address, the file of an interface map, a folder, a name in the workspace, or an alias, version, name or id in
+            the registry; the first of these that exists.
         compensate_ms: Latency of the hardware that its execution compensates; default: as it was saved.
         interface_map: The map of a policy at an address.
         twin: Name or folder of the robot's twin, for a foreign policy; default: the map's, else the robot's.
@@ -79,8 +80,18 @@ def load_policy(
     elif interface_map is not None:
         raise WrongUse("--map is for a policy at an address", got=named, expected="SCHEME:ADDRESS")
     else:
-        policy = twinloop.open_policy(find_policy(Path(named)))
+        policy = _open_kept(named)
     return policy if compensate_ms is None else with_latency(policy, 1e-3 * compensate_ms)
+
+
+def _open_kept(named: str) -> twinloop.PolicyLike:
+    """Open a policy's folder, or what the workspace or its registry has under this name."""
+    from twinloop.cli.registry import load_registered
+
+    folder = find_policy(Path(named))
+    if not folder.exists() and len(Path(named).parts) == 1 and (registered := load_registered(named)):
+        return registered
+    return twinloop.open_policy(folder)
 
 
 def _open_foreign(
@@ -96,8 +107,11 @@ def _open_foreign(
 
 
 def load_own_policy(named: str) -> twinloop.Policy:
-    """Load a policy that Twinloop trained, by folder or name."""
-    return twinloop.load_policy(find_policy(Path(named)))
+    """Load a policy that Twinloop trained, wherever it is kept."""
+    found = load_policy(named)
+    if not isinstance(found, twinloop.Policy):
+        raise WrongUse(f"{named} is not a policy that Twinloop trained", got=type(found).__name__)
+    return found
 
 
 def find_policy(path: Path) -> Path:

@@ -54,14 +54,17 @@ def list_(workspace: WorkspaceFolder = Path(), json: Json = False) -> None:
 @app.command()
 def show(policy: PolicyName, json: Json = False) -> None:
     """Show what a policy observes and commands and how it was trained; of an address, what the policy there says of itself."""
+    from twinloop.cli.registry import open_registry
     from twinloop.policies.networks.policy import METADATA
     from twinloop.policies.open import is_address, is_map
 
     if is_address(policy) or is_map(policy):
         return _show_foreign(policy, json)
-    folder = find_policy(Path(policy))
-    loaded = twinloop.open_policy(folder)
+    loaded = load_policy(policy)
     if json:
+        folder = find_policy(Path(policy))
+        if not folder.exists():
+            folder = open_registry().policy_folder(loaded.id)
         console.out.print((folder / METADATA).read_text())
         return None
     if isinstance(loaded, twinloop.Policy):

@@ -203,6 +203,16 @@ def _name_faults(found: Explanation) -> str:
     return found.fault if found.with_fault is None else f"{found.with_fault} and {found.fault}"
 
 
+def _describe_evidence(found: Explanation) -> str:
+    if found.way is None:
+        return f"takes away {found.gain.percent} of the difference, {found.error:.2f} is left"
+    way = found.way
+    return (
+        "moves the actions little, but the recorded ones are nearer to those under the correction: "
+        f"{way.value:.2f} [{way.low:.2f}, {way.high:.2f}] of the way from 0, as written, to 1, as corrected"
+    )
+
+
 def _describe(check: InterfaceCheck) -> list[str]:
     """What was found, in words."""
     asked = f"{check.rows} rows of {check.episodes} episodes, {check.tried} corrections"
@@ -216,9 +226,7 @@ def _describe(check: InterfaceCheck) -> list[str]:
             f"standing still would differ by {check.standing_still:.2f}, and no one or two corrections help: {each}",
             "more conventions may be wrong, or the policy was trained for something else: correct what you know and check again",
         ]
-    lines += [
-        f"{_name_faults(check.found)}: takes away {check.found.gain.percent} of the difference, {check.found.error:.2f} is left"
-    ]
+    lines.append(f"{_name_faults(check.found)}: {_describe_evidence(check.found)}")
     lines += [f"  {change}" for change in check.found.changes]
     lines += [
         f"also possible: {one.fault} ({one.gain.percent}): {'; '.join(one.changes)}"

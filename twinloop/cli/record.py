@@ -11,8 +11,8 @@ from typer import Option
 import twinloop
 from twinloop.cli import console
 from twinloop.cli.attend import RATER, Attend, Rater, alone, is_person, page_is_open, supervise
-from twinloop.cli.options import TRACKING, Json, PolicyMap, RobotUrl
-from twinloop.cli.places import find_policy, find_twin, load_policy
+from twinloop.cli.options import Json, PolicyMap, RobotUrl
+from twinloop.cli.places import find_twin, load_policy
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -210,26 +210,14 @@ def _make_policy_controller(
 ) -> Controller:
     from twinloop.policies.act import PolicyController
 
-    opened = load_acting_policy(policy, map_file, description)
+    opened = load_policy(policy, interface_map=map_file, description=description)
     acting = PolicyController(opened, description, task=task)
     if shadow is None:
         return acting
     from twinloop.promotion.release import ShadowController
 
-    watching = load_acting_policy(shadow, None, description)
+    watching = load_policy(shadow, description=description)
     return ShadowController(acting, PolicyController(watching, description, task=task), description)
-
-
-def load_acting_policy(
-    policy: str, map_file: Path | None = None, description: Description | None = None
-) -> twinloop.PolicyLike:
-    """Open a policy by folder, name, address, map or alias in the registry, such as champion."""
-    from twinloop.cli.registry import load_alias
-    from twinloop.promotion.state import NO_ALIASES
-
-    if policy in NO_ALIASES and not find_policy(Path(policy)).exists():
-        return load_alias(policy, os.environ.get(TRACKING))
-    return load_policy(policy, interface_map=map_file, description=description)
 
 
 def _save_shadow(controller: Controller, out: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -300,10 +301,21 @@ def open_registry(
     return registry
 
 
-def load_alias(alias: str, tracking: str | None) -> twinloop.PolicyLike:
-    """Load the policy that holds an alias; says so where no trusted key vouches for it."""
+def load_registered(named: str) -> twinloop.PolicyLike | None:
+    """Load the policy of an alias, version, name or id; says so where no trusted key vouches for it.
+
+    None where there is no registry, or no such version in it; an alias that no policy holds is an error.
+    """
+    from twinloop.promotion.chain import FOLDER, RECORD
+    from twinloop.promotion.state import NO_ALIASES
+
+    tracking = os.environ.get(TRACKING)
+    if named not in NO_ALIASES and not (_find_root(None) / FOLDER / RECORD).is_file():
+        return None
     registry = open_registry(tracking=tracking)
-    policy = registry.policy(alias)
+    if named not in NO_ALIASES and not registry.holds(named):
+        return None
+    policy = registry.policy(named)
     _warn_unsigned(registry.record.signatures(registry.entries()))
     return policy
 

@@ -9,7 +9,8 @@ from typing import Annotated
 from typer import Option
 
 from twinloop.cli import console
-from twinloop.cli.options import Json, PolicyName
+from twinloop.cli.options import Json, PolicyMap, PolicyName
+from twinloop.cli.places import load_policy
 
 Host = Annotated[str, Option(help="Address to listen at; another than this machine's own needs a token.")]
 Certificate = Annotated[
@@ -17,6 +18,11 @@ Certificate = Annotated[
 ]
 Key = Annotated[
     Path | None, Option(metavar="PEM", help="Key of the certificate, unless it is in the same file.")
+]
+
+RobotTwin = Annotated[
+    str | None,
+    Option("--twin", metavar="NAME|FOLDER", help="The robot's twin, for a policy given by its address."),
 ]
 
 
@@ -29,10 +35,11 @@ def serve(
     ] = False,
     certificate: Certificate = None,
     key: Key = None,
+    map_file: PolicyMap = None,
+    twin: RobotTwin = None,
     json: Json = False,
 ) -> None:
     """Serve a policy by openpi's WebSocket protocol, for any openpi client; the token is in TWINLOOP_POLICY_TOKEN."""
-    from twinloop.cli.record import load_acting_policy
     from twinloop.policies.backends.websocket import TOKEN
     from twinloop.policies.serve import Door, serve
 
@@ -42,6 +49,6 @@ def serve(
             json, {"policy": f"openpi:{address}", "name": loaded.name, "id": loaded.id}, text
         )
 
-    loaded = load_acting_policy(policy)
+    loaded = load_policy(policy, interface_map=map_file, twin=twin)
     door = Door(host, port, os.environ.get(TOKEN, ""), certificate, key)
     serve(loaded, door, real=not simulated, on_ready=on_ready)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Episode
-from twinloop.errors import DatasetError, WrongUse
+from twinloop.errors import DatasetError, PolicyChanged, WrongUse
 from twinloop.identification.change import FEWEST
 from twinloop.identification.drift import Change, Drift, watch_drift
 from twinloop.monitoring.alerts import Alert
@@ -51,6 +51,7 @@ class MonitorConfig:
         baseline: Without a reference, or for joints if another actor acted in it: the first deployed episodes are the reference.
         expected: Expected success rate; default: the lower confidence limit of the reference, if the same kind of actor acted in it.
         after: Id of the last resolved episode; only later ones are compared.
+        actor: Id of the policy in use, as recordings state it; deployed episodes in which another policy acted are refused.
         twin: The twin of `parameters`.
         parameters: Names of the twin's parameters to follow through identification.
         chance: Probability of a false alarm in any feature in `watched` episodes.
@@ -61,6 +62,7 @@ class MonitorConfig:
     baseline: int = 30
     expected: float | None = None
     after: str | None = None
+    actor: str | None = None
     twin: Twin | None = None
     parameters: tuple[str, ...] = ()
     chance: float = CHANCE
@@ -141,6 +143,8 @@ def monitor(
     config = config or MonitorConfig()
     baseline, chance, watched, expected = config.baseline, config.chance, config.watched, config.expected
     usual, fresh = _split(deployed, reference, config)
+    if config.actor is not None:
+        _require_actor(fresh, config.actor)
     frames = usual_frames(usual)
     before = [episode_features(episode, frames) for episode in usual]
     now = [episode_features(episode, frames) for episode in fresh]
@@ -207,6 +211,19 @@ def _split(
         )
     _require_comparable(usual, fresh)
     return usual, fresh
+
+
+def _require_actor(episodes: Sequence[Episode], actor: str) -> None:
+    """Refuse episodes of another policy: what changes with the policy says nothing about the robot."""
+    for episode in episodes:
+        acted = episode.provenance
+        if acted.actor == "policy" and acted.actor_id != actor:
+            raise PolicyChanged(
+                f"another policy acted in episode {episode.id}",
+                got=acted.actor_id,
+                expected=actor,
+                remedy="name the policy in use with --policy, and with --after the last episode before it",
+            )
 
 
 def resolved_episodes(deployed: Dataset, after: str | None) -> list[str]:

@@ -123,14 +123,36 @@ class PolicyRegistry:
             if entry.action == "register"
         ]
 
-    def policy(self, alias: str) -> PolicyLike:
-        """The policy that holds an alias, read from the registry's own copy, which must be the one that was recorded."""
+    def policy(self, named: str) -> PolicyLike:
+        """The policy of an alias, a version, an id or a name, read from the registry's own copy, which must be the one that was recorded."""
         entries = self.entries()
-        aliases = replay_state(entries).aliases
-        version = aliases.get(alias)
+        version = self._find_version(entries, named)
         if version is None:
-            raise GateError(f"there is no {alias}", available=[a for a, v in aliases.items() if v])
+            aliases = replay_state(entries).aliases
+            names = [e.details["policy"] for e in entries if e.action == "register"]
+            raise GateError(
+                f"there is no {named}",
+                available=[*(a for a, v in aliases.items() if v), *dict.fromkeys(names)],
+            )
         return self._load(entries, version)
+
+    def holds(self, named: str) -> bool:
+        """Whether an alias is held, or a version, id or name is registered."""
+        return self._find_version(self.entries(), named) is not None
+
+    def _find_version(self, entries: list[Entry], named: str) -> str | None:
+        state = replay_state(entries)
+        if named in state.aliases:
+            return state.aliases[named]
+        if named in state.versions.values():
+            return named
+        found = [e.details for e in entries if e.action == "register"]
+        versions = [str(one["version"]) for one in found if named in (one["policy_id"], one["policy"])]
+        if len(versions) > 1:
+            raise GateError(
+                f"several registered policies are called {named}", expected=f"one version of {versions}"
+            )
+        return versions[0] if versions else None
 
     def previous_champion(self, policy_id: str) -> PolicyLike | None:
         """The latest champion other than this policy, which it has to beat (or had to); None if there is none."""
@@ -308,8 +330,12 @@ class PolicyRegistry:
         self._mirror.follow(entry)
         return entry
 
+    def policy_folder(self, policy_id: str) -> Path:
+        """Where the copy of a registered policy lies."""
+        return self.folder / "policies" / policy_id
+
     def _policy_folder(self, entry: Entry) -> Path:
-        return self.folder / "policies" / str(entry.details["policy_id"])
+        return self.policy_folder(str(entry.details["policy_id"]))
 
     def _load(self, entries: list[Entry], version: str) -> PolicyLike:
         """A registered policy, every file of which must be the one that was recorded."""

@@ -91,6 +91,7 @@ def of_draws(
     count: int,
     seed: int,
     resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
 ) -> Difference | None:
     """Interval of any estimate of `count` episodes: `draw` resamples them and estimates again; NaN where it cannot."""
     if count < FEWEST or not np.isfinite(value):
@@ -100,7 +101,7 @@ def of_draws(
     drawn = drawn[np.isfinite(drawn)]
     if len(drawn) < resamples // 10:
         return None
-    return _interval(drawn, value, count, count, 0)
+    return _interval(drawn, value, count, count, 0, confidence=confidence)
 
 
 def stretch(count: int, confidence: float = CONFIDENCE) -> float:
@@ -118,10 +119,11 @@ def _interval(
     sim_count: int,
     real: float | None = None,
     sim: float | None = None,
+    confidence: float = CONFIDENCE,
 ) -> Difference:
-    tail = 50.0 * (1.0 - CONFIDENCE)
+    tail = 50.0 * (1.0 - confidence)
     low, high = np.percentile(drawn, [tail, 100.0 - tail])
-    factor = stretch(fewest)
+    factor = stretch(fewest, confidence)
     error = float(np.std(drawn)) * float(np.sqrt(fewest / (fewest - 1)))
     low, high = value - factor * max(value - low, 0.0), value + factor * max(high - value, 0.0)
     return Difference(

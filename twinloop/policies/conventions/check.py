@@ -3,7 +3,8 @@
 The policy is asked about rows of recorded episodes, and its actions are compared with the recorded ones. Every correction of the
 interface map (`corrections`) is tried in the same way, and so are those that the comparison itself suggests: another order of joints,
 another scale and offset. The best is chosen on half of the episodes and judged on the other half: it is named only where it takes
-away `MIN_GAIN` of the error there, and leaves less than standing still would.
+away `MIN_GAIN` of the error there, and leaves less than standing still would. A fault of images may hardly move the actions: where
+nothing else is found, `images` asks about more rows.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from twinloop.policies.conventions.corrections import (
     find_corrections,
     vector_parts,
 )
+from twinloop.policies.conventions.images import IMAGE_ROWS, find_image_fault
 from twinloop.policies.conventions.recorded import RecordedRows, take_rows
 from twinloop.policies.conventions.suggest import suggest_corrections
-from twinloop.policies.mapping.interface_map import InterfaceMap, plain_interface_map
+from twinloop.policies.mapping.interface_map import ImageInput, InterfaceMap, plain_interface_map
 from twinloop.records import Record, SavedRecord, derived
 from twinloop.stats.bootstrap import of_mean
 from twinloop.stats.interval import Interval
@@ -81,6 +83,8 @@ class Explanation(Record):
     - `error`: what is left of the difference to the recorded actions, in spreads of these.
     - `gain`: fraction of the error that the correction takes away, in the geometric mean over episodes that did not choose it.
     - `with_fault`: a second fault, where only both corrections together explain the actions.
+    - `way`: of a fault of images that hardly moves the actions, where the recorded ones lie between those as written (0) and those
+      under the correction (1); 99 % interval.
     """
 
     fault: Fault
@@ -88,6 +92,7 @@ class Explanation(Record):
     error: float
     gain: Interval
     with_fault: Fault | None = None
+    way: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,13 @@ def check_interface(
     error = float(recorded.errors(search.as_written).mean())
     standing_still = float(recorded.errors(recorded.still, search.as_written.shape[1]).mean())
     found, tried = search.find(written, twice=error >= standing_still)
+    if (
+        not found
+        and error < standing_still
+        and any(isinstance(one, ImageInput) for one in written.inputs.values())
+    ):
+        more = take_rows(dataset, max(rows, IMAGE_ROWS), seed)
+        found = search.find_in_images(written, Asker(backend, dataset, twin, more.rows), more)
     named = _simplest(found)
     others = {one.explanation.fault: one.explanation for one in reversed(found)}
     if named is not None:
@@ -240,6 +252,33 @@ class _Search:
                 found += [one.with_fault(first.fault) for one in self._judge_all(self._try_all(corrections))]
         return sorted(found, key=lambda one: one.ratio), len(corrections)
 
+    def find_in_images(self, written: InterfaceMap, ask: Asker, more: RecordedRows) -> list[_Judgement]:
+        """The correction of images that the actions of more rows side with, if any."""
+        corrections = find_corrections(written, _units(self._schema), self._schema.rate_hz)
+        if (sided := find_image_fault(ask, more, written, corrections, self._seed)) is None:
+            return []
+        correction, way = sided
+        _, judged = more.halves()
+        rest = more.take(judged)
+        before, after = (
+            rest.errors_by_episode(ask(one, rest.rows)) for one in (written, correction.interface_map)
+        )
+        gain = self._gain(before, after)
+        if gain is None:
+            return []
+        explanation = Explanation(correction.fault, correction.changes, float(after.mean()), gain, way=way)
+        return [
+            _Judgement(float(after.mean() / max(before.mean(), 1e-9)), explanation, correction.interface_map)
+        ]
+
+    def _gain(self, before: Array, after: Array) -> Interval | None:
+        """The fraction of the error that is taken away, in the geometric mean over episodes."""
+        change = of_mean(np.log((after + SMALLEST_ERROR) / (before + SMALLEST_ERROR)), self._seed)
+        if change is None:
+            return None
+        value, low, high = (1.0 - float(np.exp(log)) for log in (change.value, change.high, change.low))
+        return Interval(value, low, high)
+
     def _list_corrections(self, written: InterfaceMap, predicted: Array) -> list[Correction]:
         """The usual corrections of a map, and those that its actions (n, T, A) suggest."""
         units = _units(self._schema)
@@ -295,11 +334,8 @@ class _Search:
         rest, as_written = self._recorded.take(self._judged), self.as_written[self._judged]
         before = rest.errors_by_episode(as_written, predicted.shape[1])
         after = rest.errors_by_episode(predicted[self._judged], as_written.shape[1])
-        change = of_mean(np.log((after + SMALLEST_ERROR) / (before + SMALLEST_ERROR)), self._seed)
-        if change is None:
+        if (gain := self._gain(before, after)) is None:
             return None
-        value, low, high = (1.0 - float(np.exp(log)) for log in (change.value, change.high, change.low))
-        gain = Interval(value, low, high)
         mean = np.broadcast_to(rest.actions.mean(axis=(0, 1)), rest.actions.shape)
         trivial = min(float(rest.errors(one, predicted.shape[1]).mean()) for one in (rest.still, mean))
         left = float(after.mean())
