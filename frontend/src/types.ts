@@ -840,6 +840,7 @@ export interface Operation {
   robot: RobotState | null;
   places: Record<string, [number, number]>;
   severities: string[];
+  findings: string[];
 }
 
 /** How real episodes ended inside a region and outside of it; `p_value` is Fisher's exact test, None where unknown. */
@@ -1004,7 +1005,7 @@ export interface PosteriorSamples {
 
 /** What the person did. */
 export interface Press {
-  kind: "start" | "success" | "failure" | "redo" | "skip" | "pause" | "resume" | "stop" | "note" | "leave";
+  kind: "start" | "success" | "failure" | "redo" | "skip" | "pause" | "resume" | "stop" | "reset" | "note" | "leave";
   failure?: string | null;
   phase?: string | null;
   severity?: string | null;
@@ -1421,7 +1422,7 @@ export interface TrainedPolicy {
 
 /** What a person is shown. */
 export interface TrialState {
-  stage: "waiting" | "placing" | "running" | "judging" | "paused" | "ended";
+  stage: "waiting" | "placing" | "running" | "judging" | "stopped" | "paused" | "ended";
   trial?: Announcement | null;
   done: number;
   void: number;
@@ -1429,7 +1430,7 @@ export interface TrialState {
   values?: Record<string, number>;
   seconds_left: number;
   message: string;
-  allowed: ("start" | "success" | "failure" | "redo" | "skip" | "pause" | "resume" | "stop" | "note" | "leave")[];
+  allowed: ("start" | "success" | "failure" | "redo" | "skip" | "pause" | "resume" | "stop" | "reset" | "note" | "leave")[];
   failures: string[];
   phases: string[];
   describing: boolean;

@@ -79,6 +79,12 @@ def test_a_session_over_http(workspace, tmp_path):
         client.post("/api/operate/press", json={"kind": "stop"}).raise_for_status()
         assert len(robot.fake.sent) > before, "it has been told to hold before the answer"
         moved.set()
+        wait_for(client, "stopped", void=1)
+        assert client.post("/api/operate/press", json={"kind": "reset"}).status_code == 400, (
+            "without a finding"
+        )
+        found = client.get("/api/operate").json()["findings"][0]
+        client.post("/api/operate/press", json={"kind": "reset", "note": found}).raise_for_status()
         wait_for(client, "placing", void=1)
         for word in ("success", "failure"):
             client.post("/api/operate/press", json={"kind": "start"}).raise_for_status()

@@ -71,12 +71,14 @@ def somebody(person: PersonSupervisor, decide: Decide) -> Iterator[list[TrialSta
 
 
 def answering(*outcomes: str) -> Decide:
-    """Starts every trial; when it is over says the next of these: `success`, `redo`, or a failure mode."""
+    """Starts every trial, and resets a robot that was stopped; when a trial is over says the next of these: `success`, `redo`, or a failure mode."""
     left = list(outcomes)
 
     def decide(state: TrialState) -> Action | None:
         if state.stage == "placing":
             return Action("start")
+        if state.stage == "stopped":
+            return Action("reset", note="nothing is wrong")
         if state.stage == "judging" and not state.describing:
             said = left.pop(0) if left else "success"
             return Action(said) if said in ("success", "redo") else Action("failure", failure=said)

@@ -1,12 +1,22 @@
 """A person beside the robot: what they can do when, and what of it is kept."""
 
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.supervision.people import RealRobot, Still, answering, somebody
 from twinloop.datasets.outcomes import known_outcomes
+from twinloop.episode import Signal
 from twinloop.errors import RobotGone, TrialsPaused, WrongUse
 from twinloop.robots import SafetyEnvelope, connected, declared_limits
 from twinloop.robots.record import RecordingSpec, Station
+from twinloop.robots.safety.contact import ForceGuard
+from twinloop.robots.safety.latch import Latch
 from twinloop.supervision.person import PersonSupervisor
 from twinloop.supervision.series import find_void, record_attended
 from twinloop.supervision.trial import Action, Announcement, describe_need, find_trial
@@ -85,6 +95,135 @@ def test_a_stopped_trial_is_kept_as_void_and_made_again(tmp_path):
     assert "stopped" in find_void(dataset.episode(0)) and find_void(dataset.episode(1)) is None
     assert [find_trial(dataset.episode(k).events) for k in (0, 1)] == [0, 0]
     assert person.state.void == 1 and person.state.done == 1
+
+
+def pressing(person, kind, step):
+    """A controller that presses something in one of its steps, once."""
+    steps = []
+
+    def on_act():
+        steps.append(1)
+        if len(steps) == step:
+            person.press(Action(kind))
+
+    return Still(on_act=on_act)
+
+
+class Stopped(RealRobot):
+    """A robot that feels too much contact at its tenth command."""
+
+    def __init__(self):
+        super().__init__()
+        self.observe = self.feel
+
+    def feel(self, cameras=()):
+        seen = self.fake.observe(cameras)
+        force = 90.0 if len(self.fake.sent) == 10 else 1.0
+        return replace(seen, signals=seen.signals | {"force": np.full(3, force)})
+
+
+def latched_limits(robot, folder, contact=False):
+    limits = replace(declared_limits(robot.description), latch=Latch(folder, robot.description.serial))
+    if not contact:
+        return limits
+    force = Signal("force", (3,), ("N",), elements=("x", "y", "z"))
+    description = replace(robot.description, signals=(*robot.description.signals, force))
+    return replace(limits, contact=ForceGuard(description, "force", 50.0))
+
+
+@pytest.mark.parametrize("contact", [False, True])
+def test_only_a_reset_ends_a_stop_whether_a_person_or_contact_made_it_and_it_outlives_the_process(
+    tmp_path, contact
+):
+    def session(decide, step):
+        robot = Stopped() if contact else RealRobot()
+        person = PersonSupervisor(robot, "ann")
+        controller = Still() if contact else pressing(person, "stop", step)
+        with connected(robot), somebody(person, decide) as seen:
+            arm = SafetyEnvelope(robot, latched_limits(robot, tmp_path, contact))
+            try:
+                return seen, record_attended(
+                    Station(arm, controller, person), tmp_path / "out", RecordingSpec(2, 0.7), person
+                )
+            finally:
+                sent.append(len(robot.fake.sent))
+
+    sent, usual = [], answering()
+    with pytest.raises(TrialsPaused):
+        session(lambda state: Action("leave") if state.stage == "stopped" else usual(state), 3)
+    latch = Latch(tmp_path, "fake-1")
+    assert latch.stopped is not None
+    with pytest.raises(TrialsPaused):
+        session(lambda state: Action("leave") if state.stage == "stopped" else usual(state), 3)
+    assert sent[1] == 0, "a new process moves nothing"
+    seen, dataset = session(usual, 1000)
+    stages = [state.stage for state in seen if state.stage != "waiting"]
+    assert "stopped" in stages and stages.index("stopped") < stages.index("running")
+    kinds_of_stops = [(entry.kind, entry.by) for entry in latch.entries()]
+    who = "the safety envelope" if contact else "ann"
+    assert kinds_of_stops[:2] == [("stop", who), ("reset", "ann")] and latch.stopped is None
+    assert sum("stopped" in kinds(dataset.episode(number)) for number in dataset.numbers) >= 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    stops=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9)), min_size=1, max_size=3),
+    tries=st.lists(st.sampled_from(["start", "success", "redo", "skip", "resume"]), max_size=4),
+)
+def test_after_a_stop_no_action_but_a_reset_moves_the_robot(stops, tries):
+    """Whenever stops come, before, in or after a trial, every command after them follows a reset."""
+    robot = RealRobot()
+    person = PersonSupervisor(robot, "ann")
+    log, pressed, left = [], [0], list(stops)
+
+    def act(action):
+        stays = np.allclose(action, robot.fake.position, atol=1e-3)
+        log.append("hold" if stays else "command")
+        return robot.fake.act(action)
+
+    robot.act = act
+
+    def press(kind, **more):
+        log.append(kind)
+        person.press(Action(kind, **more))
+        log.append(f"{kind}ped" if kind == "stop" else kind)
+
+    def decide(state):
+        if state.stage == "stopped":
+            for kind in tries:
+                with pytest.raises(WrongUse):
+                    person.press(Action(kind))
+            log.append("reset")
+            return Action("reset", note="nothing is wrong")
+        if left and left[0][0] == 0 and state.stage == "placing":
+            left.pop(0)
+            press("stop")
+            return None
+        if left and left[0][0] == 2 and state.stage == "judging":
+            left.pop(0)
+            press("stop")
+            return None
+        return usual(state)
+
+    def on_act():
+        pressed[0] += 1
+        if left and left[0][0] == 1 and pressed[0] >= left[0][1]:
+            left.pop(0)
+            press("stop")
+
+    usual = answering()
+    with tempfile.TemporaryDirectory() as folder:
+        limits = latched_limits(robot, Path(folder))
+        with connected(robot), somebody(person, decide):
+            arm = SafetyEnvelope(robot, limits)
+            station = Station(arm, Still(on_act=on_act), person)
+            record_attended(station, Path(folder) / "out", RecordingSpec(1, 0.5), person)
+        entries = [entry.kind for entry in limits.latch.entries()]
+    assert entries == ["stop", "reset"] * (len(entries) // 2) and len(entries) >= 2
+    stopped = False
+    for what in log:
+        stopped = what == "stopped" or (stopped and what != "reset")
+        assert not (stopped and what == "command"), log
 
 
 def test_a_trial_that_is_done_again_and_a_robot_that_fails_are_void(tmp_path):

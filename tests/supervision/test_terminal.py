@@ -1,5 +1,6 @@
 """A person at a terminal: single keys through a pseudo-terminal, of the command that a user types."""
 
+import codecs
 import os
 import pty
 import re
@@ -17,7 +18,7 @@ from twinloop.errors import NeedsPerson
 from twinloop.supervision.person import PersonSupervisor
 from twinloop.supervision.terminal import at_terminal
 
-LONGEST_S = 120.0
+LONGEST_S = 60.0
 
 
 class Terminal:
@@ -31,7 +32,7 @@ class Terminal:
             cwd=cwd, env=environment,
         )  # fmt: skip
         os.close(follower)
-        self.shown = ""
+        self.shown, self._decoder = "", codecs.getincrementaldecoder("utf-8")("replace")
 
     def wait_for(self, pattern):
         """Read until the pattern is shown; returns the match, and forgets what came before."""
@@ -40,7 +41,7 @@ class Terminal:
             assert time.monotonic() < end, self.shown
             if select.select([self._leader], [], [], 0.5)[0]:
                 try:
-                    self.shown += os.read(self._leader, 65536).decode(errors="replace")
+                    self.shown += self._decoder.decode(os.read(self._leader, 65536))
                 except OSError:
                     raise AssertionError(self.shown) from None
         self.shown = self.shown[found.end() :]
@@ -56,7 +57,7 @@ class Terminal:
         while self._process.poll() is None and time.monotonic() < end:
             if select.select([self._leader], [], [], 0.2)[0]:
                 try:
-                    self.shown += os.read(self._leader, 65536).decode(errors="replace")
+                    self.shown += self._decoder.decode(os.read(self._leader, 65536))
                 except OSError:
                     break
         return self._process.wait(10)
@@ -82,7 +83,10 @@ def test_trials_are_run_by_single_keys(tmp_path):
     terminal.wait_for(r"Put the object \d+\.\d cm in front of the robot's base")
     terminal.press("n")
     terminal.wait_for("note: ")
-    terminal.press("new cube\n")
+    for letter in "new cubé x\x7f\x7f":
+        terminal.press(letter)
+    terminal.wait_for("new cubé x")  # in one piece, and no bar between its letters
+    terminal.press("\n")
     terminal.wait_for("noted")
     terminal.press("\n")
     terminal.wait_for("did it succeed")
@@ -123,7 +127,7 @@ def test_trials_are_run_by_single_keys(tmp_path):
         "major",
     )
     assert events["judged"] == "by ann"
-    assert any(event.detail == "new cube" for event in dataset.episode(0).events)
+    assert any(event.detail == "new cubé" for event in dataset.episode(0).events)
 
 
 def test_without_a_terminal_somebody_is_asked_for():

@@ -97,5 +97,5 @@ def person_beside(robot: Robot, rater: str = RATER) -> Iterator[tuple[Robot, Per
         with desk.seat(robot, name, twin) as place:
             yield place
         return
-    with at_terminal(make_person(robot, rater, twin), console.log) as person:
+    with at_terminal(make_person(robot, rater, twin), console.log, typing=console.without_bars) as person:
         yield robot, person

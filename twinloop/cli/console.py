@@ -147,8 +147,34 @@ def make_bar(*columns: ProgressColumn) -> Progress:
     return _ReportedProgress(*shown, console=err, transient=True, disable=not err.is_terminal)
 
 
+@contextlib.contextmanager
+def without_bars() -> Iterator[None]:
+    """No progress bar is drawn in the `with` block, in which a person types."""
+    hidden = list(_shown)
+    for bar in hidden:
+        bar.stop()
+    try:
+        yield
+    finally:
+        for bar in hidden:
+            bar.start()
+
+
+_shown: list[Progress] = []
+"""The bars that are drawn now."""
+
+
 class _ReportedProgress(Progress):
     """A bar that also tells whoever started this command as a job."""
+
+    def start(self) -> None:
+        super().start()
+        _shown.append(self)
+
+    def stop(self) -> None:
+        if self in _shown:
+            _shown.remove(self)
+        super().stop()
 
     def update(self, task_id: TaskID, **values: Any) -> None:
         super().update(task_id, **values)

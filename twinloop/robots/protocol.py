@@ -169,6 +169,19 @@ class TrialSupervisor(Protocol):
         """The outcome so far, unknown while undecided; once the episode is `over`, success or failure."""
 
 
+class Stoppable(Protocol):
+    """A robot that can be stopped from any thread until a person resets it, such as a `SafetyEnvelope`."""
+
+    stopped: str | None
+    """Why it is stopped."""
+
+    def stop(self, reason: str, by: str) -> None:
+        """Bring the robot to a hold, and refuse every further command."""
+
+    def reset(self, by: str, reason: str) -> None:
+        """Let it move again, after the person `by` has looked at it."""
+
+
 @runtime_checkable
 class AttendingSupervisor(TrialSupervisor, Protocol):
     """A supervisor who is a person: may stop the robot at any moment, and says more of a trial than its outcome.
@@ -177,8 +190,8 @@ class AttendingSupervisor(TrialSupervisor, Protocol):
     out, and `TrialsPaused` when the person leaves.
     """
 
-    def attach(self, hold: Callable[[], object]) -> None:
-        """A trial has begun; `hold` makes the robot hold its position, from any thread."""
+    def attach(self, robot: Stoppable) -> None:
+        """A trial begins on this robot, which the person may stop at any moment."""
 
     def check(self) -> None:
         """Called before every command."""

@@ -124,7 +124,7 @@ def record(
     """
     schema = robot.description.schema(spec.cameras)
     stations = (Station(robot, controller, supervisor), *replicas)
-    places = [(_enclose(station.robot), station) for station in stations]
+    places = [(SafetyEnvelope.around(station.robot), station) for station in stations]
     for envelope, _ in places:
         envelope.check()
     recorded = 0
@@ -154,11 +154,6 @@ def record(
                 remedy="check the robot, then record the missing episodes into the same dataset",
             ) from error
     return open_dataset(out)
-
-
-def _enclose(robot: Robot) -> SafetyEnvelope:
-    """The robot in its safety envelope, unless it is in one already."""
-    return robot if isinstance(robot, SafetyEnvelope) else SafetyEnvelope(robot)
 
 
 def _require_free(places: Sequence[tuple[SafetyEnvelope, Station]], out: str | Path) -> None:
@@ -215,18 +210,20 @@ def _reconnect(
 
 def _record_episode(robot: SafetyEnvelope, station: Station, spec: RecordingSpec, number: int) -> Episode:
     controller, supervisor = station.controller, station.supervisor
+    person = supervisor if isinstance(supervisor, AttendingSupervisor) else None
+    if person is not None:
+        person.attach(robot)
     if supervisor is not None:
         supervisor.prepare(number)
     robot.restart()
-    person = supervisor if isinstance(supervisor, AttendingSupervisor) else None
     judge = supervisor.judge if supervisor is not None and spec.judged else None
     rows: list[tuple[Observation, Array]] = []
     outcome, reason = Outcome(), None
     try:
         with _held_at_the_end(robot):
-            if person is not None:
-                person.attach(robot.hold)
             outcome = _run_episode(robot, station, spec, number, rows)
+            if person is not None:
+                person.check()
         reason = _void_reason(controller)
         if judge is not None and reason is None and (outcome.success is None or person is not None):
             outcome = judge(over=True)

@@ -686,7 +686,7 @@ class Operations:
     def press(
         self,
         kind: Literal[
-            "start", "success", "failure", "redo", "skip", "pause", "resume", "stop", "note", "leave"
+            "start", "success", "failure", "redo", "skip", "pause", "resume", "stop", "reset", "note", "leave"
         ],
         failure: str | None = None,
         phase: str | None = None,

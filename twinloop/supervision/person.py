@@ -1,7 +1,7 @@
 """A person beside the robot as its trial supervisor: one set of stages for the terminal and the operator page.
 
 Whoever draws a screen listens to `TrialState`s and passes what the person does to `press`, from any thread. A stop holds the robot
-in that same call, before the trial learns of it.
+in that same call, before the trial learns of it, and is latched as the stops of the safety envelope are: only a reset ends it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from twinloop.episode import Array, Event, Outcome
-from twinloop.errors import TrialSkipped, TrialsPaused, TrialVoid, WrongUse
-from twinloop.robots.protocol import Robot, TrialSupervisor
+from twinloop.errors import SafetyStop, TrialSkipped, TrialsPaused, TrialVoid, WrongUse
+from twinloop.robots.protocol import Robot, Stoppable, TrialSupervisor
 from twinloop.supervision.jog import Jog
 from twinloop.supervision.scenes import Placement, Scene, SceneList
 from twinloop.supervision.trial import (
@@ -78,7 +78,7 @@ class PersonSupervisor:
         self._listeners: list[Callable[[TrialState], None]] = []
         self._actions: list[Action] = []
         self._stopping = threading.Event()
-        self._hold: Callable[[], object] | None = None
+        self._arm: Stoppable | None = None
         self._said: list[Event] = []
         self._verdict: Action | None = None
         self._pausing = self._leaving = False
@@ -144,12 +144,12 @@ class PersonSupervisor:
                 self._stopping.set()
             else:
                 self._actions.append(action)
-        if action.kind == "stop" and self._hold is not None and stage == "running":
-            self._hold()
+        if action.kind == "stop" and self._arm is not None:
+            self._arm.stop(STOPPED, self._by)
         messages: dict[str, str] = {
             "note": "noted",
             "pause": "the session pauses after this trial" if stage in ("running", "judging") else "",
-            "stop": "stopped: the robot holds",
+            "stop": f"stopped: {STOPPED}",
         }
         if messages.get(action.kind):
             self._show(message=messages[action.kind])
@@ -157,9 +157,28 @@ class PersonSupervisor:
             with self._changed:
                 self._changed.notify_all()
 
-    def attach(self, hold: Callable[[], object]) -> None:
-        """A trial has begun; this makes the robot hold at once, from any thread."""
-        self._hold = hold
+    def attach(self, robot: Stoppable) -> None:
+        """From now on a stop is one of this robot; a stop that came before is too."""
+        self._arm = robot
+        if self._stopping.is_set():
+            robot.stop(STOPPED, self._by)
+
+    def wait_until_free(self, robot: Stoppable) -> None:
+        """Wait until the person has reset a robot that they or its safety envelope stopped; returns at once if it is free.
+
+        Args:
+            robot: The robot.
+
+        Raises:
+            TrialsPaused: If the person leaves. The robot stays stopped.
+        """
+        self.attach(robot)
+        while robot.stopped is not None:
+            self._show("stopped", message=f"stopped: {robot.stopped}", describing=False)
+            found = self._ask("reset").note
+            robot.reset(self._by, str(found))
+            self._stopping.clear()
+            self._show("waiting", message=f"reset: {found}")
 
     def check(self) -> None:
         """Called before every command.
@@ -172,8 +191,7 @@ class PersonSupervisor:
 
     def prepare(self, number: int) -> None:
         """Show where things go in scene `number`, and wait until the person starts the trial."""
-        self._stopping.clear()
-        self._verdict, self._hold = None, None
+        self._verdict = None
         self._said = [event for event in self._said if event.kind == NOTE]
         scene = self._scenes.scene(number) if self._scenes is not None else Scene(number, {})
         words = self._scenes.instruct(scene) if self._scenes is not None else f"Set up scene {number}."
@@ -190,8 +208,7 @@ class PersonSupervisor:
             values=dict(scene.values),
             describing=False,
         )
-        while self._ask("start", "skip", "stop").kind != "start":
-            pass  # a stop before the start: nothing moves, and the person starts when ready
+        self._ask("start", "skip")
         self._show("waiting", message=READY)
         self._place(scene)
         if self._scenes is not None:
@@ -285,7 +302,6 @@ class PersonSupervisor:
         )
 
     def _void(self, reason: str) -> None:
-        self._stopping.clear()
         self._verdict = None
         self._show("waiting", void=self._state.void + 1, message=f"void: {reason}", describing=False)
         raise TrialVoid(reason)
@@ -301,16 +317,19 @@ class PersonSupervisor:
 
     def _ask(self, *kinds: ActionKind) -> Action:
         """Wait for one of these actions; pauses in between, and raises where the person skips, stops a trial or leaves."""
-        placing = "start" in kinds
+        placing, resetting = "start" in kinds, "reset" in kinds
+
+        def is_news() -> bool:
+            stopped = self._stopping.is_set() and not resetting
+            return bool(self._actions) or self._leaving or stopped or (self._pausing and placing)
+
         while True:
             with self._changed:
-                self._changed.wait_for(
-                    lambda: self._actions or self._leaving or self._pausing or self._stopping.is_set(), WAKE_S
-                )
-            if self._stopping.is_set():
+                self._changed.wait_for(is_news, WAKE_S)
+            if self._stopping.is_set() and not resetting:
                 if not placing:
                     self._void(STOPPED)
-                self._stopping.clear()
+                raise SafetyStop(STOPPED, remedy="look at the robot, then reset it")
             if self._leaving:
                 self._leaving = False
                 raise TrialsPaused(
@@ -329,8 +348,10 @@ class PersonSupervisor:
         self._show("paused", message="paused: nothing moves")
         while self._pausing:
             with self._changed:
-                self._changed.wait_for(lambda: self._actions or self._leaving, WAKE_S)
-            if self._leaving or self._take("resume") is not None:
+                self._changed.wait_for(
+                    lambda: self._actions or self._leaving or self._stopping.is_set(), WAKE_S
+                )
+            if self._leaving or self._stopping.is_set() or self._take("resume") is not None:
                 self._pausing = False
         self._show(before.stage, message="")
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.episode import Episode
-from twinloop.errors import PolicyGone, TrialSkipped, TrialVoid
+from twinloop.errors import PolicyGone, SafetyStop, TrialSkipped, TrialVoid
 from twinloop.robots.record import VOID, RecordingSpec, Station, record
+from twinloop.robots.safety.envelope import SafetyEnvelope
 from twinloop.supervision.person import PersonSupervisor
 from twinloop.supervision.trial import Announcement, find_trial
 
@@ -30,6 +31,10 @@ def read_episodes(folder: Path) -> list[Episode]:
     return [dataset.episode(number) for number in dataset.numbers]
 
 
+def _count_episodes(folder: Path) -> int:
+    return len(open_dataset(folder)) if (folder / "meta").exists() else 0
+
+
 def count_valid(folder: Path) -> int:
     """How many episodes of a dataset are not void."""
     return sum(find_void(episode) is None for episode in read_episodes(folder))
@@ -42,7 +47,7 @@ def run_trial(
     person: PersonSupervisor,
     log: Callable[[str], None] = lambda line: None,
 ) -> Episode | None:
-    """Make one trial until it counts; every attempt is kept.
+    """Make one trial until it counts; every attempt is kept, and after a stop the next one waits until the person has reset the robot.
 
     Args:
         station: Robot and controller; the person supervises.
@@ -58,16 +63,20 @@ def run_trial(
         PolicyGone: If the policy gives no answer.
         TrialsPaused: If the person leaves.
     """
-    silent = 0
+    silent, robot = 0, SafetyEnvelope.around(station.robot)
     while True:
-        void_before = person.state.void
+        person.wait_until_free(robot)
+        void_before, kept = person.state.void, _count_episodes(folder)
         try:
-            dataset = record(station.robot, station.controller, folder, spec, supervisor=person, log=log)
+            record(robot, station.controller, folder, spec, supervisor=person, log=log)
         except TrialSkipped:
             return None
-        except TrialVoid:
-            continue
+        except (TrialVoid, SafetyStop):
+            if _count_episodes(folder) == kept:
+                continue  # stopped before it began
+        dataset = open_dataset(folder)
         episode = dataset.episode(dataset.numbers[-1])
+        person.wait_until_free(robot)
         if (reason := find_void(episode)) is None:
             if not spec.judged:
                 person.count_done(1)

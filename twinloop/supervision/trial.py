@@ -9,11 +9,12 @@ from typing import Literal
 from twinloop.episode import Event
 from twinloop.errors import WrongUse
 
-Stage = Literal["waiting", "placing", "running", "judging", "paused", "ended"]
-"""`waiting` for the robot or a policy, `placing` the scene, `running`, `judging` a trial that is over, `paused`, or `ended`."""
+Stage = Literal["waiting", "placing", "running", "judging", "stopped", "paused", "ended"]
+"""`waiting` for the robot or a policy, `placing` the scene, `running`, `judging` a trial that is over, `stopped` until a person resets
+the robot, `paused`, or `ended`."""
 
 ActionKind = Literal[
-    "start", "success", "failure", "redo", "skip", "pause", "resume", "stop", "note", "leave"
+    "start", "success", "failure", "redo", "skip", "pause", "resume", "stop", "reset", "note", "leave"
 ]
 
 ALLOWED: Mapping[Stage, tuple[ActionKind, ...]] = {
@@ -21,11 +22,14 @@ ALLOWED: Mapping[Stage, tuple[ActionKind, ...]] = {
     "placing": ("start", "skip", "pause", "note", "stop", "leave"),
     "running": ("stop", "success", "failure", "redo", "note", "pause"),
     "judging": ("success", "failure", "redo", "note", "stop", "pause"),
-    "paused": ("resume", "note", "leave"),
+    "stopped": ("reset", "note", "leave"),
+    "paused": ("resume", "note", "stop", "leave"),
     "ended": (),
 }
 """What a person can do in each stage."""
 
+FINDINGS = ("nothing is wrong", "put right")
+"""What a person usually finds who looks at a robot that was stopped."""
 SEVERITIES = ("minor", "major", "dangerous")
 """How bad a failure was: nothing happened, something has to be put right, somebody or something could have come to harm."""
 MOST_CHARACTERS = 200
@@ -47,7 +51,7 @@ class Action:
         failure: With `failure`: the failure mode, from the task's list or a new one.
         phase: With `failure`: the phase in which it failed.
         severity: With `failure`: one of `SEVERITIES`.
-        note: Free text.
+        note: Free text; with `reset` what the person found.
     """
 
     kind: ActionKind
@@ -68,6 +72,8 @@ class Action:
             raise WrongUse("no such severity", got=self.severity, available=SEVERITIES)
         if self.kind == "note" and self.note is None:
             raise WrongUse("a note without text")
+        if self.kind == "reset" and self.note is None:
+            raise WrongUse("a reset without what was found", expected="a note, such as: nothing is wrong")
 
 
 @dataclass(frozen=True)

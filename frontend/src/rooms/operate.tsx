@@ -9,10 +9,12 @@ import { Button, Empty, Icon, Page, toast } from "../ui";
 type Kind = TrialState["allowed"][number];
 interface Said { failure?: string; phase?: string; severity?: string; note?: string }
 
-const STAGES: Record<string, string> = { waiting: "Please wait", placing: "Place the scene", running: "The robot moves", judging: "Did it succeed?", paused: "Paused", ended: "Done" };
+const STAGES: Record<string, string> = { waiting: "Please wait", placing: "Place the scene", running: "The robot moves", judging: "Did it succeed?", stopped: "The robot is stopped", paused: "Paused", ended: "Done" };
 const KEYS: Record<string, Kind> = { Enter: "start", " ": "stop", x: "stop", s: "success", f: "failure", r: "redo", k: "skip", p: "pause", n: "note", q: "leave" };
 const DRIVE: Record<string, readonly [number, number]> = { ArrowUp: [0, 1], ArrowDown: [0, -1], ArrowLeft: [1, 1], ArrowRight: [1, -1], PageUp: [2, 1], PageDown: [2, -1], "[": [3, 1], "]": [3, -1] };
 const MOST_CM = 100;
+const DEAD_MAN = [4, 5];
+const STICK_REST = 0.12;
 
 const minutes = (seconds: number): string => (seconds < 90 ? "about a minute" : `about ${Math.round(seconds / 60)} minutes`);
 const typing = (target: EventTarget | null): boolean => target instanceof HTMLElement && ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName);
@@ -173,15 +175,49 @@ function Describe({ now, onSay }: { now: Operation; onSay: (said: Said) => void 
   );
 }
 
-/** Keys that drive the arm while they are held, sent ten times a second. */
-function useDriving(active: boolean): { closed: boolean; setClosed: (closed: boolean) => void; hold: (key: string, down: boolean) => void } {
+/** What a person found who looked at the robot; nothing else lets it move again. */
+function Found({ now, onSay }: { now: Operation; onSay: (found: string) => void }) {
+  const [picked, setPicked] = useState("");
+  const [other, setOther] = useState("");
+  const found = other.trim() || picked;
+  return (
+    <form class="operate-describe" onSubmit={(event) => { event.preventDefault(); if (found) onSay(found); }}>
+      <fieldset class="operate-picks">
+        <legend>Look at the robot. What did you find?</legend>
+        {now.findings.map((value) => (
+          <button key={value} type="button" aria-pressed={!other && picked === value} onClick={() => { setPicked(value); setOther(""); }}>{value}</button>
+        ))}
+      </fieldset>
+      <label class="field"><span>Something else</span><input value={other} maxLength={1000} onInput={(event) => setOther(event.currentTarget.value)} /></label>
+      <Button kind="primary" type="submit" disabled={!found} class="operate-wide">Let the robot move again</Button>
+    </form>
+  );
+}
+
+/** A gamepad with the standard mapping: its sticks count only while one of the shoulder buttons is held. */
+function readGamepad(): { motion: number[]; closes: boolean; stops: boolean; held: boolean } | null {
+  const pad = navigator.getGamepads?.().find((one) => one?.connected && one.mapping === "standard");
+  if (!pad) return null;
+  const pressed = (button: number): boolean => pad.buttons[button]?.pressed ?? false;
+  const axis = (number: number): number => {
+    const value = pad.axes[number] ?? 0;
+    return Math.abs(value) < STICK_REST ? 0 : -Math.sign(value) * Math.min(1, (Math.abs(value) - STICK_REST) / (1 - STICK_REST));
+  };
+  const held = DEAD_MAN.some(pressed);
+  return { motion: held ? [axis(1), axis(0), axis(3), axis(2)] : [0, 0, 0, 0], closes: pressed(0), stops: pressed(1), held };
+}
+
+/** Keys, buttons of the page and a gamepad drive the arm while they are held: sent twenty times a second, and at once on release. */
+function useDriving(active: boolean, stop: () => void): { closed: boolean; setClosed: (closed: boolean) => void; hold: (key: string, down: boolean) => void; gamepad: boolean | null } {
   const held = useRef(new Set<string>());
   const [closed, setClosed] = useState(false);
+  const [gamepad, setGamepad] = useState<boolean | null>(null);
+  const send = useRef(() => undefined as void);
   const gripper = useRef(closed);
   gripper.current = closed;
   const hold = useCallback((key: string, down: boolean) => {
     if (down) held.current.add(key);
-    else held.current.delete(key);
+    else if (held.current.delete(key)) send.current();
   }, []);
   useEffect(() => {
     if (!active) return;
@@ -191,27 +227,35 @@ function useDriving(active: boolean): { closed: boolean; setClosed: (closed: boo
       if (event.key === "g" && !event.repeat) setClosed(!gripper.current);
     };
     const up = (event: KeyboardEvent): void => hold(event.key, false);
-    const release = (): void => held.current.clear();
-    const timer = window.setInterval(() => {
-      const motion = [0, 0, 0, 0];
+    const release = (): void => { held.current.clear(); send.current(); };
+    const before = { closes: false, stops: false, held: false };
+    send.current = () => {
+      const pad = readGamepad();
+      const motion = pad?.motion ?? [0, 0, 0, 0];
       for (const key of held.current) {
         const [axis, sign] = DRIVE[key] as readonly [number, number];
         motion[axis] = sign;
       }
+      setGamepad(pad && pad.held);
+      if (pad?.stops && !before.stops) stop();
+      if (pad?.closes && !before.closes) { gripper.current = !gripper.current; setClosed(gripper.current); }
+      if (pad) Object.assign(before, pad);
       void post("/api/operate/drive", { motion, closed: gripper.current }).catch(() => undefined);
-    }, 100);
+    };
+    const timer = window.setInterval(() => send.current(), 50);
     window.addEventListener("keydown", down);
     window.addEventListener("keyup", up);
     window.addEventListener("blur", release);
     return () => {
       clearInterval(timer);
-      release();
+      held.current.clear();
+      send.current = () => undefined;
       window.removeEventListener("keydown", down);
       window.removeEventListener("keyup", up);
       window.removeEventListener("blur", release);
     };
-  }, [active, hold]);
-  return { closed, setClosed, hold };
+  }, [active, hold, stop]);
+  return { closed, setClosed, hold, gamepad };
 }
 
 function Pad({ drive }: { drive: ReturnType<typeof useDriving> }) {
@@ -220,8 +264,9 @@ function Pad({ drive }: { drive: ReturnType<typeof useDriving> }) {
   return (
     <div class="operate-pad" role="group" aria-label="Drive the arm">
       {Object.keys(DRIVE).map((key) => (
-        <button key={key} type="button" aria-label={say[key]} title={`${say[key]} (${key})`} onPointerDown={() => drive.hold(key, true)} onPointerUp={() => drive.hold(key, false)} onPointerLeave={() => drive.hold(key, false)}>{names[key]}</button>
+        <button key={key} type="button" aria-label={say[key]} title={`${say[key]} (${key})`} onPointerDown={() => drive.hold(key, true)} onPointerUp={() => drive.hold(key, false)} onPointerCancel={() => drive.hold(key, false)} onPointerLeave={() => drive.hold(key, false)}>{names[key]}</button>
       ))}
+      {drive.gamepad !== null && <p class="operate-gamepad" role="status">{drive.gamepad ? "The gamepad drives" : "Gamepad: hold a shoulder button to drive; A is the gripper, B stops"}</p>}
       <button type="button" aria-pressed={drive.closed} onClick={() => drive.setClosed(!drive.closed)}>{drive.closed ? "Open" : "Close"} (g)</button>
     </div>
   );
@@ -258,7 +303,8 @@ export default function Operate() {
     return () => window.removeEventListener("keydown", key);
   }, [allowed, describing, act]);
   const robot = now?.robot ?? null;
-  const drive = useDriving(Boolean(robot?.drives) && trial?.stage === "running");
+  const stop = useCallback(() => void act("stop"), [act]);
+  const drive = useDriving(Boolean(robot?.drives) && trial?.stage === "running", stop);
   if (missing) {
     return (
       <Page title="Operate">
@@ -294,7 +340,7 @@ export default function Operate() {
           </section>
         )}
         <section class="operate-told">
-          {trial.describing ? <Describe now={now} onSay={(said) => void act("failure", said)} /> : (
+          {trial.describing ? <Describe now={now} onSay={(said) => void act("failure", said)} /> : trial.stage === "stopped" ? <Found now={now} onSay={(found) => void act("reset", { note: found })} /> : (
             <>
               {trial.instruction && trial.stage !== "ended" && <p class="operate-instruction">{trial.instruction}</p>}
               {trial.stage === "placing" && <TopView now={now} />}

@@ -86,7 +86,7 @@ class SafetyEnvelope:
     ) -> None:
         self._robot, self._given, self._limits = robot, limits, limits
         self._clock, self._sleep = clock, sleep
-        self._lock = threading.RLock()
+        self._lock, self._stopping = threading.RLock(), threading.Lock()
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
         self._tallies: dict[str, _Tally] = {}
@@ -101,6 +101,11 @@ class SafetyEnvelope:
         self._credit, self._approaching, self.holding = MAX_AHEAD, True, False
         self._seen_s = self._received_s = self._sent_s = self._accounted_s = -math.inf
         self._commanded_at = self._observed_at = self._clock()
+
+    @classmethod
+    def around(cls, robot: Robot) -> SafetyEnvelope:
+        """The robot in its safety envelope, unless it is in one already."""
+        return robot if isinstance(robot, SafetyEnvelope) else cls(robot)
 
     @property
     def description(self) -> Description:
@@ -130,10 +135,13 @@ class SafetyEnvelope:
         self._limits = None
         latched = self.limits.latch.stopped if self.limits.latch else None
         if latched is not None:
+            self.stopped = latched.reason
             raise SafetyStop(
                 f"robot {self.description.serial} was stopped at {latched.at}: {latched.reason} (by {latched.by})",
                 remedy="look at the robot, then: twinloop robot reset ADDRESS --by NAME --reason WHAT_YOU_FOUND",
             )
+        if self.stopped is not None:
+            self._require_free()
         self.restart()
 
     def restart(self) -> None:
@@ -221,14 +229,18 @@ class SafetyEnvelope:
             reason: What happened.
             by: Who stopped it.
         """
-        with self._lock:
+        # At once, also while another thread waits for the robot: no command begins after this.
+        with self._stopping:
             if self.stopped is not None:
                 return
             self.stopped = reason
+        with self._lock:
             self._note("stopped", f"{reason} (by {by})")
-            if self.limits.latch is not None:
-                self.limits.latch.stop(reason, by)
-            self.hold()
+            try:
+                self.hold()
+            finally:  # a disk may take longer than the hold
+                if self.limits.latch is not None:
+                    self.limits.latch.stop(reason, by)
 
     def reset(self, by: str, reason: str) -> None:
         """Let a stopped robot move again, after a person has looked at it.

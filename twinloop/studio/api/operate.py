@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from twinloop.studio.errors import Refused
 from twinloop.supervision.desk import Desk, RobotState
-from twinloop.supervision.trial import SEVERITIES, Action, ActionKind, TrialState
+from twinloop.supervision.trial import FINDINGS, SEVERITIES, Action, ActionKind, TrialState
 from twinloop.supervision.view import as_jpeg, as_png
 
 LOOK_S = 0.5
@@ -30,6 +30,7 @@ class Operation(BaseModel):
     robot: RobotState | None
     places: dict[str, tuple[float, float]]
     severities: tuple[str, ...] = SEVERITIES
+    findings: tuple[str, ...] = FINDINGS
 
 
 class Press(BaseModel):
