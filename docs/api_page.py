@@ -25,7 +25,7 @@ TOPICS = {
     "Identification": ["identification", "anchoring"],
     "Gap": ["gap"],
     "Policies": ["policies", "learning"],
-    "Evaluation": ["evaluation", "environments"],
+    "Evaluation": ["evaluation", "environments", "interchange"],
     "Diagnosis": ["diagnosis"],
     "Coverage": ["coverage"],
     "Anchored randomization": ["anchoring"],

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from twinloop.engines.geometry import read_geometry as read_geometry
     from twinloop.engines.model_check import ModelFinding as ModelFinding
     from twinloop.engines.model_check import check_model as check_model
-    from twinloop.environments.export import export_twin as export_twin
     from twinloop.episode import Camera as Camera
     from twinloop.episode import Episode as Episode
     from twinloop.episode import Event as Event
@@ -76,6 +75,8 @@ if TYPE_CHECKING:
     from twinloop.identification.result import Identification as Identification
     from twinloop.identification.result import load_identification as load_identification
     from twinloop.identification.run import identify as identify
+    from twinloop.interchange.export import TwinExport as TwinExport
+    from twinloop.interchange.export import export_twin as export_twin
     from twinloop.learning.config import TrainConfig as TrainConfig
     from twinloop.learning.mix import choose_mix as choose_mix
     from twinloop.learning.train import train as train
@@ -179,7 +180,6 @@ _NAMES = {
     "twinloop.diagnosis.run": ["diagnose"],
     "twinloop.engines.geometry": ["Geometry", "read_geometry"],
     "twinloop.engines.model_check": ["ModelFinding", "check_model"],
-    "twinloop.environments.export": ["export_twin"],
     "twinloop.episode": [
         "Camera",
         "Episode",
@@ -205,6 +205,7 @@ _NAMES = {
     "twinloop.generation.replay": ["replay"],
     "twinloop.generation.run": ["generate"],
     "twinloop.generation.videos": ["record_video"],
+    "twinloop.interchange.export": ["TwinExport", "export_twin"],
     "twinloop.identification.config": ["IdentifyConfig"],
     "twinloop.identification.design": ["design_excitation"],
     "twinloop.identification.drift": ["watch_drift"],

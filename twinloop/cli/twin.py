@@ -151,26 +151,48 @@ def _select(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
 def export(
     out: Annotated[Path, Argument(metavar="DIR", help="The folder to write.")],
     to: Annotated[
-        str, Option(help="lerobot-env: a package for lerobot-eval; vla-eval: a config for vla-eval run.")
+        str,
+        Option(
+            help="lerobot-env: a package for lerobot-eval; vla-eval: a config for vla-eval run; isaaclab, maniskill, mjlab, "
+            "playground: code that draws the randomization there."
+        ),
     ],
     twin: Annotated[
-        str | None, Option(metavar="NAME|FOLDER", help="The twin; default: the workspace's.")
+        str | None,
+        Option(metavar="NAME|FOLDER", help="The twin; default: the config's, or the workspace's."),
     ] = None,
     config: Annotated[
         Path | None,
-        Option(help="A generation config: what varies in the twin; default: the training scenes."),
+        Option(
+            help="What varies in the twin, as `twinloop anchor` writes it; default: the training scenes, and for code the "
+            "default randomization."
+        ),
     ] = None,
     cameras: Annotated[str, Option(metavar="NAME,...", help="Cameras that policies see.")] = "",
     json: Json = False,
 ) -> None:
-    """Write a twin as a place where other people's evaluators try policies."""
-    found = load_twin(twin, find_workspace())
+    """Write a twin for other people's evaluators, or its randomization as code for other simulators.
+
+    What the other program cannot express is listed, and written into the head of the code.
+    """
+    from twinloop.randomization import load_config_twin, load_generate_config
+
+    found = (
+        load_config_twin(load_generate_config(config))
+        if twin is None and config
+        else load_twin(twin, find_workspace())
+    )
     names = [name for name in cameras.split(",") if name]
     written = twinloop.export_twin(found, to, out, randomization=config, cameras=names)
-    if json:
-        console.print_json({"twin": found.name, "to": to, "out": written})
-    else:
-        console.out.print(f"wrote {found.name} for {to} to {written}")
+    lines = [f"left out: {one.name}: {one.reason}" for one in written.left_out]
+    lines.append(f"wrote {found.name} for {to} to {out}")
+    value = {
+        "twin": found.name,
+        "to": to,
+        "out": out,
+        "left_out": [asdict(one) for one in written.left_out],
+    }
+    console.print_result(json, value, "\n".join(lines))
 
 
 @app.command()

@@ -88,6 +88,14 @@ class ModelPatch:
         wanted = frozenset(names)
         return [f for f, writes in self._writes.items() if any(w.parameter in wanted for w in writes)]
 
+    def compiled(self, field: str) -> Array:
+        """A written field's numbers as the model was compiled, before any parameter."""
+        return self._compiled[field].copy()
+
+    def writes(self, field: str) -> list[tuple[str, Target, Array]]:
+        """Parameters that write a field, in the order in which they do: name, target and flat positions."""
+        return [(write.parameter, write.target, write.elements) for write in self._writes.get(field, [])]
+
     def rows(self, values: Values, count: int, fields: Sequence[str] | None = None) -> dict[str, Array]:
         """For each field, its values in `count` simulations, shape (count, *field shape).
 

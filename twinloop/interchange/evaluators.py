@@ -1,4 +1,4 @@
-"""Write a twin as what other people's evaluators take: a LeRobot environment package, or a config of vla-eval.
+"""A twin as what other people's evaluators take: a LeRobot environment package, or a config of vla-eval.
 
 Both hold the twin itself as a folder, so that they go on meaning the same when the workspace moves on. Twinloop must be
 installed where they are used.
@@ -8,61 +8,36 @@ from __future__ import annotations
 
 import keyword
 import re
-import shutil
-import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
 import yaml
 
 from twinloop.environments.settings import Settings, make_settings
-from twinloop.errors import UnknownName, WrongUse
+from twinloop.interchange.export import EXPORTS, ExportRequest
+from twinloop.interchange.plan import LeftOut
 from twinloop.twins import Twin, save_twin
 
-FORMATS = ("lerobot-env", "vla-eval")
 TEMPLATES = Path(__file__).parent / "templates"
 TWIN, SCENES = "twin", "randomization.yaml"
 
 
-def export_twin(
-    twin: Twin,
-    to: str,
-    out: str | Path,
-    *,
-    randomization: str | Path | None = None,
-    cameras: Sequence[str] = (),
-) -> Path:
-    """Write a twin for other people's evaluators.
+@EXPORTS.register("lerobot-env")
+def write_lerobot_env(request: ExportRequest, folder: Path) -> tuple[LeftOut, ...]:
+    """A package for `lerobot-eval`."""
+    _write_lerobot(_settings(request), folder)
+    return ()
 
-    Args:
-        twin: The twin; its task, scenes and imperfections go with it.
-        to: `lerobot-env`: a package for `lerobot-eval`; `vla-eval`: a config for `vla-eval run`.
-        out: The folder to write; it must not exist, and appears complete or not at all.
-        randomization: A YAML file of what varies between episodes; default: where things lie.
-        cameras: Cameras whose images policies see; default: none.
 
-    Returns:
-        The folder.
+@EXPORTS.register("vla-eval")
+def write_vla_eval(request: ExportRequest, folder: Path) -> tuple[LeftOut, ...]:
+    """A config for `vla-eval run`."""
+    _write_vla_eval(_settings(request), folder, request.out)
+    return ()
 
-    Raises:
-        WrongUse: The folder exists, or the twin has nothing to control.
-        UnknownName: There is no such format or camera.
-    """
-    if to not in FORMATS:
-        raise UnknownName("export", to, FORMATS)
-    folder = Path(out)
-    if folder.exists():
-        raise WrongUse(f"{folder} exists already", remedy="remove it, or choose another folder")
-    settings = make_settings(twin, randomization=randomization, cameras=cameras)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as staged:
-        whole = Path(staged) / folder.name
-        whole.mkdir()
-        write = _write_lerobot if to == "lerobot-env" else _write_vla_eval
-        write(settings, whole, folder)
-        shutil.move(whole, folder)
-    return folder
+
+def _settings(request: ExportRequest) -> Settings:
+    return make_settings(request.twin, randomization=request.config, cameras=request.cameras)
 
 
 def package_name(twin: Twin) -> str:
@@ -71,7 +46,7 @@ def package_name(twin: Twin) -> str:
     return f"lerobot_env_{word}" if not keyword.iskeyword(word) else f"lerobot_env_{word}_"
 
 
-def _write_lerobot(settings: Settings, folder: Path, _: Path) -> None:
+def _write_lerobot(settings: Settings, folder: Path) -> None:
     twin = settings.cell.twin
     package = package_name(twin)
     inside = folder / package

@@ -1,0 +1,1 @@
+"""Twins and their randomization in the formats of other simulators."""
