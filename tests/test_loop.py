@@ -138,6 +138,33 @@ def test_a_loop_cannot_stop_at_a_stage_that_it_does_not_have(tmp_path):
         run_loop(twin, "standin:ideal", tmp_path, replace(TINY, n_retrials=0), until="reevaluate")
 
 
+def test_a_loop_through_cameras_names_them_where_it_resumes(tmp_path):
+    begun(tmp_path)
+    asked = {"config": {"cameras": ["wrist", "front"]}, "twin": "t", "robot": "standin:mild"}
+    (tmp_path / SETTINGS).write_text(json.dumps(asked))
+    assert read_loop_status(tmp_path).next_step == "twinloop loop --robot standin:mild --cameras wrist,front"
+    with pytest.raises(UnknownName, match=r"camera of twin franka_pick_place.*wist.*wrist"):
+        config = replace(TINY, cameras=("wist",))
+        run_loop(load_twin("franka_pick_place"), "standin:ideal", tmp_path, config)
+
+
+@pytest.mark.slow
+def test_a_loop_through_cameras_closes_without_an_object_tracker(tmp_path):
+    (tmp_path / "untracked.yaml").write_text("twin: franka_reach\ntracks_objects: false\n")
+    config = replace(TINY, cameras=("front",), n_retrials=0)
+    robot = f"standin:{tmp_path / 'untracked.yaml'}"
+    result = run_loop(load_twin("franka_reach"), robot, tmp_path / "loop", config)
+    reached = {stage.name for stage in result.stages}
+    assert {"evaluate", "excite", "identify", "diagnose", "anchor", "finetune", "gate"} <= reached
+    recorded = (result.generate, result.excite, result.demonstrate, result.regenerate)
+    assert all([camera.name for camera in data.schema.cameras] == ["front"] for data in recorded)
+    assert [camera.name for camera in result.finetune.interface.cameras] == ["front"]
+    assert {signal.name for signal in result.finetune.interface.observations}.isdisjoint(
+        {"observation.environment_state"}
+    )
+    assert result.verdict is not None and len(result.evidence.real) >= 1
+
+
 def test_wrong_use_of_the_loop_is_refused(tmp_path):
     robot = ("loop", "--robot", "standin:ideal")
     assert "no twin is named" in twinloop(*robot, cwd=tmp_path, code=2)

@@ -27,13 +27,13 @@ from twinloop.generation.videos import load_videos
 from twinloop.identification.change import FEWEST as FEWEST_REFERENCE_EPISODES
 from twinloop.identification.config import expand_parameters
 from twinloop.identification.result import Identification, load_identification
-from twinloop.learning.config import TrainConfig
+from twinloop.learning.config import Recipe, TrainConfig
 from twinloop.loop_result import LoopResult
 from twinloop.loop_status import SETTINGS, LoopConfig, possible_stages
 from twinloop.monitoring.run import load_monitor_report
 from twinloop.planning.items import load_plan
 from twinloop.policies.open import open_policy
-from twinloop.policies.protocol import PolicyLike
+from twinloop.policies.protocol import PolicyLike, cameras_of
 from twinloop.promotion.champion import find_champion, load_champion
 from twinloop.promotion.checks import Situation
 from twinloop.promotion.rules import Rules
@@ -64,6 +64,8 @@ IDENTIFIED = (
 """Parameters that excitation runs are asked about, as far as a twin has them."""
 WORKS = 0.8
 """Success rate on the robot from which a first policy goes to the gate at once: the gate's own bar."""
+IMAGE_BATCH = 64
+"""Windows per weight update of a policy that sees by images, each of which costs the processor a hundred times as much."""
 MOSTLY_FAILS = 0.5
 """Success rate on the robot below which a first policy is what a candidate has to beat."""
 
@@ -89,7 +91,6 @@ def run_loop(
         listener: Follows the run.
         until: Stop after this stage.
         policy: The policy that the first round begins with, such as a foreign one; default: one is trained in the nominal twin.
-
         attend: Brings somebody who stands beside the robot, such as `functools.partial(at_terminal, ...)` of a person; default: the
             robot supervises its own trials.
 
@@ -98,12 +99,17 @@ def run_loop(
 
     Raises:
         NeedsPerson: If a stage waits for somebody beside the robot.
-        UnknownName: If `until` is no stage of this loop.
+        UnknownName: If `until` is no stage of this loop, or the twin lacks a camera of the config.
         WorkspaceError: If another loop runs in the folder.
     """
     config = config or LoopConfig()
+    if policy is not None and not config.cameras:
+        config = replace(config, cameras=cameras_of(policy))
     if until is not None and until not in possible_stages(config):
         raise UnknownName("stage", until, possible_stages(config))
+    for camera in config.cameras:
+        if camera not in (known := [one.name for one in twin.cameras]):
+            raise UnknownName(f"camera of twin {twin.name}", camera, known)
     stages = Stages(root, listener, until)
     with stages.locked():
         asked = {"twin": twin.name, "robot": robot, "config": asdict(config)}
@@ -134,13 +140,15 @@ class _Loop:
         self.scenes = training_scenes(twin)
         self.task = make_task(twin.task, twin).text
         self.workspace = stages.root.parent
+        self.filmed = {"cameras": config.cameras} if config.cameras else {}
         self.first_scene = SCENES_PER_ROUND * (config.round - 1)
 
     def run(self) -> None:
         """The path."""
         c, run, seed = self.config, self.stages.run, self.config.seed
         sim = run(
-            "generate", workflows.simulate, _data, twin=self.twin, randomization=self.scenes, episodes=c.sim_episodes, seed=seed
+            "generate", workflows.simulate, _data, twin=self.twin, randomization=self.scenes, episodes=c.sim_episodes, seed=seed,
+            **self.filmed,
         )  # fmt: skip
         first = self._first_policy(sim)
         run(
@@ -154,7 +162,7 @@ class _Loop:
         runs = open_dataset(self.stages.folder("evaluate") / RUNS)
         excited = run(
             "excite", workflows.excite, _data, twin=self.twin, robot=self.robot, episodes=c.excitation_runs, seconds=c.excitation_s,
-            first=EXCITATION + self.first_scene,
+            first=EXCITATION + self.first_scene, **self.filmed,
         )  # fmt: skip
         identified = run(
             "identify", workflows.calibrate, _identification, twin=self.twin, real=excited, parameters=_existing(self.twin),
@@ -189,7 +197,7 @@ class _Loop:
         randomization = anchor.randomization(calibrated)
         anchored = run(
             "regenerate", workflows.simulate, _data, twin=calibrated, randomization=randomization, episodes=c.anchored_episodes,
-            seed=seed + 1,
+            seed=seed + 1, **self.filmed,
         )  # fmt: skip
         second = self._second_policy(anchored, shown, calibrated, randomization)
         beaten = first if tried.success_rate < MOSTLY_FAILS else None
@@ -208,7 +216,7 @@ class _Loop:
             return self.stages.run("train", take, _policy, round_number=c.round)
         if self.policy is not None:
             return self.stages.run("train", workflows.keep, _policy, policy=self.policy)
-        config = TrainConfig(recipe="sim-only", seed=c.seed, steps=c.train_steps)
+        config = self._training("sim-only", c.train_steps)
         return self.stages.run("train", workflows.learn, _policy, name=NOMINAL, config=config, sim=sim)
 
     def _second_policy(
@@ -226,7 +234,7 @@ class _Loop:
         }
         alone, enough = None, False
         if c.n_retrials:
-            config = TrainConfig(recipe="sim-only", seed=c.seed, steps=c.finetune_steps)
+            config = self._training("sim-only", c.finetune_steps)
             alone = run("retrain", workflows.learn, _policy, config=config, **how)
             retried = run(
                 "reevaluate", workflows.try_on_robot, load_evaluation, policy=alone, robot=self.robot, episodes=c.n_retrials,
@@ -237,7 +245,7 @@ class _Loop:
             return run("finetune", workflows.keep, _policy, policy=alone)
         more = self._demonstrations("demonstrate-more", max(c.max_demonstrations - len(shown), 1), len(shown))
         usable = run("select", workflows.select, _usable, datasets=(shown, more))
-        config = TrainConfig(recipe="co-train", seed=c.seed, steps=c.finetune_steps)
+        config = self._training("co-train", c.finetune_steps)
         if usable is None or len(usable) < config.fewest_episodes:
             if alone is not None:
                 return run("finetune", workflows.keep, _policy, policy=alone)
@@ -251,11 +259,16 @@ class _Loop:
             **how,
         )
 
+    def _training(self, recipe: Recipe, steps: int) -> TrainConfig:
+        """How a policy of this loop is trained: by its cameras, if it has any."""
+        config = TrainConfig(recipe=recipe, seed=self.config.seed, steps=steps, cameras=self.config.cameras)
+        return replace(config, batch=IMAGE_BATCH) if self.config.cameras else config
+
     def _demonstrations(self, stage: str, episodes: int, earlier: int) -> Dataset:
         c = self.config
         return self.stages.run(
             stage, workflows.demonstrate, _data, robot=self.robot, episodes=episodes, seconds=c.demonstration_s, operator=c.operator,
-            task=self.task, first=DEMONSTRATIONS + self.first_scene + earlier,
+            task=self.task, first=DEMONSTRATIONS + self.first_scene + earlier, **self.filmed,
         )  # fmt: skip
 
     def _gate(

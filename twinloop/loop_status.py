@@ -48,11 +48,13 @@ class LoopConfig:
 
     The first round begins with a policy from the nominal twin, each later one with the champion, and records everything anew. A policy
     from the calibrated twin alone is tried `n_retrials` times; where it never fails, no more demonstrations are recorded. With 0,
-    demonstrations are recorded in any case.
+    demonstrations are recorded in any case. With `cameras`, policies see through them instead of tracking the object, and every dataset
+    has their frames.
     """
 
     round: int = 1
     seed: int = 0
+    cameras: tuple[str, ...] = ()
     sim_episodes: int = 400
     anchored_episodes: int = 600
     train_steps: int = 2000
@@ -98,9 +100,9 @@ def read_loop_status(root: str | Path) -> LoopStatus | None:
         asked = json.loads((stages.root / SETTINGS).read_text())
         known = {field.name for field in fields(LoopConfig)}
         config = LoopConfig(**{key: value for key, value in asked["config"].items() if key in known})
-        command = f"twinloop loop --robot {asked['robot']}" + (
-            f" --round {config.round}" if config.round > 1 else ""
-        )
+        command = f"twinloop loop --robot {asked['robot']}"
+        command += f" --cameras {','.join(config.cameras)}" if config.cameras else ""
+        command += f" --round {config.round}" if config.round > 1 else ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, WrongUse):
         return None
     done = tuple(stages.finished())

@@ -40,7 +40,7 @@ from twinloop.planning.items import Plan
 from twinloop.planning.run import plan
 from twinloop.policies.act import PolicyController
 from twinloop.policies.open import save_policy
-from twinloop.policies.protocol import PolicyLike
+from twinloop.policies.protocol import PolicyLike, cameras_of
 from twinloop.promotion.champion import Champion, find_champion, promote
 from twinloop.promotion.checks import Situation
 from twinloop.promotion.evidence import load_evidence
@@ -69,14 +69,24 @@ DATA, RUNS, TWIN, REPORT = "data", "runs", "twin", "report.html"
 
 EXCITATION_SIGNALS = ("multisine", "waypoints")
 """Excitation that moves every joint all the time, and in large smooth moves."""
+EXPERT_NOISE, IMAGE_EXPERT_NOISE = 0.5, 2.5
+"""How much the expert is disturbed. To a camera the object is a few pixels at first, so a policy that sees by images sets out less
+exactly and has to know its way back from further off (`benchmarks/bench_learn_images.py` found 2.5 on another task's scenes)."""
 GAP_EPISODES = 20
 """Of each dataset, spread evenly: enough for intervals, and soon done."""
 
 
 def simulate(
-    out: Path, on_progress: OnProgress, *, twin: Twin, randomization: Randomization, episodes: int, seed: int
+    out: Path,
+    on_progress: OnProgress,
+    *,
+    twin: Twin,
+    randomization: Randomization,
+    episodes: int,
+    seed: int,
+    cameras: tuple[str, ...] = (),
 ) -> Dataset:
-    """Episodes of the scripted expert, slightly disturbed so that the data shows recoveries.
+    """Episodes of the scripted expert, disturbed so that the data shows recoveries.
 
     The expert sees the true state, so that its commands are right however wrong the recorded readings are.
     """
@@ -86,7 +96,8 @@ def simulate(
         out=out / DATA,
         episodes=episodes,
         seed=seed,
-        expert_noise=0.5,
+        cameras=cameras,
+        expert_noise=IMAGE_EXPERT_NOISE if cameras else EXPERT_NOISE,
         expert_sees_truth=True,
         resume=(out / DATA).exists(),
         on_progress=lambda now: on_progress(now.episodes, now.total),
@@ -176,7 +187,9 @@ def try_on_robot(
     """Trials on the robot; their episodes are kept."""
     left = episodes - count_valid(out / RUNS)
     with supervised(robot, left, _time_limit_s(robot)) as (arm, supervisor):
-        environment = RobotEnvironment(arm, supervisor=supervisor, until_failure=until_failure, resume=True)
+        environment = RobotEnvironment(
+            arm, supervisor=supervisor, cameras=cameras_of(policy), until_failure=until_failure, resume=True
+        )
         evaluation = evaluate(
             policy, environment, episodes=episodes, seed=first, out=out / RUNS, on_progress=on_progress
         )
@@ -209,9 +222,11 @@ def excite(
     episodes: int,
     seconds: float,
     first: int,
+    cameras: tuple[str, ...] = (),
 ) -> Dataset:
     """Excitation runs, the signals in turn."""
-    spec = RecordingSpec(episodes, seconds, task="Follow the excitation signal.", first=first, judged=False)
+    task = "Follow the excitation signal."
+    spec = RecordingSpec(episodes, seconds, task=task, cameras=cameras, first=first, judged=False)
     return _recorded(
         out, on_progress, robot, spec, lambda *_: ExpertController(twin, EXCITATION_SIGNALS, seconds)
     )
@@ -227,9 +242,10 @@ def demonstrate(
     operator: str,
     task: str,
     first: int,
+    cameras: tuple[str, ...] = (),
 ) -> Dataset:
     """Demonstrations by the robot's operator."""
-    spec = RecordingSpec(episodes, seconds, task=task, first=first)
+    spec = RecordingSpec(episodes, seconds, task=task, cameras=cameras, first=first)
     return _recorded(
         out, on_progress, robot, spec, lambda _, supervisor, __: OperatorController(supervisor, operator)
     )
@@ -247,7 +263,7 @@ def watch(
     task: str,
 ) -> MonitorReport:
     """Deployed episodes of the champion, compared once with the reference."""
-    spec = RecordingSpec(episodes, _time_limit_s(robot), task=task, first=first)
+    spec = RecordingSpec(episodes, _time_limit_s(robot), task=task, cameras=cameras_of(policy), first=first)
     deployed = _recorded(
         out, on_progress, robot, spec, lambda arm, _, row: PolicyController(policy, arm.description, row)
     )

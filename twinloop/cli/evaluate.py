@@ -245,9 +245,11 @@ def _on_robot(
     trials: dict[str, Any],
 ) -> list[twinloop.Evaluation]:
     """Evaluate on a robot; stored episodes have the cameras that the policies see, and one to film."""
+    from twinloop.policies.protocol import cameras_of
+
     opened, supervisor = place
-    seen = [camera.name for policy in policies for camera in policy.interface.cameras]
     filming = [camera.name for camera in opened.description.cameras[: int(filmed)]]
+    seen = cameras_of(*policies)
     cameras = tuple(dict.fromkeys((*seen, *filming))) if trials["out"] is not None else ()
     environment = twinloop.RobotEnvironment(
         opened, supervisor, seconds, cameras=cameras, until_failure=until_failure, latency=latency

@@ -13,7 +13,7 @@ import twinloop
 from twinloop.cli import console
 from twinloop.cli.attend import RATER, Attend, Rater, page_is_open, person_beside
 from twinloop.cli.gap import difference
-from twinloop.cli.options import Json, PolicyMap, RobotUrl, WorkspaceTwin, make_config
+from twinloop.cli.options import Json, PolicyMap, RobotUrl, WorkspaceTwin, make_config, split_names
 from twinloop.cli.places import default_out, find_workspace, load_policy, load_twin
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ Retrials = Annotated[
         help="Trials of a policy from the calibrated twin alone; if none fails, no more demonstrations are recorded. 0: record them in any case.",
     ),
 ]
+Cameras = Annotated[
+    str | None,
+    Option(metavar="NAME,NAME", help="Policies see through these cameras instead of tracking the object."),
+]
 Settings = Annotated[
     list[str] | None,
     Option("--set", metavar="NAME=VALUE", help="Any other field of LoopConfig, such as gate_trials=40; may be repeated."),
@@ -56,6 +60,7 @@ def loop(
     twin: WorkspaceTwin = None,
     policy: FirstPolicy = None,
     map_file: PolicyMap = None,
+    cameras: Cameras = None,
     out: Annotated[Path | None, Option(help="Folder of the stages; default: the workspace's loop/.")] = None,
     seed: Seed = 0,
     round_number: Round = 1,
@@ -84,6 +89,7 @@ def loop(
     sizes = {
         "round": round_number, "seed": seed, "n_trials": trials, "n_retrials": retrials, "max_demonstrations": demonstrations,
         "sim_episodes": sim_episodes, "anchored_episodes": anchored_episodes, "train_steps": steps,
+        "cameras": tuple(split_names(cameras)),
     }  # fmt: skip
     config = make_config(twinloop.LoopConfig, sizes, settings)
     given = load_policy(policy, interface_map=map_file, twin=twin) if policy else None

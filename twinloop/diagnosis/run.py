@@ -21,7 +21,7 @@ from twinloop.diagnosis.weigh import weigh
 from twinloop.episode import Array, Episode
 from twinloop.errors import LearnError, WrongUse
 from twinloop.policies.mapping.mapped import explain_no_success
-from twinloop.policies.protocol import PolicyLike
+from twinloop.policies.protocol import PolicyLike, cameras_of
 from twinloop.stats.interval import Interval, exact_interval
 from twinloop.twins import Twin, load_twin
 
@@ -102,7 +102,7 @@ def measure(
 ) -> tuple[tuple[Measured, ...], scene.Layout | None]:
     """Every dimension's imperfection, the visual one from the episodes `imaged`; sets scenes and looks of `trials` on the way."""
     rows = len(of_run)
-    trials.base = scene.first_scenes(evidence, of_run)
+    trials.base = scene.first_scenes(evidence, of_run, trials.seed)
     sim = RunEvidence(evidence.twin, evidence.cell, trials.runs({}, NOMINAL_RUNS))
     both = arm.follow_both(evidence, sim)
     latency = arm.measure_latency(evidence, sim, both, rows, rng)
@@ -113,7 +113,7 @@ def measure(
     layout = scene.read_layout(timely, sim, rows, rng, weak)
     sensing = scene.measure_sensing(evidence, sim, layout, rows, rng)
     environment, base = scene.measure_environment(evidence, layout, of_run, rng)
-    trials.base = base
+    trials.base = base or trials.base
 
     def trial(values: dict[str, Array]) -> tuple[Any, ...]:
         count = len(next(iter(values.values()))) if values else NOMINAL_RUNS
@@ -122,7 +122,7 @@ def measure(
 
     contact = grip.measure_contact(timely, sim, None if weak else trial, rows, rng)
     others = (scene.measure_object(timely, layout, weak), environment, scene.measure_human(timely, rows, rng))
-    cameras = [camera.name for camera in trials.policy.interface.cameras]
+    cameras = cameras_of(trials.policy)
     steps = round(look.BEGINS_S * evidence.twin.control_hz)
     simulated = trials.imaged(NOMINAL_RUNS, steps)
     textured = trials.textured if evidence.twin.has("texture_index") else None

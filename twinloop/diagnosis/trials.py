@@ -22,7 +22,7 @@ from twinloop.experts import Expert, Setup
 from twinloop.generation.job import Job, episode_seed
 from twinloop.generation.rollout import rollout_drawn
 from twinloop.policies.act import PolicyExpert
-from twinloop.policies.protocol import PolicyLike
+from twinloop.policies.protocol import PolicyLike, cameras_of
 from twinloop.twins import Twin
 
 OnProgress = Callable[[int, int], None]
@@ -69,7 +69,7 @@ class Trials:
     def textured(self, indices: Array) -> dict[str, Array]:
         """How the first scene begins with each texture (n,), by camera of the policy: (n, height, width, 3)."""
         first = {name: np.full(len(indices), column[0]) for name, column in self.base.items()}
-        cameras = tuple(camera.name for camera in self.policy.interface.cameras)
+        cameras = cameras_of(self.policy)
         with quiet_warnings():
             episodes = list(
                 self._rollout(
@@ -83,7 +83,7 @@ class Trials:
 
     def imaged(self, rows: int, steps: int) -> list[Episode]:
         """How the first scenes begin, as the policy's cameras show it; none for a policy that sees none."""
-        cameras = tuple(camera.name for camera in self.policy.interface.cameras)
+        cameras = cameras_of(self.policy)
         if not cameras:
             return []
         scenes = {name: np.resize(column, rows) for name, column in self.base.items()}

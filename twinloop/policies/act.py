@@ -29,6 +29,7 @@ from twinloop.policies.protocol import (
     SteppingPolicy,
     action_width,
     actor_id,
+    cameras_of,
     make_batched,
     min_image_side,
     require_unchanged,
@@ -228,7 +229,7 @@ class PolicyExpert:
         self._interface = policy.interface
         self._cell = cell
         self._low, self._high = cell.control_low, cell.control_high
-        self.cameras = tuple(camera.name for camera in policy.interface.cameras)
+        self.cameras = cameras_of(policy)
 
     def needs_images(self) -> Array:
         """Which environments (N,) need frames for the next `act`."""
@@ -266,7 +267,7 @@ class PolicyController:
         latency: Latency | None = None,
     ) -> None:
         require_robot(policy, description)
-        self.cameras = tuple(camera.name for camera in policy.interface.cameras)
+        self.cameras = cameras_of(policy)
         self.actor_id = actor_id(policy)
         self._interface = policy.interface
         text = task if task is not None else describe_task(description)

@@ -239,6 +239,11 @@ def training_datasets(policy: PolicyLike) -> tuple[Mapping[str, Any], ...]:
     return () if record is None else tuple(record.datasets)
 
 
+def cameras_of(*policies: PolicyLike) -> tuple[str, ...]:
+    """Names of the cameras that policies observe, each once."""
+    return tuple(dict.fromkeys(camera.name for policy in policies for camera in policy.interface.cameras))
+
+
 def actor_id(policy: PolicyLike) -> str:
     """The policy's name and id, as recordings store it."""
     return f"{policy.name}@{policy.id}"

@@ -16,7 +16,7 @@ from twinloop.promotion.attempts import record_attempt
 from twinloop.promotion.checks import Check, Situation, Subject, accept, run_checks, twin_is_current
 from twinloop.promotion.evidence import Contender, Evidence, PairedTrial, draw_scenes, load_evidence
 from twinloop.promotion.rules import Rules
-from twinloop.promotion.scenes import SceneInstructions, observe_list
+from twinloop.promotion.scenes import SceneInstructions, observe_list, observes_scenes
 from twinloop.promotion.statistics import measure
 from twinloop.promotion.trials import Series, simulate, try_on_robot
 from twinloop.promotion.verdict import Verdict, decide
@@ -230,14 +230,19 @@ class _Gate:
             return nullcontext(())
         return replicas(self.robot, self.supervisor, min(usable_cores(), len(self.policies)) - 1)
 
+    @property
+    def _observes_its_scenes(self) -> bool:
+        """Whether a stand-in sets scenes by number, and perceives them."""
+        robot, attended = self.robot, isinstance(self.supervisor, PersonSupervisor)
+        return robot is not None and robot.description.standin and not attended and observes_scenes(robot)
+
     def simulate(self, others: Sequence[SupervisedRobot]) -> tuple[PairedTrial, ...]:
-        """One simulated trial in every scene: those that a stand-in sets by number, else drawn ones."""
+        """One simulated trial in every scene: those that a stand-in sets by number and observes, else drawn ones."""
         config, on_progress = self.config, self.watchers.on_progress
         if config.scenes < 1:
             raise WrongUse("a gate needs at least one scene", got=config.scenes)
-        attended = isinstance(self.supervisor, PersonSupervisor)
-        standin = self.robot is not None and self.robot.description.standin and not attended
-        if self.robot is not None and self.supervisor is not None and standin:
+        if self._observes_its_scenes:
+            assert self.robot is not None and self.supervisor is not None
             numbers = range(config.first_scene, config.first_scene + config.scenes)
             scenes = observe_list(self.robot, self.supervisor, self.twin, numbers, on_progress, others)
         else:

@@ -1,8 +1,8 @@
-"""The list of scenes of a gate where a stand-in sets its own: observed, by number. Others are drawn for a person to set up."""
+"""The list of scenes of a gate: observed by number where a stand-in sets and tracks its own, else drawn and set up as listed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from twinloop.episode import Array, Outcome
 from twinloop.errors import GateError
 from twinloop.evaluation.environment import OnProgress
 from twinloop.generation.perceived import PERCEIVED
-from twinloop.robots.protocol import Robot, SupervisedRobot, TrialSupervisor
+from twinloop.robots.protocol import Placeable, Robot, SupervisedRobot, TrialSupervisor
 from twinloop.robots.replicas import share
 from twinloop.supervision.scenes import Scene, SceneList, estimate_scene
 from twinloop.twins import Twin
@@ -34,6 +34,40 @@ class SceneInstructions:
     def judge(self, over: bool = False) -> Outcome:
         """Delegate to the supervisor."""
         return self._supervisor.judge(over)
+
+
+class PlacedScene:
+    """A supervisor of a simulated robot that sets one listed scene, whatever scene its number would draw."""
+
+    def __init__(
+        self, supervisor: TrialSupervisor, place: Callable[[int, Mapping[str, float]], None], scene: Scene
+    ) -> None:
+        self._supervisor, self._place, self._scene = supervisor, place, scene
+
+    def prepare(self, number: int) -> None:
+        """Set the listed scene."""
+        self._place(number, self._scene.values)
+
+    def steer(self) -> Array:
+        """Delegate to the supervisor."""
+        return self._supervisor.steer()
+
+    def judge(self, over: bool = False) -> Outcome:
+        """Delegate to the supervisor."""
+        return self._supervisor.judge(over)
+
+
+def set_up_by(robot: Robot, supervisor: TrialSupervisor, scene: Scene) -> TrialSupervisor:
+    """Who sets this scene: the supervisor by its number; a stand-in that does not observe what a number draws sets it as listed."""
+    alone: object = supervisor
+    if alone is not robot or not robot.description.standin or observes_scenes(robot):
+        return supervisor
+    return PlacedScene(supervisor, robot.place, scene) if isinstance(robot, Placeable) else supervisor
+
+
+def observes_scenes(robot: Robot) -> bool:
+    """Whether the robot perceives where object and target lie."""
+    return any(signal.name == PERCEIVED for signal in robot.description.signals)
 
 
 def observe_list(

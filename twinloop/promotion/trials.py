@@ -14,8 +14,9 @@ from twinloop.evaluation.robot import RobotEnvironment, task_time_limit_s
 from twinloop.evaluation.run import evaluate, evaluate_in_turns
 from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.policies.act import PolicyController
-from twinloop.policies.protocol import PolicyLike
+from twinloop.policies.protocol import PolicyLike, cameras_of
 from twinloop.promotion.evidence import PairedTrial
+from twinloop.promotion.scenes import set_up_by
 from twinloop.robots.protocol import Robot, SupervisedRobot, TrialSupervisor
 from twinloop.robots.record import RecordingSpec, Station
 from twinloop.robots.replicas import share
@@ -102,7 +103,7 @@ def try_on_robot(
         folder = out / policy.name
         if (earlier := _recorded(folder, turn)) is not None:
             return policy.id, earlier
-        environment = RobotEnvironment(*place, time_limit_s, keep_void=False)
+        environment = RobotEnvironment(*place, time_limit_s, cameras=cameras_of(policy), keep_void=False)
         for _ in range(ATTEMPTS):
             evaluation = evaluate(policy, environment, episodes=1, seed=scene.number, out=folder)
             if evaluation.trials:
@@ -113,8 +114,8 @@ def try_on_robot(
         )
 
     places: list[tuple[Robot, TrialSupervisor]] = [
-        (robot, supervisor),
-        *((replica, replica) for replica in replicas),
+        (robot, set_up_by(robot, supervisor, scene)),
+        *((replica, set_up_by(replica, replica, scene)) for replica in replicas),
     ]
     return _pair(candidate, champion, scene, dict(share(places, run, order)))
 
@@ -139,7 +140,9 @@ def _attended(
     """The turn's trials in a drawn order; the person does not learn which policy acts."""
     successes: dict[str, bool] = {}
     limit_s = time_limit_s or task_time_limit_s(robot)
-    spec = RecordingSpec(1, limit_s, task=robot.description.task, first=scene.number)
+    spec = RecordingSpec(
+        1, limit_s, task=robot.description.task, cameras=cameras_of(*order), first=scene.number
+    )
     with person.series(turn * len(order), sum(_count_void(out / policy.name) for policy in order)):
         for place, policy in enumerate(order):
             folder = out / policy.name

@@ -212,6 +212,14 @@ class Replicable(Protocol):
         """Another one like it, not yet connected."""
 
 
+@runtime_checkable
+class Placeable(Protocol):
+    """A simulated robot that sets the scene that it is asked for."""
+
+    def place(self, number: int, values: Mapping[str, float]) -> None:
+        """Begin episode `number` with things where these values of the twin's parameters say."""
+
+
 AnyRobot = TypeVar("AnyRobot", bound=Robot)
 
 ROBOTS: Registry[Callable[[str], Robot]] = Registry("robot", "robots")

@@ -15,7 +15,7 @@ from typing import Any
 
 from twinloop.episode import Array, Event, Outcome
 from twinloop.errors import SafetyStop, TrialSkipped, TrialsPaused, TrialVoid, WrongUse
-from twinloop.robots.protocol import Robot, Stoppable, TrialSupervisor
+from twinloop.robots.protocol import Placeable, Robot, Stoppable, TrialSupervisor
 from twinloop.supervision.jog import Jog
 from twinloop.supervision.scenes import Placement, Scene, SceneList
 from twinloop.supervision.trial import (
@@ -281,9 +281,8 @@ class PersonSupervisor:
     def _place(self, scene: Scene) -> None:
         """A stand-in has nobody who could touch its cell: it sets the scene itself, as asked."""
         robot = self._robot
-        place: Callable[..., object] | None = getattr(robot, "place", None)
-        if place is not None and robot.description.standin and self._scenes is not None:
-            place(scene.number, scene.values)
+        if isinstance(robot, Placeable) and robot.description.standin and self._scenes is not None:
+            robot.place(scene.number, scene.values)
         elif isinstance(robot, TrialSupervisor):
             robot.prepare(scene.number)
 

@@ -31,7 +31,8 @@ FOLDER = "realities"
 class Reality(BaseModel):
     """Everything that differs from the twin; `drift` maps BLOCK.KEY to its change per episode.
 
-    With `needs_person`, the robot is as bare as most real ones: nothing tracks objects, and it does not know which trials succeed.
+    Without `tracks_objects`, a client gets no pose of object or target, as from most real cells. With `needs_person`, the robot does not
+    know which trials succeed either.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -41,6 +42,7 @@ class Reality(BaseModel):
     twin: str = "franka_pick_place"
     seed: int = Field(0, ge=0, lt=2**63)
     needs_person: bool = False
+    tracks_objects: bool = True
     contact: Contact = Contact()
     object: Object = Object()
     actuation: Actuation = Actuation()

@@ -62,7 +62,7 @@ class Session:
         self._substeps = max(1, round(self.cell.dt_s / SERVO_DT_S))
         self._encoder_bias = draw_encoder_bias(self.cell, reality.sensing, self._rng("encoders"))
         tracked = {signal.name for signal in self.cell.observed_scene()}
-        self._unseen = tracked if reality.needs_person else set()
+        self._unseen = set() if reality.tracks_objects and not reality.needs_person else tracked
         self._worked_s = 0.0
         self._world: World | None = None
         self._camera_model: CameraModel | None = None
@@ -248,7 +248,7 @@ class Session:
         return np.random.default_rng([self._reality.seed, word])
 
     def _serial(self) -> str:
-        # A person beside it makes it no other robot.
-        what = self._reality.model_dump_json(exclude={"needs_person"})
+        # A person beside it, or a tracker above it, makes it no other robot.
+        what = self._reality.model_dump_json(exclude={"needs_person", "tracks_objects"})
         what = hashlib.blake2b(what.encode(), digest_size=3).hexdigest()
         return f"standin-{self._reality.name}-{what}"
