@@ -140,9 +140,15 @@ def test_a_loop_cannot_stop_at_a_stage_that_it_does_not_have(tmp_path):
 
 def test_a_loop_through_cameras_names_them_where_it_resumes(tmp_path):
     begun(tmp_path)
-    asked = {"config": {"cameras": ["wrist", "front"]}, "twin": "t", "robot": "standin:mild"}
+    asked = {
+        "config": {"cameras": ["wrist", "front"]},
+        "twin": "t",
+        "robot": "standin:mild",
+        "with_scenes": True,
+    }
     (tmp_path / SETTINGS).write_text(json.dumps(asked))
-    assert read_loop_status(tmp_path).next_step == "twinloop loop --robot standin:mild --cameras wrist,front"
+    step = "twinloop loop --robot standin:mild --cameras wrist,front --scenes CONFIG"
+    assert read_loop_status(tmp_path).next_step == step
     with pytest.raises(UnknownName, match=r"camera of twin franka_pick_place.*wist.*wrist"):
         config = replace(TINY, cameras=("wist",))
         run_loop(load_twin("franka_pick_place"), "standin:ideal", tmp_path, config)
@@ -162,7 +168,7 @@ def test_a_loop_through_cameras_closes_without_an_object_tracker(tmp_path):
     assert {signal.name for signal in result.finetune.interface.observations}.isdisjoint(
         {"observation.environment_state"}
     )
-    assert result.verdict is not None and len(result.evidence.real) >= 1
+    assert result.verdict.decision == "refuse" and len(result.evidence.simulated) == config.gate_scenes
 
 
 def test_wrong_use_of_the_loop_is_refused(tmp_path):
@@ -170,6 +176,7 @@ def test_wrong_use_of_the_loop_is_refused(tmp_path):
     assert "no twin is named" in twinloop(*robot, cwd=tmp_path, code=2)
     named = (*robot, "--twin", "franka_pick_place")
     assert "not a workspace" in twinloop(*named, cwd=tmp_path, code=2)
+    assert "scenes.yaml" in twinloop(*named, "--out", "x", "--scenes", "scenes.yaml", cwd=tmp_path, code=2)
     assert "gate_trials" in twinloop(*named, "--out", "x", "--set", "gate_trails=3", cwd=tmp_path, code=2)
     assert "gate_trials cannot be this" in twinloop(
         *named, "--out", "x", "--set", "gate_trials=many", cwd=tmp_path, code=2

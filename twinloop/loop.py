@@ -79,6 +79,7 @@ def run_loop(
     until: str | None = None,
     *,
     policy: PolicyLike | None = None,
+    scenes: Randomization | None = None,
     attend: Attend | None = None,
 ) -> LoopResult:
     """Run every stage in order, each once.
@@ -91,6 +92,7 @@ def run_loop(
         listener: Follows the run.
         until: Stop after this stage.
         policy: The policy that the first round begins with, such as a foreign one; default: one is trained in the nominal twin.
+        scenes: Where objects and targets lie, in training and in the gate; default: the training scenes.
         attend: Brings somebody who stands beside the robot, such as `functools.partial(at_terminal, ...)` of a person; default: the
             robot supervises its own trials.
 
@@ -113,10 +115,12 @@ def run_loop(
     stages = Stages(root, listener, until)
     with stages.locked():
         asked = {"twin": twin.name, "robot": robot, "config": asdict(config)}
+        asked |= {"with_policy": policy is not None, "with_scenes": scenes is not None}
         write_atomically(stages.root / SETTINGS, json.dumps(asked, indent=1).encode())
         with suppress(StoppedEarly):
             try:
-                _Loop(twin, find_robot(robot, attend), stages, config, policy).run()
+                scenes = scenes or training_scenes(twin)
+                _Loop(twin, find_robot(robot, attend), stages, config, scenes, policy).run()
             except PersonNeeded as waits:
                 stages.note_need(str(waits.need))
                 raise
@@ -133,11 +137,11 @@ class _Loop:
         robot: RobotHandle,
         stages: Stages,
         config: LoopConfig,
+        scenes: Randomization,
         policy: PolicyLike | None = None,
     ) -> None:
         self.twin, self.robot, self.stages, self.config = twin, robot, stages, config
-        self.policy = policy
-        self.scenes = training_scenes(twin)
+        self.policy, self.scenes = policy, scenes
         self.task = make_task(twin.task, twin).text
         self.workspace = stages.root.parent
         self.filmed = {"cameras": config.cameras} if config.cameras else {}
@@ -177,7 +181,7 @@ class _Loop:
         shown = self._demonstrations("demonstrate", c.n_demonstrations, 0)
         explained = run(
             "diagnose", workflows.explain, load_diagnosis, policy=first, runs=runs, others=(excited, shown), twin=self.twin,
-            budget=c.diagnosis_budget, seed=seed,
+            scenes=self.scenes, budget=c.diagnosis_budget, seed=seed,
         )  # fmt: skip
         covered = run("coverage", workflows.map_coverage, load_coverage, real=runs, sim=sim, seed=seed)
         run(

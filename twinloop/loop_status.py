@@ -103,6 +103,8 @@ def read_loop_status(root: str | Path) -> LoopStatus | None:
         command = f"twinloop loop --robot {asked['robot']}"
         command += f" --cameras {','.join(config.cameras)}" if config.cameras else ""
         command += f" --round {config.round}" if config.round > 1 else ""
+        command += " --policy POLICY" if asked.get("with_policy") else ""
+        command += " --scenes CONFIG" if asked.get("with_scenes") else ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, WrongUse):
         return None
     done = tuple(stages.finished())

@@ -351,6 +351,7 @@ def explain(
     runs: Dataset,
     others: tuple[Dataset, ...],
     twin: Twin,
+    scenes: Randomization,
     budget: int,
     seed: int,
 ) -> Diagnosis:
@@ -360,6 +361,7 @@ def explain(
         runs,
         twin,
         excitation=[episode for dataset in others for episode in dataset],
+        unseen_scenes=scenes,
         budget=budget,
         seed=seed,
         keep=out / "evaluations",

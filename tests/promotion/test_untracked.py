@@ -15,7 +15,7 @@ from twinloop.promotion.checks import Situation
 from twinloop.promotion.evidence import load_evidence
 from twinloop.promotion.rules import Rules
 from twinloop.promotion.run import GateConfig, gate
-from twinloop.randomization.scenes import SCENES
+from twinloop.randomization.scenes import SCENES, training_scenes
 from twinloop.robots import connected, open_robot
 from twinloop.supervision.scenes import draw_list
 from twinloop.testing.policies import ProportionalPolicy
@@ -76,10 +76,10 @@ def test_the_scenes_of_a_diagnosis_are_drawn_where_nothing_perceives_the_object(
     twin = load_twin("franka_pick_place")
     evaluate(policy, RobotEnvironment(untracked, time_limit_s=1.0), episodes=1, seed=0, out=tmp_path / "runs")
     evidence = read_evidence(twin, open_dataset(tmp_path / "runs"))
-    drawn = first_scenes(evidence, np.zeros(40, int), seed=2)
+    drawn = first_scenes(evidence, np.zeros(40, int), training_scenes(twin), seed=2)
     assert set(drawn) == set(SCENES)
     for name, values in drawn.items():
         low, high = SCENES[name]
         assert len(np.unique(values)) == 40 and low <= values.min() and values.max() <= high
-    again = first_scenes(evidence, np.zeros(40, int), seed=2)
+    again = first_scenes(evidence, np.zeros(40, int), training_scenes(twin), seed=2)
     assert all(np.array_equal(drawn[name], again[name]) for name in drawn)

@@ -43,6 +43,13 @@ Cameras = Annotated[
     str | None,
     Option(metavar="NAME,NAME", help="Policies see through these cameras instead of tracking the object."),
 ]
+Scenes = Annotated[
+    Path | None,
+    Option(
+        metavar="CONFIG",
+        help="A generation config: where objects and targets lie; default: the training scenes.",
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     Option("--set", metavar="NAME=VALUE", help="Any other field of LoopConfig, such as gate_trials=40; may be repeated."),
@@ -61,6 +68,7 @@ def loop(
     policy: FirstPolicy = None,
     map_file: PolicyMap = None,
     cameras: Cameras = None,
+    scenes: Scenes = None,
     out: Annotated[Path | None, Option(help="Folder of the stages; default: the workspace's loop/.")] = None,
     seed: Seed = 0,
     round_number: Round = 1,
@@ -93,9 +101,12 @@ def loop(
     }  # fmt: skip
     config = make_config(twinloop.LoopConfig, sizes, settings)
     given = load_policy(policy, interface_map=map_file, twin=twin) if policy else None
+    drawn = twinloop.load_randomization(scenes, cell) if scenes else None
     beside = partial(person_beside, rater=rater) if attend or page_is_open() else None
     with stage_progress() as listener:
-        result = twinloop.run_loop(cell, robot, root, config, listener, until, policy=given, attend=beside)
+        result = twinloop.run_loop(
+            cell, robot, root, config, listener, until, policy=given, scenes=drawn, attend=beside
+        )
     last = result.stages[-1]
     if until is not None and last.name == until and until != "monitor":
         text = f"stopped after {last.name}: {last.folder}\nthe same command without --until resumes there"

@@ -22,6 +22,8 @@ from twinloop.episode import Array, Episode
 from twinloop.errors import LearnError, WrongUse
 from twinloop.policies.mapping.mapped import explain_no_success
 from twinloop.policies.protocol import PolicyLike, cameras_of
+from twinloop.randomization import Randomization
+from twinloop.randomization.scenes import training_scenes
 from twinloop.stats.interval import Interval, exact_interval
 from twinloop.twins import Twin, load_twin
 
@@ -44,6 +46,7 @@ def diagnose(
     *,
     excitation: Iterable[Episode] = (),
     scenes: int = SCENES,
+    unseen_scenes: Randomization | None = None,
     budget: int = BUDGET,
     seed: int = 0,
     keep: str | Path | None = None,
@@ -57,6 +60,7 @@ def diagnose(
         twin: The robot's twin: a name, a folder or a twin.
         excitation: Other recordings of the same robot in the same cell: excitation runs, demonstrations.
         scenes: Number of scenes in which every combination of dimensions is evaluated, at least 8.
+        unseen_scenes: Where objects and targets lie, which scenes are drawn from where nothing perceives them; default: the training scenes.
         budget: Simulated episodes at most, at least twice `scenes`.
         seed: Random seed for scenes, draws and resampling.
         keep: Folder for evaluations; an interrupted diagnosis resumes from it.
@@ -84,6 +88,7 @@ def diagnose(
     of_run = np.arange(scenes) % len(evidence.runs)
     on_progress("measuring", 0, 1)
     trials = Trials(policy, cell, {}, scenes, seed, None if keep is None else Path(keep))
+    trials.base = scene.first_scenes(evidence, of_run, unseen_scenes or training_scenes(cell), seed)
     measured, layout = measure(evidence, trials, of_run, rng, episodes)
     trials.measured = {m.dimension: m for m in measured}
     trials.on_progress = lambda done, total: on_progress("evaluating", done, total)
@@ -102,7 +107,6 @@ def measure(
 ) -> tuple[tuple[Measured, ...], scene.Layout | None]:
     """Every dimension's imperfection, the visual one from the episodes `imaged`; sets scenes and looks of `trials` on the way."""
     rows = len(of_run)
-    trials.base = scene.first_scenes(evidence, of_run, trials.seed)
     sim = RunEvidence(evidence.twin, evidence.cell, trials.runs({}, NOMINAL_RUNS))
     both = arm.follow_both(evidence, sim)
     latency = arm.measure_latency(evidence, sim, both, rows, rng)

@@ -19,8 +19,8 @@ from twinloop.diagnosis.pushes import measure_pushes
 from twinloop.episode import Array
 from twinloop.measure.noise import noise_of
 from twinloop.measure.tracker import FROZEN, measure_dropouts, measure_frozen, measure_hidden_distance
-from twinloop.randomization import draw_many
-from twinloop.randomization.scenes import SCENES, training_scenes
+from twinloop.randomization import Randomization, draw_many
+from twinloop.randomization.scenes import SCENES
 from twinloop.tasks import Cell
 from twinloop.tasks.place import target_radius_m
 
@@ -96,13 +96,13 @@ def read_layout(
     return Layout(place, yaw, target, height, tilt, bias, scale, size, beyond)
 
 
-def first_scenes(real: RunEvidence, of_run: Array, seed: int) -> dict[str, Array]:
+def first_scenes(real: RunEvidence, of_run: Array, unseen: Randomization, seed: int) -> dict[str, Array]:
     """Training scenes nearest to those of the runs, before anything is known about errors of perception.
 
-    Where nothing perceives the object, scenes are drawn (from `seed`), so that the policy is tried in as varied ones as on the robot.
+    Where nothing perceives the object, scenes are drawn from `unseen`, so that the policy is tried in as varied ones as on the robot.
     """
     if any(run.place is None for run in real.runs):
-        return dict(draw_many(training_scenes(real.twin).over(len(of_run)), seed, range(len(of_run))))
+        return dict(draw_many(unseen.over(len(of_run)), seed, range(len(of_run))))
     nominal = _nominal_rest(real.cell)
     start = (
         np.array([run.start(run.place) for run in real.runs if run.place is not None])[:, :2] - nominal[:2]

@@ -89,7 +89,7 @@ def measure_following(
         fewest_moving: rows in which the command has to move.
 
     Returns:
-        What was measured; None where the joint moves too little or does not follow.
+        What was measured; None where the joint moves too little, does not follow, or later than the recording lasts.
     """
     if trace.command is None or len(trace) < FEWEST_ROWS:
         return None
@@ -100,6 +100,8 @@ def measure_following(
     delay_s, fit = start, None
     widths = float(np.ptp(trace.command)) * WIDEST_FRACTION * np.linspace(0.0, 1.0, WIDTHS) ** 2
     for _ in range(ROUNDS):
+        if grid[-1] - grid[0] - abs(delay_s) < FEWEST_ROWS * trace.period_s:
+            return None  # as late as the recording is long: too few rows have a command before them
         fit = _fit(trace, grid, delay_s, widths)
         if fit.gain == 0.0:
             return None
