@@ -114,8 +114,8 @@ def run_loop(
             raise UnknownName(f"camera of twin {twin.name}", camera, known)
     stages = Stages(root, listener, until)
     with stages.locked():
-        asked = {"twin": twin.name, "robot": robot, "config": asdict(config)}
-        asked |= {"with_policy": policy is not None, "with_scenes": scenes is not None}
+        given = {"with_policy": policy is not None, "with_scenes": scenes is not None}
+        asked = {"twin": twin.name, "robot": robot, "config": asdict(config), **given}
         write_atomically(stages.root / SETTINGS, json.dumps(asked, indent=1).encode())
         with suppress(StoppedEarly):
             try:
