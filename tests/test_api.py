@@ -20,6 +20,7 @@ DOCUMENTED = [name for name in FUNCTIONS if name not in UNDOCUMENTED]
 MOST_PARAMETERS = 8
 LONGER = {
     "anchor": "one more, a callback",
+    "run_loop": "two callbacks among them",
     "choose_mix": "to be shortened with a config",
     "design_excitation": "to be shortened with a config",
     "diagnose": "to be shortened with a config",
