@@ -35,7 +35,7 @@ COMPONENTS = (
     ("av", "av", None, "video"),
     ("duckdb", "duckdb", None, "queries"),
     ("pyarrow", "pyarrow", None, "datasets"),
-    ("pybullet", "pybullet", "bullet", "the stand-in for reality"),
+    ("pybullet", "pybullet", "bullet", "engine bullet, the stand-in for reality"),
     ("torch", "torch", "learn", "training"),
     ("h5py", "h5py", "logs", "HDF5 logs and export"),
     ("mcap", "mcap", "logs", "MCAP logs"),

@@ -92,7 +92,9 @@ def test_merged_episodes_can_still_be_made_again(dataset, job, tmp_path):
 
 
 def test_another_build_is_named(dataset, monkeypatch):
-    monkeypatch.setattr("twinloop.generation.replay.this_build", lambda: this_build() | {"mujoco": "99.0"})
+    monkeypatch.setattr(
+        "twinloop.generation.replay.this_build", lambda engine: this_build(engine) | {"mujoco": "99.0"}
+    )
     changes = replay(dataset, 0).build_changes
     assert len(changes) == 1 and changes[0].startswith("mujoco:") and changes[0].endswith("99.0 now")
 

@@ -9,8 +9,8 @@ from twinloop.twins import Twin, initial_state, load_twin
 
 bullet = pytest.importorskip("pybullet", reason="needs Bullet: pip install 'twinloop[bullet]'")
 
-from twinloop.robots.standin.multibody import make_trees  # noqa: E402
-from twinloop.robots.standin.world import World  # noqa: E402
+from twinloop.engines.bullet_world import BulletWorld  # noqa: E402
+from twinloop.engines.multibody import make_trees  # noqa: E402
 from twinloop.tasks import Start  # noqa: E402
 
 ODD_ARM = """<mujoco>
@@ -46,7 +46,7 @@ CELLS = {
 @pytest.fixture(params=CELLS)
 def world(request):
     twin = CELLS[request.param]
-    made = World(make_cell(twin), twin.make_model())
+    made = BulletWorld(make_cell(twin), twin.make_model(), 0.002, bullet_steps=2)
     yield made
     made.close()
 
@@ -114,7 +114,7 @@ def test_the_state_reads_back_in_mujocos_coordinates(world):
 
 def test_gravity_torques_agree_with_mujoco():
     twin = CELLS["franka_pick_place"]
-    world = World(make_cell(twin), twin.make_model())
+    world = BulletWorld(make_cell(twin), twin.make_model(), 0.002, bullet_steps=2)
     start = random_start(world, np.random.default_rng(3))
     world.reset(start)
     data = mujoco.MjData(world.model)
@@ -122,7 +122,7 @@ def test_gravity_torques_agree_with_mujoco():
     mujoco.mj_forward(world.model, data)
     chain = world._chain
     offsets = [float(q) for q in start.qpos[0][world.model.jnt_qposadr[world.model.dof_jntid[chain.dofs]]]]
-    torques = world._bullet.calculateInverseDynamics(chain.part.number, offsets, chain.still, chain.still)
+    torques = world._bullet.calculateInverseDynamics(world._number, offsets, world._still, world._still)
     assert np.allclose(torques, data.qfrc_bias[chain.dofs], atol=1e-6)
     world.close()
 

@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.options import EpisodeName, Json, split_episode, split_names
+from twinloop.cli.options import EngineName, EpisodeName, Json, split_episode, split_names
 from twinloop.cli.places import default_out, find_twin, find_workspace, next_version
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def generate(
     expert: Annotated[str | None, Option(help="The expert that acts; default: the task's own.")] = None,
     expert_noise: ExpertNoise = 0.0,
     expert_sees_truth: ExpertSeesTruth = False,
+    engine: EngineName = "mujoco",
     resume: Annotated[bool, Option("--resume", help="Continue an interrupted run.")] = False,
     explain: Explain = False,
     preview: Preview = None,
@@ -88,7 +89,7 @@ def generate(
     if chosen == ("all",):
         chosen = tuple(camera.name for camera in load_config_twin(loaded).cameras)
     options: dict[str, Any] = {"seed": seed, "cameras": chosen, "expert": expert}
-    options |= {"expert_noise": expert_noise, "expert_sees_truth": expert_sees_truth}
+    options |= {"expert_noise": expert_noise, "expert_sees_truth": expert_sees_truth, "engine": engine}
     if preview is not None:
         _preview(loaded, preview, json, options)
         return

@@ -18,6 +18,9 @@ TRACKING = "TWINLOOP_TRACKING"
 Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
 
 DatasetFolder = Annotated[Path, Argument(metavar="DATASET", help="A dataset's folder.")]
+EngineName = Annotated[
+    str, Option("--engine", metavar="NAME", help="The physics engine: mujoco, bullet or physx.")
+]
 EpisodeName = Annotated[str, Argument(metavar="DATASET#NUMBER", help="The episode, for example sim-v1#12.")]
 NewDataset = Annotated[Path, Option("--out", help="The new dataset.")]
 RealData = Annotated[

@@ -65,8 +65,6 @@ class JointFriction:
             ],
             dtype=np.int64,
         )
-        self._names = [names[dof] for dof in self._dofs]
-        self._driven = np.array([dof in driven for dof in self._dofs.tolist()], dtype=np.float64)
         self.active = bool(len(self._dofs))
         if not self.active:
             return
@@ -85,23 +83,13 @@ class JointFriction:
         """New episodes in the environments `ids`, with one draw each: arrays (len(ids),)."""
         if not self.active:
             return
-        twin, dofs, count = self._cell.twin, self._dofs, len(ids)
-
-        def column(name: str, otherwise: float) -> Any:
-            if name in values:
-                return np.broadcast_to(values[name], (count,))
-            return twin.parameter(name).nominal if twin.has(name) else otherwise
-
-        slow = column(f"{_ALL}_stribeck_speed_rad_s", STRIBECK_RAD_S)
-        for index, name in enumerate(self._names):
-            for ending in LEVELS:
-                shared = column(f"{_ALL}_{ending}", 0.0) * self._driven[index]
-                self._number[ending][ids, index] = column(f"{name}_{ending}", 0.0) + shared
-            own = twin.has(f"{name}_stribeck_speed_rad_s")
-            self._stribeck[ids, index] = column(f"{name}_stribeck_speed_rad_s", 0.0) if own else slow
+        dofs, count = self._dofs, len(ids)
         self._coulomb[ids] = loaded_rows(self._cell, "dof_frictionloss", values, count)[:, dofs]
-        scale = np.broadcast_to(column(_SCALE, 0.0), (count,))
-        self._extra[ids] = self._number["stiction_extra_nm"][ids] + scale[:, None] * self._coulomb[ids]
+        number, self._stribeck[ids], self._extra[ids] = friction_numbers(
+            self._cell, dofs, values, self._coulomb[ids]
+        )
+        for ending, rows in number.items():
+            self._number[ending][ids] = rows
         self._frictionloss[np.ix_(ids, dofs)] = self._coulomb[ids]
         damping = loaded_rows(self._cell, "actuator_damping", values, count)
         self._back_emf[ids] = (damping @ _squared_gears(self._cell.model))[:, dofs]
@@ -137,6 +125,42 @@ class JointFriction:
             external_at_rest=number["external_load_stiction"],
             drive_growth_per_nm=number["drive_load_growth_per_nm"],
         )
+
+
+def friction_numbers(
+    cell: Cell, dofs: Array, values: Mapping[str, Any], coulomb: Array
+) -> tuple[dict[str, Array], Array, Array]:
+    """What the parameters say about the friction of some degrees of freedom.
+
+    Args:
+        cell: The cell.
+        dofs: Degrees of freedom (n,).
+        values: Parameters, (count,) each; the others are nominal.
+        coulomb: Dry friction (count, n), in N m or N.
+
+    Returns:
+        By ending of `LEVELS`, the numbers (count, n); Stribeck speeds (count, n); extra static friction (count, n).
+    """
+    twin, count = cell.twin, len(coulomb)
+    names, driven = _dof_names(cell.model), {int(dof) for row in cell.dof_addresses for dof in row}
+
+    def column(name: str, otherwise: float) -> Any:
+        if name in values:
+            return np.broadcast_to(values[name], (count,))
+        return twin.parameter(name).nominal if twin.has(name) else otherwise
+
+    number = {ending: np.zeros((count, len(dofs))) for ending in LEVELS}
+    stribeck = np.zeros((count, len(dofs)))
+    slow = column(f"{_ALL}_stribeck_speed_rad_s", STRIBECK_RAD_S)
+    for index, dof in enumerate(dofs.tolist()):
+        name = names[dof]
+        for ending in LEVELS:
+            shared = column(f"{_ALL}_{ending}", 0.0) * float(dof in driven)
+            number[ending][:, index] = column(f"{name}_{ending}", 0.0) + shared
+        own = twin.has(f"{name}_stribeck_speed_rad_s")
+        stribeck[:, index] = column(f"{name}_stribeck_speed_rad_s", 0.0) if own else slow
+    scale = np.broadcast_to(column(_SCALE, 0.0), (count,))
+    return number, stribeck, number["stiction_extra_nm"] + scale[:, None] * coulomb
 
 
 def loaded_rows(cell: Cell, field: str, values: Mapping[str, Any], count: int) -> Array:

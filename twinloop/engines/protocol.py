@@ -171,6 +171,16 @@ class MakeEngine(Protocol):
 ENGINES: Registry[MakeEngine] = Registry("engine", "engines")
 
 
+def most_environments(name: str) -> int | None:
+    """How many environments of an engine are worth stepping together; None for as many as there are.
+
+    Raises:
+        UnknownName: No engine has this name.
+    """
+    most: int | None = getattr(ENGINES.get(name), "max_environments", None)
+    return most
+
+
 def make_engine(
     name: str,
     cell: Cell,

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from twinloop.datasets.writer import DatasetWriter, make_dataset
+from twinloop.engines import DEFAULT_ENGINE, require_engine
 from twinloop.errors import LearnError, WrongUse
 from twinloop.evaluation.environment import OnProgress, dataset_folder, read_trial
 from twinloop.evaluation.result import Evaluation, Trial
@@ -40,6 +41,7 @@ class TwinEnvironment:
     - `threads`: simulation threads; results do not depend on them.
     - `as_robot`: policies that distinguish robots from simulations act as on a robot: the twin represents one.
     - `latency`: inference times that are charged to the policy; default: it answers at once.
+    - `engine`: the physics engine that simulates the episodes.
     """
 
     twin: Twin
@@ -48,6 +50,7 @@ class TwinEnvironment:
     threads: int = 1
     as_robot: bool = False
     latency: Charged | None = None
+    engine: str = DEFAULT_ENGINE
 
     def try_policies(
         self,
@@ -76,13 +79,14 @@ class TwinEnvironment:
     ) -> Evaluation:
         twin = self.twin
         randomization = (self.randomization or training_scenes(twin)).over(count)
-        job = Job(twin, twin.task, actor_id(policy), randomization)
+        job = Job(twin, twin.task, actor_id(policy), randomization, engine=self.engine)
         require_twin(policy, job)
         numbers = range(count)
         if self.scenes is not None:
             drawn = {name: np.array([scene[name] for scene in self.scenes]) for name in self.scenes[0]}
         else:
             drawn = draw_many(randomization, seed, numbers)
+        require_engine(self.engine, twin, drawn)
         seeds = [episode_seed(seed, number) for number in numbers]
 
         experts: list[PolicyExpert] = []
@@ -110,6 +114,8 @@ class TwinEnvironment:
             require_unchanged(policy)
         times = charged.delays_s if charged else ()
         simulated = {"name": twin.name, "version": twin.version, "hash": twin.content_hash}
+        if self.engine != DEFAULT_ENGINE:
+            simulated["engine"] = self.engine
         return Evaluation(
             policy.name, policy.id, twin.name, seed, tuple(trials), twin=simulated, latency_s=times
         )

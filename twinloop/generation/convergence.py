@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.engines import DEFAULT_ENGINE
+from twinloop.engines import ENGINES
 from twinloop.episode import Episode
 from twinloop.errors import InvalidTwin, WrongUse
 from twinloop.generation.record import find_stored_twin
@@ -42,7 +42,7 @@ def check_time_step(
     source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
     simulated = list_simulated(source)
     if not simulated:
-        raise WrongUse(f"{source.root} has no episode of this engine to simulate at half the time step")
+        raise WrongUse(f"{source.root} has no episode to simulate at half the time step")
     if numbers is None:
         places = np.unique(np.linspace(0, len(simulated) - 1, count).round().astype(int))
         numbers = [simulated[place] for place in places]
@@ -81,16 +81,14 @@ def with_time_step(twin: Twin, dt_s: float) -> Twin:
 
 
 def list_simulated(source: Dataset) -> list[int]:
-    """Numbers of the episodes that this engine can simulate again in the twin stored with them."""
+    """Numbers of the episodes that can be simulated again in the twin stored with them."""
     side = source.provenance_table()
     if side is None:
         return []
     columns = (side.column(name).to_pylist() for name in ("episode_index", "engine", "twin_hash", "actor"))
     rows = zip(*columns, strict=True)
     return [
-        number
-        for number, engine, twin, actor in rows
-        if engine == DEFAULT_ENGINE and twin and actor != "policy"
+        number for number, engine, twin, actor in rows if engine in ENGINES and twin and actor != "policy"
     ]
 
 

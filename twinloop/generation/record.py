@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from twinloop.datasets.layout import GENERATIONS, TWINS
-from twinloop.engines import DEFAULT_ENGINE
+from twinloop.engines import DEFAULT_ENGINE, ENGINES
 from twinloop.errors import GenerationError, TwinloopError
 from twinloop.generation.job import Job
 from twinloop.randomization import load_randomization
@@ -61,9 +61,11 @@ class GenerationRecord(SavedRecord):
         return None
 
 
-def this_build() -> dict[str, str]:
-    """Versions that may change an episode's bits."""
-    libraries = {name: importlib.metadata.version(name) for name in ("mujoco", "numpy", "scipy")}
+def this_build(engine: str = DEFAULT_ENGINE) -> dict[str, str]:
+    """Versions that may change the bits of an episode of this engine."""
+    own, _ = getattr(ENGINES.get(engine), "needs", None) or ("", "")
+    packages = ["mujoco", "numpy", "scipy", *([own] if own else [])]
+    libraries = {name: importlib.metadata.version(name) for name in packages}
     machine = f"{platform.system()} {platform.machine()}"
     return {"twinloop": __version__, **libraries, "platform": machine}
 

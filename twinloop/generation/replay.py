@@ -11,7 +11,7 @@ import numpy as np
 
 from twinloop.datasets import sidecar
 from twinloop.datasets.reader import Dataset, open_dataset
-from twinloop.engines import DEFAULT_ENGINE
+from twinloop.engines import DEFAULT_ENGINE, ENGINES
 from twinloop.episode import Array, Episode, content_id
 from twinloop.errors import GenerationError, WrongUse
 from twinloop.experts.multiply import make_multiplier
@@ -78,12 +78,12 @@ def replay(
     origin = original.provenance
     if (
         origin.source != "sim"
-        or origin.engine != DEFAULT_ENGINE
+        or origin.engine not in ENGINES
         or origin.twin_hash is None
         or origin.seed is None
     ):
         raise WrongUse(
-            f"episode {number} of {source.root} was not simulated by this engine",
+            f"episode {number} of {source.root} was not simulated by an engine that is known here",
             got=f"source {origin.source}, engine {origin.engine or 'unknown'}",
             remedy="its actions can be replayed in a twin: --twin NAME",
         )
@@ -137,7 +137,7 @@ def regenerate(
     """Simulate the episode that its provenance describes, without images; a multiplied one from its `demonstrations`."""
     origin = original.provenance
     assert origin.seed is not None and origin.actor_id is not None
-    job = parse_actor(twin, origin.actor_id)
+    job = replace(parse_actor(twin, origin.actor_id), engine=origin.engine or DEFAULT_ENGINE)
     drawn = {name: np.array([value], dtype=None) for name, value in origin.draw.items()}
     drawn = {name: v.astype(object) if v.dtype.kind == "U" else v for name, v in drawn.items()}
     make_expert = make_multiplier(demonstrations) if demonstrations else None
@@ -223,7 +223,7 @@ def _outcome_differences(side: Mapping[str, Any], again: Episode) -> list[str]:
 
 def _build_changes(source: Dataset, side: Mapping[str, Any], original: Episode) -> list[str]:
     """How this installation differs from the one that generated the episode."""
-    here = this_build()
+    here = this_build(original.provenance.engine or DEFAULT_ENGINE)
     record = load_generation(source.root, side["origin_dataset"])
     then = dict(original.provenance.software) | (dict(record.build) if record else {})
     return [

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from twinloop.engines import Diverged
+from twinloop.engines import Diverged, most_environments
 from twinloop.episode import Array, Episode, Event, Provenance, Schema
 from twinloop.errors import WrongUse
 from twinloop.experts import Expert, ImageExpert, Setup, find_expert
@@ -95,7 +95,8 @@ class _Run:
             self._task = Excite(cell, make_expert.duration_s)
         longest = round(self._task.time_limit_s * job.twin.control_hz)
         self._steps = longest if job.max_steps is None else min(longest, job.max_steps)
-        count = self._count = min(len(seeds), MAX_ENVIRONMENTS)
+        most = most_environments(job.engine) or MAX_ENVIRONMENTS
+        count = self._count = min(len(seeds), most, MAX_ENVIRONMENTS)
         self._setup = Setup(cell, count, self._steps, job.expert_noise)
         self._expert = make_expert(self._setup)
         self._recorder = Recorder(cell, self._task, episode_schema(job), count, self._steps)

@@ -23,6 +23,7 @@ from twinloop.datasets.partial_folder import partial_folder
 from twinloop.datasets.parts import append_part
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
+from twinloop.engines import DEFAULT_ENGINE, require_engine
 from twinloop.errors import DatasetError, GenerationError, WrongUse
 from twinloop.experts import default_expert, find_expert
 from twinloop.experts.playback import PREFIX, pinned_name
@@ -82,6 +83,7 @@ def generate(
     expert_noise: float = 0.0,
     expert_sees_truth: bool = False,
     max_steps: int | None = None,
+    engine: str = DEFAULT_ENGINE,
     workers: int | None = None,
     ray: str | None = None,
     resume: bool = False,
@@ -103,6 +105,7 @@ def generate(
         expert_noise: Scale of the random bumps in the expert's commanded path, without unit; at 1 up to 4 cm.
         expert_sees_truth: Give the expert the true state, while readings stay as imperfect as the hardware.
         max_steps: Longest episode in control steps.
+        engine: The physics engine; `mujoco`, or another that is installed.
         workers: Processes; 1 stays in this one, None takes one per core.
         ray: Address of a Ray cluster.
         resume: Continue an unfinished run of the same config, seed and version.
@@ -125,6 +128,7 @@ def generate(
         expert_noise=expert_noise,
         expert_sees_truth=expert_sees_truth,
         max_steps=max_steps,
+        engine=engine,
     )
     return run(work, count, out, workers=workers, ray=ray, resume=resume, on_progress=on_progress)
 
@@ -140,6 +144,7 @@ def make_work(
     expert_noise: float = 0.0,
     expert_sees_truth: bool = False,
     max_steps: int | None = None,
+    engine: str = DEFAULT_ENGINE,
 ) -> tuple[Work, int]:
     """The work of a run and its number of episodes; arguments as in `generate`."""
     config = _config(source)
@@ -155,7 +160,9 @@ def make_work(
             randomization = load_randomization(config, twin)
         if cameras is None:
             cameras = config.cameras if config else ()
-        job = make_job(twin, randomization, cameras, expert, expert_noise, expert_sees_truth, max_steps)
+        job = make_job(
+            twin, randomization, cameras, expert, expert_noise, expert_sees_truth, max_steps, engine
+        )
     if job.randomization is not None:
         job = replace(job, randomization=job.randomization.over(count))
     return Work(job, episode_schema(job), chosen), count
@@ -169,6 +176,7 @@ def make_job(
     expert_noise: float = 0.0,
     expert_sees_truth: bool = False,
     max_steps: int | None = None,
+    engine: str = DEFAULT_ENGINE,
 ) -> Job:
     """Make the job for a twin's task and the task's default expert, or another `expert`; a twin without a task is excited.
 
@@ -177,7 +185,19 @@ def make_job(
     task = "excite" if not twin.task or (expert or "").startswith(PREFIX) else twin.task
     expert = pinned_name(expert or default_expert(task))
     find_expert(expert)
-    return Job(twin, task, expert, randomization, tuple(cameras), expert_noise, max_steps, expert_sees_truth)
+    varied = randomization.names if randomization is not None else ()
+    require_engine(engine, twin, varied)
+    return Job(
+        twin,
+        task,
+        expert,
+        randomization,
+        tuple(cameras),
+        expert_noise,
+        max_steps,
+        expert_sees_truth,
+        engine,
+    )
 
 
 def _twin(source: Twin | GenerateConfig | str | Path, config: GenerateConfig | None) -> Twin:
@@ -213,7 +233,7 @@ def run(
     root = Path(out)
     work = replace(work, job=replace(work.job, twin=replace(work.job.twin)))
     size = chunk_episodes or chunk_size(episodes, bool(work.schema.cameras))
-    record = GenerationRecord("", plain_job(work.job), work.seed, episodes, size, this_build())
+    record = GenerationRecord("", plain_job(work.job), work.seed, episodes, size, this_build(work.job.engine))
     if root.exists() and any(root.iterdir()):
         if _check_resumable(root, record, resume):
             append_to(root).close()  # finishes the last commit if it was interrupted

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from twinloop.engines.world import World
 from twinloop.robots.standin.effects import Environment, Human
-from twinloop.robots.standin.world import World
 from twinloop.tasks import Cell
 
 Force = tuple[float, float, float]

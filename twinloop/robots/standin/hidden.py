@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import mujoco
 import numpy as np
 
+from twinloop.engines.world import Surface, World, body_friction, usual_friction_root
 from twinloop.episode import Array
 from twinloop.robots.standin.effects import Contact, Environment, Object
 from twinloop.robots.standin.reality import Reality
-from twinloop.robots.standin.world import Surface, World
 from twinloop.tasks import Cell
 from twinloop.twins import Twin
 
@@ -50,17 +50,14 @@ def arm_bodies(cell: Cell, model: mujoco.MjModel) -> list[int]:
 def set_surfaces(world: World, cell: Cell, contact: Contact) -> None:
     """Write frictions so that each pair of bodies has the friction MuJoCo would give it.
 
-    Bullet multiplies the frictions of two bodies. Everything but the object gets the root of the usual friction, and
-    the object, whose own friction counts in all its contacts, gets the factor that makes the product right. Restitution is
-    treated the same way.
+    The engines multiply the frictions of two bodies; see `twinloop.engines.world.twin_surfaces`. Restitution is treated the same way.
     """
     model, twin = world.model, cell.twin
-    touching = [body for body in range(model.nbody) if _friction(model, body) is not None]
+    touching = [body for body in range(model.nbody) if body_friction(model, body) is not None]
     target = int(model.body(twin.role("object")).id) if "object" in twin.roles else -1
     table = int(model.body(twin.role("table")).id) if "table" in twin.roles else -1
     others = [body for body in touching if body != target]
-    usual = float(np.median([_friction(model, body)[0] for body in others])) if others else 1.0  # type: ignore[index]
-    root = math.sqrt(max(usual, 1e-6))
+    root = usual_friction_root(model, target)
     bounce = math.sqrt(contact.restitution)
     arm = set(arm_bodies(cell, model))
     for body in others:
@@ -74,7 +71,7 @@ def set_surfaces(world: World, cell: Cell, contact: Contact) -> None:
             damping_n_s_m=contact.damping_n_s_m if soft else None,
         )
         world.set_surface([body], surface)
-    own = _friction(model, target) if target in touching else None
+    own = body_friction(model, target) if target in touching else None
     if own is not None:
         friction = own[0] if contact.friction is None else contact.friction
         torsional = own[1] if contact.torsional_friction_m is None else contact.torsional_friction_m
@@ -84,7 +81,7 @@ def set_surfaces(world: World, cell: Cell, contact: Contact) -> None:
 def table_surface(cell: Cell, contact: Contact, model: mujoco.MjModel, place: Array) -> Surface:
     """The table top where the object lies: patches of `patch_size_m` like a chess board."""
     body = int(model.body(cell.twin.role("table")).id)
-    own = _friction(model, body)
+    own = body_friction(model, body)
     root = math.sqrt(max(own[0] if own else 1.0, 1e-6))
     odd = sum(math.floor(float(x) / contact.patch_size_m) for x in place[:2]) % 2
     return Surface(root * contact.table_friction_scale * (contact.patch_friction_scale if odd else 1.0))
@@ -128,15 +125,6 @@ def _change_table(model: mujoco.MjModel, body: int, environment: Environment) ->
     mujoco.mju_rotVecQuat(place, middle, turned)
     model.body_quat[body] = turned
     model.body_pos[body] += middle - place + [0.0, 0.0, environment.table_height_m]
-
-
-def _friction(model: mujoco.MjModel, body: int) -> tuple[float, float] | None:
-    """Sliding and torsional friction of the first shape of a body that can touch something."""
-    first = int(model.body_geomadr[body])
-    for geom in range(first, first + int(model.body_geomnum[body])):
-        if model.geom_contype[geom] or model.geom_conaffinity[geom]:
-            return float(model.geom_friction[geom, 0]), float(model.geom_friction[geom, 1])
-    return None
 
 
 def placed_values(twin: Twin, asked: Mapping[str, float], rng: np.random.Generator) -> dict[str, float]:

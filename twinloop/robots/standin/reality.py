@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -31,7 +31,7 @@ FOLDER = "realities"
 class Reality(BaseModel):
     """Everything that differs from the twin; `drift` maps BLOCK.KEY to its change per episode.
 
-    Without `tracks_objects`, a client gets no pose of object or target, as from most real cells. With `needs_person`, the robot does not
+    `engine` simulates it. Without `tracks_objects`, a client gets no pose of object or target, as from most real cells. With `needs_person`, the robot does not
     know which trials succeed either.
     """
 
@@ -40,6 +40,7 @@ class Reality(BaseModel):
     name: str = "unnamed"
     description: str = ""
     twin: str = "franka_pick_place"
+    engine: Literal["bullet", "physx"] = "bullet"
     seed: int = Field(0, ge=0, lt=2**63)
     needs_person: bool = False
     tracks_objects: bool = True

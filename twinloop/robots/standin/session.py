@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import mujoco
 import numpy as np
 
+from twinloop.engines.world import World
+from twinloop.engines.world_engine import make_world
 from twinloop.episode import Array, Outcome
 from twinloop.errors import RobotError
 from twinloop.experts import Reading
@@ -37,13 +39,18 @@ from twinloop.robots.standin.hidden import (
 from twinloop.robots.standin.operator import Operator
 from twinloop.robots.standin.reality import Reality
 from twinloop.robots.standin.sensor_model import CommandChannel, Outages, SensorModel, draw_encoder_bias
-from twinloop.robots.standin.world import SERVO_DT_S, World
 from twinloop.tasks import Start, Task, Truth, make_cell, make_task
 from twinloop.twins import Twin
 
 if TYPE_CHECKING:
     from twinloop.robots.standin.camera_model import CameraModel
 
+
+SERVO_DT_S = 0.002
+"""Control period of the servos."""
+
+STEPS_IN_BULLET = 2
+"""Steps that Bullet takes in each of them."""
 
 WATCHDOG_S = 0.15
 """Without a command for this long the robot holds its position."""
@@ -87,7 +94,8 @@ class Session:
         reality = self._now = self._reality.at_episode(number)
         rng = self._rng(f"episode {number}")
         model = make_hidden_model(self.cell, reality)
-        self._world = world = World(self.cell, model, self.cell.dt_s / self._substeps)
+        dt_s = self.cell.dt_s / self._substeps
+        self._world = world = make_world(reality.engine, self.cell, model, dt_s, bullet_steps=STEPS_IN_BULLET)
         set_surfaces(world, self.cell, reality.contact)
         start = self._start(model, rng, values or {})
         world.reset(start)

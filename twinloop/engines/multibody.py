@@ -1,4 +1,4 @@
-"""A compiled MuJoCo model as URDF text that Bullet can load: bodies, joints, masses, inertias, limits, collision shapes.
+"""A compiled MuJoCo model as trees of bodies that other engines can build, also as URDF text: joints, masses, inertias, limits, shapes.
 
 Every tree of bodies that hangs from the world becomes one URDF. A body's joints become one link each, the last of which
 carries the body's mass and shapes. Only collision shapes are converted; MuJoCo renders the cell.
@@ -32,6 +32,8 @@ _FEATHER_KG = 1e-6
 class Tree:
     """One tree of bodies: `urdf`, the hulls it refers to by file name, and whether its base moves freely.
 
+    `bodies` are its bodies, parents before their children.
+
     `base` is the MuJoCo body that is the URDF's base link, or None where the base is the world itself. Link `body3` is
     MuJoCo's body 3, joint `joint7` its joint 7.
     """
@@ -40,6 +42,7 @@ class Tree:
     urdf: str
     base: int | None
     free: bool
+    bodies: tuple[int, ...]
     hulls: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -49,7 +52,7 @@ def make_trees(model: mujoco.MjModel) -> list[Tree]:
     for body in range(1, model.nbody):
         children.setdefault(int(model.body_parentid[body]), []).append(body)
     trees = [_make_tree(model, root, children) for root in children.get(0, [])]
-    if any(_collides(model, geom) for geom in range(model.ngeom) if model.geom_bodyid[geom] == 0):
+    if any(collides(model, geom) for geom in range(model.ngeom) if model.geom_bodyid[geom] == 0):
         trees.append(_make_tree(model, 0, {}))
     return [tree for tree in trees if "<collision" in tree.urdf or "<axis" in tree.urdf or tree.free]
 
@@ -77,7 +80,8 @@ def _make_tree(model: mujoco.MjModel, root: int, children: Mapping[int, list[int
         offset[body] = _attach(model, robot, body, above, offset.get(parent, np.zeros(3)))
         robot.append(_link(model, body, offset[body], hulls))
         waiting += [(body, child) for child in children.get(body, [])]
-    return Tree(root, ElementTree.tostring(robot, "unicode"), root if own_base else None, bool(free), hulls)
+    text = ElementTree.tostring(robot, "unicode")
+    return Tree(root, text, root if own_base else None, bool(free), tuple(offset), hulls)
 
 
 def _attach(model: mujoco.MjModel, robot: Element, body: int, parent: str, shift: Array) -> Array:
@@ -115,7 +119,7 @@ def _kind(model: mujoco.MjModel, joint: int) -> str:
     if kind == mujoco.mjtJoint.mjJNT_SLIDE:
         return "prismatic"
     raise InvalidTwin(
-        f"the stand-in cannot build joint {model.joint(joint).name!r}",
+        f"only MuJoCo can simulate joint {model.joint(joint).name!r}",
         got="a ball or free joint inside a tree",
         expected="hinges and slides; free joints only on bodies of the world",
     )
@@ -148,7 +152,7 @@ def _link(model: mujoco.MjModel, body: int, shift: Array, hulls: dict[str, str])
         _inertia(inertial, model.body_inertia[body])
     first = int(model.body_geomadr[body])
     for geom in range(first, first + int(model.body_geomnum[body])):
-        if _collides(model, geom):
+        if collides(model, geom):
             _collision(model, link, geom, shift, hulls)
     return link
 
@@ -176,7 +180,7 @@ def _collision(model: mujoco.MjModel, link: Element, geom: int, shift: Array, hu
         ElementTree.SubElement(shape, "mesh", filename=name)
     else:
         raise InvalidTwin(
-            f"the stand-in cannot build geom {model.geom(geom).name!r}",
+            f"only MuJoCo can simulate the shape of geom {model.geom(geom).name!r}",
             got=kind.name,
             expected="boxes, spheres, capsules, cylinders, planes, ellipsoids or meshes",
         )
@@ -199,7 +203,8 @@ def _hull(model: mujoco.MjModel, geom: int, kind: mujoco.mjtGeom) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _collides(model: mujoco.MjModel, geom: int) -> bool:
+def collides(model: mujoco.MjModel, geom: int) -> bool:
+    """Whether a geom can touch anything."""
     return bool(model.geom_contype[geom] or model.geom_conaffinity[geom])
 
 

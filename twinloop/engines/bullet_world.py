@@ -1,4 +1,4 @@
-"""A cell in Bullet: built from a MuJoCo model, driven by servos, read back in MuJoCo's coordinates.
+"""A cell in Bullet.
 
 A servo is a velocity motor of Bullet, because motors are solved together with the contacts: stiff gains stay stable and
 the gripper holds. Each physics step computes implicitly the speed that servo, damping and rotor would reach in free
@@ -9,7 +9,7 @@ torque.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,43 +18,16 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from twinloop.engines.multibody import Tree
+from twinloop.engines.world import Chain, Surface, World
 from twinloop.episode import Array
 from twinloop.errors import InvalidTwin, MissingExtra
-from twinloop.robots.standin.drive import Drive
-from twinloop.robots.standin.multibody import Tree, make_trees
-from twinloop.tasks import Cell, Start, Touch, Truth
+from twinloop.tasks import Cell, Touch
 
 try:
     import pybullet as bullet
 except ImportError as error:  # the extra is optional; everything that needs it starts here
-    raise MissingExtra("the stand-in for reality", "pybullet", "bullet") from error
-
-
-SERVO_DT_S = 0.002
-"""Control period of the servos; Bullet takes two steps in each."""
-
-BULLET_STEPS = 2
-
-_TORQUE_MARGIN = 1.02
-
-_Links = dict[int, set[int]]
-"""Bullet's links by the number of their tree."""
-
-
-def engine_version() -> str:
-    """The version of Bullet in use."""
-    return str(bullet.getAPIVersion())
-
-
-@dataclass(frozen=True)
-class Surface:
-    """Contact properties of a body; None keeps Bullet's default."""
-
-    friction: float | None = None
-    torsional_friction_m: float | None = None
-    restitution: float | None = None
-    stiffness_n_m: float | None = None
-    damping_n_s_m: float | None = None
+    raise MissingExtra("engine bullet", "pybullet", "bullet") from error
 
 
 @dataclass(frozen=True)
@@ -67,7 +40,11 @@ class _Part:
     links: dict[int, int]
 
 
-class _Client:
+_Links = dict[int, set[int]]
+"""Bullet's links by the number of their tree."""
+
+
+class Client:
     """A connection to Bullet, whose functions are called on it as methods."""
 
     def __init__(self) -> None:
@@ -79,64 +56,64 @@ class _Client:
         return function
 
     def close(self) -> None:
+        """Disconnect from Bullet."""
         if self._number >= 0:
             bullet.disconnect(self._number)
             self._number = -1
 
 
-class World:
-    """One cell; `model` is what is simulated, hidden differences from the twin included."""
+class BulletWorld(World):
+    """One cell in Bullet, which takes `bullet_steps` steps of its own in each physics step.
 
-    def __init__(self, cell: Cell, model: mujoco.MjModel, dt_s: float = SERVO_DT_S) -> None:
-        self.cell, self.model, self.dt_s = cell, model, dt_s
-        self._bullet = _Client()
-        self._configure()
-        self._parts = [self._load(tree) for tree in make_trees(model)]
-        self._data = mujoco.MjData(model)
-        self._tool = model.site(cell.twin.role("tool")).id if "tool" in cell.twin.roles else None
-        self._chain = self._find_chain()
-        self._robot = self._links_of(self._robot_bodies())
-        self._object, self._table = (self._links_of(self._role_bodies(role)) for role in ("object", "table"))
+    A `client` that is given is emptied first, and stays connected when the world is closed.
+    """
+
+    engine = "bullet"
+    version = str(bullet.getAPIVersion())
+
+    def __init__(
+        self,
+        cell: Cell,
+        model: mujoco.MjModel,
+        dt_s: float,
+        *,
+        bullet_steps: int = 1,
+        client: Client | None = None,
+    ) -> None:
+        self._bullet, self._lent = client or Client(), client is not None
+        if self._lent:
+            self._bullet.resetSimulation()
+        self._bullet_steps = bullet_steps
+        super().__init__(cell, model, dt_s)
+        if self._chain is not None:
+            self._number = self._parts[self._chain.tree].number
+            self._mine = [mine for _, mine in self._parts[self._chain.tree].joints]
+            self._still = [0.0] * len(self._mine)
+        self._groups = {name: self._links_of(self.bodies(name)) for name in ("robot", "object", "table")}
         self._couple()
         self._filter()
         self._damp()
-        self._table_top = self._find_table()
         self._qpos0 = np.array(model.qpos0)
         self._readers = [self._reader(part) for part in self._parts]
-        self._mass: Array | None = None
-        self._inertia = np.zeros(0)
-        self._mocap = np.zeros((1, model.nmocap, 3))
-        self._effort = np.zeros(model.nu)
-        self.time_s = 0.0
 
     def close(self) -> None:
-        """Disconnect from Bullet."""
-        self._bullet.close()
+        """Disconnect from Bullet, unless the client was lent."""
+        if not self._lent:
+            self._bullet.close()
 
-    def reset(self, start: Start) -> None:
-        """Set the state at the start of an episode (one row)."""
-        model, qpos = self.model, start.qpos[0]
+    def set_state(self, qpos: Array, qvel: Array) -> None:
+        """Set positions (nq,) and velocities (nv,)."""
+        model = self.model
         for part in self._parts:
             for joint, mine in part.joints:
-                at = int(model.jnt_qposadr[joint])
-                self._bullet.resetJointState(part.number, mine, float(qpos[at] - model.qpos0[at]), 0.0)
+                at, dof = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
+                self._bullet.resetJointState(
+                    part.number, mine, float(qpos[at] - model.qpos0[at]), float(qvel[dof])
+                )
             if part.tree.free:
-                at = int(model.jnt_qposadr[model.body_jntadr[part.tree.root]])
-                self._place(part, qpos[at : at + 3], qpos[at + 3 : at + 7])
-        self._mocap = start.mocap_pos.copy()
-        self._mass = None
-        self._effort[:] = 0.0
-        self.time_s = 0.0
-
-    def step(self, drive: Drive, command: Array) -> None:
-        """Simulate one physics step with the servos at `command` (actuators,)."""
-        if self._chain is not None:
-            self._drive(self._chain, drive, command)
-        self._bullet.stepSimulation()
-        self.time_s += self.dt_s
-
-    def refresh(self) -> None:
-        """Update the arm's inertia that the servos use; call it at the control rate."""
+                joint = int(model.body_jntadr[part.tree.root])
+                at, dof = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
+                self._place(part, qpos[at : at + 7], qvel[dof : dof + 6])
         self._mass = None
 
     def push(self, body: int, force_n: Sequence[float], torque_nm: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
@@ -181,79 +158,49 @@ class World:
                 self._read_free(reader.number, *reader.free, qpos, qvel)
         return qpos, qvel
 
-    @property
-    def pose(self) -> tuple[Array, Array]:
-        """Copies of qpos and mocap positions as `truth` last found them."""
-        return self._data.qpos.copy(), self._data.mocap_pos.copy()
+    def _simulate(self) -> None:
+        self._bullet.stepSimulation()
 
-    def _kinematics(self) -> mujoco.MjData:
-        self._data.qpos[:], self._data.qvel[:] = self.qpos_qvel()
-        if self.model.nmocap:
-            self._data.mocap_pos[:] = self._mocap[0]
-        mujoco.mj_kinematics(self.model, self._data)
-        return self._data
+    def _chain_state(self, chain: Chain) -> tuple[Array, Array]:
+        states = self._bullet.getJointStates(self._number, self._mine)
+        self._offsets = [state[0] for state in states]
+        self._speeds = [state[1] for state in states]
+        return np.array(self._offsets) + chain.zero, np.array(self._speeds)
 
-    def truth(self) -> Truth:
-        """The true state, one row."""
-        cell, data = self.cell, self._kinematics()
-        qpos, qvel = data.qpos[None].copy(), data.qvel[None].copy()
-        none, tool = np.zeros((1, 3)), self._tool
-        at, dof = cell.object_qpos, cell.object_dof
-        lies = none if at is None else qpos[:, at : at + 3]
-        return Truth(
-            time_s=np.array([self.time_s]),
-            position=cell.positions(qpos),
-            velocity=cell.velocities(qvel),
-            effort=self._effort[None].copy(),
-            tool_position=none if tool is None else data.site_xpos[None, tool].copy(),
-            tool_matrix=np.zeros((1, 9)) if tool is None else data.site_xmat[None, tool].copy(),
-            object_position=lies,
-            object_quat=np.zeros((1, 4)) if at is None else qpos[:, at + 3 : at + 7],
-            object_velocity=np.zeros((1, 6)) if dof is None else qvel[:, dof : dof + 6],
-            target_position=none if cell.target_mocap is None else self._mocap[:, cell.target_mocap].copy(),
-            table_height_m=np.array([self._table_height_m(lies[0].tolist())]),
-            robot_object=self._touch(self._robot, self._object),
-            object_table=self._touch(self._object, self._table),
-            robot_table=self._touch(self._robot, self._table),
-        )
+    def _dynamics(
+        self, chain: Chain, qpos: Array, qvel: Array, with_mass: bool
+    ) -> tuple[Array, Array | None]:
+        bias = self._bullet.calculateInverseDynamics(self._number, self._offsets, self._speeds, self._still)
+        mass = np.array(self._bullet.calculateMassMatrix(self._number, self._offsets)) if with_mass else None
+        return np.array(bias), mass
 
-    def _drive(self, chain: _Chain, drive: Drive, command: Array) -> None:
-        number, mine = chain.part.number, chain.mine
-        states = self._bullet.getJointStates(number, mine)
-        offsets = [state[0] for state in states]
-        speeds = [state[1] for state in states]
-        bias = np.array(self._bullet.calculateInverseDynamics(number, offsets, speeds, chain.still))
-        if self._mass is None:
-            mass = self._bullet.calculateMassMatrix(number, offsets)
-            self._mass = np.array(mass)
-            self._inertia = np.diagonal(self._mass)
-        qpos, qvel = np.array(offsets) + chain.zero, np.array(speeds)
-        output = drive.step(qpos, qvel, command, bias, self._inertia, self.dt_s)
-        self._effort[:] = output.effort
-        needed = np.abs(bias + self._mass @ ((output.speed - qvel) / self.dt_s))
-        most = np.maximum(_TORQUE_MARGIN * needed, output.blocked)
-        most[chain.passive] = 0.0
+    def _set_motors(self, chain: Chain, speed: Array, torque: Array) -> None:
         self._bullet.setJointMotorControlArray(
-            number,
-            mine,
+            self._number,
+            self._mine,
             bullet.VELOCITY_CONTROL,
-            targetVelocities=output.speed.tolist(),
-            forces=most.tolist(),
+            targetVelocities=speed.tolist(),
+            forces=torque.tolist(),
         )
+
+    def _build(self) -> list[tuple[int, ...]]:
+        self._configure()
+        self._parts = [self._load(tree) for tree in self._trees]
+        return [tuple(joint for joint, _ in part.joints) for part in self._parts]
 
     def _configure(self) -> None:
         self._bullet.setTimeStep(self.dt_s)
         self._bullet.setGravity(*(float(g) for g in self.model.opt.gravity))
         self._bullet.setPhysicsEngineParameter(
             numSolverIterations=50,
-            numSubSteps=BULLET_STEPS,
+            numSubSteps=self._bullet_steps,
             contactBreakingThreshold=0.002,
             enableConeFriction=1,
             deterministicOverlappingPairs=1,
         )
 
     def _load(self, tree: Tree) -> _Part:
-        with tempfile.TemporaryDirectory(prefix="twinloop-standin-") as folder:
+        with tempfile.TemporaryDirectory(prefix="twinloop-bullet-") as folder:
             path = Path(folder) / "tree.urdf"
             path.write_text(tree.urdf)
             for name, text in tree.hulls.items():
@@ -276,49 +223,15 @@ class World:
             self._bullet.changeDynamics(number, link, linearDamping=0.0, angularDamping=0.0)
         return part
 
-    def _find_chain(self) -> _Chain | None:
-        model = self.model
-        driven = set(np.asarray(model.jnt_dofadr).tolist()) & set(self.cell.dof_addresses.ravel().tolist())
-        if not driven:
-            return None
-        parts = [p for p in self._parts if any(int(model.jnt_dofadr[j]) in driven for j, _ in p.joints)]
-        if len(parts) != 1 or parts[0].tree.free:
-            raise InvalidTwin(
-                f"the stand-in cannot drive twin {self.cell.twin.name!r}",
-                got=f"{len(parts)} trees with actuators" if len(parts) != 1 else "a base that moves freely",
-                expected="every actuator in one arm that is fixed to the world",
-            )
-        part = parts[0]
-        dofs = np.array([int(model.jnt_dofadr[joint]) for joint, _ in part.joints])
-        zero = np.array([float(model.qpos0[model.jnt_qposadr[joint]]) for joint, _ in part.joints])
-        passive = np.array([dof not in driven for dof in dofs.tolist()])
-        return _Chain(part, [mine for _, mine in part.joints], [0.0] * len(dofs), dofs, zero, passive)
-
-    @property
-    def chain_dofs(self) -> Array:
-        """MuJoCo's degrees of freedom in the order in which `Drive` gets them."""
-        return np.zeros(0, dtype=np.int64) if self._chain is None else self._chain.dofs
-
     def _couple(self) -> None:
         """Add a gear constraint for each joint equality of the MuJoCo model."""
-        model = self.model
-        for equality in range(model.neq):
-            if not model.eq_active0[equality]:
-                continue
-            first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
-            if model.eq_type[equality] != mujoco.mjtEq.mjEQ_JOINT or second < 0:
-                raise InvalidTwin(
-                    "the stand-in cannot build an equality",
-                    got=model.eq(equality).name,
-                    expected="joint equalities",
-                )
+        for first, second, ratio in self.joint_couplings():
             part, mine = self._joint(first)
             other_part, other = self._joint(second)
             gear = self._bullet.createConstraint(
                 part.number, mine, other_part.number, other, bullet.JOINT_GEAR, [1, 0, 0], [0] * 3, [0] * 3
             )
-            ratio = -float(model.eq_data[equality, 1])
-            self._bullet.changeConstraint(gear, gearRatio=ratio, maxForce=1e4, erp=0.5)
+            self._bullet.changeConstraint(gear, gearRatio=-ratio, maxForce=1e4, erp=0.5)
 
     def _filter(self) -> None:
         """Enable collisions for exactly the pairs that MuJoCo collides; a tree never collides with itself."""
@@ -358,12 +271,15 @@ class World:
                         part.number, mine, bullet.VELOCITY_CONTROL, force=float(model.dof_frictionloss[dof])
                     )
 
-    def _place(self, part: _Part, place: Array, quat: Array) -> None:
-        """Put a free body's frame at a pose; Bullet wants the pose of its centre of mass."""
+    def _place(self, part: _Part, pose: Array, velocity: Array) -> None:
+        """Put a free body's frame at a pose with a velocity; Bullet wants those of its centre of mass."""
         info = self._bullet.getDynamicsInfo(part.number, -1)
-        pose = bullet.multiplyTransforms(place.tolist(), _xyzw(quat), info[3], info[4])
-        self._bullet.resetBasePositionAndOrientation(part.number, *pose)
-        self._bullet.resetBaseVelocity(part.number, [0.0] * 3, [0.0] * 3)
+        centre = bullet.multiplyTransforms(pose[:3].tolist(), _xyzw(pose[3:]), info[3], info[4])
+        self._bullet.resetBasePositionAndOrientation(part.number, *centre)
+        matrix = np.array(bullet.getMatrixFromQuaternion(_xyzw(pose[3:]))).reshape(3, 3)
+        turning = matrix @ velocity[3:]
+        linear = velocity[:3] + np.cross(turning, np.array(centre[0]) - pose[:3])
+        self._bullet.resetBaseVelocity(part.number, linear.tolist(), turning.tolist())
 
     def _reader(self, part: _Part) -> _Reader:
         model = self.model
@@ -393,7 +309,24 @@ class World:
         qvel[dof : dof + 3] = linear + np.array([b * z - c * y, c * x - a * z, a * y - b * x])
         qvel[dof + 3 : dof + 6] = matrix.T @ angular
 
-    def _touch(self, first: _Links, second: _Links) -> Touch:
+    def _contact_forces(self, bodies: Iterable[int]) -> Iterator[tuple[int, Array, Array]]:
+        for body in bodies:
+            part, link = self._where(body)
+            for point in self._bullet.getContactPoints(bodyA=part.number, linkIndexA=link) or ():
+                force = (
+                    point[9] * np.array(point[7])
+                    + point[10] * np.array(point[11])
+                    + point[12] * np.array(point[13])
+                )
+                yield body, force, np.array(point[5])
+
+    def _touch_of(self, first: str, second: str) -> Touch:
+        return self._between(self._groups[first], self._groups[second])
+
+    def _touch(self, first: Iterable[int], second: Iterable[int]) -> Touch:
+        return self._between(self._links_of(first), self._links_of(second))
+
+    def _between(self, first: _Links, second: _Links) -> Touch:
         force, depth = 0.0, 0.0
         for one, links in first.items():
             for other, other_links in second.items():
@@ -402,55 +335,25 @@ class World:
                         force, depth = max(force, point[9]), max(depth, -point[8])
         return Touch(np.array([force > 0.0]), np.array([force]), np.array([max(depth, 0.0)]))
 
-    def _links_of(self, bodies: Sequence[int]) -> _Links:
+    def _links_of(self, bodies: Iterable[int]) -> _Links:
         links: _Links = {}
         for body in bodies:
             part, link = self._where(body)
             links.setdefault(part.number, set()).add(link)
         return links
 
-    def _robot_bodies(self) -> list[int]:
-        if self._chain is None or self._tool is None:
-            return []
-        return [body for body in self._chain.part.links if self._bits_of(body)]
-
-    def _bits_of(self, body: int) -> bool:
-        model = self.model
-        first = int(model.body_geomadr[body])
-        geoms = range(first, first + int(model.body_geomnum[body]))
-        return any(model.geom_contype[geom] or model.geom_conaffinity[geom] for geom in geoms)
-
-    def _role_bodies(self, role: str) -> list[int]:
-        body = int(self.model.body(self.cell.twin.role(role)).id) if role in self.cell.twin.roles else -1
-        return [body] if any(body in part.links for part in self._parts) else []
-
-    def _find_table(self) -> tuple[list[float], list[float]] | None:
-        """A point of the table's top, and which way is up from it."""
-        if "table" not in self.cell.twin.roles:
-            return None
-        table, up = self.model.body(self.cell.twin.role("table")), np.empty(3)
-        mujoco.mju_rotVecQuat(up, np.array([0.0, 0.0, 1.0]), np.asarray(table.quat))
-        return table.pos.tolist(), up.tolist()
-
-    def _table_height_m(self, place: Sequence[float]) -> float:
-        """Height of the table, which may slope, below `place`."""
-        if self._table_top is None:
-            return 0.0
-        (x, y, z), up = self._table_top
-        return z - (up[0] * (place[0] - x) + up[1] * (place[1] - y)) / up[2]
-
     def _where(self, body: int) -> tuple[_Part, int]:
         for part in self._parts:
             if body in part.links:
                 return part, part.links[body]
-        raise InvalidTwin("the stand-in has no such body", got=self.model.body(body).name)
+        raise InvalidTwin("engine bullet has no such body", got=self.model.body(body).name)
 
     def _joint(self, joint: int) -> tuple[_Part, int]:
         for part in self._parts:
             for theirs, mine in part.joints:
                 if theirs == joint:
                     return part, mine
-        raise InvalidTwin("the stand-in has no such joint", got=self.model.joint(joint).name)
+        raise InvalidTwin("engine bullet has no such joint", got=self.model.joint(joint).name)
 
 
 @dataclass(frozen=True)
@@ -463,18 +366,6 @@ class _Reader:
     qpos: Array
     dofs: Array
     free: tuple[int, int, Any] | None
-
-
-@dataclass(frozen=True)
-class _Chain:
-    """The tree that servos drive: Bullet's joints, and MuJoCo's degrees of freedom in the same order."""
-
-    part: _Part
-    mine: list[int]
-    still: list[float]
-    dofs: Array
-    zero: Array
-    passive: Array
 
 
 def _xyzw(quat: Array) -> list[float]:
