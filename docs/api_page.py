@@ -23,6 +23,7 @@ TOPICS = {
     "Robots": ["robots"],
     "Measurement": ["stats", "measure"],
     "Identification": ["identification", "anchoring"],
+    "Alignment of cameras": ["alignment"],
     "Gap": ["gap"],
     "Policies": ["policies", "learning"],
     "Evaluation": ["evaluation", "environments", "interchange"],

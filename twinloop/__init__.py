@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING, Any
 from twinloop.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from twinloop.alignment.overlay import write_overlay as write_overlay
+    from twinloop.alignment.result import Alignment as Alignment
+    from twinloop.alignment.result import load_alignment as load_alignment
+    from twinloop.alignment.run import AlignConfig as AlignConfig
+    from twinloop.alignment.run import align as align
     from twinloop.anchoring import Anchor as Anchor
     from twinloop.anchoring import anchor as anchor
     from twinloop.anchoring import anchored_randomization as anchored_randomization
@@ -167,6 +172,9 @@ if TYPE_CHECKING:
     from twinloop.workspace import init_workspace as init_workspace
 
 _NAMES = {
+    "twinloop.alignment.overlay": ["write_overlay"],
+    "twinloop.alignment.result": ["Alignment", "load_alignment"],
+    "twinloop.alignment.run": ["AlignConfig", "align"],
     "twinloop.anchoring": ["Anchor", "anchor", "anchored_randomization", "load_anchor", "measured_values"],
     "twinloop.coverage.map_file": ["load_coverage_map", "save_coverage"],
     "twinloop.coverage.result": ["Coverage", "load_coverage"],

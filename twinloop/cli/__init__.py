@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from twinloop.cli import (
+    align,
     check,
     console,
     coverage,
@@ -50,7 +51,7 @@ for group in (data, twin, policy, robot, registry, key, plan, jobs):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 for command in (
     demo.demo, start.init, start.doctor, start.status, record.record, record.standin, generate.generate, generate.replay, check.check,
-    ingest.ingest, identify.identify, identify.anchor, excite.excite, excite.drift, gap.gap, gap.rank, coverage.coverage, train.train,
+    ingest.ingest, identify.identify, align.align, identify.anchor, excite.excite, excite.drift, gap.gap, gap.rank, coverage.coverage, train.train,
     evaluate.evaluate, loop.loop, gate.gate, registry.promote, registry.rollback, monitor.monitor, diagnose.diagnose, serve.serve, studio.studio,
 ):  # fmt: skip
     app.command()(command)

@@ -165,7 +165,7 @@ def identify(
         held_out_every=held_out_every, seconds=seconds, seed=seed, threads=threads, force=force,
         allow_simulated=simulated,
     )  # fmt: skip
-    folder = out or _next_folder(default_out(workspace, f"twins/{base.name}"))
+    folder = out or find_next_folder(default_out(workspace, f"twins/{base.name}"))
     require_new(folder)
     models = {label: split_names(names) for label, names in split_pairs(model, "--model").items()}
     with console.progress_bar("simulated seconds") as bar:
@@ -272,7 +272,7 @@ def _save(
     return write_identification_page(result, replays, folder / "report.html", dataset)
 
 
-def _next_folder(path: Path) -> Path:
+def find_next_folder(path: Path) -> Path:
     """The folder of the next version of a twin; a version that was rejected counts."""
     numbers = (number for number in count(2) if not any(path.parent.glob(f"{path.name}-{number}*")))
     return path.with_name(f"{path.name}-{next(numbers)}")

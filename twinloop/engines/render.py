@@ -22,7 +22,7 @@ from twinloop.imperfect.lens import Lens, focal_px
 from twinloop.imperfect.noise import frame_noise
 from twinloop.imperfect.shutter import Shutter, image_velocity_px_s
 from twinloop.tasks import Cell
-from twinloop.twins import Twin, apply_appearance
+from twinloop.twins import Twin, apply_appearance, camera_parameter
 
 Values = Mapping[str, float | str]
 
@@ -179,12 +179,15 @@ def _through_camera(
     field_of_view = math.radians(float(twin.patch.model.camera(name).fovy[0]))
     shot, read = number("shot_noise"), number("read_noise")
     electrons = shot**-2 if shot > 0.0 else (_NOISELESS_ELECTRONS if read > 0.0 else np.inf)
-    distortion = number("lens_distortion")
+    distortion = number("lens_distortion") + number(camera_parameter(name, "distortion"))
+    widened = number("camera_field_of_view_rad") + number(camera_parameter(name, "field_of_view_rad"))
     lens = Lens(
         k1=distortion,
         # With k2 = k1^2 the image folds over itself for no k1 and no field of view.
         k2=distortion * distortion,
-        field_of_view_rad=field_of_view + number("camera_field_of_view_rad"),
+        field_of_view_rad=field_of_view + widened,
+        principal_x=number(camera_parameter(name, "principal_x")),
+        principal_y=number(camera_parameter(name, "principal_y")),
         vignetting=number("lens_vignetting"),
         blur_px=number("lens_blur_px"),
     )

@@ -87,7 +87,7 @@ def read_motion(episode: Episode, twin: Twin, values: Mapping[str, float | str] 
     rows = np.unique(np.linspace(0, len(episode) - 1, min(len(episode), MOST_ROWS)).astype(int))
     rest = start_at_rest(cell, {name: np.array([value]) for name, value in (values or {}).items()}, 1)
     qpos, mocap = np.tile(rest.qpos, (len(rows), 1)), np.tile(rest.mocap_pos, (len(rows), 1, 1))
-    known = _set_joints(cell, episode, rows, qpos)
+    known = set_joints(cell, episode, rows, qpos)
     known |= _set_object(cell, episode, rows, qpos)
     if not known:
         raise WrongUse(
@@ -185,7 +185,7 @@ def write_scene(file: Path, twin: Twin, motion: MotionPair | None = None) -> Geo
     return geometry
 
 
-def _set_joints(cell: Cell, episode: Episode, rows: Array, qpos: Array) -> bool:
+def set_joints(cell: Cell, episode: Episode, rows: Array, qpos: Array) -> bool:
     """Write recorded positions of actuators and joints into qpos (T, nq); False if there are none."""
     if "observation.state" not in episode.signals:
         return False

@@ -31,6 +31,8 @@ class Lens:
 
     `field_of_view_rad` is vertical, as in MJCF. `vignetting` 1 is the cos^4 law of a simple lens, 0 is none.
     `blur_px` is the standard deviation of defocus, a Gaussian. `source_scale` is how much wider the given image is than the camera's, as a ratio of tangents.
+    `principal_x`, `principal_y` are how far the principal point lies right of and below the middle, in image heights; the given
+    image is drawn around the middle.
     """
 
     k1: Value = 0.0
@@ -42,9 +44,11 @@ class Lens:
     vignetting: Value = 0.0
     blur_px: Value = 0.0
     source_scale: Value = 1.0
+    principal_x: Value = 0.0
+    principal_y: Value = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("k1", "k2", "k3", "p1", "p2"):
+        for name in ("k1", "k2", "k3", "p1", "p2", "principal_x", "principal_y"):
             check_field(self, name)
         check_field(self, "field_of_view_rad", above=0.0, at_most=3.1)
         check_field(self, "vignetting", at_least=0.0)
@@ -117,7 +121,7 @@ def make_remap(lens: Lens, height: int, width: int) -> Any:
 
     It is square, with a row and a column for each of the three colours of each pixel, in the order of (height, width, 3).
     """
-    coefficients = (lens.k1, lens.k2, lens.k3, lens.p1, lens.p2)
+    coefficients = (lens.k1, lens.k2, lens.k3, lens.p1, lens.p2, lens.principal_x, lens.principal_y)
     if not any(coefficients) and lens.source_scale == 1.0:
         return None
     focal = focal_px(lens, height) / float(lens.source_scale)
@@ -179,10 +183,10 @@ def make_vignette(lens: Lens, height: int, width: int) -> Array:
 
 
 def _pixel_grid(lens: Lens, height: int, width: int) -> tuple[Array, Array]:
-    """The centre of every pixel, in focal lengths from the centre of the image."""
+    """The centre of every pixel, in focal lengths from the principal point."""
     focal = focal_px(lens, height)
-    x = (np.arange(width) - (width - 1) / 2.0) / focal
-    y = (np.arange(height) - (height - 1) / 2.0) / focal
+    x = (np.arange(width) - (width - 1) / 2.0 - float(lens.principal_x) * height) / focal
+    y = (np.arange(height) - (height - 1) / 2.0 - float(lens.principal_y) * height) / focal
     shape = (height, width)
     return np.broadcast_to(x, shape), np.broadcast_to(y[:, None], shape)
 

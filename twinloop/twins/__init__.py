@@ -9,7 +9,7 @@ start = initial_state(twin, values, nsim)                   # qpos, ctrl, mocap_
 textures = apply_appearance(twin, model, draw)                 # lights, cameras, textures of a rendered model
 """
 
-from twinloop.twins.appearance import apply_appearance
+from twinloop.twins.appearance import apply_appearance, camera_parameter, camera_parameters, move_camera
 from twinloop.twins.compare import Difference, compare_twins
 from twinloop.twins.folder import save_twin
 from twinloop.twins.load import find_twin, list_twins, load_twin
@@ -32,6 +32,8 @@ __all__ = [
     "Target",
     "Twin",
     "apply_appearance",
+    "camera_parameter",
+    "camera_parameters",
     "check_twin",
     "compare_twins",
     "find_twin",
@@ -39,5 +41,6 @@ __all__ = [
     "list_twins",
     "load_twin",
     "make_twin_from_model",
+    "move_camera",
     "save_twin",
 ]

@@ -14,6 +14,7 @@ import mujoco
 import numpy as np
 
 from twinloop.episode import Array
+from twinloop.twins.declare import to_identifier
 from twinloop.twins.parameter import Parameter
 from twinloop.twins.texture import paint_texture
 from twinloop.twins.twin import Twin
@@ -74,6 +75,42 @@ def appearance_parameters(
     return tuple(made)
 
 
+CAMERA_QUANTITIES = (
+    ("x_m", "m", 2.0, "shift of camera {} to its right"),
+    ("y_m", "m", 2.0, "shift of camera {} upwards"),
+    ("z_m", "m", 2.0, "shift of camera {} backwards"),
+    ("pitch_rad", "rad", math.pi, "turn of camera {}, up and down"),
+    ("yaw_rad", "rad", math.pi, "turn of camera {}, left and right"),
+    ("roll_rad", "rad", math.pi, "turn of camera {} about its axis"),
+    ("field_of_view_rad", "rad", 1.0, "widening of the field of view of camera {}"),
+    ("principal_x", "1", 0.5, "principal point of camera {} right of the middle, in image heights"),
+    ("principal_y", "1", 0.5, "principal point of camera {} below the middle, in image heights"),
+    ("distortion", "1", 0.5, "radial term k1 of camera {} (k2 is its square), beyond the lens's"),
+)
+"""What may be known of one camera alone: suffix of the parameter, unit, bound and description."""
+
+
+def camera_parameter(camera: str, quantity: str) -> str:
+    """The name of the parameter for one quantity of one camera."""
+    return f"camera_{to_identifier(camera)}_{quantity}"
+
+
+def camera_parameters(camera: str) -> tuple[Parameter, ...]:
+    """Where one camera stands and how its lens draws, relative to the model; measured by alignment."""
+    return tuple(
+        Parameter(
+            camera_parameter(camera, quantity),
+            0.0,
+            (-bound, bound),
+            unit,
+            "visual",
+            "appearance",
+            text.format(camera),
+        )
+        for quantity, unit, bound, text in CAMERA_QUANTITIES
+    )
+
+
 def apply_appearance(twin: Twin, model: mujoco.MjModel, values: Mapping[str, Any]) -> list[int]:
     """Write one draw's lights, cameras, textures and colours; returns the textures a renderer must upload again.
 
@@ -88,9 +125,10 @@ def apply_appearance(twin: Twin, model: mujoco.MjModel, values: Mapping[str, Any
         _light(
             drawn, model, value, count=int(value("light_count")) if twin.has("light_count") else drawn.nlight
         )
-    if twin.has("camera_yaw_rad"):
-        for camera in twin.cameras:
-            _aim(drawn, model, drawn.camera(camera.name).id, value)
+    for camera in twin.cameras:
+        own = camera_parameter(camera.name, "yaw_rad")
+        if twin.has("camera_yaw_rad") or twin.has(own):
+            _aim(drawn, model, camera.name, value)
     if twin.has("object_colour"):
         colour = COLOURS[str(values.get("object_colour", twin.parameter("object_colour").nominal))]
         material = model.material("object").id
@@ -127,22 +165,29 @@ def light_colour(temperature_k: float) -> Array:
     return np.asarray(colour / colour.mean())
 
 
-def _aim(drawn: mujoco.MjModel, model: mujoco.MjModel, camera: int, value: Any) -> None:
-    quat = np.array(drawn.cam_quat[camera])
-    turned, turn = np.empty(4), np.empty(4)
+def _aim(drawn: mujoco.MjModel, model: mujoco.MjModel, name: str, value: Any) -> None:
+    """Move one camera by its own values, and from there by those that all cameras share."""
+    camera = drawn.camera(name).id
+    pos, quat = drawn.cam_pos[camera], drawn.cam_quat[camera]
+    for prefix in (camera_parameter(name, ""), "camera_"):
+        shift = np.array([value(f"{prefix}{axis}_m") for axis in "xyz"])
+        turn = np.array([value(f"{prefix}{angle}_rad") for angle in ("pitch", "yaw", "roll")])
+        pos, quat = move_camera(pos, quat, shift, turn)
+    model.cam_pos[camera], model.cam_quat[camera] = pos, quat
+    widened = value(camera_parameter(name, "field_of_view_rad")) + value("camera_field_of_view_rad")
+    model.cam_fovy[camera] = min(max(drawn.cam_fovy[camera] + math.degrees(widened), 5.0), 170.0)
+
+
+def move_camera(pos: Array, quat: Array, shift: Array, turn: Array) -> tuple[Array, Array]:
+    """A camera's pose after a shift to its right, upwards and backwards, and turns in pitch, yaw and roll."""
+    turned, step = np.array(quat, np.float64), np.empty(4)
     # MuJoCo cameras look along -z with y up: pitch is about x, yaw about y, roll about z.
-    for axis, name in enumerate(("camera_pitch_rad", "camera_yaw_rad", "camera_roll_rad")):
-        mujoco.mju_axisAngle2Quat(turn, np.eye(3)[axis], value(name))
-        mujoco.mju_mulQuat(turned, quat, turn)
-        quat = turned.copy()
-    shift = np.empty(3)
-    mujoco.mju_rotVecQuat(
-        shift, np.array([value(f"camera_{axis}_m") for axis in "xyz"]), drawn.cam_quat[camera]
-    )
-    model.cam_quat[camera] = quat
-    model.cam_pos[camera] = drawn.cam_pos[camera] + shift
-    widened = drawn.cam_fovy[camera] + math.degrees(value("camera_field_of_view_rad"))
-    model.cam_fovy[camera] = min(max(widened, 5.0), 170.0)
+    for axis, angle in zip(np.eye(3), turn, strict=True):
+        mujoco.mju_axisAngle2Quat(step, axis, angle)
+        mujoco.mju_mulQuat(turned, turned.copy(), step)
+    moved = np.empty(3)
+    mujoco.mju_rotVecQuat(moved, np.asarray(shift, np.float64), np.asarray(quat, np.float64))
+    return np.asarray(pos) + moved, turned
 
 
 def _cover(drawn: mujoco.MjModel, model: mujoco.MjModel, index: int) -> list[int]:
