@@ -27,6 +27,7 @@ TOPICS = {
     "Gap": ["gap"],
     "Policies": ["policies", "learning"],
     "Evaluation": ["evaluation", "environments", "interchange"],
+    "Cameras": ["looks"],
     "Diagnosis": ["diagnosis"],
     "Coverage": ["coverage"],
     "Anchored randomization": ["anchoring"],

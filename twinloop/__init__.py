@@ -163,6 +163,10 @@ if TYPE_CHECKING:
     from twinloop.tasks import TASKS as TASKS
     from twinloop.tasks import Judgement as Judgement
     from twinloop.tasks import Truth as Truth
+    from twinloop.looks.measure import measure_look as measure_look
+    from twinloop.looks.measured import MeasuredLook as MeasuredLook
+    from twinloop.looks.measured import look_randomization as look_randomization
+    from twinloop.looks.measured import look_twin as look_twin
     from twinloop.tasks.place import start_at_rest as start_at_rest
     from twinloop.twins import Parameter as Parameter
     from twinloop.twins import Twin as Twin
@@ -281,6 +285,8 @@ _NAMES = {
     "twinloop.robots.record": ["RecordingSpec", "record"],
     "twinloop.studio.client": ["StudioClient"],
     "twinloop.tasks": ["Judgement", "TASKS", "Truth"],
+    "twinloop.looks.measure": ["measure_look"],
+    "twinloop.looks.measured": ["MeasuredLook", "look_randomization", "look_twin"],
     "twinloop.tasks.place": ["start_at_rest"],
     "twinloop.twins": ["Parameter", "Twin", "load_twin", "make_twin_from_model", "save_twin"],
     "twinloop.workspace": ["init_workspace"],

@@ -26,6 +26,7 @@ from twinloop.errors import WrongUse
 from twinloop.generation.run import generate
 from twinloop.identification.result import Identification
 from twinloop.identification.uncertainty import posterior_randomization, without_identified
+from twinloop.looks.measured import MeasuredLook, look_randomization
 from twinloop.randomization import Randomization, default_randomization, load_randomization
 from twinloop.randomization.distribution import Constant, Distribution, LogUniform, Normal, Uniform
 from twinloop.randomization.randomization import make_randomization
@@ -48,6 +49,7 @@ def anchored_randomization(
     *,
     scenes: Randomization | None = None,
     other_parameters: Randomization | None = None,
+    look: MeasuredLook | None = None,
     name: str = "anchored",
 ) -> Randomization:
     """Make a randomization of a twin from what was measured of its robot, and what was not.
@@ -61,6 +63,7 @@ def anchored_randomization(
         diagnosis: Adds its measurements of sensors, actuators, objects and the scene.
         scenes: Where objects and targets lie in training, such as `training_scenes(twin)`; widened to where they were observed.
         other_parameters: How unmeasured parameters vary. Default: `default_randomization(twin)`.
+        look: What real frames show, from `measure_look`: it says which visual effects vary and how widely, and others do not.
         name: Name of the randomization.
 
     Returns:
@@ -69,6 +72,7 @@ def anchored_randomization(
     twin = identification.accepted_twin
     scenes = scenes or make_randomization(twin, {})
     usual = default_randomization(twin) if other_parameters is None else other_parameters
+    usual = usual if look is None else _without_visual(usual, twin)
     measured = measured_parameters(identification, diagnosis)
     loose = {n: _loosened(twin, n, measured[n], usual[n]) for n in measured.names if n in usual.names}
     varied = usual | measured | make_randomization(twin, loose)
@@ -79,7 +83,18 @@ def anchored_randomization(
         others = without_identified(varied, twin, identification.names)
         varied = others | posterior.randomization | make_randomization(twin, unidentified)
     wide = {n: _union(scenes[n], measured[n]) for n in scenes.names if n in measured.names}
-    return (varied | scenes | make_randomization(twin, wide)).named(name)
+    varied = varied | scenes | make_randomization(twin, wide)
+    return (varied if look is None else varied | look_randomization(look, twin)).named(name)
+
+
+def _without_visual(randomization: Randomization, twin: Twin) -> Randomization:
+    """The randomization without what cameras alone see."""
+    kept = {
+        variation.name: variation.distribution
+        for variation in randomization.variations
+        if twin.parameter(variation.name).dimension != "visual"
+    }
+    return make_randomization(twin, kept, name=randomization.name)
 
 
 def measured_parameters(identification: Identification, diagnosis: Diagnosis | None) -> Randomization:
@@ -190,6 +205,7 @@ def anchor(
     *,
     scenes: Randomization | None = None,
     other_parameters: Randomization | None = None,
+    look: MeasuredLook | None = None,
     expected: float = 1.0,
     episodes: int = PILOT_EPISODES,
     seed: int = 2,
@@ -204,6 +220,7 @@ def anchor(
         diagnosis: As in `anchored_randomization`.
         scenes: As in `anchored_randomization`.
         other_parameters: As in `anchored_randomization`.
+        look: As in `anchored_randomization`.
         expected: The expert's success rate in the nominal twin, in [0, 1].
         episodes: Number of expert episodes to simulate as a pilot.
         seed: Random seed for these episodes.
@@ -214,7 +231,7 @@ def anchor(
     """
     twin = identification.accepted_twin
     randomization = anchored_randomization(
-        identification, diagnosis, scenes=scenes, other_parameters=other_parameters
+        identification, diagnosis, scenes=scenes, other_parameters=other_parameters, look=look
     )
     with tempfile.TemporaryDirectory() as folder:
         pilot = generate(

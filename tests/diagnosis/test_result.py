@@ -26,7 +26,7 @@ def make_diagnosis(**changes):
         Measured("sensing", values={"object_pose_hidden_m": np.full(400, 0.1)}, missing=("scale",)),
         Measured("environment", values={"wind_x_m_s2": rng.normal(1.0, 0.1, 400)}),
         Measured("human", wrong_verdicts=0.1),
-        Measured("visual", looks=("wrist",)),
+        Measured("visual", photographs=("cover-wrist.png",)),
     )
     made = Diagnosis(
         policy="pick",

@@ -8,10 +8,11 @@ import numpy as np
 
 from twinloop.diagnosis.evidence import Run, RunEvidence
 from twinloop.diagnosis.follow import ArmResponse, measure_arm
-from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled, set_draws
+from twinloop.diagnosis.measured import Measured, Quantity, quantity, set_draws
 from twinloop.episode import Array
 from twinloop.measure.noise import noise_of
 from twinloop.measure.tracker import measure_tracker_delay
+from twinloop.stats.bootstrap import resampled_means
 from twinloop.tasks import Cell
 from twinloop.twins import Twin
 from twinloop.twins.declare import to_identifier
@@ -46,7 +47,7 @@ def measure_latency(
         missing.append(f"command to response: {NEEDS_EFFORT}")
     elif twin.has("action_delay_s"):
         own = _nominal(twin, "action_delay_s") + _nominal(twin, "observation_delay_s")
-        draws = own + resampled(following.delay_s, rows, rng) - float(np.median(nominal.delay_s))
+        draws = own + resampled_means(following.delay_s, rows, rng) - float(np.median(nominal.delay_s))
         found = quantity("loop delay", "s", own, draws, 0.004)
         if found.differs:
             draws = draws + _unseen_delay_s(real, rows, rng)
@@ -55,13 +56,13 @@ def measure_latency(
         quantities.append(found)
         jitter = np.sqrt(np.maximum(following.jitter_s**2 - float(np.median(nominal.jitter_s)) ** 2, 0.0))
         clean = float(np.median(following.backlash_rad)) == 0.0
-        spread = resampled(jitter, rows, rng)
+        spread = resampled_means(jitter, rows, rng)
         found = quantity("jitter of the delay", "s", 0.0, spread, 0.006)
         quantities.append(found)
         if found.differs and clean:
             set_draws(values, twin, "action_jitter_s", spread)
     repeats = np.array([_repeated(run, real.cell) for run in real.all])
-    draws = resampled(repeats, rows, rng)
+    draws = resampled_means(repeats, rows, rng)
     found = quantity("repeated readings", "1", 0.0, draws, 0.02)
     quantities.append(found)
     if found.differs:
@@ -70,7 +71,7 @@ def measure_latency(
     if len(seen) == 0:
         missing.append("delay of the perceived object: needs runs that carry it")
     else:
-        draws = resampled(seen, rows, rng) - (float(np.mean(usual)) if len(usual) else 0.0)
+        draws = resampled_means(seen, rows, rng) - (float(np.mean(usual)) if len(usual) else 0.0)
         found = quantity("further delay of the perceived object", "s", 0.0, draws, 0.02)
         quantities.append(found)
         if found.differs and found.real > 0.0:
@@ -92,12 +93,12 @@ def measure_actuation(
     quantities: list[Quantity] = []
     values: dict[str, Array] = {}
     ratio = np.median(following.time_constant_s / np.median(nominal.time_constant_s, axis=0), axis=1)
-    draws = resampled(ratio, rows, rng)
+    draws = resampled_means(ratio, rows, rng)
     found = quantity("damping over stiffness, relative", "1", 1.0, draws, 0.15)
     quantities.append(found)
     if found.differs:
         set_draws(values, twin, "servo_damping_scale", draws)
-    draws = resampled(following.backlash_rad, rows, rng)
+    draws = resampled_means(following.backlash_rad, rows, rng)
     # Commands that tremble by more than the backlash hide it, and what joints make of them passes for a little of it.
     trembles = [float(np.mean(noise_of(run.action[:, cell.arm], quiet=True))) for run in real.all]
     found = quantity("backlash of the gears", "rad", 0.0, draws, max(0.0015, float(np.median(trembles))))
@@ -163,7 +164,7 @@ def _grip(
     if not len(pressed) or not len(usual):
         return
     own = float(np.median(usual))
-    draws = resampled(pressed, rows, rng)
+    draws = resampled_means(pressed, rows, rng)
     found = quantity("largest force of the gripper", "1", own, draws, 0.1 * own)
     quantities.append(found)
     gripper = cell.actuators[cell.gripper] if cell.gripper is not None else ""

@@ -11,9 +11,10 @@ from collections.abc import Callable
 import numpy as np
 
 from twinloop.diagnosis.evidence import Run, RunEvidence
-from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled
+from twinloop.diagnosis.measured import Measured, Quantity, quantity
 from twinloop.episode import Array
 from twinloop.measure.trace import find_stretches
+from twinloop.stats.bootstrap import resampled_means
 
 MOST_M = 0.06
 """A grasp that is lost has slipped by this much: more than any object's half."""
@@ -70,7 +71,7 @@ def measure_contact(
         return Measured(
             "contact", missing=("friction: needs at least three grasps of a perceived object", *missing)
         )
-    draws = np.exp(resampled(np.log(mine), rows, rng))
+    draws = np.exp(resampled_means(np.log(mine), rows, rng))
     found = quantity("slip of held objects", "m", float(np.exp(np.mean(np.log(usual)))), draws, 0.004)
     quantities: list[Quantity] = [found]
     if not found.differs or found.real < found.twin:

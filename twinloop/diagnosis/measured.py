@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from twinloop.episode import Array
-from twinloop.randomization.distribution import Constant, Distribution, Normal
+from twinloop.randomization.distribution import Constant, Distribution, Normal, WholeNumbers
 from twinloop.randomization.randomization import Randomization, make_randomization
 from twinloop.records import NumberArray
-from twinloop.twins import Twin
+from twinloop.twins import Parameter, Twin
 
 NOT_INDEPENDENT = ("_load_nm", "_load_slope_nm_rad", "wind_x_m_s2", "wind_y_m_s2")
 """Endings of parameters whose draws belong together: a load and its slope at the same pose, wind that blows in some runs only.
 
 Independent distributions of them would describe robots that were never measured.
 """
-SEEN_ONLY = ("table_tilt_x_rad", "table_tilt_y_rad", "texture_index")
-"""Stand-ins for what a policy perceives: the slope of the table turns the perceived object while the simulated table stays level,
-and textures are only like the real pattern. They show what a difference costs; they are no values of the robot."""
+SEEN_ONLY = ("table_tilt_x_rad", "table_tilt_y_rad")
+"""Stand-ins for what a policy perceives: the slope of the table turns the perceived object while the simulated table stays level.
+They show what a difference costs; they are no values of the robot."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Measured:
             parameters is one draw, for the scene of row k.
         missing: What could not be measured, and what would measure it.
         wrong_verdicts: Fraction of verdicts that the recorded signals contradict.
-        looks: Cameras whose simulated images get the recorded look.
+        photographs: Names of the photographs that are put on the twin, see `twinloop.twins.images`.
     """
 
     dimension: str
@@ -55,12 +55,12 @@ class Measured:
     values: Mapping[str, NumberArray] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     wrong_verdicts: float = 0.0
-    looks: tuple[str, ...] = ()
+    photographs: tuple[str, ...] = ()
 
     @property
     def differs(self) -> bool:
         """Whether there is anything to put into the twin."""
-        return bool(self.values or self.wrong_verdicts or self.looks)
+        return bool(self.values or self.wrong_verdicts or self.photographs)
 
 
 def measured_randomization(measured: Iterable[Measured], twin: Twin, name: str = "measured") -> Randomization:
@@ -79,7 +79,7 @@ def measured_randomization(measured: Iterable[Measured], twin: Twin, name: str =
     for part in measured:
         for parameter, draws in part.values.items():
             if twin.has(parameter) and not parameter.endswith(NOT_INDEPENDENT) and parameter not in SEEN_ONLY:
-                distributions[parameter] = _around(np.asarray(draws), *twin.parameter(parameter).bounds)
+                distributions[parameter] = _around(np.asarray(draws), twin.parameter(parameter))
     return make_randomization(twin, distributions, name=name)
 
 
@@ -96,13 +96,10 @@ def quantity(name: str, unit: str, twin: float, draws: Array, relevant: float) -
     return Quantity(name, unit, float(twin), middle, low, high, bool(differs))
 
 
-def resampled(values: Array, draws: int, rng: np.random.Generator) -> Array:
-    """Means (draws, ...) of runs (R, ...) drawn with replacement: what the mean could have been."""
-    picks = rng.integers(0, len(values), (draws, len(values)))
-    return np.asarray(values[picks].mean(axis=1))
-
-
-def _around(draws: Array, low: float, high: float) -> Distribution:
+def _around(draws: Array, parameter: Parameter) -> Distribution:
+    low, high = parameter.bounds
+    if parameter.whole:
+        return WholeNumbers(int(draws.min()), int(draws.max()))
     mean, spread = float(np.mean(draws)), float(np.std(draws))
     mean = min(max(mean, low), high)
     return Normal(mean, spread, low, high) if spread > 1e-12 else Constant(mean)

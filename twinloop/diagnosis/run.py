@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from twinloop.diagnosis import arm, grip, look, scene
+from twinloop.diagnosis import arm, grip, scene
 from twinloop.diagnosis.attribute import Attribution, attribute
 from twinloop.diagnosis.evidence import RunEvidence, read_evidence, seen_in_time
 from twinloop.diagnosis.measured import Measured
 from twinloop.diagnosis.result import NOTABLE, Diagnosis
 from twinloop.diagnosis.rules import apply_rules, slice_runs
 from twinloop.diagnosis.trials import Trials
+from twinloop.diagnosis.visual import measure_visual
 from twinloop.diagnosis.weigh import weigh
 from twinloop.episode import Array, Episode
 from twinloop.errors import LearnError, WrongUse
@@ -105,7 +106,7 @@ def measure(
     rng: np.random.Generator,
     imaged: Sequence[Episode] = (),
 ) -> tuple[tuple[Measured, ...], scene.Layout | None]:
-    """Every dimension's imperfection, the visual one from the episodes `imaged`; sets scenes and looks of `trials` on the way."""
+    """Every dimension's imperfection, the visual one from the episodes `imaged`; sets scenes and photographs of `trials` on the way."""
     rows = len(of_run)
     sim = RunEvidence(evidence.twin, evidence.cell, trials.runs({}, NOMINAL_RUNS))
     both = arm.follow_both(evidence, sim)
@@ -127,11 +128,8 @@ def measure(
     contact = grip.measure_contact(timely, sim, None if weak else trial, rows, rng)
     others = (scene.measure_object(timely, layout, weak), environment, scene.measure_human(timely, rows, rng))
     cameras = cameras_of(trials.policy)
-    steps = round(look.BEGINS_S * evidence.twin.control_hz)
-    simulated = trials.imaged(NOMINAL_RUNS, steps)
-    textured = trials.textured if evidence.twin.has("texture_index") else None
-    visual, trials.looks = look.measure_visual(cameras, imaged, simulated, rows, rng, textured)
-    return (latency, actuation, sensing, contact, *others, visual), layout
+    visual, trials.photographs = measure_visual(cameras, imaged, evidence.twin, rows, trials.seed)
+    return (latency, actuation, sensing, contact, *others, *visual), layout
 
 
 def _conclude(

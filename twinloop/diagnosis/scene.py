@@ -14,13 +14,14 @@ import mujoco
 import numpy as np
 
 from twinloop.diagnosis.evidence import Run, RunEvidence
-from twinloop.diagnosis.measured import Measured, Quantity, quantity, resampled, set_draws
+from twinloop.diagnosis.measured import Measured, Quantity, quantity, set_draws
 from twinloop.diagnosis.pushes import measure_pushes
 from twinloop.episode import Array
 from twinloop.measure.noise import noise_of
 from twinloop.measure.tracker import FROZEN, measure_dropouts, measure_frozen, measure_hidden_distance
 from twinloop.randomization import Randomization, draw_many
 from twinloop.randomization.scenes import SCENES
+from twinloop.stats.bootstrap import resampled_means
 from twinloop.tasks import Cell
 from twinloop.tasks.place import target_radius_m
 
@@ -90,7 +91,7 @@ def read_layout(
     height = top - away @ slope
     rise = place[:, 2] - nominal[2] * size_ratio - height
     bias, scale = _perception(real, sim, rows, rng)
-    bias[:, 2] = resampled(rise, rows, rng)
+    bias[:, 2] = resampled_means(rise, rows, rng)
     start = (place[:, :2] - bias[:, :2].mean(axis=0)) / (1.0 + scale.mean()) - nominal[:2]
     beyond = np.any(np.abs(start) > 1.1 * SCENES["object_offset_x_m"][1], axis=1)
     return Layout(place, yaw, target, height, tilt, bias, scale, size, beyond)
@@ -130,7 +131,7 @@ def measure_sensing(
         if not mine:
             return
         usual = float(np.median(theirs)) if theirs else 0.0
-        draws = np.sqrt(np.maximum(resampled(np.array(mine), rows, rng) ** 2 - usual**2, 0.0))
+        draws = np.sqrt(np.maximum(resampled_means(np.array(mine), rows, rng) ** 2 - usual**2, 0.0))
         found = quantity(name, unit, 0.0, draws, least)
         quantities.append(found)
         if found.differs:
@@ -166,7 +167,7 @@ def measure_sensing(
             quantities.append(quantity("pose hidden when the hand is within", "m", 0.0, draws, 0.01))
             set_draws(values, twin, "object_pose_hidden_m", draws)
         else:
-            draws = resampled(known, rows, rng)
+            draws = resampled_means(known, rows, rng)
             found = quantity("poses that repeat the last", "1", 0.0, draws, 0.03)
             quantities.append(found)
             if found.differs:
@@ -280,7 +281,9 @@ def measure_human(real: RunEvidence, rows: int, rng: np.random.Generator) -> Mea
     if not checked:
         return Measured("human", missing=(f"wrong verdicts: {NEEDS_POSE}", *missing))
     wrong = np.array([float(said != seen) for said, seen in checked])
-    share = quantity("verdicts that the signals contradict", "1", 0.0, resampled(wrong, rows, rng), 0.05)
+    share = quantity(
+        "verdicts that the signals contradict", "1", 0.0, resampled_means(wrong, rows, rng), 0.05
+    )
     few = wrong.sum() < 2
     rate = 0.0 if few or not share.differs else float(wrong.mean())
     return Measured("human", (share,), missing=missing, wrong_verdicts=rate)
@@ -312,7 +315,7 @@ def _held_size(real: RunEvidence, sim: RunEvidence, rows: int, rng: np.random.Ge
     mine, usual = _openings(real.all), _openings(sim.runs)
     if len(mine) == 0 or len(usual) == 0:
         return None
-    wider = resampled(mine, rows, rng) - float(np.median(usual))
+    wider = resampled_means(mine, rows, rng) - float(np.median(usual))
     return np.asarray(_twin_size(real) + _opening_m(real.cell) * wider)
 
 

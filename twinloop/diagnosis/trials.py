@@ -14,16 +14,15 @@ import numpy as np
 from twinloop.datasets.commit import write_atomically
 from twinloop.diagnosis.attribute import Coalition
 from twinloop.diagnosis.evidence import Run, read_evidence
-from twinloop.diagnosis.look import Look, RestyledPolicy
 from twinloop.diagnosis.measured import Measured
 from twinloop.engines.mujoco_batch import quiet_warnings
 from twinloop.episode import Array, Episode
-from twinloop.experts import Expert, Setup
 from twinloop.generation.job import Job, episode_seed
 from twinloop.generation.rollout import rollout_drawn
 from twinloop.policies.act import PolicyExpert
-from twinloop.policies.protocol import PolicyLike, cameras_of
+from twinloop.policies.protocol import PolicyLike
 from twinloop.twins import Twin
+from twinloop.twins.images import with_assets
 
 OnProgress = Callable[[int, int], None]
 
@@ -33,8 +32,8 @@ SIDE_BY_SIDE = 256
 
 @dataclass
 class Trials:
-    """Evaluates combinations of dimensions; `base` are the scenes (rows,) by parameter, `looks` what recorded images look like,
-    by camera."""
+    """Evaluates combinations of dimensions; `base` are the scenes (rows,) by parameter, `photographs` what a dimension puts on the
+    twin, by name."""
 
     policy: PolicyLike
     twin: Twin
@@ -45,7 +44,7 @@ class Trials:
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     on_progress: OnProgress = lambda done, total: None
     measured: dict[str, Measured] = field(default_factory=dict)
-    looks: Mapping[str, Look] = field(default_factory=dict)
+    photographs: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     failures: dict[Coalition, list[str | None]] = field(default_factory=dict)
     done: int = 0
 
@@ -66,30 +65,6 @@ class Trials:
         with quiet_warnings():
             return read_evidence(self.twin, self._rollout({**scenes, **values}, rows)).runs
 
-    def textured(self, indices: Array) -> dict[str, Array]:
-        """How the first scene begins with each texture (n,), by camera of the policy: (n, height, width, 3)."""
-        first = {name: np.full(len(indices), column[0]) for name, column in self.base.items()}
-        cameras = cameras_of(self.policy)
-        with quiet_warnings():
-            episodes = list(
-                self._rollout(
-                    {**first, "texture_index": indices.astype(np.float64)},
-                    len(indices),
-                    cameras=cameras,
-                    steps=1,
-                )
-            )
-        return {camera: np.stack([np.asarray(e.frames[camera][0]) for e in episodes]) for camera in cameras}
-
-    def imaged(self, rows: int, steps: int) -> list[Episode]:
-        """How the first scenes begin, as the policy's cameras show it; none for a policy that sees none."""
-        cameras = cameras_of(self.policy)
-        if not cameras:
-            return []
-        scenes = {name: np.resize(column, rows) for name, column in self.base.items()}
-        with quiet_warnings():
-            return list(self._rollout(scenes, rows, cameras=cameras, steps=steps))
-
     def values(self, coalition: Coalition) -> dict[str, Array]:
         """What is drawn when these dimensions are put in."""
         drawn = dict(self.base)
@@ -98,12 +73,19 @@ class Trials:
         return drawn
 
     def _evaluate(self, coalitions: Sequence[Coalition]) -> dict[Coalition, Array]:
+        alike: dict[tuple[str, ...], list[Coalition]] = {}
+        for coalition in coalitions:
+            alike.setdefault(tuple(sorted(self._assets(coalition))), []).append(coalition)
+        return {c: outcome for part in alike.values() for c, outcome in self._evaluate_alike(part).items()}
+
+    def _evaluate_alike(self, coalitions: Sequence[Coalition]) -> dict[Coalition, Array]:
+        """Combinations that put the same photographs on the twin."""
         drawn = [self.values(coalition) for coalition in coalitions]
         names = sorted(set().union(*drawn))
         stacked = {n: np.concatenate([d.get(n, self._nominal(n)) for d in drawn]) for n in names}
-        restyled = np.repeat([self._restyled(coalition) for coalition in coalitions], self.rows)
+        twin = with_assets(self.twin, self._assets(coalitions[0]))
         with quiet_warnings():
-            episodes = list(self._rollout(stacked, self.rows, len(coalitions), restyled=restyled))
+            episodes = list(self._rollout(stacked, self.rows, len(coalitions), twin=twin))
         wrong = np.random.default_rng([self.seed, 77]).random(self.rows)
         made = {}
         for index, coalition in enumerate(coalitions):
@@ -147,24 +129,21 @@ class Trials:
         rows: int,
         times: int = 1,
         *,
-        cameras: tuple[str, ...] = (),
-        steps: int | None = None,
-        restyled: Array | None = None,
+        twin: Twin | None = None,
     ) -> Iterator[Episode]:
         """Episodes with the same seeds `times` over, so that the same row has the same chance everywhere."""
         seeds = [episode_seed(self.seed, row) for row in range(rows)] * times
         actor = f"{self.policy.name}@{self.policy.id}"
-        job = Job(self.twin, self.twin.task, actor, cameras=cameras, max_steps=steps)
+        job = Job(twin or self.twin, self.twin.task, actor)
+        return rollout_drawn(job, seeds, drawn, self.threads, lambda setup: PolicyExpert(self.policy, setup))
 
-        def make(setup: Setup) -> Expert:
-            if restyled is None or not restyled.any():
-                return PolicyExpert(self.policy, setup)
-            return RestyledPolicy(self.policy, setup, self.looks, restyled)
-
-        return rollout_drawn(job, seeds, drawn, self.threads, make)
-
-    def _restyled(self, coalition: Coalition) -> bool:
-        return any(self.measured[dimension].looks for dimension in coalition)
+    def _assets(self, coalition: Coalition) -> dict[str, bytes]:
+        """The photographs that these dimensions put on the twin."""
+        return {
+            name: content
+            for dimension in sorted(coalition)
+            for name, content in self.photographs.get(dimension, {}).items()
+        }
 
     def _wrong_verdicts(self, coalition: Coalition) -> float:
         return max((self.measured[dimension].wrong_verdicts for dimension in coalition), default=0.0)
@@ -174,8 +153,8 @@ class Trials:
         digest = hashlib.blake2b(digest_size=12)
         digest.update(f"{self.policy.id} {self.twin.content_hash} {self.rows} {self.seed}".encode())
         digest.update(f" {self._wrong_verdicts(coalition)!r}".encode())
-        for camera, look in sorted(self.looks.items()) if self._restyled(coalition) else ():
-            digest.update(camera.encode() + look.content)
+        for name, content in sorted(self._assets(coalition).items()):
+            digest.update(name.encode() + content)
         for name in sorted(drawn):
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(drawn[name], np.float64).tobytes())

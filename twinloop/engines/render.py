@@ -23,6 +23,7 @@ from twinloop.imperfect.noise import frame_noise
 from twinloop.imperfect.shutter import Shutter, image_velocity_px_s
 from twinloop.tasks import Cell
 from twinloop.twins import Twin, apply_appearance, camera_parameter
+from twinloop.twins.images import make_drawn_model, photographs
 
 Values = Mapping[str, float | str]
 
@@ -37,7 +38,9 @@ class Renderer:
     def __init__(self, cell: Cell, cameras: Sequence[str]) -> None:
         self._twin = cell.twin
         self._cameras = [next(c for c in cell.twin.cameras if c.name == name) for name in cameras]
-        self._model = cell.twin.make_model()
+        self._drawn = make_drawn_model(cell.twin)
+        self._model = make_drawn_model(cell.twin)
+        self._covers = photographs(cell.twin, "cover")
         self._data = mujoco.MjData(self._model)
         width = max(camera.width for camera in self._cameras)
         height = max(camera.height for camera in self._cameras)
@@ -105,7 +108,7 @@ class Renderer:
             return
         self._look = dict(values)
         self._twin.patch.apply_to_model(self._model, self._twin.values(values))
-        for texture in apply_appearance(self._twin, self._model, values):
+        for texture in apply_appearance(self._twin, self._model, values, self._drawn):
             mujoco.mjr_uploadTexture(self._model, self._renderer, texture)
 
     def _render(
@@ -142,6 +145,9 @@ class Renderer:
                 mujoco.mjr_render(rectangle, scene, self._renderer)
                 mujoco.mjr_readPixels(upside_down, None, rectangle, self._renderer)
                 frame[row - first] = upside_down[::-1]
+        for camera in self._cameras:
+            if camera.name in self._covers:
+                frames[camera.name] = _covered(frames[camera.name], self._covers[camera.name])
         return frames, poses
 
 
@@ -191,17 +197,22 @@ def _through_camera(
         vignetting=number("lens_vignetting"),
         blur_px=number("lens_blur_px"),
     )
+    white_balance = _balance(number("white_balance_red_stops"), number("white_balance_blue_stops"))
     effects = CameraEffects(
         lens=lens,
         shutter=Shutter(number("motion_blur_s"), number("rolling_shutter_s") / height),
         flare=Flare(number("lens_flare")),
         sensor=Sensor(
             exposure=2.0 ** number("exposure_stops"),
+            white_balance=white_balance,
+            colour_saturation=number("colour_saturation") if twin.has("colour_saturation") else 1.0,
             full_well_electrons=electrons,
             read_noise_electrons=read * electrons if read > 0.0 else 0.0,
         ),
     )
-    if effects == CameraEffects(lens=Lens(field_of_view_rad=lens.field_of_view_rad)):
+    if np.ndim(white_balance) == 0 and effects == CameraEffects(
+        lens=Lens(field_of_view_rad=lens.field_of_view_rad)
+    ):
         return frames
     moves = effects.shutter != Shutter()
     velocity = None
@@ -212,6 +223,17 @@ def _through_camera(
         seeds = np.full(len(frames), seed, dtype=np.int64)
         noise = frame_noise(seeds, f"camera.{name}", rows, (height, width, 3))
     return capture(make_tables(effects, 1, height, width), frames, velocity, noise)
+
+
+def _balance(red_stops: float, blue_stops: float) -> Any:
+    """White balance as the sensor takes it: (1, 3), or 1 for none."""
+    return np.array([[2.0**red_stops, 1.0, 2.0**blue_stops]]) if red_stops or blue_stops else 1.0
+
+
+def _covered(frames: Array, cover: Array) -> Array:
+    """Frames (n, height, width, 3) behind a cover (height, width, 4) whose fourth channel is how much it hides."""
+    part = cover[..., 3:].astype(np.float32) / np.float32(255.0)
+    return np.asarray(np.rint(frames * (1.0 - part) + cover[..., :3] * part), np.uint8)
 
 
 def _image_velocity(twin: Twin, focal: float, place: Array, turn: Array) -> Array:

@@ -85,19 +85,14 @@ def read_motion(episode: Episode, twin: Twin, values: Mapping[str, float | str] 
     """
     cell = make_cell(twin)
     rows = np.unique(np.linspace(0, len(episode) - 1, min(len(episode), MOST_ROWS)).astype(int))
-    rest = start_at_rest(cell, {name: np.array([value]) for name, value in (values or {}).items()}, 1)
-    qpos, mocap = np.tile(rest.qpos, (len(rows), 1)), np.tile(rest.mocap_pos, (len(rows), 1, 1))
-    known = set_joints(cell, episode, rows, qpos)
-    known |= _set_object(cell, episode, rows, qpos)
-    if not known:
+    states = recorded_states(cell, episode, rows, values)
+    if not (states.jointed or states.placed):
         raise WrongUse(
             f"episode {episode.id} does not fit twin {twin.name!r}",
             got=", ".join(signal.name for signal in episode.schema.signals),
             expected="observation.state with the joints' names, or the pose of the object",
         )
-    target = read_perceived(episode, TARGET)
-    if target is not None and cell.target_mocap is not None:
-        mocap[:, cell.target_mocap] = target[rows]
+    qpos, mocap = states.qpos, states.mocap
     position, quaternion = body_poses(twin, qpos, mocap, values)
     moving = _moving(cell, position, quaternion)
     names = tuple(str(cell.model.body(int(body)).name) for body in moving)
@@ -105,6 +100,29 @@ def read_motion(episode: Episode, twin: Twin, values: Mapping[str, float | str] 
     return Motion(
         names, np.round(since, 4), np.round(position[:, moving], 4), np.round(quaternion[:, moving], 4)
     )
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedStates:
+    """States of a twin as recorded: `qpos` (T, nq) and `mocap` (T, nmocap, 3); whether joints, and the object's pose, are among it."""
+
+    qpos: Array
+    mocap: Array
+    jointed: bool
+    placed: bool
+
+
+def recorded_states(
+    cell: Cell, episode: Episode, rows: Array, values: Mapping[str, float | str] | None = None
+) -> RecordedStates:
+    """States of a twin at rows (T,) of an episode; what the recording does not name stays at rest."""
+    rest = start_at_rest(cell, {name: np.array([value]) for name, value in (values or {}).items()}, 1)
+    qpos, mocap = np.tile(rest.qpos, (len(rows), 1)), np.tile(rest.mocap_pos, (len(rows), 1, 1))
+    jointed, placed = set_joints(cell, episode, rows, qpos), _set_object(cell, episode, rows, qpos)
+    target = read_perceived(episode, TARGET)
+    if target is not None and cell.target_mocap is not None:
+        mocap[:, cell.target_mocap] = target[rows]
+    return RecordedStates(qpos, mocap, jointed, placed)
 
 
 def compare_motion(

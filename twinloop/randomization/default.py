@@ -201,6 +201,8 @@ RULES: dict[str, Rule] = {
     r"lens_flare": _from_to(0.0, 0.2),
     r"lens_blur_px": _from_to(0.0, 0.8),
     r"exposure_stops": _around(0.5),
+    r"white_balance_(red|blue)_stops": _around(0.2),
+    r"colour_saturation": _around(0.3),
     r"motion_blur_s": _from_to(0.0, 0.01),
     r"rolling_shutter_s": _from_to(0.0, 0.02),
     r"shot_noise": _from_to(0.0, 0.03),

@@ -156,3 +156,9 @@ def _table(values: Array) -> Array:
 
 def _present(table: Array) -> Array:
     return table[np.isfinite(table).any(axis=1)]
+
+
+def resampled_means(values: Array, draws: int, rng: np.random.Generator) -> Array:
+    """Means (draws, ...) of episodes (E, ...) drawn with replacement: what the mean could have been."""
+    picks = rng.integers(0, len(values), (draws, len(values)))
+    return np.asarray(values[picks].mean(axis=1))

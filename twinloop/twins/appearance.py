@@ -111,12 +111,16 @@ def camera_parameters(camera: str) -> tuple[Parameter, ...]:
     )
 
 
-def apply_appearance(twin: Twin, model: mujoco.MjModel, values: Mapping[str, Any]) -> list[int]:
+def apply_appearance(
+    twin: Twin, model: mujoco.MjModel, values: Mapping[str, Any], drawn: mujoco.MjModel | None = None
+) -> list[int]:
     """Write one draw's lights, cameras, textures and colours; returns the textures a renderer must upload again.
+
+    `drawn` is the model as it looks without a draw; default: as compiled.
 
     With a `mujoco.Renderer`, call `mujoco.mjr_uploadTexture(model, renderer._mjr_context, texture)` for each.
     """
-    drawn = twin.patch.model
+    drawn = twin.patch.model if drawn is None else drawn
 
     def value(name: str) -> float:
         return float(values.get(name, twin.parameter(name).nominal)) if twin.has(name) else 0.0
