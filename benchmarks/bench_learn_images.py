@@ -33,6 +33,7 @@ from twinloop.evaluation.twin import TwinEnvironment
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
+from twinloop.looks.measured import CAUSES
 from twinloop.policies.networks.policy import load_policy
 from twinloop.quality.check import check_dataset
 from twinloop.quality.require import override
@@ -363,14 +364,14 @@ def diagnosis_targets(visual: dict[str, Any] | None, plain: dict[str, Any] | Non
     first = visual["named"][:1] if visual else []
     return (
         Target(
-            "diagnose names the visual dimension first where nothing else is wrong",
+            "diagnose names a visual cause first where nothing else is wrong",
             ", ".join(first) or "nothing" if visual else "not measured",
-            first == ["visual"] if visual and visual["drop"]["low"] > 0.0 else None,
+            bool(first) and first[0] in CAUSES if visual and visual["drop"]["low"] > 0.0 else None,
         ),
         Target(
             "diagnose names nothing but the look where not even that was changed",
             ", ".join(plain["named"]) or "nothing" if plain else "not measured",
-            set(plain["named"]) <= {"visual"} if plain else None,
+            set(plain["named"]) <= set(CAUSES) if plain else None,
         ),
     )
 

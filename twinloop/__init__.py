@@ -89,6 +89,10 @@ if TYPE_CHECKING:
     from twinloop.logs.log_map import load_map as load_map
     from twinloop.logs.originals import load_originals as load_originals
     from twinloop.logs.propose import propose_map as propose_map
+    from twinloop.looks.measure import measure_look as measure_look
+    from twinloop.looks.measured import MeasuredLook as MeasuredLook
+    from twinloop.looks.measured import look_randomization as look_randomization
+    from twinloop.looks.measured import look_twin as look_twin
     from twinloop.loop import run_loop as run_loop
     from twinloop.loop_result import LoopResult as LoopResult
     from twinloop.loop_status import LoopConfig as LoopConfig
@@ -163,10 +167,6 @@ if TYPE_CHECKING:
     from twinloop.tasks import TASKS as TASKS
     from twinloop.tasks import Judgement as Judgement
     from twinloop.tasks import Truth as Truth
-    from twinloop.looks.measure import measure_look as measure_look
-    from twinloop.looks.measured import MeasuredLook as MeasuredLook
-    from twinloop.looks.measured import look_randomization as look_randomization
-    from twinloop.looks.measured import look_twin as look_twin
     from twinloop.tasks.place import start_at_rest as start_at_rest
     from twinloop.twins import Parameter as Parameter
     from twinloop.twins import Twin as Twin
