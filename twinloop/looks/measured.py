@@ -82,7 +82,15 @@ def look_randomization(look: MeasuredLook, twin: Twin, name: str = "measured loo
 
 
 def look_twin(look: MeasuredLook, twin: Twin) -> Twin:
-    """The twin with the photographs of a measured look: the real table, and what covers the lens."""
+    """The twin with the photographs of a measured look: the real table, and what covers the lens.
+
+    Args:
+        look: From `measure_look`.
+        twin: The robot's twin.
+
+    Returns:
+        A new version of the twin; the twin itself where there are no photographs.
+    """
     return with_assets(
         twin, {name: content for part in look.assets.values() for name, content in part.items()}
     )
