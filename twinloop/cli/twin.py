@@ -154,7 +154,7 @@ def export(
         str,
         Option(
             help="lerobot-env: a package for lerobot-eval; vla-eval: a config for vla-eval run; isaaclab, maniskill, mjlab, "
-            "playground: code that draws the randomization there."
+            "playground: code that draws the randomization there; mjcf, urdf, usd: one model with the twin's values."
         ),
     ],
     twin: Annotated[
@@ -171,7 +171,7 @@ def export(
     cameras: Annotated[str, Option(metavar="NAME,...", help="Cameras that policies see.")] = "",
     json: Json = False,
 ) -> None:
-    """Write a twin for other people's evaluators, or its randomization as code for other simulators.
+    """Write a twin for other people's evaluators, as a model for other programs, or its randomization as code for simulators.
 
     What the other program cannot express is listed, and written into the head of the code.
     """

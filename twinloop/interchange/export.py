@@ -55,12 +55,13 @@ def export_twin(
     randomization: str | Path | None = None,
     cameras: Sequence[str] = (),
 ) -> TwinExport:
-    """Write a twin, or its randomization as code, for another program.
+    """Write a twin, its model or its randomization for another program.
 
     Args:
         twin: The twin.
         to: `lerobot-env` and `vla-eval` are for evaluators: the twin's task, scenes and imperfections go with it. `isaaclab`,
-            `maniskill`, `mjlab` and `playground` are code that draws the randomization in those simulators.
+            `maniskill`, `mjlab` and `playground` are code that draws the randomization in those simulators; `mjcf`, `urdf` and `usd`
+            are the model with the twin's values, beside a file with what the format cannot say.
         out: The folder to write; it must not exist, and appears complete or not at all.
         randomization: A YAML file of what varies between episodes, as `twinloop anchor` writes it. Default: where things lie, and
             for code `default_randomization(twin)`.
@@ -91,5 +92,5 @@ def export_twin(
 
 def _load_own() -> None:
     """Built-in formats, which register themselves."""
-    for module in ("evaluators", "randomizer"):
+    for module in ("baked", "evaluators", "randomizer", "urdf", "usd"):
         importlib.import_module(f"twinloop.interchange.{module}")

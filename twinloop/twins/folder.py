@@ -52,7 +52,7 @@ def save_twin(twin: Twin, path: str | Path, *, overwrite: bool = False) -> Path:
     try:
         (staged / "model.xml").write_text(twin.mjcf)
         for name, content in twin.assets.items():
-            file = staged / _safe(name)
+            file = staged / safe_place(name)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
         (staged / "twin.yaml").write_text(
@@ -107,7 +107,7 @@ def load_twin_folder(path: str | Path) -> Twin:
     parameters = tuple(_read_parameters(words.get("parameters") or (), description, text))
     try:
         mjcf = files.read(folder / "model.xml")
-        assets = {name: files.read(folder / _safe(name)) for name in words.get("assets") or ()}
+        assets = {name: files.read(folder / safe_place(name)) for name in words.get("assets") or ()}
         check_assets(mjcf, assets, folder / "model.xml")
         twin = Twin(
             **{
@@ -167,7 +167,8 @@ def _description(twin: Twin) -> dict[str, Any]:
     }
 
 
-def _safe(name: str) -> PurePosixPath:
+def safe_place(name: str) -> PurePosixPath:
+    """Where an asset lies below the twin's folder; raises `InvalidTwin` for one that would lie elsewhere."""
     path = PurePosixPath(str(name))
     if path.is_absolute() or ".." in path.parts or name in ("twin.yaml", "model.xml"):
         raise InvalidTwin("an asset must lie inside the twin's folder", got=name)
