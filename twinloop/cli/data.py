@@ -30,6 +30,7 @@ from twinloop.errors import WrongUse
 if TYPE_CHECKING:
     from twinloop.datasets.describe import Description
     from twinloop.datasets.repair import Repair
+    from twinloop.datasets.transfer import Transfer
     from twinloop.datasets.verification import Verification
     from twinloop.workspace import DatasetSummary
 
@@ -111,6 +112,51 @@ def query(
         console.print_table(table.column_names, [list(row.values()) for row in shown.to_pylist()])
         if len(shown) < len(table):
             console.err.print(f"{len(table) - len(shown)} more rows; --limit 0 prints all")
+
+
+BreakLock = Annotated[
+    bool, Option("--break-lock", help="Go on although another push holds the place, because it is dead.")
+]
+
+
+@app.command()
+def push(
+    dataset: DatasetFolder,
+    target: Annotated[
+        str, Argument(metavar="ADDRESS|FOLDER", help="Such as s3://bucket/folder, or a folder.")
+    ],
+    break_lock: BreakLock = False,
+    json: Json = False,
+) -> None:
+    """Copy a dataset, or what it has gained since the last push, to object storage or another folder."""
+    from twinloop.datasets.transfer import push as push_dataset
+
+    with console.progress_bar("copying", size=True) as bar:
+        done = push_dataset(dataset, target, break_lock=break_lock, on_progress=bar)
+    console.print_result(json, asdict(done), _describe_transfer(done))
+
+
+@app.command()
+def pull(
+    source: Annotated[
+        str, Argument(metavar="ADDRESS|FOLDER", help="Such as s3://bucket/folder, or a folder.")
+    ],
+    out: Annotated[
+        Path, Argument(metavar="FOLDER", help="A new folder, or an earlier version of the dataset.")
+    ],
+    json: Json = False,
+) -> None:
+    """Copy a dataset, or what it has gained since the last pull, from object storage or another folder."""
+    from twinloop.datasets.transfer import pull as pull_dataset
+
+    with console.progress_bar("copying", size=True) as bar:
+        done = pull_dataset(source, out, on_progress=bar)
+    console.print_result(json, asdict(done), _describe_transfer(done))
+
+
+def _describe_transfer(done: Transfer) -> str:
+    there = f", {done.present} were there" if done.present else ""
+    return f"{done.target}: {done.episodes} episodes; {done.files} files with {done.bytes / 1e6:.1f} MB transferred{there}"
 
 
 @app.command()

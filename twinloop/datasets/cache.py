@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from twinloop.datasets.columns import from_arrow
 from twinloop.datasets.commit import disk_errors, read_errors, wait_for_lock
@@ -153,7 +152,7 @@ def _read_blocks(dataset: Dataset) -> Iterator[dict[str, Array]]:
             yield dict(dataset.episode(number).signals)
         return
     for name in index.files:
-        with read_errors(dataset.root / name), pq.ParquetFile(dataset.root / name) as file:
+        with read_errors(dataset.root / name), dataset.open_parquet(name) as file:
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group, columns=[s.name for s in signals])
                 yield {s.name: from_arrow(table.column(s.name), s) for s in signals}

@@ -22,11 +22,13 @@ import pyarrow as pa
 
 from twinloop.datasets.layout import SIDECAR, escapes
 from twinloop.durable import sync
-from twinloop.errors import DamagedDataset, DiskError, LockedDataset, TwinloopError, first_line
+from twinloop.errors import DamagedDataset, DiskError, LockedDataset, TwinloopError, WrongUse, first_line
 
 STAGING = f"{SIDECAR}/staging"
 JOURNAL = f"{SIDECAR}/journal.json"
 LOCK = f"{SIDECAR}/lock"
+VIEW = ".cache/view_of"
+"""In a folder that stands for a dataset in object storage: its address."""
 
 
 class Transaction:
@@ -186,7 +188,16 @@ def wait_for_lock(path: Path) -> Iterator[None]:
 
 
 def writer_lock(root: Path) -> AbstractContextManager[None]:
-    """Hold the dataset's writer lock, or raise `LockedDataset` at once, naming the process that holds it."""
+    """Hold the dataset's writer lock, or raise `LockedDataset` at once, naming the process that holds it.
+
+    A folder that stands for a dataset in object storage is never written: nobody would see it.
+    """
+    if (root / VIEW).exists():
+        raise WrongUse(
+            "a dataset in object storage is changed through its source",
+            got=(root / VIEW).read_text(),
+            remedy="twinloop data pull ADDRESS FOLDER; change it there; twinloop data push FOLDER ADDRESS",
+        )
     return hold_lock(
         root,
         LOCK,

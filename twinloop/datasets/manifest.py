@@ -83,10 +83,22 @@ def load_manifest(root: Path) -> Manifest | None:
     try:
         if not path.exists():
             return None
-        content: dict[str, Any] = json.loads(path.read_text())
+        content = path.read_bytes()
+    except OSError as error:
+        raise DamagedDataset(
+            f"{path} cannot be read ({error})", remedy="run `twinloop data verify --repair`"
+        ) from error
+    return parse_manifest(content, str(root))
+
+
+def parse_manifest(text: bytes, place: str) -> Manifest:
+    """Read a manifest from its bytes; `place` is where its dataset is, for errors."""
+    path = f"{place}/{MANIFEST}"
+    try:
+        content: dict[str, Any] = json.loads(text)
         if content["format"] > FORMAT:
             raise NewerFormat(
-                f"{root} was written by Twinloop {content.get('written_by', '?')}",
+                f"{place} was written by Twinloop {content.get('written_by', '?')}",
                 got=f"format {content['format']}",
                 expected=f"format {FORMAT} or older",
                 remedy="pip install --upgrade twinloop",
@@ -97,7 +109,7 @@ def load_manifest(root: Path) -> Manifest | None:
         history = tuple(HistoryStep(**{**s, "sources": tuple(s["sources"])}) for s in content.pop("history"))
         manifest = Manifest(files=files, history=history, **content)
         _check_types(manifest)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedDataset(
             f"{path} cannot be read ({error})", remedy="run `twinloop data verify --repair`"
         ) from error

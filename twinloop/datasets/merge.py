@@ -133,9 +133,9 @@ def copy_episodes(
 def link_file(dataset: Dataset, name: str, target: Path) -> FileEntry | None:
     """Hard-link a file of a dataset to `target`, or copy it to another disk; returns its manifest entry."""
     try:
-        os.link(dataset.root / name, target)
+        os.link(dataset.file(name), target)
     except OSError:
-        shutil.copyfile(dataset.root / name, target)
+        shutil.copyfile(dataset.file(name), target)
     return dataset.manifest.files.get(name) if dataset.manifest else None
 
 
@@ -212,7 +212,7 @@ class _Copier:
         places = np.flatnonzero((video.file_of == file) & self._selected)
         places = places[np.argsort(video.first_frame[places], kind="stable")]
         lengths, firsts = index.length[places], video.first_frame[places]
-        path, rate_hz = self._dataset.root / video.files[file], self._dataset.schema.rate_hz
+        path, rate_hz = self._dataset.file(video.files[file]), self._dataset.schema.rate_hz
         whole = int(lengths.sum()) == video_extent(path, rate_hz).packets
 
         def write(target: Path) -> FileEntry | None:

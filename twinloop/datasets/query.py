@@ -177,7 +177,7 @@ def _connect(datasets: Sequence[Dataset], spill: str) -> Any:
         _create_provenance_view(connection, position, dataset)
         connection.register(f"label_{position}", _labels_table(dataset))
         episodes.append(_episodes_sql(position, name))
-        frame_sql = _frames_sql(dataset, name)
+        frame_sql = _frames_sql(connection, position, dataset, name)
         if frame_sql:
             frames.append(frame_sql)
             transitions.append(_transitions_sql(frame_sql, [s.name for s in dataset.schema.signals]))
@@ -192,13 +192,16 @@ def _connect(datasets: Sequence[Dataset], spill: str) -> Any:
 
 def _table_files(dataset: Dataset) -> list[str]:
     """Return the files that the tables of a dataset are read from."""
-    rows = [dataset.root / name for name in dataset.index.files]
+    rows = [] if dataset.remote else [dataset.root / name for name in dataset.index.files]
     return [str(path.resolve()) for path in (*dataset.provenance_files(), *rows)]
 
 
 def _names(datasets: Sequence[Dataset]) -> list[str]:
     """Return folder names, extended by parent folders until they differ."""
-    parts = [dataset.root.resolve().parts for dataset in datasets]
+    parts = [
+        tuple(dataset.place.split("/")) if dataset.remote else dataset.root.resolve().parts
+        for dataset in datasets
+    ]
     for depth in range(1, max(len(p) for p in parts) + 1):
         names = ["/".join(p[-depth:]) for p in parts]
         if len(set(names)) == len(names):
@@ -276,7 +279,10 @@ def _episodes_sql(position: int, name: str) -> str:
     )
 
 
-def _frames_sql(dataset: Dataset, name: str) -> str | None:
+def _frames_sql(connection: Any, position: int, dataset: Dataset, name: str) -> str | None:
+    if dataset.remote and dataset.index.files:
+        connection.register(f"rows_{position}", dataset.remote.rows(dataset.index.files))
+        return f"select {_quoted(name)} as dataset, * from rows_{position}"
     files = [str((dataset.root / file).resolve()) for file in dataset.index.files]
     if not files:
         return None

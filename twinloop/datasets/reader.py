@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,9 @@ from twinloop.datasets.commit import read_errors
 from twinloop.datasets.index import EpisodeIndex, load_index
 from twinloop.datasets.labels import current_outcomes
 from twinloop.datasets.manifest import Manifest, load_manifest
-from twinloop.datasets.video import VideoFrames
+from twinloop.datasets.remote import RemoteView, open_remote
+from twinloop.datasets.store import parse_address
+from twinloop.datasets.video import FetchedFrames, VideoFrames
 from twinloop.episode import Array, Camera, Episode, Event, Outcome, Provenance, Schema, Signal, content_id
 from twinloop.errors import DamagedDataset, TwinloopError, WrongUse
 
@@ -36,15 +38,21 @@ WARM_ROW_GROUPS = 4
 def open_dataset(path: str | Path) -> Dataset:
     """Open a dataset written by Twinloop, or any LeRobot v3.0 or v2.1 dataset.
 
+    Args:
+        path: A folder, or an address in object storage: s3://bucket/folder, gs://, az://, and what fsspec knows. There, tables are
+            fetched, rows are read in place, and videos are fetched when their frames are.
+
     Raises:
         NoDataset: The path holds no dataset.
         NewerFormat: The layout version is not supported.
         DamagedDataset: A table cannot be read.
     """
-    root = Path(path)
+    address = parse_address(path)
+    remote = open_remote(address) if address else None
+    root = remote.root if remote else Path(path)
     info = layout.load_info(root)
     schema, skipped = layout.schema_from_info(info)
-    return Dataset(root, schema, info, load_manifest(root), skipped)
+    return Dataset(root, schema, info, load_manifest(root), skipped, remote)
 
 
 class Dataset:
@@ -57,14 +65,31 @@ class Dataset:
         info: Mapping[str, Any],
         manifest: Manifest | None,
         skipped: Mapping[str, str],
+        remote: RemoteView | None = None,
     ) -> None:
         self.root = root
+        self.remote = remote
         self.schema = schema
         self.manifest = manifest
         self.skipped = skipped
         self._info = info
         self._files: OrderedDict[str, tuple[pq.ParquetFile, Array]] = OrderedDict()
         self._groups: OrderedDict[tuple[str, int], pa.Table] = OrderedDict()
+
+    @property
+    def place(self) -> str:
+        """Its folder, or its address in object storage."""
+        return self.remote.address if self.remote else str(self.root)
+
+    def file(self, name: str) -> Path:
+        """A file of the dataset on this machine; one in object storage is fetched first."""
+        return self.remote.fetch(name) if self.remote else self.root / name
+
+    def open_parquet(self, name: str) -> pq.ParquetFile:
+        """A table of rows, of which nothing but the footer has been read."""
+        if self.remote:
+            return self.remote.open_parquet(name)
+        return pq.ParquetFile(self.root / name, memory_map=True)
 
     @property
     def id(self) -> str:
@@ -201,7 +226,7 @@ class Dataset:
             expected = f"one of its {len(self.index)} episodes"
             if len(self.index):
                 expected += f", numbered {self.index.numbers[0]} to {self.index.numbers[-1]}"
-            raise WrongUse(f"{self.root} has no episode {number}", expected=expected)
+            raise WrongUse(f"{self.place} has no episode {number}", expected=expected)
         return place
 
     def _read_record(
@@ -226,8 +251,10 @@ class Dataset:
     def frames_at(self, place: int, camera: Camera) -> VideoFrames:
         """Return the frames of the episode at this place of the index."""
         video = self.index.video[camera.name]
-        return VideoFrames(
-            self.root / video.files[int(video.file_of[place])],
+        name = video.files[int(video.file_of[place])]
+        kind = VideoFrames if self.remote is None else partial(FetchedFrames, partial(self.file, name))
+        return kind(
+            self.root / name,
             int(video.first_frame[place]),
             int(self.index.length[place]),
             camera.height,
@@ -273,7 +300,7 @@ class Dataset:
     def _open_file(self, name: str) -> tuple[pq.ParquetFile, Array]:
         """Return an open file, and the row at which each of its row groups ends."""
         if name not in self._files:
-            file = pq.ParquetFile(self.root / name, memory_map=True)
+            file = self.open_parquet(name)
             sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
             self._files[name] = file, np.cumsum(sizes, dtype=np.int64)
             if len(self._files) > OPEN_FILES:

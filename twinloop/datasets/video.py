@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -189,6 +189,18 @@ class VideoFrames:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return self[:] if dtype is None else self[:].astype(dtype)
+
+
+class FetchedFrames(VideoFrames):
+    """Frames of a video in object storage, which `fetch` brings here when one of them is decoded."""
+
+    def __init__(self, fetch: Callable[[], Path], *args: Any) -> None:
+        super().__init__(*args)
+        object.__setattr__(self, "_fetch", fetch)
+
+    def _decode(self, row: int, count: int) -> Iterator[Array]:
+        self._fetch()  # type: ignore[attr-defined]
+        return super()._decode(row, count)
 
 
 def decode(path: Path, first: int, count: int, rate_hz: float) -> Iterator[Array]:

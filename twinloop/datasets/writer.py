@@ -38,6 +38,7 @@ from twinloop.datasets.manifest import (
 )
 from twinloop.datasets.pending_commit import PendingCommit, StoredFrames
 from twinloop.datasets.stats import NAMES, Stats, aggregate, from_json, to_json
+from twinloop.datasets.store import parse_address
 from twinloop.datasets.video import VideoSettings
 from twinloop.durable import sync
 from twinloop.episode import Camera, Episode, Schema
@@ -64,7 +65,7 @@ def make_dataset(
     Raises:
         DatasetError: The folder is not empty.
     """
-    root = Path(path)
+    root = _local(path)
     with disk_errors(root):
         if root.exists() and not _is_free(root):
             remedy = "choose another folder, or delete this one"
@@ -95,7 +96,7 @@ def append_to(
         DatasetError: The dataset is foreign, or its schema differs from `schema`.
         LockedDataset: Another process is writing it.
     """
-    root = Path(path)
+    root = _local(path)
     with disk_errors(root):
         interrupted = (root / JOURNAL).exists()
     if interrupted:
@@ -112,6 +113,17 @@ def append_to(
     if schema is not None and (difference := on_disk.difference(schema)):
         raise DatasetError(f"cannot append to {root}: {difference}")
     return DatasetWriter(root, on_disk, None, commit_every_s, video or VideoSettings())
+
+
+def _local(path: str | Path) -> Path:
+    """The folder of a dataset that is to be written."""
+    if address := parse_address(path):
+        raise WrongUse(
+            "episodes are written to a folder of this machine, and pushed from there",
+            got=address,
+            remedy=f"write to a folder, then: twinloop data push FOLDER {address}",
+        )
+    return Path(path)
 
 
 def _is_free(root: Path) -> bool:
