@@ -1,66 +1,16 @@
 """A person at a terminal: single keys through a pseudo-terminal, of the command that a user types."""
 
-import codecs
 import os
-import pty
-import re
-import select
-import subprocess
-import sys
-import time
 
 import pytest
 
+from tests.supervision.keyboard import Terminal
 from tests.supervision.people import RealRobot
 from twinloop.datasets.outcomes import known_outcomes
 from twinloop.datasets.reader import open_dataset
 from twinloop.errors import NeedsPerson
 from twinloop.supervision.person import PersonSupervisor
 from twinloop.supervision.terminal import at_terminal
-
-LONGEST_S = 60.0
-
-
-class Terminal:
-    """A command that runs in a terminal of its own."""
-
-    def __init__(self, *words, cwd):
-        self._leader, follower = pty.openpty()
-        environment = {**os.environ, "COLUMNS": "100", "TERM": "dumb", "TWINLOOP_RATER": "ann"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "twinloop", *map(str, words)], stdin=follower, stdout=follower, stderr=follower,
-            cwd=cwd, env=environment,
-        )  # fmt: skip
-        os.close(follower)
-        self.shown, self._decoder = "", codecs.getincrementaldecoder("utf-8")("replace")
-
-    def wait_for(self, pattern):
-        """Read until the pattern is shown; returns the match, and forgets what came before."""
-        end = time.monotonic() + LONGEST_S
-        while (found := re.search(pattern, self.shown)) is None:
-            assert time.monotonic() < end, self.shown
-            if select.select([self._leader], [], [], 0.5)[0]:
-                try:
-                    self.shown += self._decoder.decode(os.read(self._leader, 65536))
-                except OSError:
-                    raise AssertionError(self.shown) from None
-        self.shown = self.shown[found.end() :]
-        return found
-
-    def press(self, keys):
-        """Type."""
-        os.write(self._leader, keys.encode())
-
-    def end(self):
-        """Wait for the command; returns its exit code."""
-        end = time.monotonic() + LONGEST_S
-        while self._process.poll() is None and time.monotonic() < end:
-            if select.select([self._leader], [], [], 0.2)[0]:
-                try:
-                    self.shown += self._decoder.decode(os.read(self._leader, 65536))
-                except OSError:
-                    break
-        return self._process.wait(10)
 
 
 def test_trials_are_run_by_single_keys(tmp_path):

@@ -267,7 +267,7 @@ function Pad({ drive }: { drive: ReturnType<typeof useDriving> }) {
         <button key={key} type="button" aria-label={say[key]} title={`${say[key]} (${key})`} onPointerDown={() => drive.hold(key, true)} onPointerUp={() => drive.hold(key, false)} onPointerCancel={() => drive.hold(key, false)} onPointerLeave={() => drive.hold(key, false)}>{names[key]}</button>
       ))}
       {drive.gamepad !== null && <p class="operate-gamepad" role="status">{drive.gamepad ? "The gamepad drives" : "Gamepad: hold a shoulder button to drive; A is the gripper, B stops"}</p>}
-      <button type="button" aria-pressed={drive.closed} onClick={() => drive.setClosed(!drive.closed)}>{drive.closed ? "Open" : "Close"} (g)</button>
+      <button type="button" aria-pressed={drive.closed} onClick={() => drive.setClosed(!drive.closed)}>{drive.closed ? "Open the gripper" : "Close the gripper"} (g)</button>
     </div>
   );
 }
@@ -288,6 +288,8 @@ export default function Operate() {
     }
   }, []);
   const can = (kind: Kind): boolean => allowed?.includes(kind) ?? false;
+  const moves = trial?.stage === "running";
+  useEffect(() => { if (moves) setNote(null); }, [moves]); // the keyboard is for the stop now
   useEffect(() => {
     const key = (event: KeyboardEvent): void => {
       const kind = KEYS[event.key];
@@ -296,15 +298,15 @@ export default function Operate() {
       const wanted = kind === "start" && allowed?.includes("resume") ? "resume" : kind;
       if (!allowed?.includes(wanted) || (describing && wanted === "success")) return;
       event.preventDefault();
-      if (wanted === "note") setNote("");
+      if (wanted === "note") setNote(moves ? null : "");
       else void act(wanted);
     };
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
-  }, [allowed, describing, act]);
+  }, [allowed, describing, act, moves]);
   const robot = now?.robot ?? null;
   const stop = useCallback(() => void act("stop"), [act]);
-  const drive = useDriving(Boolean(robot?.drives) && trial?.stage === "running", stop);
+  const drive = useDriving(Boolean(robot?.drives) && moves, stop);
   if (missing) {
     return (
       <Page title="Operate">
@@ -324,7 +326,7 @@ export default function Operate() {
         <Link href="/overview" class="operate-back" aria-label="To the studio"><Icon name="overview" /></Link>
         <div>
           <h1 aria-live="polite">{describing ? "What went wrong?" : STAGES[trial.stage]}</h1>
-          <p>{trial.trial ? `Trial ${Math.min(trial.done + 1, trial.trial.total)} of ${trial.trial.total}` : "No trial yet"}{trial.void > 0 && ` · ${trial.void} void`}{left > 0 && ` · ${plural(left, "trial")} left, ${minutes(trial.seconds_left)}`}</p>
+          <p>{trial.trial ? `Trial ${Math.min(trial.done + 1, trial.trial.total)} of ${trial.trial.total}` : "No trial yet"}{trial.void > 0 && ` · ${trial.void} void`}{left > 0 && trial.stage !== "ended" && ` · ${plural(left, "trial")} left, ${minutes(trial.seconds_left)}`}</p>
         </div>
       </header>
       {!connected && trial.stage !== "ended" && <p class="operate-offline" role="alert"><Icon name="alert" /> The page has lost the robot's computer and tries again. Use the emergency stop if you need one.</p>}
@@ -342,7 +344,7 @@ export default function Operate() {
         <section class="operate-told">
           {trial.describing ? <Describe now={now} onSay={(said) => void act("failure", said)} /> : trial.stage === "stopped" ? <Found now={now} onSay={(found) => void act("reset", { note: found })} /> : (
             <>
-              {trial.instruction && trial.stage !== "ended" && <p class="operate-instruction">{trial.instruction}</p>}
+              {trial.instruction && trial.stage !== "ended" && <p class={moves && robot?.drives ? "operate-instruction operate-placed" : "operate-instruction"}>{trial.instruction}</p>}
               {trial.stage === "placing" && <TopView now={now} />}
               {trial.stage === "running" && robot?.drives && <Pad drive={drive} />}
               <RobotLimits now={now} />
@@ -351,10 +353,11 @@ export default function Operate() {
         </section>
       </div>
       <footer class="operate-foot">
-        {note !== null && (
-          <form class="row" onSubmit={(event) => { event.preventDefault(); if (note.trim()) void act("note", { note: note.trim() }); setNote(null); }}>
+        {note !== null && can("note") && (
+          <form class="row operate-note" onKeyDown={(event) => { if (event.key === "Escape") setNote(null); }} onSubmit={(event) => { event.preventDefault(); if (note.trim()) void act("note", { note: note.trim() }); setNote(null); }}>
             <input value={note} aria-label="Note" placeholder="Note" maxLength={1000} ref={(place) => place?.focus()} onInput={(event) => setNote(event.currentTarget.value)} />
             <Button type="submit" kind="primary">Keep</Button>
+            <Button icon="close" aria-label="No note" onClick={() => setNote(null)} />
           </form>
         )}
         <div class="operate-main">
@@ -367,7 +370,7 @@ export default function Operate() {
           {can("redo") && <Button hotkey="r" onClick={() => void act("redo")}>Again</Button>}
           {can("skip") && <Button hotkey="k" onClick={() => void act("skip")}>Skip</Button>}
           {can("pause") && <Button hotkey="p" onClick={() => void act("pause")}>Pause</Button>}
-          {can("note") && <Button hotkey="n" onClick={() => setNote("")}>Note</Button>}
+          {can("note") && !moves && <Button hotkey="n" onClick={() => setNote("")}>Note</Button>}
           {can("leave") && <Button hotkey="q" onClick={() => void act("leave")}>Leave</Button>}
         </div>
         <button type="button" class="operate-stop" disabled={!can("stop")} onPointerDown={() => void act("stop")} onClick={(event) => { if (event.detail === 0) void act("stop"); }}>Stop <kbd>space</kbd></button>

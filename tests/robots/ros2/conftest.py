@@ -18,10 +18,10 @@ JOINTS = ("shoulder", "elbow")
 class Other:
     """A participant in a process of its own."""
 
-    def __init__(self, domain):
+    def __init__(self, domain, *words):
         script = Path(__file__).with_name("participant.py")
         self.process = subprocess.Popen(
-            [sys.executable, str(script), str(domain)],
+            [sys.executable, str(script), str(domain), *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -62,6 +62,14 @@ def domain():
 @pytest.fixture(scope="module")
 def participant(domain):
     made = Other(domain)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def native(domain):
+    """A participant whose messages Cyclone DDS itself encodes and decodes, by IDL types of its own."""
+    made = Other(domain, "native")
     yield made
     made.end()
 

@@ -1,8 +1,9 @@
 """A ROS 2 participant of somebody else, in a process of its own: messages are encoded and decoded by rosbags, not by Twinloop.
 
-    python participant.py DOMAIN
+    python participant.py DOMAIN [native]
 
-reads one JSON object per line and answers with one: `publish`, `encode`, `taken`, `stop`.
+reads one JSON list per line and answers with one value: `publish`, `say`, `listen`, `take`, `forget`, `play`. With `native` Cyclone DDS
+itself encodes and decodes, by the types below.
 """
 
 import json
@@ -29,8 +30,13 @@ LOOPBACK = """<CycloneDDS><Domain id="any"><General><Interfaces><NetworkInterfac
 STORE = get_typestore(Stores.ROS2_HUMBLE)
 
 
+NATIVE = sys.argv[2:] == ["native"]
+
+
 def encoded(kind):
     """Let a type take bytes that another library made as the body of a message, and keep them."""
+    if NATIVE:
+        return kind
     kind.serialize = lambda self, **_: self.body
     kind.deserialize = kind.deserialize_key = classmethod(wrap)
     return kind
@@ -170,6 +176,19 @@ def decode_command(body, kind):
     }
 
 
+def read_command(message):
+    """A command that DDS has decoded, as `decode_command` gives it."""
+    if isinstance(message, Float64MultiArray):
+        return {"positions": list(message.data)}
+    (point,) = message.points
+    return {
+        "names": list(message.joint_names),
+        "positions": list(point.positions),
+        "reach_s": point.time_from_start.sec + 1e-9 * point.time_from_start.nanosec,
+        "stamp": [message.header.stamp.sec, message.header.stamp.nanosec],
+    }
+
+
 class Participant:
     """One node: publishers by topic, and a subscriber to commands."""
 
@@ -189,6 +208,17 @@ class Participant:
             )
         self.writers[topic].write(wrap(made, body))
 
+    def say(self, topic, kind, fields):
+        """Send a message that DDS encodes."""
+        made = KINDS[kind]
+        if topic not in self.writers:
+            qos = Qos(Policy.Reliability.Reliable(duration(seconds=1)), Policy.History.KeepLast(10))
+            self.writers[topic] = DataWriter(
+                self.participant, Topic(self.participant, f"rt{topic}", made), qos=qos
+            )
+        stamp = Time(*fields.pop("stamp"))
+        self.writers[topic].write(made(Header(stamp, "base"), **fields))
+
     def listen(self, topic, kind):
         """Subscribe to commands."""
         qos = Qos(Policy.Reliability.Reliable(duration(seconds=1)), Policy.History.KeepLast(100))
@@ -203,8 +233,10 @@ class Participant:
 
     def take(self, topic, kind):
         """Commands that have come, decoded."""
-        received = [one for one in self.readers[topic].take(N=100) if hasattr(one, "body")]
-        return [decode_command(one.body, kind) for one in received]
+        received = self.readers[topic].take(N=100)
+        if NATIVE:
+            return [read_command(one) for one in received if isinstance(one, KINDS[kind])]
+        return [decode_command(one.body, kind) for one in received if hasattr(one, "body")]
 
 
 def play_bag(node, folder, speed=1.0):
@@ -226,6 +258,9 @@ def main():
         match json.loads(line):
             case ["publish", topic, kind, body, reliable]:
                 node.publish(topic, kind, bytes.fromhex(body), reliable)
+                answer = True
+            case ["say", topic, kind, fields]:
+                node.say(topic, kind, fields)
                 answer = True
             case ["listen", topic, kind]:
                 node.listen(topic, kind)

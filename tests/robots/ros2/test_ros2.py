@@ -143,6 +143,50 @@ def test_commands_arrive_as_another_library_reads_them(write_config, speaking, o
         assert got[0]["reach_s"] == pytest.approx(0.02)
 
 
+@pytest.mark.parametrize("kind", [TRAJECTORY, NUMBERS])
+def test_messages_pass_both_ways_with_a_participant_of_plain_idl_types(write_config, native, kind):
+    pixels, stop = np.arange(2 * 3 * 3, dtype=np.uint8), threading.Event()
+    native.ask("listen", COMMANDS, kind)
+
+    def publish():
+        turn = 0
+        while not stop.is_set():
+            stamp = [1_700_000_000 + turn // 50, 20_000_000 * (turn % 50)]
+            columns = {"position": [0.25, -0.5], "velocity": [1.0, 2.0], "effort": []}
+            native.ask("say", "/joint_states", STATE, {"stamp": stamp, "name": list(NAMES), **columns})
+            shape = {"height": 2, "width": 3, "encoding": "rgb8", "is_bigendian": 0, "step": 9}
+            native.ask("say", "/front/image_raw", IMAGE, {"stamp": stamp, **shape, "data": pixels.tolist()})
+            turn += 1
+            stop.wait(0.02)
+
+    publishing = threading.Thread(target=publish)
+    publishing.start()
+    robot = open_robot(
+        write_config(
+            command={"topic": COMMANDS, "type": kind.rpartition("/")[2]},
+            state={"velocity": True, "max_age_s": 20.0},
+            cameras={"front": {"topic": "/front/image_raw", "height": 2, "width": 3, "max_age_s": 20.0}},
+        )
+    )
+    try:
+        with connected(robot):
+            seen = robot.observe(("front",))
+            assert seen.signals["observation.state"] == pytest.approx([0.25, -0.5])
+            assert seen.signals["observation.velocity"] == pytest.approx([1.0, 2.0])
+            assert np.array_equal(seen.frames["front"].ravel(), pixels)
+            assert seen.time_s * 50 == pytest.approx(round(seen.time_s * 50), abs=1e-3), "stamps are kept"
+            robot.act(np.array([0.5, -0.25]))
+            taken = []
+            while not taken:
+                taken = native.ask("take", COMMANDS, kind)
+    finally:
+        stop.set()
+        publishing.join()
+    assert taken[0]["positions"] == pytest.approx([0.5, -0.25])
+    if kind == TRAJECTORY:
+        assert taken[0]["names"] == list(NAMES) and taken[0]["reach_s"] > 0.0
+
+
 def test_a_robot_that_falls_silent_is_gone_and_can_come_back(write_config, speaking):
     end = speaking(lambda turn: [joints(turn)])
     robot = open_robot(write_config(state={"max_age_s": 1.0}))

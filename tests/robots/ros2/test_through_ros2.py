@@ -25,6 +25,7 @@ from twinloop.generation.rollout import episode_schema
 from twinloop.policies.interface import make_interface
 from twinloop.policies.protocol import Execution
 from twinloop.robots import Observation, connected, open_robot
+from twinloop.robots.protocol import read_position
 from twinloop.robots.record import RecordingSpec, record
 from twinloop.robots.signals import make_reading
 from twinloop.tasks import make_cell
@@ -154,15 +155,32 @@ def test_a_policy_is_evaluated_through_ros2(tmp_path):
 JOINTS = ("Rotation", "Pitch", "Elbow", "Wrist_Pitch", "Wrist_Roll", "Jaw")
 
 
-def write_bag(folder, rows):
-    """A bag of a real arm's joint states, written by rosbags; returns stamps and positions."""
+def read_real_motion(rows):
+    """Times, positions and velocities of a real SO-101."""
+    with np.load(recordings.REAL / "so101/motions_38.npz") as file:
+        return tuple(file[f"actuator_bandwidth/{key}"][rows].astype(float) for key in ("t", "pos", "vel"))
+
+
+def move_standin(steps):
+    """The same of a stand-in that swings all its joints."""
+    times, position, velocity = [], [], []
+    with connected(open_robot("standin:mild@so101")) as robot:
+        limits = robot.description.limits
+        start = read_position(robot.description, robot.observe())
+        for step in range(steps):
+            robot.act(np.clip(start + 0.3 * np.sin(0.15 * step), limits.low, limits.high))
+            seen = robot.observe()
+            times.append(seen.time_s)
+            position.append(seen.signals["observation.state"])
+            velocity.append(seen.signals["observation.velocity"])
+    return np.array(times), np.array(position, float), np.array(velocity, float)
+
+
+def write_bag(folder, t, position, velocity):
+    """A bag of an arm's joint states, written by rosbags; returns stamps and positions."""
     from rosbags.rosbag2 import StoragePlugin, Writer
 
     kind = "sensor_msgs/msg/JointState"
-    with np.load(recordings.REAL / "so101/motions_38.npz") as file:
-        t, position, velocity = (
-            file[f"actuator_bandwidth/{key}"][rows].astype(float) for key in ("t", "pos", "vel")
-        )
     stamps = 1_600_000_000.0 + t
     with Writer(folder, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
         connection = writer.add_connection("/joint_states", kind, typestore=STORE)
@@ -184,9 +202,13 @@ class Stay:
         return observation.signals["observation.state"]
 
 
-@pytest.mark.skipif(not recordings.present(), reason="no real recordings; set TWINLOOP_REAL_DATA")
-def test_a_bag_of_a_real_arm_that_is_played_back_is_recorded_with_its_stamps(tmp_path, other, domain):
-    stamps, position = write_bag(tmp_path / "bag", slice(0, 120))
+NO_RECORDINGS = pytest.mark.skipif(not recordings.present(), reason="no real recordings; set TWINLOOP_REAL_DATA")  # fmt: skip
+
+
+@pytest.mark.parametrize("source", ["stand-in", pytest.param("real", marks=NO_RECORDINGS)])
+def test_a_bag_of_an_arm_that_is_played_back_is_recorded_with_its_stamps(source, tmp_path, other, domain):
+    motion = move_standin(120) if source == "stand-in" else read_real_motion(slice(0, 120))
+    stamps, position = write_bag(tmp_path / "bag", *motion)
     twin = load_twin("so101")
     limits = {"low": -4.0, "high": 4.0, "speed_per_s": 10.0}
     address = write_config(

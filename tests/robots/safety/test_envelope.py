@@ -1,5 +1,6 @@
 """The safety envelope of a robot without a safety file: its declared range and speed, silence, clock and stop."""
 
+import gc
 import math
 from dataclasses import replace
 
@@ -294,6 +295,17 @@ def test_an_envelope_that_cannot_hold_says_so_at_the_next_command():
                 break
             robot._end.wait(0.01)
         robot.act(np.zeros(2))
+
+
+def test_no_collection_of_garbage_holds_up_a_robot_that_moves_by_the_clock():
+    for lockstep in (False, True):
+        arm = Arm(lockstep=lockstep)
+        robot = SafetyEnvelope(arm, declared_limits(arm.description))
+        with connected(robot):
+            assert gc.get_freeze_count() == 0
+            with robot.watching():
+                assert (gc.get_freeze_count() > 10_000) is not lockstep
+            assert gc.get_freeze_count() == 0
 
 
 def test_a_stop_refuses_every_command_until_a_person_resets_it():
