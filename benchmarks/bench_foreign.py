@@ -8,6 +8,7 @@ benchmarks/work/diagnose; `TWINLOOP_FOREIGN_MINUTES` ends a sitting. All robots 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from twinloop.robots.controllers import OperatorController
 from twinloop.robots.record import RecordingSpec, record
 
 FIRST, REALITIES = 301, 6
-"""Realities of `bench_diagnose`, from this number on: nothing was tuned or mended on them."""
+"""Realities of `bench_diagnose`, from this number on: nothing was tuned or mended on them. So many that cost the policy something."""
 WORKS = 0.85
-"""A policy that succeeds this often all the same lost nothing that could be named."""
+"""A policy that succeeds this often all the same lost nothing that could be named; another reality is taken in its place."""
+MOST = 10
 DEMONSTRATED_FROM = 9000
 RIGHT = 5
 
@@ -43,23 +45,32 @@ def run(settings: Settings) -> Section:
     if folder is not None:
         with served(folder) as (address, _):
             policy = connect_policy(make_map(load_policy(folder), address))
-            for number in choose(count):
-                if (made := diagnosed(cells, policy, number, size)) is not None:
-                    found[number] = made
+            for number in itertools.islice(choose(), MOST):
+                if (made := diagnosed(cells, policy, number, size)) is None:
+                    break
+                found[number] = made
+                if sum(map(is_counted, found.values())) == count or settings.quick:
+                    break
             policy.close()
     return _section(found, count)
 
 
-def choose(count: int) -> list[int]:
-    """The first realities with one injected gap, each in another dimension."""
-    chosen: dict[str, int] = {}
-    for number in itertools.count(FIRST):
-        block, *others = injected(number)
-        if not others:
-            chosen.setdefault(block, number)
-        if len(chosen) == count:
-            return list(chosen.values())
-    raise AssertionError
+def choose() -> Iterator[int]:
+    """Realities with one injected gap: each in another dimension as long as there is one, then over again."""
+    single = [number for number in range(FIRST, FIRST + 200) if len(injected(number)) == 1]
+    for _ in itertools.count():
+        met: set[str] = set()
+        for number in list(single):
+            (block,) = injected(number)
+            if block not in met:
+                met.add(block)
+                single.remove(number)
+                yield number
+
+
+def is_counted(made: dict[str, Any]) -> bool:
+    """Whether the policy lost something that could be named."""
+    return bool(made["successes"] < WORKS * made["runs"])
 
 
 def diagnosed(cells: Cells, policy: PolicyLike, number: int, size: Size) -> dict[str, Any] | None:
@@ -96,7 +107,7 @@ def _section(found: dict[int, dict[str, Any]], count: int) -> Section:
     for number, made in found.items():
         ((block, effect),) = injected(number).items()
         first = next(iter(named(made)), "nothing")
-        if made["successes"] < WORKS * made["runs"]:
+        if is_counted(made):
             counted += 1
             right += first == block
         costs = ", ".join(f"{c['dimension']} {100 * c['lost']['value']:.0f}" for c in made["costs"])
@@ -111,7 +122,7 @@ def _section(found: dict[int, dict[str, Any]], count: int) -> Section:
             )
         )
     columns = ("reality", "injected", "succeeded", "named", "costs", "unknown")
-    left = count - len(found)
+    left = count - counted
     return Section(
         "foreign",
         "Diagnosis of a foreign policy",
@@ -119,12 +130,13 @@ def _section(found: dict[int, dict[str, Any]], count: int) -> Section:
         (
             Target(
                 f"the injected dimension is named first in at least {RIGHT} of {REALITIES}",
-                f"{right} of {counted}" + (f", {left} not diagnosed yet" if left else ""),
-                right >= RIGHT / REALITIES * counted if counted and not left else None,
+                f"{right} of {counted}" + (f", {left} not found yet" if left else ""),
+                right >= RIGHT if not left else None,
             ),
         ),
         (
-            f"A reality in which the policy succeeds in {WORKS:.0%} of its runs or more has nothing to find and is not counted.",
+            f"A reality in which the policy succeeds in {WORKS:.0%} of its runs or more has nothing to find and is not "
+            "counted; another is taken in its place.",
         ),
         cases=tuple(map(str, found)),
     )
