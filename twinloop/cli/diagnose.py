@@ -9,8 +9,8 @@ from typer import Option
 
 import twinloop
 from twinloop.cli import console
-from twinloop.cli.options import Json, PolicyMap, TwinName
-from twinloop.cli.places import load_policy
+from twinloop.cli.options import Json, PolicyMap, WorkspaceTwin
+from twinloop.cli.places import find_workspace, load_policy, load_twin
 
 Excitation = Annotated[
     list[Path] | None,
@@ -26,7 +26,7 @@ def diagnose(
         str, Option("--policy", help="Folder, name, address or map of the policy that was run.")
     ],
     real: Annotated[Path, Option("--real", help="Dataset of its judged real runs.")],
-    twin: TwinName,
+    twin: WorkspaceTwin = None,
     map_file: PolicyMap = None,
     excitation: Excitation = None,
     scenes: Annotated[int, Option(help="Scenes in which every combination is evaluated.")] = 32,
@@ -39,12 +39,13 @@ def diagnose(
     from twinloop.report.diagnosis_page import write_diagnosis_page
 
     folder = out or Path(f"diagnosis-{real.name}")
+    cell = load_twin(twin, find_workspace())
     others = [episode for path in excitation or () for episode in twinloop.open_dataset(path)]
     with console.progress_bar("diagnosing") as bar:
         found = twinloop.diagnose(
             load_policy(policy, interface_map=map_file, twin=twin),
             twinloop.open_dataset(real),
-            twin,
+            cell,
             excitation=others,
             scenes=scenes,
             budget=budget,
