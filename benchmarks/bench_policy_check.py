@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ from twinloop.episode import make_episode
 from twinloop.generation.run import generate
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
+from twinloop.policies.conventions.ask import Asker
 from twinloop.policies.conventions.check import check_interface
 from twinloop.policies.conventions.corrections import Correction, find_corrections
 from twinloop.policies.conventions.images import IMAGE_FAULTS
 from twinloop.policies.conventions.propose import draft_interface_map
+from twinloop.policies.conventions.recorded import take_rows
 from twinloop.policies.mapping.claims import read_claims
 from twinloop.policies.mapping.interface_map import GripperAction, InterfaceMap, JointAction
 from twinloop.policies.networks.policy import Policy, load_policy
@@ -39,6 +42,8 @@ CAMERAS = ("front", "wrist")
 PERCEIVED = "observation.environment_state"
 QUATERNION = ("object.qw", "object.qx", "object.qy", "object.qz")
 SEED = 29
+SMALLEST_EFFECT = 1e-4
+"""Spreads of the recorded actions, in the mean: what changes a policy's actions by less is no fault."""
 HELD_OUT = 700
 """Seed of the demonstrations that the checks look at."""
 
@@ -104,7 +109,7 @@ def run(settings: Settings) -> Section:
         )
         rng = np.random.default_rng(SEED)
         faults = 1 if settings.quick or case.cameras else 2
-        for fault, wrong in _inject(right, held_out, rng, faults):
+        for fault, wrong in _inject(backend, right, held_out, rng, faults):
             named = check_interface(backend, wrong, held_out, seed=int(rng.integers(1 << 30))).found
             name = "nothing" if named is None else named.fault
             settings.say.print(f"{case.name}: {fault} -> {name}")
@@ -123,7 +128,11 @@ def _prepare(work: Path, case: Case) -> tuple[Policy, Dataset]:
     scenes = {
         "twin": case.twin,
         "randomization": {
-            "environment": {"object_offset_x_m": [-0.05, 0.05], "object_offset_y_m": [-0.05, 0.05]}
+            "environment": {
+                "object_offset_x_m": [-0.05, 0.05],
+                "object_offset_y_m": [-0.05, 0.05],
+                "object_yaw_rad": [-0.5, 0.5],
+            }
         },
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -186,12 +195,23 @@ def _with_gripper(drafted: InterfaceMap, twin: Twin) -> InterfaceMap:
 
 
 def _inject(
-    right: InterfaceMap, dataset: Dataset, rng: np.random.Generator, count: int
+    backend: Foreign, right: InterfaceMap, dataset: Dataset, rng: np.random.Generator, count: int
 ) -> list[tuple[str, InterfaceMap]]:
     """Maps with one wrong convention: of every kind some that are drawn from all that the check would try, and other scales.
 
-    Of faults of images there are two, however few of the others.
+    Of faults of images there are two, however few of the others. What changes no action, such as the sign of an element that is always
+    0, is no fault.
     """
+    recorded = take_rows(dataset, 24, SEED)
+    ask = Asker(backend, dataset, None, recorded.rows)
+    as_right = ask(right, recorded.rows)
+
+    def matters(wrong: InterfaceMap) -> bool:
+        acts = ask(wrong, recorded.rows)
+        steps = min(acts.shape[1], as_right.shape[1])
+        change = np.abs(acts[:, :steps] - as_right[:, :steps]) / recorded.spread
+        return float(change.mean()) > SMALLEST_EFFECT
+
     units = {
         e: s.units[k if len(s.units) > 1 else 0]
         for s in dataset.schema.signals
@@ -200,11 +220,11 @@ def _inject(
     by_kind: dict[str, list[Correction]] = {}
     for one in find_corrections(right, units, dataset.schema.rate_hz):
         by_kind.setdefault(one.fault, []).append(one)
-    chosen = [
-        (kind, all_[place].interface_map)
-        for kind, all_ in by_kind.items()
-        for place in rng.permutation(len(all_))[: 2 if kind in IMAGE_FAULTS else count]
-    ]
+    chosen = []
+    for kind, all_ in by_kind.items():
+        drawn = (all_[place].interface_map for place in rng.permutation(len(all_)))
+        wrong = filter(matters, drawn)
+        chosen += [(kind, one) for one in islice(wrong, 2 if kind in IMAGE_FAULTS else count)]
     action, *others = right.actions
     assert isinstance(action, JointAction)
     for _ in range(count):
