@@ -3,7 +3,7 @@
 Four policies on two robots, trained here by imitation: from readings of a Franka and of an SO-101, from readings of a Franka with the
 object's quaternion, and from two cameras of a Franka. Each is wrapped as a foreign policy. Faults of all twelve kinds are drawn: which
 joint is turned round, which are exchanged, how much another scale is. The checks look at demonstrations that no policy learned from.
-The seed is another than that of the policies on which faults of images were missed, and no constant of the check was set on these.
+The seed is another than that of the policies on which weak faults were missed, and no constant of the check was set on these.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from twinloop.learning.train import train
 from twinloop.policies.conventions.ask import Asker
 from twinloop.policies.conventions.check import check_interface
 from twinloop.policies.conventions.corrections import Correction, find_corrections
-from twinloop.policies.conventions.images import IMAGE_FAULTS
 from twinloop.policies.conventions.propose import draft_interface_map
 from twinloop.policies.conventions.recorded import take_rows
 from twinloop.policies.mapping.claims import read_claims
@@ -40,11 +39,12 @@ from twinloop.twins import Twin, load_twin
 
 CAMERAS = ("front", "wrist")
 PERCEIVED = "observation.environment_state"
+IMAGE_FAULTS = ("swapped cameras", "BGR for RGB", "image scale")
 QUATERNION = ("object.qw", "object.qx", "object.qy", "object.qz")
-SEED = 29
+SEED = 43
 SMALLEST_EFFECT = 1e-4
 """Spreads of the recorded actions, in the mean: what changes a policy's actions by less is no fault."""
-HELD_OUT = 700
+HELD_OUT = 900
 """Seed of the demonstrations that the checks look at."""
 
 

@@ -96,28 +96,26 @@ def test_of_a_right_map_nothing_is_named(recorded: Dataset) -> None:
 
 @pytest.fixture(scope="module")
 def hardly_looked(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return record_tracker(tmp_path_factory.mktemp("hardly") / "data", seed=3, looks=HARDLY)
+    return record_tracker(tmp_path_factory.mktemp("hardly") / "data", 48, 30, seed=3, looks=HARDLY)
 
 
-HARDLY = 0.12
-"""Images move the goal by at most a tenth of what the quaternion does, and by less than the policy's own error."""
+HARDLY = 0.2
+"""Images move the goal by at most a sixth of what the quaternion does, and by less than the policy's own error."""
 
 
 @pytest.mark.parametrize("name", ["swapped cameras", "bgr", "image scale"])
-def test_a_fault_of_images_that_hardly_moves_the_actions_is_named_by_what_they_side_with(
+def test_a_fault_that_hardly_moves_the_actions_is_named_by_what_they_are_nearer_to(
     hardly_looked: Dataset, name: str
 ) -> None:
     fault, place, value = FAULTS[name]
     policy = Tracker(error=0.1, looks=HARDLY)
     check = check_interface(policy, _with(place, value), hardly_looked, rows=ROWS)
     assert check.found is not None and check.found.fault == fault, check
-    way = check.found.way
-    assert way is not None and way.low > 0.5 and way.high < 1.5, (
-        "the error of the actions alone does not say it"
-    )
+    assert (way := check.found.way) is None or (way.low > 0.5 and 0.6 < way.value < 1.4), way
+    assert way is not None or name != "bgr", "the error of the actions alone does not say it"
 
 
-def test_of_a_right_map_no_fault_of_images_is_named(hardly_looked: Dataset) -> None:
+def test_of_a_right_map_no_weak_fault_is_named(hardly_looked: Dataset) -> None:
     check = check_interface(Tracker(error=0.1, looks=HARDLY), right_map(), hardly_looked, rows=ROWS)
     assert check.found is None, check
     blind = Tracker(error=0.1, looks=0.0, drawn=True)

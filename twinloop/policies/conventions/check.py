@@ -3,8 +3,8 @@
 The policy is asked about rows of recorded episodes, and its actions are compared with the recorded ones. Every correction of the
 interface map (`corrections`) is tried in the same way, and so are those that the comparison itself suggests: another order of joints,
 another scale and offset. The best is chosen on half of the episodes and judged on the other half: it is named only where it takes
-away `MIN_GAIN` of the error there, and leaves less than standing still would. A fault of images may hardly move the actions: where
-nothing else is found, `images` asks about more rows.
+away `MIN_GAIN` of the error there, and leaves less than standing still would. A fault of the inputs may hardly move the actions:
+where nothing else is found, `nearer` asks about more rows.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from twinloop.policies.conventions.corrections import (
     find_corrections,
     vector_parts,
 )
-from twinloop.policies.conventions.images import IMAGE_ROWS, find_image_fault
+from twinloop.policies.conventions.nearer import MORE_ROWS, find_weak_fault, measure_nearness
 from twinloop.policies.conventions.recorded import RecordedRows, take_rows
 from twinloop.policies.conventions.suggest import suggest_corrections
-from twinloop.policies.mapping.interface_map import ImageInput, InterfaceMap, plain_interface_map
+from twinloop.policies.mapping.interface_map import InterfaceMap, plain_interface_map
 from twinloop.records import Record, SavedRecord, derived
 from twinloop.stats.bootstrap import of_mean
 from twinloop.stats.interval import Interval
@@ -48,6 +48,8 @@ ROWS = 96
 SCREENED = 16
 """Rows about which a policy is asked under corrections of its inputs, before the most promising are asked about all rows."""
 PROMISING = 8
+NEAREST = 24
+"""Corrections of the inputs that are asked about again in case their fault hardly moves the actions."""
 SMALLEST_ERROR = 0.005
 """Spreads: errors below this are nobody's fault, so that ratios of them mean nothing."""
 MAX_OF_TRIVIAL = 0.7
@@ -83,7 +85,7 @@ class Explanation(Record):
     - `error`: what is left of the difference to the recorded actions, in spreads of these.
     - `gain`: fraction of the error that the correction takes away, in the geometric mean over episodes that did not choose it.
     - `with_fault`: a second fault, where only both corrections together explain the actions.
-    - `way`: of a fault of images that hardly moves the actions, where the recorded ones lie between those as written (0) and those
+    - `way`: of a fault of the inputs that hardly moves the actions, where the recorded ones lie between those as written (0) and those
       under the correction (1); 99 % interval.
     """
 
@@ -163,13 +165,9 @@ def check_interface(
     error = float(recorded.errors(search.as_written).mean())
     standing_still = float(recorded.errors(recorded.still, search.as_written.shape[1]).mean())
     found, tried = search.find(written, twice=error >= standing_still)
-    if (
-        not found
-        and error < standing_still
-        and any(isinstance(one, ImageInput) for one in written.inputs.values())
-    ):
-        more = take_rows(dataset, max(rows, IMAGE_ROWS), seed)
-        found = search.find_in_images(written, Asker(backend, dataset, twin, more.rows), more)
+    if not found and error < standing_still:
+        more = take_rows(dataset, max(rows, MORE_ROWS), seed)
+        found = search.find_weak(written, Asker(backend, dataset, twin, more.rows), more)
     named = _simplest(found)
     others = {one.explanation.fault: one.explanation for one in reversed(found)}
     if named is not None:
@@ -239,6 +237,7 @@ class _Search:
         self._ask, self._recorded, self.as_written = ask, recorded, as_written
         self._schema, self._seed, self._on_progress = schema, seed, on_progress
         self._chosen, self._judged = recorded.halves()
+        self._screened: list[tuple[float, Correction]] = []
 
     def find(self, written: InterfaceMap, *, twice: bool) -> tuple[list[_Judgement], int]:
         """Corrections that help, best first, and how many were tried at once; with `twice`, two together where no single one helps."""
@@ -252,10 +251,11 @@ class _Search:
                 found += [one.with_fault(first.fault) for one in self._judge_all(self._try_all(corrections))]
         return sorted(found, key=lambda one: one.ratio), len(corrections)
 
-    def find_in_images(self, written: InterfaceMap, ask: Asker, more: RecordedRows) -> list[_Judgement]:
-        """The correction of images that the actions of more rows side with, if any."""
-        corrections = find_corrections(written, _units(self._schema), self._schema.rate_hz)
-        if (sided := find_image_fault(ask, more, written, corrections, self._seed)) is None:
+    def find_weak(self, written: InterfaceMap, ask: Asker, more: RecordedRows) -> list[_Judgement]:
+        """The correction of the inputs that more rows are nearer to, if any; to be called after `find`."""
+        nearest = sorted(self._screened, key=lambda one: -one[0])[:NEAREST]
+        corrections = [one for _, one in nearest]
+        if (sided := find_weak_fault(ask, more, written, corrections, self._seed)) is None:
             return []
         correction, way = sided
         _, judged = more.halves()
@@ -288,7 +288,9 @@ class _Search:
 
     def _try_all(self, corrections: Sequence[Correction]) -> list[tuple[Correction, Array]]:
         """Actions under every correction; of those that change the inputs, only the promising ones are asked about all rows."""
-        found, screened = [], []
+        found: list[tuple[Correction, Array]] = []
+        screened: list[tuple[float, int, Correction]] = []
+        self._screened = []
         few = self._chosen[
             np.linspace(0, len(self._chosen) - 1, min(SCREENED, len(self._chosen))).astype(int)
         ]
@@ -296,7 +298,9 @@ class _Search:
         for number, one in enumerate(corrections):
             try:
                 if one.asks_again:
-                    screened.append((self._ratio(self._ask(one.interface_map, rows[few]), few), number, one))
+                    predicted = self._ask(one.interface_map, rows[few])
+                    screened.append((self._ratio(predicted, few), number, one))
+                    self._screened.append((self._nearness(predicted, few), one))
                 else:
                     found.append((one, self._ask(one.interface_map, rows)))
             except (
@@ -321,6 +325,9 @@ class _Search:
         part, as_written = self._recorded.take(which), self.as_written[which]
         before = float(part.errors(as_written, predicted.shape[1]).mean())
         return float(part.errors(predicted, as_written.shape[1]).mean()) / max(before, 1e-9)
+
+    def _nearness(self, predicted: Array, which: Array) -> float:
+        return measure_nearness(self._recorded.take(which), self.as_written[which], predicted)
 
     def _judge_all(self, tried: Sequence[tuple[Correction, Array]]) -> list[_Judgement]:
         judged = [self._judge(*one) for one in tried]

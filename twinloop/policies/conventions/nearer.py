@@ -1,4 +1,4 @@
-"""Faults of images that hardly move a policy's actions: with which of two maps do the recorded actions side?
+"""Faults of inputs that hardly move a policy's actions: to which of two maps are the recorded actions nearer?
 
 A policy that looks little at colours is little wrong on BGR, so the error of its actions hardly says it. What says it is where the
 recorded actions lie between the actions under the map as written and those under a correction. What a trained policy leaves
@@ -16,66 +16,86 @@ import numpy as np
 from twinloop.episode import Array
 from twinloop.errors import PolicyGone, WrongUse
 from twinloop.policies.conventions.ask import Asker
-from twinloop.policies.conventions.corrections import Correction, Fault
+from twinloop.policies.conventions.corrections import Correction
 from twinloop.policies.conventions.recorded import RecordedRows
 from twinloop.policies.mapping.interface_map import InterfaceMap
 from twinloop.stats.bootstrap import of_draws
 from twinloop.stats.interval import Interval
 
-IMAGE_FAULTS: tuple[Fault, ...] = ("swapped cameras", "BGR for RGB", "image scale")
-IMAGE_ROWS = 384
-"""Rows about which a policy with cameras is asked: the way is short, and the rest is noise."""
-SCREENED = 48
-PROMISING = 3
+MORE_ROWS = 384
+"""Rows about which the policy is asked in the end: the way is short, and the rest is noise."""
+STEPS: tuple[tuple[int, int], ...] = ((32, 8), (96, 3), (MORE_ROWS // 2, 3))
+"""Rows that choose, and how many corrections are left after each step."""
 HALFWAY = 0.5
 """Beyond it, the recorded actions are nearer to those under the correction. A policy whose answers are drawn, and do not look at the
 images, is exactly here."""
+SHORTEST = 1e-9
 CONFIDENCE = 0.99
 """Of the interval that must lie beyond half of the way."""
 
 
-def find_image_fault(
+def find_weak_fault(
     ask: Asker, recorded: RecordedRows, written: InterfaceMap, corrections: Sequence[Correction], seed: int
 ) -> tuple[Correction, Interval] | None:
-    """Find the correction of images that the recorded actions side with.
+    """Find the correction of the inputs to which the recorded actions are surely nearer than to the map as written.
 
     Args:
         ask: Asks the policy about the recorded rows.
         recorded: The rows and what followed.
         written: The map as written.
-        corrections: Of this map; those of images are tried.
+        corrections: Of this map's inputs, the most promising first.
         seed: Random seed of the interval.
 
     Returns:
         The correction, and how far the recorded actions lie towards the actions under it, from 0 to 1; None where there is none.
     """
-    images = [one for one in corrections if one.fault in IMAGE_FAULTS]
-    if not images:
-        return None
     chosen, judged = recorded.halves()
-    few = chosen[np.linspace(0, len(chosen) - 1, min(SCREENED, len(chosen))).astype(int)]
-    for rows, count in ((few, PROMISING), (chosen, 1)):
-        images = _take_nearest(ask, recorded.take(rows), written, images, count)
-    if not images:
-        return None
-    rest = recorded.take(judged)
-    way = measure_way(rest, ask(written, rest.rows), ask(images[0].interface_map, rest.rows), seed)
-    return (images[0], way) if way is not None and way.low > HALFWAY else None
+    left = list(corrections)
+    for rows, count in STEPS:
+        few = chosen[:: max(1, len(chosen) // rows)]
+        left = _take_nearest(ask, recorded.take(few), written, left, count)
+    for one in left:
+        if _explains(_way(ask, recorded.take(chosen), written, one, seed)):
+            way = _way(ask, recorded.take(judged), written, one, seed)
+            return (one, way) if way is not None and _explains(way) else None
+    return None
+
+
+def _way(
+    ask: Asker, recorded: RecordedRows, written: InterfaceMap, correction: Correction, seed: int
+) -> Interval | None:
+    rows = recorded.rows
+    return measure_way(recorded, ask(written, rows), ask(correction.interface_map, rows), seed)
+
+
+def _explains(way: Interval | None) -> bool:
+    """Whether the recorded actions surely lie beyond half of the way, and not as far beyond its end."""
+    return way is not None and way.low > HALFWAY and way.value < 2.0 - HALFWAY
+
+
+def measure_nearness(recorded: RecordedRows, as_written: Array, as_corrected: Array) -> float:
+    """Measure how clearly the recorded actions are nearer to the corrected ones (n, T, A) than to those as written.
+
+    Of two corrections the one that moves the actions less can be the clearer one: this is the difference of the squared errors by the
+    length of the way between the actions, in which chance is the same for all. It is positive where the correction is nearer.
+    """
+    along, length = _compare(recorded, as_written, as_corrected)
+    way = float(length.sum())
+    return float((2.0 * along - length).sum()) / np.sqrt(way) if way > SHORTEST else -np.inf
 
 
 def _take_nearest(
     ask: Asker, recorded: RecordedRows, written: InterfaceMap, corrections: Sequence[Correction], count: int
 ) -> list[Correction]:
-    """The corrections that bring the actions closest to the recorded ones, of those that bring them closer."""
+    """The corrections that are most clearly nearer; of few rows, chance may make them all seem further away."""
     as_written = ask(written, recorded.rows)
     found = []
     for number, one in enumerate(corrections):
         try:
-            along, length = _compare(recorded, as_written, ask(one.interface_map, recorded.rows))
-        except (WrongUse, PolicyGone):  # a policy that refuses such images: no explanation
+            nearness = measure_nearness(recorded, as_written, ask(one.interface_map, recorded.rows))
+        except (WrongUse, PolicyGone):  # a policy that refuses such inputs: no explanation
             continue
-        if (closer := float((2.0 * along - length).sum())) > 0.0:
-            found.append((-closer, number, one))
+        found.append((-nearness, number, one))
     return [one for _, _, one in sorted(found, key=lambda entry: entry[:2])[:count]]
 
 
@@ -94,7 +114,7 @@ def measure_way(recorded: RecordedRows, as_written: Array, as_corrected: Array, 
     along, length = _compare(recorded, as_written, as_corrected)
     episodes = np.unique(recorded.episode)
     sums = np.array([(along[at].sum(), length[at].sum()) for at in (recorded.episode == e for e in episodes)])
-    if sums[:, 1].sum() < 1e-9:
+    if sums[:, 1].sum() < SHORTEST:
         return None
 
     def place(drawn: Array) -> float:
@@ -114,17 +134,22 @@ def measure_way(recorded: RecordedRows, as_written: Array, as_corrected: Array, 
 def _compare(recorded: RecordedRows, as_written: Array, as_corrected: Array) -> tuple[Array, Array]:
     """By row (n,): the product of what the recorded actions and the corrected ones differ from those as written, and the latter squared.
 
+    Only what varies from row to row counts: a policy that is a little off everywhere would side with whatever shifts it the right way.
     Each element counts in its own standard errors, so that one that no policy predicts well does not drown the rest.
     """
     as_written, as_corrected = np.nan_to_num(as_written), np.nan_to_num(as_corrected)
     steps = min(as_written.shape[1], as_corrected.shape[1], recorded.actions.shape[1])
     moved = np.isfinite(recorded.spread)
     start = as_written[:, :steps][..., moved]
+    exists = recorded.exists[:, :steps, None]
+    count = np.maximum(exists.sum(axis=0), 1)
     wanted, offered = (
-        recorded.actions[:, :steps][..., moved] - start,
-        as_corrected[:, :steps][..., moved] - start,
+        np.where(exists, one - np.where(exists, one, 0.0).sum(axis=0) / count, 0.0)
+        for one in (
+            recorded.actions[:, :steps][..., moved] - start,
+            as_corrected[:, :steps][..., moved] - start,
+        )
     )
-    exists = recorded.exists[:, :steps]
-    scale = np.maximum(np.sqrt((wanted[exists] ** 2).mean(axis=0)), 1e-9)
-    wanted, offered = (np.where(exists[..., None], one / scale, 0.0) for one in (wanted, offered))
+    scale = np.maximum(np.sqrt((wanted**2).sum(axis=(0, 1)) / count.sum()), 1e-9)
+    wanted, offered = wanted / scale, offered / scale
     return (wanted * offered).sum(axis=(1, 2)), (offered**2).sum(axis=(1, 2))
