@@ -70,7 +70,7 @@ def bucket(server, monkeypatch, tmp_path):
 def credentials(server):
     return {
         "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": server, "AWS_ALLOW_HTTP": "true",
+        "AWS_ENDPOINT_URL": server,
     }  # fmt: skip
 
 
@@ -143,6 +143,18 @@ def test_queries_training_windows_and_merge_read_it_too(bucket, tmp_path):
     merged = tl.merge([f"{bucket}/arm", tmp_path / "more"], tmp_path / "merged").dataset
     assert len(merged) == 6
     equal(merged.episode(1), local.episode(1))
+
+
+def test_a_policy_trains_on_it_and_a_whole_check_is_a_pull(bucket, tmp_path):
+    make(tmp_path / "arm", 12)
+    push(tmp_path / "arm", f"{bucket}/arm")
+    code, _, err = twinloop_command(
+        "train", "--sim", f"{bucket}/arm", "--out", tmp_path / "policy", "--steps", 3, "--set", "width=16"
+    )
+    assert code == 0 and (tmp_path / "policy").is_dir(), err
+    assert not [name for name in views() if "/data/" in name]
+    code, _, err = twinloop_command("data", "verify", f"{bucket}/arm")
+    assert code == 2 and "data pull" in err
 
 
 def test_a_push_sends_what_is_new_and_readers_keep_their_version(bucket, tmp_path):

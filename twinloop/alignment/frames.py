@@ -67,16 +67,16 @@ def read_moments(dataset: Dataset, cell: Cell, camera: str) -> list[Moment]:
     """
     names = [one.name for one in dataset.schema.cameras]
     if camera not in names:
-        raise UnknownName(f"camera in {dataset.root}", camera, names)
+        raise UnknownName(f"camera in {dataset.place}", camera, names)
     if not dataset.num_frames:
-        raise WrongUse(f"{dataset.root} has no frames", expected="at least 5 frames with joint readings")
+        raise WrongUse(f"{dataset.place} has no frames", expected="at least 5 frames with joint readings")
     every = max(1, -(-dataset.num_frames // SAMPLED_ROWS))
     found = [
         moment for number in dataset.numbers for moment in _of_episode(dataset.episode(number), number, cell, every)
     ]  # fmt: skip
     if not found:
         raise WrongUse(
-            f"{dataset.root} has no joint readings of twin {cell.twin.name!r}",
+            f"{dataset.place} has no joint readings of twin {cell.twin.name!r}",
             got=", ".join(signal.name for signal in dataset.schema.signals),
             expected=f"{STATE} with the names of the twin's joints",
             available=cell.actuators,

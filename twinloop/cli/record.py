@@ -239,7 +239,7 @@ def _print_recording(
     outcome = f", {successes} succeeded, {failures} failed" if judged else ""
     text = (
         f"recorded {console.count(episodes, 'episode')}, {console.count(rows, 'row')}{outcome} "
-        f"on {'stand-in' if description.standin else 'robot'} {description.serial} -> {dataset.root}"
+        f"on {'stand-in' if description.standin else 'robot'} {description.serial} -> {dataset.place}"
     )
     console.print_result(json, value, text)
 

@@ -50,9 +50,9 @@ def require_consent(dataset: Dataset, use: str, workspace: Path, today: date | N
     if objections:
         first = objections[0]
         raise ConsentError(
-            f"{dataset.root} may not be used to {use}: {len(objections)} of {len(dataset)} episodes have no valid "
+            f"{dataset.place} may not be used to {use}: {len(objections)} of {len(dataset)} episodes have no valid "
             f"consent (episode {first.episode}: {first.reason})",
-            remedy=f"twinloop data consent check {dataset.root} --use {use}; ask for consent and record it with "
+            remedy=f"twinloop data consent check {dataset.place} --use {use}; ask for consent and record it with "
             "`twinloop data consent add`, or exclude these episodes",
         )
 

@@ -147,7 +147,7 @@ def _read(
     on_episode: Callable[[int], None],
 ) -> DatasetSample:
     if not len(dataset):
-        raise WrongUse(f"{dataset.root} holds no episode")
+        raise WrongUse(f"{dataset.place} holds no episode")
     each = max(FEWEST_ROWS, points // len(dataset))
     raws, owners, frames, firsts, looks = [], [], [], [], []
     for place, number in enumerate(dataset.numbers):
@@ -247,7 +247,7 @@ def _require_names(real: Dataset, sim: Dataset, signals: Sequence[str] | None) -
         for dataset in (real, sim):
             known = [s.name for s in dataset.schema.signals]
             if name not in known:
-                raise UnknownName(f"signal of {dataset.root}", name, known)
+                raise UnknownName(f"signal of {dataset.place}", name, known)
 
 
 def _require_units(real: Dataset, sim: Dataset, names: Sequence[str]) -> None:

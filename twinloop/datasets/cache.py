@@ -138,7 +138,7 @@ def _copy_rows(dataset: Dataset, folder: Path) -> None:
         row += size
     if row != dataset.num_frames:
         raise DamagedDataset(
-            f"{dataset.root} has the wrong number of rows", got=row, expected=dataset.num_frames
+            f"{dataset.place} has the wrong number of rows", got=row, expected=dataset.num_frames
         )
     for array in arrays.values():
         array.flush()

@@ -80,7 +80,7 @@ def _write_transitions(dataset: Dataset, path: Path, on_progress: OnProgress | N
                 on_progress(done, len(dataset))
         if writer is None:
             raise DatasetError(
-                f"{dataset.root} has no transitions", expected="an episode of two rows or more"
+                f"{dataset.place} has no transitions", expected="an episode of two rows or more"
             )
     finally:
         if writer is not None:

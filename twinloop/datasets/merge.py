@@ -79,7 +79,7 @@ def merge(
     for dataset in datasets[1:]:
         if difference := datasets[0].schema.difference(dataset.schema):
             raise DatasetError(
-                f"{dataset.root} cannot be merged with {datasets[0].root}: {difference}",
+                f"{dataset.place} cannot be merged with {datasets[0].root}: {difference}",
                 remedy="only datasets with the same signals, units, cameras and rate can be merged",
             )
     selections = [EpisodeSelection(dataset, dataset.numbers) for dataset in datasets]
@@ -113,7 +113,7 @@ def copy_episodes(
             for selection in selections:
                 dataset, copier = selection.dataset, _Copier(selection, writer)
                 for number in selection.numbers:
-                    name = f"episode {number} of {dataset.root}"
+                    name = f"episode {number} of {dataset.place}"
                     try:
                         episode = _read_valid_episode(dataset, number, copied)
                         copier.copy(episode, number)
@@ -232,7 +232,7 @@ def _read_valid_episode(dataset: Dataset, number: int, copied: Mapping[str, str]
     episode = dataset.episode(number)
     if episode.id in copied:
         raise InvalidEpisode(
-            f"episode {number} of {dataset.root} is the same as {copied[episode.id]}",
+            f"episode {number} of {dataset.place} is the same as {copied[episode.id]}",
             remedy="skip duplicates: --skip-unusable",
         )
     if dataset.manifest is not None:
@@ -243,7 +243,7 @@ def _read_valid_episode(dataset: Dataset, number: int, copied: Mapping[str, str]
         )
     except InvalidEpisode as error:
         raise InvalidEpisode(
-            f"episode {number} of {dataset.root}: {error.what}", remedy="skip it: --skip-unusable"
+            f"episode {number} of {dataset.place}: {error.what}", remedy="skip it: --skip-unusable"
         ) from error
 
 

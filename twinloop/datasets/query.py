@@ -246,7 +246,7 @@ def _complete_provenance_files(dataset: Dataset) -> list[Path]:
         rows = -1
     if rows != len(dataset.index):
         dataset.provenance_table()  # raises with the cause
-        raise DatasetError(f"{dataset.root} is being written; try again")
+        raise DatasetError(f"{dataset.place} is being written; try again")
     return paths
 
 

@@ -85,6 +85,13 @@ class Dataset:
         """A file of the dataset on this machine; one in object storage is fetched first."""
         return self.remote.fetch(name) if self.remote else self.root / name
 
+    def bytes_of(self, name: str) -> int | None:
+        """The size of a file; None where there is none."""
+        if self.remote:
+            return self.remote.bytes_of(name)
+        path = self.root / name
+        return path.stat().st_size if path.is_file() else None
+
     def open_parquet(self, name: str) -> pq.ParquetFile:
         """A table of rows, of which nothing but the footer has been read."""
         if self.remote:

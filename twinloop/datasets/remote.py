@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,15 @@ class RemoteView:
     def address(self) -> str:
         """Where the dataset is."""
         return self.folder.address
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        return {entry.name: entry.bytes for entry in self.folder.list()}
+
+    def bytes_of(self, name: str) -> int | None:
+        """The size of an object, or of a table that was fetched; None where there is none."""
+        path = self.root / name
+        return path.stat().st_size if path.is_file() else self._sizes.get(name)
 
     def open_parquet(self, name: str) -> pq.ParquetFile:
         """A table as it lies in storage; only its footer is read, then the row groups and columns that are asked for."""

@@ -145,10 +145,11 @@ def _reason(text: str) -> str:
     return ": ".join(parts) or text.strip().splitlines()[0]
 
 
-def _plain_http() -> bool:
-    """Whether the environment names an endpoint without encryption, as a server on this machine is."""
+def _client_options() -> Any:
+    """Encryption is left out only where the environment names an endpoint without it, as a server on this machine is."""
     allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true")
-    return allowed or os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+    plain = allowed or os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+    return {"timeout": TIMEOUT, "allow_http": plain}
 
 
 class ObjectFolder:
@@ -162,8 +163,7 @@ class ObjectFolder:
         self.address = address
         self._obstore = obstore
         with _explained(address):
-            options: Any = {"timeout": TIMEOUT, "allow_http": _plain_http()}
-            self._store: Any = obstore.store.from_url(address, client_options=options)
+            self._store: Any = obstore.store.from_url(address, client_options=_client_options())
 
     def read(self, name: str) -> bytes:
         """The content of an object."""
@@ -226,7 +226,8 @@ class ObjectFolder:
         found, _, rest = self.address.partition("://")
         protocol: Any = {"gcs": "gs"}.get(found, found)
         bucket, _, path = rest.partition("/")
-        return FsspecStore(protocol), f"{bucket}/{path}".rstrip("/")
+        files = FsspecStore(protocol, client_options=_client_options())
+        return files, f"{bucket}/{path}".rstrip("/")
 
 
 class RangeFile(io.RawIOBase):

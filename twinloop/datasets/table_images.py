@@ -35,7 +35,7 @@ def image_encoding(dataset: Dataset, name: str) -> str:
     first = next(read_images(dataset, dataset.numbers[0], name), b"") if len(dataset) else b""
     encoding = next((kind for sign, kind in _SIGNATURES.items() if first.startswith(sign)), None)
     if encoding is None:
-        raise DamagedDataset(f"{dataset.root}: {name} holds no PNG or JPEG images", got=repr(first[:8]))
+        raise DamagedDataset(f"{dataset.place}: {name} holds no PNG or JPEG images", got=repr(first[:8]))
     return encoding
 
 
@@ -65,7 +65,7 @@ def _encoded(dataset: Dataset, name: str, image: pa.Scalar) -> bytes:
     content = value.get("bytes") if isinstance(value, dict) else value
     if not isinstance(content, bytes):
         raise DamagedDataset(
-            f"{dataset.root}: an image of {name} is not in the table",
+            f"{dataset.place}: an image of {name} is not in the table",
             got="a path" if isinstance(value, dict) else type(value).__name__,
             expected="PNG or JPEG bytes",
         )

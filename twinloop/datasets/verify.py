@@ -18,11 +18,12 @@ from twinloop.datasets.commit import JOURNAL, STAGING, has_active_writer
 from twinloop.datasets.index import EpisodeIndex, VideoIndex, empty_index, load_index
 from twinloop.datasets.manifest import FileEntry, file_entry, load_manifest
 from twinloop.datasets.partial_folder import Leftover, find_leftovers
+from twinloop.datasets.store import parse_address
 from twinloop.datasets.verification import REPAIR, Ledger, OnProgress, Verification, numbers_in, strip_root
 from twinloop.datasets.verify_episodes import check_labels, check_provenance, check_videos
 from twinloop.datasets.verify_rows import check_rows
 from twinloop.episode import Schema
-from twinloop.errors import DamagedDataset, NoDataset
+from twinloop.errors import DamagedDataset, NoDataset, WrongUse
 
 STRAY = "does not belong to the dataset, but LeRobot would read it"
 _REWRITTEN = frozenset({layout.INFO, layout.STATS, layout.TASKS})
@@ -47,7 +48,14 @@ def verify(
     Raises:
         NoDataset: The path holds no dataset.
         NewerFormat: The layout version is not supported.
+        WrongUse: The dataset is in object storage.
     """
+    if address := parse_address(path):
+        raise WrongUse(
+            "a dataset in object storage is checked as it is transferred",
+            got=address,
+            remedy=f"twinloop data pull {address} FOLDER checks every file by its hash",
+        )
     root = Path(path)
     try:
         return _Check(root, decode, on_progress, busy=not holding_lock and has_active_writer(root)).run()

@@ -37,14 +37,13 @@ def require_trainable(dataset: Dataset, workspace: Path) -> None:
 def _require_as_committed(dataset: Dataset) -> None:
     """Refuse files of another size than when they were committed: what is cached and checked would be about others."""
     for name, entry in dataset.manifest.files.items() if dataset.manifest else ():
-        path = dataset.root / name
-        size = path.stat().st_size if path.is_file() else None
+        size = dataset.bytes_of(name)
         if size != entry.bytes:
             raise DamagedDataset(
-                f"{path} is not what was committed",
+                f"{dataset.place}/{name} is not what was committed",
                 got="nothing" if size is None else f"{size} bytes",
                 expected=f"{entry.bytes} bytes",
-                remedy=f"twinloop data verify {dataset.root}",
+                remedy=f"twinloop data verify {dataset.place}",
             )
 
 
@@ -61,13 +60,13 @@ def require_same_interface(dataset: Dataset, interface: Interface, side: int) ->
     found = replace(make_interface(dataset.schema, names, str(dataset.root)), cameras=interface.cameras)
     if found.action.size != interface.action.size:
         raise LearnError(
-            f"{dataset.root} has another action than the policy",
+            f"{dataset.place} has another action than the policy",
             got=f"{found.action.size} numbers",
             expected=f"{interface.action.size}: {', '.join(interface.action.elements)}",
         )
     if difference := interface.difference(found):
         raise LearnError(
-            f"{dataset.root} does not fit the policy: {difference}",
+            f"{dataset.place} does not fit the policy: {difference}",
             remedy="use data of the same robot and signals; `twinloop ingest --map` converts units and names",
         )
 

@@ -130,14 +130,14 @@ def usable_episodes(dataset: Dataset, fewest: int, imitated: bool = True) -> lis
     if not succeeded:
         if any(success is False for success in outcomes):
             raise LearnError(
-                f"no episode of {dataset.root} succeeded: there is nothing to imitate",
+                f"no episode of {dataset.place} succeeded: there is nothing to imitate",
                 got=f"{sum(s is False for s in outcomes)} failures of {len(outcomes)} episodes",
                 remedy="record or generate successful ones, or label them: twinloop data label",
             )
         succeeded = list(range(len(outcomes)))
     if len(succeeded) < fewest:
         raise LearnError(
-            f"{dataset.root} has too few episodes to learn from",
+            f"{dataset.place} has too few episodes to learn from",
             got=f"{len(succeeded)} usable of {len(outcomes)}",
             expected=f"at least {fewest}",
             remedy="record more, or lower fewest_episodes if you know what you do",

@@ -231,19 +231,19 @@ def _list_notes(sources: dict[Role, Dataset], interface: Interface, config: Trai
     for role, dataset in sources.items():
         found = list_sources(dataset)
         if role == "real" and found == {"sim"}:
-            yield f"--real {dataset.root} is simulated throughout; it counts as real all the same"
+            yield f"--real {dataset.place} is simulated throughout; it counts as real all the same"
         if role == "sim" and found and "sim" not in found:
-            yield f"--sim {dataset.root} was recorded on a robot; it counts as simulated all the same"
+            yield f"--sim {dataset.place} was recorded on a robot; it counts as simulated all the same"
         for camera in interface.cameras:
             theirs = dataset.schema.camera(camera.name)
             height, width = crop_size((theirs.height, theirs.width), (camera.height, camera.width))
             if (height, width) != (theirs.height, theirs.width):
                 yield (
-                    f"{dataset.root}: {camera.name} gives {theirs.width} x {theirs.height}, the policy sees images shaped "
+                    f"{dataset.place}: {camera.name} gives {theirs.width} x {theirs.height}, the policy sees images shaped "
                     f"like {camera.width} x {camera.height}: of these the {width} x {height} in the middle"
                 )
             if not has_cached_frames(dataset, camera.name, config.image_side, (camera.height, camera.width)):
-                yield f"{dataset.root}: decoding {dataset.num_frames} images of {camera.name}, this once"
+                yield f"{dataset.place}: decoding {dataset.num_frames} images of {camera.name}, this once"
 
 
 def _make_interface(sources: dict[Role, Dataset], config: TrainConfig) -> Interface:

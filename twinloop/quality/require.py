@@ -64,10 +64,10 @@ def require_usable(
         codes = Counter(finding.code for finding in blocking)
         first = blocking[0]
         raise QualityError(
-            f"{dataset.root} cannot be used to {purpose}: {episodes} of {report.episodes} episodes are blocked by "
+            f"{dataset.place} cannot be used to {purpose}: {episodes} of {report.episodes} episodes are blocked by "
             f"{', '.join(codes)} (episode {first.episode}, {first.channel}: {first.message})",
-            remedy=f"twinloop check {dataset.root}; then fix or exclude these episodes, or override: "
-            f"twinloop check {dataset.root} --override {first.code} --by NAME --reason TEXT",
+            remedy=f"twinloop check {dataset.place}; then fix or exclude these episodes, or override: "
+            f"twinloop check {dataset.place} --override {first.code} --by NAME --reason TEXT",
         )
     return report
 
@@ -96,13 +96,13 @@ def override(report: QualityReport, dataset: Dataset, code: str, by: str, reason
     """Override a blocking finding for every episode it blocks in this report, with author and reason."""
     if dataset.manifest is None:
         raise WrongUse(
-            f"{dataset.root} was not written by Twinloop and is never changed in place",
-            remedy=f"twinloop data merge {dataset.root} --out NEW",
+            f"{dataset.place} was not written by Twinloop and is never changed in place",
+            remedy=f"twinloop data merge {dataset.place} --out NEW",
         )
     blocked = [finding for finding in report.blocking if finding.code == code]
     if not blocked:
         raise WrongUse(
-            f"{code!r} blocks nothing in {dataset.root}", available=sorted({f.code for f in report.blocking})
+            f"{code!r} blocks nothing in {dataset.place}", available=sorted({f.code for f in report.blocking})
         )
     return add_override(dataset.root, code, sorted({f.episode_id for f in blocked}), by, reason)
 
