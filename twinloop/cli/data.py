@@ -257,7 +257,8 @@ def export(
         str,
         Option(
             "--as",
-            help="transitions (one Parquet file), hdf5 (groups as in robomimic) or lerobot (a plain copy).",
+            help="transitions (one Parquet file), hdf5 (groups as in robomimic), isaaclab (the same for Isaac Lab), lerobot (a plain "
+            "copy) or groot (LeRobot v2.1 with modality.json).",
         ),
     ] = "transitions",
     json: Json = False,

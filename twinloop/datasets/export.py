@@ -1,4 +1,4 @@
-"""Export datasets: transitions as Parquet, episodes as HDF5, or a LeRobot folder.
+"""Export datasets: transitions as Parquet, episodes as HDF5 for robomimic and Isaac Lab, or a folder for LeRobot or GR00T.
 
 Every export contains the episode ids, so that a row can be traced back to its origin.
 """
@@ -16,14 +16,19 @@ import pyarrow.parquet as pq
 
 from twinloop.datasets.artefacts import register_artefact
 from twinloop.datasets.columns import to_arrow
+from twinloop.datasets.export_groot import write_groot
 from twinloop.datasets.merge import EpisodeSelection, OnProgress, copy_episodes
+from twinloop.datasets.partial_folder import partial_folder
 from twinloop.datasets.query import episode_rows
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.durable import replace_durably
 from twinloop.episode import Episode
 from twinloop.errors import DatasetError, MissingExtra, UnknownName
 
-Format = Literal["transitions", "hdf5", "lerobot"]
+GYM_TYPE = 2
+"""Isaac Lab's environments, in robomimic's numbering."""
+
+Format = Literal["transitions", "hdf5", "isaaclab", "lerobot", "groot"]
 
 
 def export(source: str | Path, out: str | Path, kind: str, *, on_progress: OnProgress | None = None) -> Path:
@@ -32,7 +37,8 @@ def export(source: str | Path, out: str | Path, kind: str, *, on_progress: OnPro
     Args:
         source: The dataset.
         out: The new file or folder; it appears only when it is complete.
-        kind: "transitions" (Parquet), "hdf5" (robomimic's groups) or "lerobot".
+        kind: "transitions" (Parquet), "hdf5" (robomimic's groups), "isaaclab" (the same, with Isaac Lab's states), "lerobot", or
+            "groot" (LeRobot v2.1 with `meta/modality.json`).
         on_progress: Called with (episodes done, episodes in all).
 
     Returns:
@@ -47,7 +53,7 @@ def export(source: str | Path, out: str | Path, kind: str, *, on_progress: OnPro
     dataset, target = open_dataset(source), Path(out)
     if target.exists():
         raise DatasetError(f"{target} already exists", remedy="choose another name, or delete it")
-    register_artefact(target, "dataset" if kind == "lerobot" else "table", [dataset])
+    register_artefact(target, "dataset" if kind in ("lerobot", "groot") else "table", [dataset])
     if kind == "lerobot":
         copy_episodes(
             [EpisodeSelection(dataset, dataset.numbers)],
@@ -56,10 +62,17 @@ def export(source: str | Path, out: str | Path, kind: str, *, on_progress: OnPro
             on_progress=on_progress,
         )
         return target
+    if kind == "groot":
+        with partial_folder(target) as folder:
+            write_groot(dataset, folder, on_progress)
+        return target
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
-        (_write_transitions if kind == "transitions" else _write_hdf5)(dataset, temporary, on_progress)
+        if kind == "transitions":
+            _write_transitions(dataset, temporary, on_progress)
+        else:
+            _write_hdf5(dataset, temporary, on_progress, isaaclab=kind == "isaaclab")
         replace_durably(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -105,7 +118,7 @@ def _transition_table(episode: Episode, number: int) -> pa.Table:
     return pa.table(columns)
 
 
-def _write_hdf5(dataset: Dataset, path: Path, on_progress: OnProgress | None) -> None:
+def _write_hdf5(dataset: Dataset, path: Path, on_progress: OnProgress | None, *, isaaclab: bool) -> None:
     """Write groups as in robomimic: /data/demo_<n>/actions and obs/<signal>, with provenance as JSON attributes.
 
     `success` and `failure` are attributes where they are known; rewards and dones are not invented.
@@ -118,13 +131,29 @@ def _write_hdf5(dataset: Dataset, path: Path, on_progress: OnProgress | None) ->
     with h5py.File(path, "w") as file:
         data = file.create_group("data")
         data.attrs["total"] = dataset.num_frames
-        data.attrs["env_args"] = json.dumps({"env_name": dataset.schema.robot_type, "type": "twinloop"})
+        data.attrs["env_args"] = json.dumps(
+            {"env_name": dataset.schema.robot_type, "type": GYM_TYPE if isaaclab else "twinloop"}
+        )
         for done, number in enumerate(dataset.numbers, start=1):
             episode = dataset.episode(number)
             origin = rows[number]["origin_dataset"], rows[number]["origin_index"]
-            _write_hdf5_episode(data.create_group(f"demo_{number}"), episode, origin)
+            group = data.create_group(f"demo_{number}")
+            _write_hdf5_episode(group, episode, origin)
+            if isaaclab:
+                _write_articulation(group, episode)
             if on_progress:
                 on_progress(done, len(dataset))
+
+
+def _write_articulation(group: Any, episode: Episode) -> None:
+    """Positions and speeds of the joints where Isaac Lab looks for them, for every row and for the first."""
+    if episode.provenance.seed is not None:
+        group.attrs["seed"] = episode.provenance.seed
+    for signal, name in (("observation.state", "joint_position"), ("observation.velocity", "joint_velocity")):
+        if signal in episode.signals:
+            values = episode.signals[signal].reshape(len(episode), -1)
+            for place, rows in (("states", values), ("initial_state", values[:1])):
+                group.create_dataset(f"{place}/articulation/robot/{name}", data=rows, compression="gzip")
 
 
 def _write_hdf5_episode(group: Any, episode: Episode, origin: tuple[str, int]) -> None:
