@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinloop.episode import Episode, Schema, Signal, make_episode
-from twinloop.generation.convergence import with_time_step
 from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.predict import Predictor, Window
 from twinloop.identification.recording import find_channels, read_recording
@@ -25,7 +24,7 @@ from twinloop.identification.run import identify
 from twinloop.logs.ingest import ingest
 from twinloop.logs.log_map import parse_map
 from twinloop.tasks import make_cell
-from twinloop.twins import Twin, load_twin, make_twin_from_model
+from twinloop.twins import Twin, load_twin, make_twin_from_model, with_time_step
 
 Array = NDArray[Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from docs import api_page, studio_operations
+from docs import api_page, engines_page, studio_operations
 
 PAGE = Path(__file__).parent / "reference/commands.md"
 
@@ -84,6 +84,7 @@ if __name__ == "__main__":
     written = (
         (PAGE, page()),
         (api_page.PAGE, api_page.page()),
+        (engines_page.PAGE, engines_page.page()),
         (studio_operations.FILE, studio_operations.text()),
     )
     for path, text in written:

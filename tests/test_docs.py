@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import twinloop
-from docs import api_page
+from docs import api_page, engines_page
 from docs.generate import PAGE, commands, page
 
 ROOT = Path(__file__).parent.parent
@@ -41,6 +41,7 @@ def test_every_command_is_documented():
 
 def test_the_api_reference_is_up_to_date():
     assert api_page.PAGE.read_text() == api_page.page(), "run `make docs`"
+    assert engines_page.PAGE.read_text() == engines_page.page(), "run `make docs`"
 
 
 def build_site(root, folder):

@@ -36,6 +36,7 @@ COMPONENTS = (
     ("duckdb", "duckdb", None, "queries"),
     ("pyarrow", "pyarrow", None, "datasets"),
     ("pybullet", "pybullet", "bullet", "engine bullet, the stand-in for reality"),
+    ("sapien", "sapien", "physx", "engine physx, stand-ins on PhysX"),
     ("torch", "torch", "learn", "training"),
     ("h5py", "h5py", "logs", "HDF5 logs and export"),
     ("mcap", "mcap", "logs", "MCAP logs"),

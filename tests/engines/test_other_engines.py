@@ -6,15 +6,20 @@ import numpy as np
 import pytest
 
 from twinloop.engines import cannot_vary, make_engine
-from twinloop.errors import InvalidTwin, MissingExtra, WrongUse
+from twinloop.errors import InvalidRandomization, InvalidTwin, MissingExtra, UnknownName, WrongUse
 from twinloop.generation.replay import replay
-from twinloop.generation.run import generate, make_job
-from twinloop.randomization import default_randomization, make_randomization
+from twinloop.generation.run import generate, load_for_engines, make_job
+from twinloop.randomization import (
+    default_randomization,
+    load_generate_config,
+    load_randomization,
+    make_randomization,
+)
 from twinloop.tasks import make_cell
 from twinloop.testing.engines import check_engine
 from twinloop.twins import Twin, load_twin
 
-PACKAGES = {"bullet": "pybullet"}
+PACKAGES = {"bullet": "pybullet", "physx": "sapien"}
 
 
 @pytest.fixture(params=PACKAGES)
@@ -71,3 +76,67 @@ def test_a_shape_that_it_cannot_load_is_named(engine):
         make_engine(engine, cell, 1).roll(
             np.array([0]), {}, (np.zeros((1, 0)), np.zeros((1, 0))), np.zeros((1, 1, 0))
         )
+
+
+def test_engine_and_time_step_are_drawn_for_each_episode_and_kept_in_order(tmp_path):
+    for package in PACKAGES.values():
+        pytest.importorskip(package)
+    config = {
+        "twin": "so101_pick_place",
+        "randomization": {
+            "engine": ["mujoco", "bullet", "physx"],
+            "numerics": {"timestep_s": [0.001, 0.002]},
+            "object_mass_kg": [0.01, 0.05],
+        },
+    }
+    twin = load_twin("so101_pick_place")
+    varied = load_randomization(config)
+    made = generate(twin, varied, out=tmp_path / "mixed", episodes=8, seed=3, max_steps=8, workers=1)
+    alone = generate(
+        twin, make_randomization(twin, {"object_mass_kg": (0.01, 0.05)}), out=tmp_path / "alone",
+        episodes=8, seed=3, max_steps=8, workers=1,
+    )  # fmt: skip
+    origins = [made.episode(k).provenance for k in range(8)]
+    assert {origin.engine for origin in origins} == {"mujoco", "bullet", "physx"}
+    assert all(origin.engine == origin.draw["engine"] for origin in origins)
+    assert {origin.draw["timestep_s"] for origin in origins} == {0.001, 0.002}
+    assert {origin.twin_hash for origin in origins} == {twin.content_hash}
+    masses = [alone.episode(k).provenance.draw["object_mass_kg"] for k in range(8)]
+    assert [origin.draw["object_mass_kg"] for origin in origins] == masses, "other draws do not move"
+    assert all(replay(made, k).same for k in range(8))
+
+
+def test_a_time_step_that_does_not_fit_the_control_rate_is_refused():
+    twin = load_twin("so101_pick_place")
+    with pytest.raises(InvalidRandomization, match="whole number of physics steps"):
+        make_randomization(twin, {"timestep_s": [0.001, 0.003]})
+    with pytest.raises(InvalidRandomization, match="not a choice"):
+        make_randomization(twin, {"engine": {"uniform": [0, 1]}})
+    varied = make_randomization(twin, {"engine": ["mujoco", "bulet"]})
+    with pytest.raises(UnknownName, match="did you mean 'bullet'"):
+        make_job(twin, varied)
+
+
+def test_what_one_of_several_engines_cannot_vary_is_refused():
+    twin = load_twin("franka_pick_place")
+    varied = make_randomization(
+        twin, {"engine": ["mujoco", "physx"], "object_torsional_friction_m": (0.004, 0.006)}
+    )
+    pytest.importorskip("sapien")
+    with pytest.raises(WrongUse, match="physx cannot vary object_torsional_friction_m"):
+        make_job(twin, varied)
+
+
+def test_the_default_randomization_varies_what_the_engine_can(engine):
+    twin = load_twin("franka_pick_place")
+    config = load_generate_config({"twin": twin.name, "randomization": "default"})
+    names = set(load_for_engines(config, twin, engine).names)
+    assert "contact_time_s" not in names and "object_mass_kg" in names
+    assert names == set(default_randomization(twin).names) - set(
+        cannot_vary(engine, twin, default_randomization(twin).names)
+    )
+    named = load_generate_config(
+        {"twin": twin.name, "randomization": {"from": "default", "contact_time_s": [0.01, 0.012]}}
+    )
+    with pytest.raises(WrongUse, match="contact_time_s"):
+        make_job(twin, load_for_engines(named, twin, engine), engine=engine)

@@ -7,10 +7,11 @@ import twinloop as tl
 from tests.generation.fakes import fake_work
 from twinloop.datasets.video import video_extent
 from twinloop.errors import WrongUse
-from twinloop.generation.convergence import check_time_step, with_time_step
+from twinloop.generation.convergence import check_time_step
 from twinloop.generation.preview import write_preview
 from twinloop.generation.rollout import rollout
 from twinloop.generation.run import generate, make_job, run
+from twinloop.twins import with_time_step
 
 WIDE = {
     "randomization": {
@@ -51,7 +52,7 @@ def test_half_the_time_step_is_compared_with_the_whole_one(tmp_path):
 
 
 def test_episodes_of_another_engine_cannot_be_refined(tmp_path):
-    with pytest.raises(WrongUse, match="no episode of this engine"):
+    with pytest.raises(WrongUse, match="no episode of a known engine"):
         check_time_step(run(fake_work(), 4, tmp_path / "fake", workers=1))
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from twinloop.generation.convergence import with_time_step
 from twinloop.identification.config import IdentifyConfig
 from twinloop.identification.fit import prepare
 from twinloop.identification.run import identify
@@ -13,7 +12,7 @@ from twinloop.identification.slopes import best_slopes, linearize
 from twinloop.identification.solve import solve
 from twinloop.identification.systematic import CLOCK_RATE, clock_shift, time_step_effect
 from twinloop.tasks import make_cell
-from twinloop.twins import load_twin
+from twinloop.twins import load_twin, with_time_step
 
 from .worlds import record
 

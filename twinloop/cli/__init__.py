@@ -14,6 +14,7 @@ from twinloop.cli import (
     data,
     demo,
     diagnose,
+    engine,
     evaluate,
     excite,
     gap,
@@ -47,7 +48,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (data, twin, policy, robot, registry, key, plan, jobs):
+for group in (data, twin, engine, policy, robot, registry, key, plan, jobs):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 for command in (
     demo.demo, start.init, start.doctor, start.status, record.record, record.standin, generate.generate, generate.replay, check.check,

@@ -158,6 +158,34 @@ class BulletWorld(World):
                 self._read_free(reader.number, *reader.free, qpos, qvel)
         return qpos, qvel
 
+    def mass_centres(self) -> dict[int, Array]:
+        """Where Bullet has the centres of mass of bodies that can move."""
+        found = {}
+        for part in self._parts:
+            for body, link in part.links.items():
+                if link < 0:
+                    place = self._bullet.getBasePositionAndOrientation(part.number)[0]
+                else:
+                    place = self._bullet.getLinkState(part.number, link, computeForwardKinematics=1)[0]
+                if self.model.body_mass[body] > 0.0:
+                    found[body] = np.array(place)
+        return found
+
+    def gravity_torques(self) -> dict[int, float]:
+        """The torques against gravity, by degree of freedom, as Bullet computes them."""
+        found = {}
+        for part in self._parts:
+            mine = [mine for _, mine in part.joints]
+            if mine and not part.tree.free:
+                offsets, still = (
+                    [state[0] for state in self._bullet.getJointStates(part.number, mine)],
+                    [0.0] * len(mine),
+                )
+                torques = self._bullet.calculateInverseDynamics(part.number, offsets, still, still)
+                for (joint, _), torque in zip(part.joints, torques, strict=True):
+                    found[int(self.model.jnt_dofadr[joint])] = float(torque)
+        return found
+
     def _simulate(self) -> None:
         self._bullet.stepSimulation()
 
@@ -313,10 +341,11 @@ class BulletWorld(World):
         for body in bodies:
             part, link = self._where(body)
             for point in self._bullet.getContactPoints(bodyA=part.number, linkIndexA=link) or ():
+                # The normal points at the first body; friction is given as it acts on the second.
                 force = (
                     point[9] * np.array(point[7])
-                    + point[10] * np.array(point[11])
-                    + point[12] * np.array(point[13])
+                    - point[10] * np.array(point[11])
+                    - point[12] * np.array(point[13])
                 )
                 yield body, force, np.array(point[5])
 

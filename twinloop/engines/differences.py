@@ -30,6 +30,19 @@ _SERVOS = (
     "servos are integrated implicitly before each step and become motors that are solved with the contacts"
 )
 
+_BOTH = {
+    "geom_solref": Difference("refused", _RIGID),
+    "geom_solimp": Difference("refused", _RIGID),
+    "tendon_armature": Difference("refused", "tendons have no inertia in this engine"),
+    "actuator_gainprm": Difference("mapped", _SERVOS),
+    "actuator_biasprm": Difference("mapped", _SERVOS),
+    "actuator_forcerange": Difference("mapped", _SERVOS),
+    "dof_armature": Difference("mapped", f"part of the servo: {_SERVOS}"),
+    "dof_damping": Difference("mapped", f"part of the servo: {_SERVOS}"),
+    "dof_frictionloss": Difference("mapped", f"part of the servo: {_SERVOS}"),
+    "geom_friction[2]": Difference("refused", "contacts do not resist rolling in this engine"),
+}
+
 DIFFERENCES: dict[str, dict[str, Difference]] = {
     "bullet": {
         "geom_friction": Difference(
@@ -37,18 +50,21 @@ DIFFERENCES: dict[str, dict[str, Difference]] = {
             "sliding and torsional friction of the body's first shape; the engine multiplies two bodies' frictions, which are set so "
             "that contacts of the object have MuJoCo's",
         ),
-        "geom_solref": Difference("refused", _RIGID),
-        "geom_solimp": Difference("refused", _RIGID),
-        "tendon_armature": Difference("refused", "tendons have no inertia in this engine"),
-        "actuator_gainprm": Difference("mapped", _SERVOS),
-        "actuator_biasprm": Difference("mapped", _SERVOS),
-        "actuator_forcerange": Difference("mapped", _SERVOS),
-        "dof_armature": Difference("mapped", f"part of the servo: {_SERVOS}"),
-        "dof_damping": Difference("mapped", f"part of the servo: {_SERVOS}"),
-        "dof_frictionloss": Difference("mapped", f"part of the servo: {_SERVOS}"),
-    },
+    }
+    | _BOTH,
+    "physx": {
+        "geom_friction": Difference(
+            "mapped",
+            "sliding friction of the body's first shape, for all its shapes; the engine takes the mean of two bodies' frictions, which are set "
+            "so that contacts of the object have MuJoCo's",
+        ),
+        "geom_friction[1]": Difference(
+            "refused", "contacts do not resist turning on the spot in this engine"
+        ),
+    }
+    | _BOTH,
 }
-"""By engine and field of MuJoCo's model; fields that are not listed mean the same in each engine."""
+"""By engine and field of MuJoCo's model, or element of a field; those that are not listed mean the same in each engine."""
 
 
 def cannot_vary(engine: str, twin: Twin, names: Iterable[str]) -> dict[str, str]:
@@ -69,10 +85,11 @@ def cannot_vary(engine: str, twin: Twin, names: Iterable[str]) -> dict[str, str]
         if parameter.stage != "model":
             continue
         for target in parameter.targets:
-            difference = fields.get(target.field)
+            keys = [f"{target.field}[{index}]" for index in target.index]
+            difference = next((fields[key] for key in keys if key in fields), fields.get(target.field))
             if difference is not None and difference.treatment == "refused":
                 found[name] = difference.about
-        if engine == "bullet" and _is_of_one_face(twin, name):
+        if fields and _is_of_one_face(twin, name):
             found[name] = "all shapes of a body have the same friction in this engine"
     return found
 

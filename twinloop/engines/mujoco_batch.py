@@ -222,6 +222,19 @@ class MujocoBatch:
             efforts = efforts.swapaxes(0, 1)
         return Trajectories(positions.swapaxes(0, 1), speeds.swapaxes(0, 1), failed, efforts)
 
+    def mass_centres(self, environment: int) -> dict[int, Array]:
+        """Where the engine itself has the bodies' centres of mass (3,) in m, by body."""
+        places = self._batch.bind("xipos")
+        self._batch.forward(np.array([environment]))
+        moving = np.flatnonzero(np.asarray(self.cell.model.body_mass) > 0.0)
+        return {int(body): np.array(places[environment, body]) for body in moving}
+
+    def gravity_torques(self, environment: int) -> dict[int, float]:
+        """The torques in N m, or forces in N, against gravity, by degree of freedom."""
+        torques = self._batch.bind("qfrc_bias")
+        self._batch.forward(np.array([environment]))
+        return dict(enumerate(np.asarray(torques[environment]).tolist()))
+
     def truth(self) -> Truth:
         """What is true in every environment now; arrays are copies."""
         cell, count = self.cell, self.count

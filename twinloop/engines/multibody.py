@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 from xml.etree import ElementTree
 
 import mujoco
@@ -24,8 +25,8 @@ ENDLESS_M = 5.0
 
 PLANE_DEPTH_M = 0.1
 
-_FEATHER_KG = 1e-6
-"""Mass of the links between two joints of one body; Bullet needs one."""
+FEATHER_KG = 1e-6
+"""Mass of the links between two joints of one body; engines need one."""
 
 
 @dataclass(frozen=True)
@@ -113,16 +114,26 @@ def _attach(model: mujoco.MjModel, robot: Element, body: int, parent: str, shift
 
 
 def _kind(model: mujoco.MjModel, joint: int) -> str:
-    kind = model.jnt_type[joint]
-    if kind == mujoco.mjtJoint.mjJNT_HINGE:
-        return "revolute"
-    if kind == mujoco.mjtJoint.mjJNT_SLIDE:
-        return "prismatic"
-    raise InvalidTwin(
-        f"only MuJoCo can simulate joint {model.joint(joint).name!r}",
-        got="a ball or free joint inside a tree",
-        expected="hinges and slides; free joints only on bodies of the world",
-    )
+    hinge = model.jnt_type[require_joint(model, joint)] == mujoco.mjtJoint.mjJNT_HINGE
+    return "revolute" if hinge else "prismatic"
+
+
+def require_joint(model: mujoco.MjModel, joint: int) -> int:
+    """The joint, if it is a hinge or a slide.
+
+    Raises:
+        InvalidTwin: It is another one; the message names it.
+    """
+    if mujoco.mjtJoint(int(model.jnt_type[joint])) not in (
+        mujoco.mjtJoint.mjJNT_HINGE,
+        mujoco.mjtJoint.mjJNT_SLIDE,
+    ):
+        raise InvalidTwin(
+            f"only MuJoCo can simulate joint {model.joint(joint).name!r}",
+            got="a ball or free joint inside a tree",
+            expected="hinges and slides; free joints only on bodies of the world",
+        )
+    return joint
 
 
 def _joint(
@@ -138,8 +149,8 @@ def _joint(
 def _feather(name: str) -> Element:
     link = ElementTree.Element("link", name=name)
     inertial = ElementTree.SubElement(link, "inertial")
-    ElementTree.SubElement(inertial, "mass", value=str(_FEATHER_KG))
-    _inertia(inertial, np.full(3, _FEATHER_KG * 1e-3))
+    ElementTree.SubElement(inertial, "mass", value=str(FEATHER_KG))
+    _inertia(inertial, np.full(3, FEATHER_KG * 1e-3))
     return link
 
 
@@ -150,6 +161,11 @@ def _link(model: mujoco.MjModel, body: int, shift: Array, hulls: dict[str, str])
         _origin(inertial, model.body_ipos[body] - shift, model.body_iquat[body])
         ElementTree.SubElement(inertial, "mass", value=f"{model.body_mass[body]:.17g}")
         _inertia(inertial, model.body_inertia[body])
+    elif body == 0 or int(model.body_parentid[body]) == 0:
+        # Without it, Bullet takes the mass for 1 kg and says so on standard output.
+        inertial = ElementTree.SubElement(link, "inertial")
+        ElementTree.SubElement(inertial, "mass", value="0")
+        _inertia(inertial, np.zeros(3))
     first = int(model.body_geomadr[body])
     for geom in range(first, first + int(model.body_geomnum[body])):
         if collides(model, geom):
@@ -157,46 +173,83 @@ def _link(model: mujoco.MjModel, body: int, shift: Array, hulls: dict[str, str])
     return link
 
 
-def _collision(model: mujoco.MjModel, link: Element, geom: int, shift: Array, hulls: dict[str, str]) -> None:
-    size = np.asarray(model.geom_size[geom])
-    place, quat = np.asarray(model.geom_pos[geom]) - shift, np.asarray(model.geom_quat[geom])
-    element = ElementTree.SubElement(link, "collision")
-    shape = ElementTree.SubElement(element, "geometry")
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """A shape that can touch others: its kind, half sizes in m and its pose in its body; a hull has `points` instead.
+
+    Sizes are those of MuJoCo: half lengths of boxes; radius and half length, along z, of capsules and cylinders.
+    """
+
+    kind: Literal["box", "sphere", "capsule", "cylinder", "hull"]
+    size: Array
+    place: Array
+    quat: Array
+    points: Array | None = None
+
+
+def read_shape(model: mujoco.MjModel, geom: int) -> Shape:
+    """A geom as a shape that other engines have: planes become thick boxes, ellipsoids and meshes become convex hulls.
+
+    Raises:
+        InvalidTwin: Other engines have no such shape; the message names the geom.
+    """
+    size = np.array(model.geom_size[geom])
+    place, quat = np.array(model.geom_pos[geom]), np.array(model.geom_quat[geom])
     kind = mujoco.mjtGeom(int(model.geom_type[geom]))
-    if kind == mujoco.mjtGeom.mjGEOM_BOX:
-        ElementTree.SubElement(shape, "box", size=_format(2.0 * size))
-    elif kind == mujoco.mjtGeom.mjGEOM_SPHERE:
-        ElementTree.SubElement(shape, "sphere", radius=f"{size[0]:.17g}")
-    elif kind in (mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_CYLINDER):
-        name = "capsule" if kind == mujoco.mjtGeom.mjGEOM_CAPSULE else "cylinder"
-        ElementTree.SubElement(shape, name, radius=f"{size[0]:.17g}", length=f"{2.0 * size[1]:.17g}")
-    elif kind == mujoco.mjtGeom.mjGEOM_PLANE:
+    if kind == mujoco.mjtGeom.mjGEOM_PLANE:
         half = np.where(size[:2] > 0.0, size[:2], ENDLESS_M)
         place = place - _matrix(quat) @ np.array([0.0, 0.0, 0.5 * PLANE_DEPTH_M])
-        ElementTree.SubElement(shape, "box", size=_format(np.array([*(2.0 * half), PLANE_DEPTH_M])))
-    elif kind in (mujoco.mjtGeom.mjGEOM_MESH, mujoco.mjtGeom.mjGEOM_ELLIPSOID):
-        name = f"hull{geom}.obj"
-        hulls[name] = _hull(model, geom, kind)
-        ElementTree.SubElement(shape, "mesh", filename=name)
-    else:
+        return Shape("box", np.array([*half, 0.5 * PLANE_DEPTH_M]), place, quat)
+    if kind in (mujoco.mjtGeom.mjGEOM_MESH, mujoco.mjtGeom.mjGEOM_ELLIPSOID):
+        return Shape("hull", size, place, quat, _hull_points(model, geom, kind))
+    if kind not in _PLAIN:
         raise InvalidTwin(
             f"only MuJoCo can simulate the shape of geom {model.geom(geom).name!r}",
             got=kind.name,
             expected="boxes, spheres, capsules, cylinders, planes, ellipsoids or meshes",
         )
-    _origin(element, place, quat)
+    return Shape(_PLAIN[kind], size, place, quat)
 
 
-def _hull(model: mujoco.MjModel, geom: int, kind: mujoco.mjtGeom) -> str:
+_PLAIN: dict[mujoco.mjtGeom, Literal["box", "sphere", "capsule", "cylinder"]] = {
+    mujoco.mjtGeom.mjGEOM_BOX: "box",
+    mujoco.mjtGeom.mjGEOM_SPHERE: "sphere",
+    mujoco.mjtGeom.mjGEOM_CAPSULE: "capsule",
+    mujoco.mjtGeom.mjGEOM_CYLINDER: "cylinder",
+}
+
+
+def _collision(model: mujoco.MjModel, link: Element, geom: int, shift: Array, hulls: dict[str, str]) -> None:
+    read = read_shape(model, geom)
+    element = ElementTree.SubElement(link, "collision")
+    shape = ElementTree.SubElement(element, "geometry")
+    if read.kind == "box":
+        ElementTree.SubElement(shape, "box", size=_format(2.0 * read.size))
+    elif read.kind == "sphere":
+        ElementTree.SubElement(shape, "sphere", radius=f"{read.size[0]:.17g}")
+    elif read.points is None:
+        ElementTree.SubElement(
+            shape, read.kind, radius=f"{read.size[0]:.17g}", length=f"{2.0 * read.size[1]:.17g}"
+        )
+    else:
+        name = f"hull{geom}.obj"
+        hulls[name] = _hull(read.points)
+        ElementTree.SubElement(shape, "mesh", filename=name)
+    _origin(element, read.place - shift, read.quat)
+
+
+def _hull_points(model: mujoco.MjModel, geom: int, kind: mujoco.mjtGeom) -> Array:
     if kind == mujoco.mjtGeom.mjGEOM_MESH:
         mesh = int(model.geom_dataid[geom])
         first = int(model.mesh_vertadr[mesh])
-        points = np.asarray(model.mesh_vert[first : first + int(model.mesh_vertnum[mesh])])
-    else:
-        turn, rise = np.meshgrid(np.linspace(0.0, 2 * np.pi, 16, endpoint=False), np.linspace(-1.0, 1.0, 9))
-        flat = np.sqrt(1.0 - rise * rise)
-        points = np.stack([flat * np.cos(turn), flat * np.sin(turn), rise], axis=-1).reshape(-1, 3)
-        points = points * np.asarray(model.geom_size[geom])
+        return np.asarray(model.mesh_vert[first : first + int(model.mesh_vertnum[mesh])])
+    turn, rise = np.meshgrid(np.linspace(0.0, 2 * np.pi, 16, endpoint=False), np.linspace(-1.0, 1.0, 9))
+    flat = np.sqrt(1.0 - rise * rise)
+    points = np.stack([flat * np.cos(turn), flat * np.sin(turn), rise], axis=-1).reshape(-1, 3)
+    return np.asarray(points * np.asarray(model.geom_size[geom]))
+
+
+def _hull(points: Array) -> str:
     lines = [f"v {_format(point)}" for point in points]
     # Bullet takes the hull of the vertices; faces are only there because its reader wants some.
     lines += [f"f {k} {k + 1} {k + 2}" for k in range(1, len(points) - 1)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from twinloop.episode import Array
 from twinloop.plugins import Registry
@@ -157,6 +157,17 @@ class Engine(Protocol):
 
     def make_renderer(self, cameras: tuple[str, ...]) -> EngineRenderer:
         """Make a renderer for some of the cell's cameras."""
+
+
+@runtime_checkable
+class ShowsMechanics(Protocol):
+    """An engine that shows its own kinematics and statics, for conformance checks."""
+
+    def mass_centres(self, environment: int) -> dict[int, Array]:
+        """Where the engine itself has the bodies' centres of mass (3,) in m, by body."""
+
+    def gravity_torques(self, environment: int) -> dict[int, float]:
+        """The torques in N m, or forces in N, against gravity, by degree of freedom."""
 
 
 class MakeEngine(Protocol):

@@ -49,7 +49,7 @@ class Servos:
         self._limited = np.asarray(model.actuator_forcelimited).astype(bool)
         self._low = np.where(self._limited, model.actuator_forcerange[:, 0], -np.inf)
         self._high = np.where(self._limited, model.actuator_forcerange[:, 1], np.inf)
-        self._rotor = np.array(model.dof_armature[dofs])
+        self.rotor = np.array(model.dof_armature[dofs])
         self._back_emf = np.asarray(model.actuator_damping) @ self._square
         self._viscous = model.dof_damping[dofs] + self._back_emf
         self._sliding = np.array(model.dof_frictionloss[dofs])
@@ -93,7 +93,7 @@ class Servos:
             pulled = pulled - self._spring * (qpos - self._spring_rest)
         pulled = self._pulled(pulled, qpos)
         if inertia is not self._last_inertia:  # updated at the control rate
-            self._last_inertia, self._inert = inertia, (inertia + self._rotor) / dt_s
+            self._last_inertia, self._inert = inertia, (inertia + self.rotor) / dt_s
         stiffening = dt_s * stiffness
         applied = torque + pulled - stiffening * qvel
         resisting = self._inert + damping + stiffening

@@ -54,6 +54,8 @@ class World(ABC):
     """One cell; `model` is what is simulated, `dt_s` the time of one step."""
 
     engine: ClassVar[str]
+    has_rotors: ClassVar[bool] = False
+    """Whether the engine's joints have the inertia of their motors; where not, contacts feel the arm without it."""
 
     def __init__(self, cell: Cell, model: mujoco.MjModel, dt_s: float) -> None:
         self.cell, self.model, self.dt_s, self.time_s = cell, model, dt_s, 0.0
@@ -97,6 +99,14 @@ class World(ABC):
     @abstractmethod
     def close(self) -> None:
         """Free what the engine holds."""
+
+    @abstractmethod
+    def mass_centres(self) -> dict[int, Array]:
+        """Where the engine itself has the centres of mass of bodies that can move, by MuJoCo's body, in m."""
+
+    @abstractmethod
+    def gravity_torques(self) -> dict[int, float]:
+        """The torques or forces against gravity, by degree of freedom, as the engine itself computes them."""
 
     @abstractmethod
     def _simulate(self) -> None:
@@ -154,6 +164,8 @@ class World(ABC):
         output = servos.step(qpos, qvel, command, bias, self._inertia, self.dt_s)
         self._effort[:] = output.effort
         needed = np.abs(bias + self._mass @ ((output.speed - qvel) / self.dt_s))
+        if self.has_rotors:
+            needed = needed + np.abs(servos.rotor * (output.speed - qvel)) / self.dt_s
         most = np.maximum(TORQUE_MARGIN * needed, output.blocked)
         most[chain.passive] = 0.0
         self._set_motors(chain, output.speed, most)

@@ -52,7 +52,11 @@ def make_world(
         from twinloop.engines.bullet_world import BulletWorld
 
         return BulletWorld(cell, model, dt_s, bullet_steps=bullet_steps)
-    raise UnknownName("engine of one scene", engine, ["bullet"])
+    if engine == "physx":
+        from twinloop.engines.physx_world import PhysxWorld
+
+        return PhysxWorld(cell, model, dt_s)
+    raise UnknownName("engine of one scene", engine, ["bullet", "physx"])
 
 
 class WorldEngine:
@@ -222,6 +226,16 @@ class WorldEngine:
         self._stale[:] = False
         return _stacked(self._truths)
 
+    def mass_centres(self, environment: int) -> dict[int, Array]:
+        """Where the engine itself has the bodies' centres of mass (3,) in m, by body."""
+        world = self._worlds[environment]
+        return {} if world is None else world.mass_centres()
+
+    def gravity_torques(self, environment: int) -> dict[int, float]:
+        """The torques in N m, or forces in N, against gravity, by degree of freedom."""
+        world = self._worlds[environment]
+        return {} if world is None else world.gravity_torques()
+
     def push_object(self, ids: Array, force_n: Array) -> None:
         """Apply forces (len(ids), 3) to the object."""
         for row, environment in enumerate(ids.tolist()):
@@ -267,6 +281,32 @@ class BulletEngine(WorldEngine):
     def _make_world(self, environment: int, model: mujoco.MjModel) -> World:
         client = self._clients[environment] = self._clients[environment] or self._connect()
         return self._make(self.cell, model, self.cell.twin.physics_dt_s, client=client)
+
+
+@ENGINES.register("physx")
+class PhysxEngine(WorldEngine):
+    """The `physx` engine."""
+
+    name = "physx"
+    needs = ("sapien", "physx")
+    single_precision = True
+
+    def __init__(
+        self,
+        cell: Cell,
+        count: int,
+        threads: int,
+        varying: Iterable[str],
+        options: EngineOptions | None = None,
+    ) -> None:
+        from twinloop.engines.physx_world import PhysxWorld  # optional, so not before it is used
+
+        self.version = PhysxWorld.version
+        self._make = PhysxWorld
+        super().__init__(cell, count, threads, varying, options)
+
+    def _make_world(self, environment: int, model: mujoco.MjModel) -> World:
+        return self._make(self.cell, model, self.cell.twin.physics_dt_s)
 
 
 def _stacked(rows: Sequence[Truth]) -> Truth:

@@ -22,6 +22,7 @@ from twinloop.policies.interface import require_cameras
 from twinloop.policies.latency import Charged, charged_to
 from twinloop.policies.protocol import PolicyLike, actor_id, min_image_side, require_unchanged
 from twinloop.randomization import Randomization, draw_many
+from twinloop.randomization.numerics import list_engines_of, without_numerics
 from twinloop.randomization.scenes import training_scenes
 from twinloop.robots.record import make_void
 from twinloop.twins import Twin
@@ -86,7 +87,8 @@ class TwinEnvironment:
             drawn = {name: np.array([scene[name] for scene in self.scenes]) for name in self.scenes[0]}
         else:
             drawn = draw_many(randomization, seed, numbers)
-        require_engine(self.engine, twin, drawn)
+        for one in list_engines_of(randomization, self.engine):
+            require_engine(one, twin, without_numerics(drawn))
         seeds = [episode_seed(seed, number) for number in numbers]
 
         experts: list[PolicyExpert] = []
@@ -102,7 +104,8 @@ class TwinEnvironment:
             if out is not None:
                 writer = stack.enter_context(make_dataset(out, episode_schema(job)))
             for episode in rollout_drawn(job, seeds, drawn, self.threads, make_expert):
-                if reason := experts[0].void.get(seeds[len(trials)]):
+                voided = {seed: reason for expert in experts for seed, reason in expert.void.items()}
+                if reason := voided.get(seeds[len(trials)]):
                     episode = make_void(episode, reason)
                 trials.append(read_trial(len(trials), episode))
                 on_trial(len(trials))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,10 @@ import numpy as np
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.engines import ENGINES
 from twinloop.episode import Episode
-from twinloop.errors import InvalidTwin, WrongUse
+from twinloop.errors import WrongUse
 from twinloop.generation.record import find_stored_twin
 from twinloop.generation.replay import SignalError, find_demonstrations, regenerate, signal_errors
-from twinloop.twins import Twin
+from twinloop.twins import with_time_step
 
 OBJECT = "simulation.object"
 
@@ -42,7 +41,7 @@ def check_time_step(
     source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
     simulated = list_simulated(source)
     if not simulated:
-        raise WrongUse(f"{source.root} has no episode to simulate at half the time step")
+        raise WrongUse(f"{source.root} has no episode of a known engine to simulate at half the time step")
     if numbers is None:
         places = np.unique(np.linspace(0, len(simulated) - 1, count).round().astype(int))
         numbers = [simulated[place] for place in places]
@@ -64,20 +63,6 @@ def check_time_step(
         _pooled([signal_errors(coarse, fine.signals, len(fine)) for coarse, fine in pairs]),
         tuple(end for end in ends if end is not None),
     )
-
-
-def with_time_step(twin: Twin, dt_s: float) -> Twin:
-    """The same cell with another physics time step."""
-    option = re.compile(r"(<option\b[^>]*?\btimestep\s*=\s*)([\"'])[^\"']*\2")
-    text, changed = option.subn(rf'\g<1>"{dt_s!r}"', twin.mjcf, count=1)
-    if not changed:
-        text = re.sub(r"(<mujoco\b[^>]*>)", rf'\g<1><option timestep="{dt_s!r}"/>', twin.mjcf, count=1)
-    finer = replace(twin, mjcf=text, parent=twin.content_hash, version=f"{twin.version}+{dt_s * 1e6:g}us")
-    if abs(finer.physics_dt_s - dt_s) > 1e-12:
-        raise InvalidTwin(
-            f"the time step of twin {twin.name!r} cannot be changed", got=finer.physics_dt_s, expected=dt_s
-        )
-    return finer
 
 
 def list_simulated(source: Dataset) -> list[int]:

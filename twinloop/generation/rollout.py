@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from twinloop.engines import Diverged, most_environments
-from twinloop.episode import Array, Episode, Event, Provenance, Schema
+from twinloop.episode import Array, Episode, Event, Provenance, Schema, content_id
 from twinloop.errors import WrongUse
 from twinloop.experts import Expert, ImageExpert, Setup, find_expert
 from twinloop.experts.playback import MotionExpertFactory
@@ -24,8 +24,10 @@ from twinloop.generation.recorder import Recorder
 from twinloop.generation.signals import make_schema, row_parts
 from twinloop.generation.simulation import Simulation
 from twinloop.randomization import draw_many, select_draw
+from twinloop.randomization.numerics import ENGINE, TIME_STEP, split_numerics
 from twinloop.tasks import Judgement, Task, Truth, make_cell, make_task
 from twinloop.tasks.excite import Excite
+from twinloop.twins import Twin, with_time_step
 from twinloop.version import __version__
 
 MAX_ENVIRONMENTS = 256
@@ -65,14 +67,60 @@ def rollout_drawn(
     such as one that holds demonstrations; `job.expert` is then only its name. An expert with a method
     `parents(environment)` returns the ids of the episodes that its current one is derived from.
     """
-    for name in drawn:
+    own, numerics = split_numerics(drawn)
+    for name in own:
         job.twin.parameter(name)
     if any(len(values) != len(seeds) for values in drawn.values()):
         raise WrongUse("a draw does not fit the seeds", expected=f"{len(seeds)} values for each parameter")
     if not len(seeds):
         return iter(())
+    if numerics:
+        return _by_numerics(job, seeds, own, numerics, threads, make_expert, stills)
     expert = make_expert or find_expert(job.expert)
     return _Run(job, np.asarray(seeds, dtype=np.int64), drawn, threads, expert, stills).episodes()
+
+
+def _by_numerics(
+    job: Job,
+    seeds: Sequence[int],
+    own: Mapping[str, Any],
+    numerics: Mapping[str, Any],
+    threads: int,
+    make_expert: Callable[[Setup], Expert] | None,
+    stills: Sequence[float] | None,
+) -> Iterator[Episode]:
+    """Episodes of several engines or time steps: each group is simulated together, and the order is that of the seeds."""
+    columns = {name: np.asarray(values).tolist() for name, values in numerics.items()}
+    keys = list(zip(*columns.values(), strict=True))
+    groups: dict[tuple[Any, ...], Iterator[Episode]] = {}
+    for key in dict.fromkeys(keys):
+        rows = [row for row, other in enumerate(keys) if other == key]
+        chosen = dict(zip(columns, key, strict=True))
+        twin = with_time_step(job.twin, chosen[TIME_STEP]) if TIME_STEP in chosen else job.twin
+        groups[key] = rollout_drawn(
+            replace(job, twin=twin, engine=chosen.get(ENGINE, job.engine)),
+            [seeds[row] for row in rows],
+            {name: np.asarray(values)[rows] for name, values in own.items()},
+            threads,
+            make_expert,
+            stills=None if stills is None else [stills[row] for row in rows],
+        )
+    for key in keys:
+        yield _as_drawn(next(groups[key]), job.twin, dict(zip(columns, key, strict=True)))
+
+
+def _as_drawn(episode: Episode, twin: Twin, numerics: Mapping[str, float | str]) -> Episode:
+    """The episode as one of `twin`, with what was drawn of its numerics."""
+    origin = replace(
+        episode.provenance,
+        twin_version=twin.version,
+        twin_hash=twin.content_hash,
+        draw={**episode.provenance.draw, **numerics},
+    )
+    identity = content_id(
+        episode.schema, episode.time_s, episode.signals, episode.events, episode.task, origin
+    )
+    return replace(episode, provenance=origin, id=identity)
 
 
 class _Run:

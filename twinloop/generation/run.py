@@ -23,7 +23,7 @@ from twinloop.datasets.partial_folder import partial_folder
 from twinloop.datasets.parts import append_part
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import DatasetWriter, append_to, make_dataset
-from twinloop.engines import DEFAULT_ENGINE, require_engine
+from twinloop.engines import DEFAULT_ENGINE, cannot_vary, require_engine
 from twinloop.errors import DatasetError, GenerationError, WrongUse
 from twinloop.experts import default_expert, find_expert
 from twinloop.experts.playback import PREFIX, pinned_name
@@ -47,6 +47,7 @@ from twinloop.randomization import (
     load_generate_config,
     load_randomization,
 )
+from twinloop.randomization.numerics import list_engines_of, without_numerics
 from twinloop.twins import Twin, load_twin
 
 PARTS = ".generating"
@@ -157,7 +158,7 @@ def make_work(
     else:
         twin = _twin(source, config)
         if randomization is None and config is not None:
-            randomization = load_randomization(config, twin)
+            randomization = load_for_engines(config, twin, engine)
         if cameras is None:
             cameras = config.cameras if config else ()
         job = make_job(
@@ -166,6 +167,17 @@ def make_work(
     if job.randomization is not None:
         job = replace(job, randomization=job.randomization.over(count))
     return Work(job, episode_schema(job), chosen), count
+
+
+def load_for_engines(config: GenerateConfig, twin: Twin, engine: str = DEFAULT_ENGINE) -> Randomization:
+    """Load a config's randomization; what `default` varies beyond what the engines can vary is left out.
+
+    Parameters that the config names itself stay, so that an engine that cannot vary them is refused.
+    """
+    made = load_randomization(config, twin)
+    names = without_numerics(made.names)
+    left = {name for one in list_engines_of(made, engine) for name in cannot_vary(one, twin, names)}
+    return load_randomization(config, twin, leave_out=left) if left else made
 
 
 def make_job(
@@ -185,8 +197,9 @@ def make_job(
     task = "excite" if not twin.task or (expert or "").startswith(PREFIX) else twin.task
     expert = pinned_name(expert or default_expert(task))
     find_expert(expert)
-    varied = randomization.names if randomization is not None else ()
-    require_engine(engine, twin, varied)
+    varied = without_numerics(randomization.names) if randomization is not None else ()
+    for one in list_engines_of(randomization, engine):
+        require_engine(one, twin, varied)
     return Job(
         twin,
         task,

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from twinloop.episode import Array
-from twinloop.generation.convergence import with_time_step
 from twinloop.identification.posterior import Posterior, make_posterior
 from twinloop.identification.predict import LOST, Predictor
 from twinloop.identification.problem import Linear, Solution
@@ -23,6 +22,7 @@ from twinloop.identification.scale import Scale, values_at
 from twinloop.identification.slopes import project, weights
 from twinloop.identification.solve import estimated_noise
 from twinloop.tasks import make_cell
+from twinloop.twins import with_time_step
 
 CLOCK_RATE = 5e-5
 """Standard deviation of a clock's rate: crystal oscillators are specified to 20 to 100 parts per million."""

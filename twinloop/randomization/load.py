@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from twinloop.randomization.default import NAME as DEFAULT
 from twinloop.randomization.default import default_randomization
 from twinloop.randomization.distribution import Distribution, WholeNumbers
 from twinloop.randomization.notation import distribution_from
+from twinloop.randomization.numerics import NUMERICS, describe_numerics
 from twinloop.randomization.randomization import Correlation, Randomization, Variation, fit_distribution
 from twinloop.twins import DIMENSIONS, Twin
 
@@ -24,7 +25,10 @@ SECTIONS = ("physics", *DIMENSIONS)
 
 
 def load_randomization(
-    source: str | Path | Mapping[str, Any] | GenerateConfig, twin: Twin | None = None
+    source: str | Path | Mapping[str, Any] | GenerateConfig,
+    twin: Twin | None = None,
+    *,
+    leave_out: Collection[str] = (),
 ) -> Randomization:
     """Load a randomization from a YAML file, from plain values, or from a generation config.
 
@@ -36,6 +40,7 @@ def load_randomization(
     Args:
         source: a YAML file, its values, or a config.
         twin: the twin whose parameters vary; default: the one that `source` names by `scene` or `twin`.
+        leave_out: parameters that `default` does not vary; those that the source names itself vary all the same.
 
     Returns:
         The randomization, in the parameters' own units.
@@ -49,7 +54,7 @@ def load_randomization(
     variations: list[Variation] = []
     correlations: list[Correlation] = []
     described = {"from": DEFAULT} if isinstance(config.randomization, str) else dict(config.randomization)
-    base = _load_base(described.pop("from", None), twin)
+    base = _load_base(described.pop("from", None), twin, leave_out)
     for section, key, values in _entries(described):
         if key == "correlated":
             correlations += [_correlation(twin, entry) for entry in values]
@@ -59,12 +64,13 @@ def load_randomization(
     return (base | made).named(config.name) if base is not None else made
 
 
-def _load_base(name: Any, twin: Twin) -> Randomization | None:
+def _load_base(name: Any, twin: Twin, leave_out: Collection[str]) -> Randomization | None:
     if name is None:
         return None
     if name != DEFAULT:
         raise UnknownName("randomization to start from", str(name), [DEFAULT])
-    return default_randomization(twin)
+    made = default_randomization(twin)
+    return replace(made, variations=tuple(v for v in made.variations if v.name not in leave_out))
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,8 @@ def _entries(described: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
 
 
 def _variations(twin: Twin, section: str, key: str, values: Any) -> list[Variation]:
+    if key in NUMERICS and not twin.has(key) and section in ("", "numerics", "physics"):
+        return [Variation(*describe_numerics(twin, key, values))]
     names, factor = resolve(key, twin)
     made = []
     for name in names:

@@ -26,6 +26,7 @@ from twinloop.randomization.distribution import (
     WholeNumbers,
 )
 from twinloop.randomization.notation import distribution_from
+from twinloop.randomization.numerics import NUMERICS, describe_numerics
 from twinloop.twins import Parameter, Twin
 
 MAX_FRACTION_OUTSIDE = 0.01
@@ -222,7 +223,7 @@ def make_randomization(
     return Randomization(
         name,
         twin.name,
-        tuple(_variation(twin.parameter(key), value) for key, value in distributions.items()),
+        tuple(_variation(twin, key, value) for key, value in distributions.items()),
         tuple(
             Correlation(
                 tuple(twin.parameter(key) for key in keys),
@@ -234,7 +235,10 @@ def make_randomization(
     )
 
 
-def _variation(parameter: Parameter, described: Any) -> Variation:
+def _variation(twin: Twin, key: str, described: Any) -> Variation:
+    if key in NUMERICS and not twin.has(key):
+        return Variation(*describe_numerics(twin, key, described))
+    parameter = twin.parameter(key)
     plain = isinstance(described, int | float | str | list | tuple | dict)
     return Variation(
         parameter, fit_distribution(parameter, distribution_from(described)) if plain else described

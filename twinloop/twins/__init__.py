@@ -16,6 +16,7 @@ from twinloop.twins.load import find_twin, list_twins, load_twin
 from twinloop.twins.parameter import DIMENSIONS, STAGES, Dimension, Parameter, Stage, Target
 from twinloop.twins.patch import BatchWriter, ModelPatch
 from twinloop.twins.scene import InitialState, initial_state
+from twinloop.twins.time_step import with_time_step
 from twinloop.twins.twin import Twin, check_twin
 from twinloop.twins.user_model import make_twin_from_model
 
@@ -43,4 +44,5 @@ __all__ = [
     "make_twin_from_model",
     "move_camera",
     "save_twin",
+    "with_time_step",
 ]
