@@ -161,7 +161,9 @@ def test_a_loop_through_cameras_closes_without_an_object_tracker(tmp_path):
     robot = f"standin:{tmp_path / 'untracked.yaml'}"
     result = run_loop(load_twin("franka_reach"), robot, tmp_path / "loop", config)
     reached = {stage.name for stage in result.stages}
-    assert {"evaluate", "excite", "identify", "diagnose", "anchor", "finetune", "gate"} <= reached
+    assert {"evaluate", "excite", "align", "identify", "diagnose", "anchor", "finetune", "gate"} <= reached
+    (alignment,) = result.align
+    assert alignment.camera == "front" and result.identify.base == alignment.twin.content_hash
     recorded = (result.generate, result.excite, result.demonstrate, result.regenerate)
     assert all([camera.name for camera in data.schema.cameras] == ["front"] for data in recorded)
     assert [camera.name for camera in result.finetune.interface.cameras] == ["front"]

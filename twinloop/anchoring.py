@@ -18,6 +18,7 @@ import numpy as np
 import yaml
 from scipy import stats
 
+from twinloop.alignment.result import Alignment
 from twinloop.datasets.commit import write_atomically
 from twinloop.datasets.reader import Dataset
 from twinloop.diagnosis.result import Diagnosis
@@ -31,7 +32,7 @@ from twinloop.randomization import Randomization, default_randomization, load_ra
 from twinloop.randomization.distribution import Constant, Distribution, LogUniform, Normal, Uniform
 from twinloop.randomization.randomization import make_randomization
 from twinloop.records import SavedRecord, load_record
-from twinloop.twins import Twin, list_twins, load_twin
+from twinloop.twins import SHARED_POSE, Twin, has_aligned_camera, list_twins, load_twin
 
 PILOT_EPISODES = 64
 """Simulated episodes that test whether the expert still succeeds."""
@@ -49,7 +50,7 @@ def anchored_randomization(
     *,
     scenes: Randomization | None = None,
     other_parameters: Randomization | None = None,
-    look: MeasuredLook | None = None,
+    look: Randomization | None = None,
     name: str = "anchored",
 ) -> Randomization:
     """Make a randomization of a twin from what was measured of its robot, and what was not.
@@ -63,7 +64,8 @@ def anchored_randomization(
         diagnosis: Adds its measurements of sensors, actuators, objects and the scene.
         scenes: Where objects and targets lie in training, such as `training_scenes(twin)`; widened to where they were observed.
         other_parameters: How unmeasured parameters vary. Default: `default_randomization(twin)`.
-        look: What real frames show, from `measure_look`: it says which visual effects vary and how widely, and others do not.
+        look: What real frames show, such as `look_randomization` and `Alignment.uncertainty`: which visual effects vary, and how widely;
+            others then do not.
         name: Name of the randomization.
 
     Returns:
@@ -84,7 +86,7 @@ def anchored_randomization(
         varied = others | posterior.randomization | make_randomization(twin, unidentified)
     wide = {n: _union(scenes[n], measured[n]) for n in scenes.names if n in measured.names}
     varied = varied | scenes | make_randomization(twin, wide)
-    return (varied if look is None else varied | look_randomization(look, twin)).named(name)
+    return (varied if look is None else varied | look).named(name)
 
 
 def _without_visual(randomization: Randomization, twin: Twin) -> Randomization:
@@ -97,8 +99,35 @@ def _without_visual(randomization: Randomization, twin: Twin) -> Randomization:
     return make_randomization(twin, kept, name=randomization.name)
 
 
+def combine_look(twin: Twin, look: MeasuredLook | None, aligned: Sequence[Alignment] = ()) -> Randomization:
+    """What frames show of a robot's cameras as one randomization: how they look, and how their alignment may still be off.
+
+    Args:
+        twin: The twin that varies.
+        look: From `measure_look`, measured against this twin; None where it was not measured.
+        aligned: Alignments of the twin's cameras.
+
+    Returns:
+        The randomization; where both say something, the look counts.
+
+    Raises:
+        WrongUse: The cameras of this twin are not aligned.
+    """
+    if aligned and not has_aligned_camera(twin):
+        raise WrongUse(
+            f"the cameras of twin {twin.name} stand where they were drawn",
+            expected="a twin identified from the aligned one",
+            remedy="twinloop identify --twin FOLDER, with the folder that `twinloop align --out` wrote, then anchor",
+        )
+    combined = make_randomization(twin, {}, name="look")
+    for alignment in aligned:
+        left = {v.name: v.distribution for v in alignment.uncertainty.variations if twin.has(v.name)}
+        combined |= make_randomization(twin, left)
+    return combined if look is None else combined | look_randomization(look, twin)
+
+
 def measured_parameters(identification: Identification, diagnosis: Diagnosis | None) -> Randomization:
-    """The parameters that a diagnosis measured, without those that identification determines better.
+    """The parameters that a diagnosis measured, without those that identification or the alignment of cameras determines better.
 
     Args:
         identification: Its accepted twin is the one that the randomization is for.
@@ -111,6 +140,9 @@ def measured_parameters(identification: Identification, diagnosis: Diagnosis | N
     if diagnosis is None:
         return make_randomization(twin, {}, name="measured")
     measured = diagnosis.randomization(twin)
+    if has_aligned_camera(twin):
+        kept = {v.name: v.distribution for v in measured.variations if v.name not in SHARED_POSE}
+        measured = make_randomization(twin, kept, name=measured.name)
     accepted = identification.gate.accepted
     return without_identified(measured, twin, identification.names) if accepted else measured
 
@@ -205,7 +237,7 @@ def anchor(
     *,
     scenes: Randomization | None = None,
     other_parameters: Randomization | None = None,
-    look: MeasuredLook | None = None,
+    look: Randomization | None = None,
     expected: float = 1.0,
     episodes: int = PILOT_EPISODES,
     seed: int = 2,

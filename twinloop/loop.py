@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from twinloop import workflows
+from twinloop.alignment.result import Alignment, load_alignment
 from twinloop.anchoring import load_anchor, measured_values
 from twinloop.coverage.result import load_coverage
 from twinloop.datasets.commit import write_atomically
@@ -45,7 +46,7 @@ from twinloop.stages import StageListener, Stages, StoppedEarly
 from twinloop.supervision.handle import Attend, PersonNeeded, RobotHandle, find_robot
 from twinloop.tasks import make_task
 from twinloop.trial_sets import SCENES_PER_ROUND
-from twinloop.twins import Twin
+from twinloop.twins import Twin, load_twin
 from twinloop.workflows import DATA, RUNS, TWIN
 
 EXCITATION, DEMONSTRATIONS, REEVALUATION, GATE, DEPLOYMENT, FIRST_GATE = 100, 120, 180, 200, 300, 380
@@ -168,8 +169,9 @@ class _Loop:
             "excite", workflows.excite, _data, twin=self.twin, robot=self.robot, episodes=c.excitation_runs, seconds=c.excitation_s,
             first=EXCITATION + self.first_scene, **self.filmed,
         )  # fmt: skip
+        aligned = self._align(excited)
         identified = run(
-            "identify", workflows.calibrate, _identification, twin=self.twin, real=excited, parameters=_existing(self.twin),
+            "identify", workflows.calibrate, _identification, twin=aligned[-1].twin if aligned else self.twin, real=excited, parameters=_existing(self.twin),
             seconds=c.identification_s, seed=seed,
         )  # fmt: skip
         if c.round == 1 and tried.success_rate >= WORKS:
@@ -196,8 +198,9 @@ class _Loop:
         anchor = run(
             "anchor", workflows.anchor_twin, load_anchor, identification=identified, diagnosis=explained, scenes=self.scenes,
             expected=success_rate(sim), seed=seed + 2,
+            **({"aligned": aligned, "filmed": (runs, excited, shown)} if aligned else {}),
         )  # fmt: skip
-        calibrated = identified.accepted_twin
+        calibrated = load_twin(self.stages.folder("anchor") / TWIN) if aligned else identified.accepted_twin
         randomization = anchor.randomization(calibrated)
         anchored = run(
             "regenerate", workflows.simulate, _data, twin=calibrated, randomization=randomization, episodes=c.anchored_episodes,
@@ -212,6 +215,16 @@ class _Loop:
         run("video", workflows.show_difference, load_videos, twin=calibrated, before=runs, after=after)
         if verdict.decision == "promote":
             self._release("gate", verdict, second, champion, shown)
+
+    def _align(self, excited: Dataset) -> tuple[Alignment, ...]:
+        """The twin's cameras moved to where the robot's are, where policies see by cameras."""
+        c = self.config
+        if not c.cameras:
+            return ()
+        return self.stages.run(
+            "align", workflows.align_cameras, partial(_alignments, cameras=c.cameras), twin=self.twin, real=excited,
+            cameras=c.cameras, seed=c.seed,
+        )  # fmt: skip
 
     def _first_policy(self, sim: Dataset) -> PolicyLike:
         c = self.config
@@ -334,6 +347,10 @@ def _data(folder: Path) -> Dataset:
 def _policy(folder: Path) -> PolicyLike:
     (name,) = (path.parent for path in folder.glob("*/policy.json"))
     return open_policy(name)
+
+
+def _alignments(folder: Path, cameras: tuple[str, ...]) -> tuple[Alignment, ...]:
+    return tuple(load_alignment(folder / TWIN / camera) for camera in cameras)
 
 
 def _usable(folder: Path) -> Dataset | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from twinloop.alignment.result import Alignment
 from twinloop.anchoring import Anchor
 from twinloop.coverage.result import Coverage
 from twinloop.datasets.reader import Dataset
@@ -37,6 +38,7 @@ class LoopResult:
     gate_first: Verdict | None = None
     gap: Gap | None = None
     excite: Dataset | None = None
+    align: tuple[Alignment, ...] | None = None
     identify: Identification | None = None
     demonstrate: Dataset | None = None
     diagnose: Diagnosis | None = None

@@ -16,6 +16,7 @@ STAGES = {
     "evaluate-sim": "the policy's success rate in simulation is not known",
     "evaluate": "the policy's success rate on the robot is not known",
     "excite": "identification needs a robot that moves",
+    "align": "the twin's cameras are not where the robot's are",
     "identify": "the twin has not been calibrated",
     "gate-first": "the first policy seems to work: the gate decides whether it is good enough",
     "gap": "the gap between twin and robot has not been measured",
@@ -36,7 +37,7 @@ STAGES = {
     "monitor": "the champion is not monitored yet",
 }
 """In the order in which they run, and why each would be next. `gate-first` runs where the first policy succeeds; where it passes, only
-`promote` and `monitor` follow. `retrain` and `reevaluate` run unless demonstrations are asked for in any case."""
+`promote` and `monitor` follow. `retrain` and `reevaluate` run unless demonstrations are asked for in any case, `align` where policies see by cameras."""
 
 SETTINGS = "loop.json"
 """What the newest run was asked for, in the folder of the stages."""
@@ -80,6 +81,7 @@ class LoopConfig:
 def possible_stages(config: LoopConfig) -> list[str]:
     """The stages that a loop may run."""
     left_out = set() if config.n_retrials else {"retrain", "reevaluate"}
+    left_out |= set() if config.cameras else {"align"}
     return [name for name in STAGES if name not in left_out]
 
 

@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from twinloop.anchoring import Anchor, anchor
+from twinloop.alignment.overlay import write_overlay
+from twinloop.alignment.result import Alignment
+from twinloop.alignment.run import AlignConfig, align
+from twinloop.anchoring import Anchor, anchor, combine_look
 from twinloop.coverage.map_file import save_coverage
 from twinloop.coverage.result import Coverage
 from twinloop.coverage.run import measure_coverage
@@ -35,6 +38,8 @@ from twinloop.identification.result import Identification
 from twinloop.identification.run import identify
 from twinloop.learning.config import TrainConfig
 from twinloop.learning.train import train
+from twinloop.looks.measure import measure_look
+from twinloop.looks.measured import look_twin
 from twinloop.monitoring.run import MonitorReport, monitor
 from twinloop.planning.items import Plan
 from twinloop.planning.run import plan
@@ -48,6 +53,7 @@ from twinloop.promotion.run import EVIDENCE, GateConfig, Watchers, gate
 from twinloop.promotion.verdict import Verdict
 from twinloop.quality.select import select_usable
 from twinloop.randomization import Randomization
+from twinloop.report.alignment_page import write_alignment_page
 from twinloop.report.coverage_page import write_coverage_page
 from twinloop.report.diagnosis_page import write_diagnosis_page
 from twinloop.report.gap_page import write_gap_page
@@ -62,7 +68,7 @@ from twinloop.stages import OnProgress
 from twinloop.supervision.handle import RobotHandle, supervised
 from twinloop.supervision.person import PersonSupervisor
 from twinloop.supervision.series import count_valid, record_attended
-from twinloop.twins import Twin
+from twinloop.twins import Twin, save_twin
 
 DATA, RUNS, TWIN, REPORT = "data", "runs", "twin", "report.html"
 """A dataset, recordings of trials, a calibrated twin, a page."""
@@ -372,6 +378,22 @@ def explain(
     return diagnosis
 
 
+def align_cameras(
+    out: Path, on_progress: OnProgress, *, twin: Twin, real: Dataset, cameras: tuple[str, ...], seed: int
+) -> tuple[Alignment, ...]:
+    """The cameras one after the other, each in the twin that the one before left."""
+    found: list[Alignment] = []
+    for done, camera in enumerate(cameras):
+        on_progress(done, len(cameras))
+        before = found[-1].twin if found else twin
+        alignment = align(before, real, camera, config=AlignConfig(seed=seed))
+        folder = alignment.save(out / TWIN / camera)
+        overlay = write_overlay(alignment, before, real, out / f"{camera}.png")
+        write_alignment_page(alignment, overlay, folder / REPORT, real)
+        found.append(alignment)
+    return tuple(found)
+
+
 def map_coverage(out: Path, on_progress: OnProgress, *, real: Dataset, sim: Dataset, seed: int) -> Coverage:
     """Where the robot's episodes leave what simulation covers."""
     coverage = measure_coverage(real, sim, seed=seed, on_progress=on_progress)
@@ -405,10 +427,27 @@ def anchor_twin(
     scenes: Randomization,
     expected: float,
     seed: int,
+    aligned: tuple[Alignment, ...] = (),
+    filmed: tuple[Dataset, ...] = (),
 ) -> Anchor:
-    """What was measured as a randomization, narrowed where the expert would often fail."""
+    """What was measured as a randomization, narrowed where the expert would often fail.
+
+    With cameras, their look is measured from the `filmed` recordings; the twin with the real table's photograph is saved beside it.
+    """
+    look, twin = None, identification.accepted_twin
+    if aligned:
+        episodes = [episode for dataset in filmed for episode in dataset]
+        measured = measure_look(episodes, twin, [one.camera for one in aligned], seed=seed)
+        look = combine_look(twin, measured, aligned)
+        save_twin(look_twin(measured, twin), out / TWIN)
     anchored = anchor(
-        identification, diagnosis, scenes=scenes, expected=expected, seed=seed, on_progress=on_progress
+        identification,
+        diagnosis,
+        scenes=scenes,
+        look=look,
+        expected=expected,
+        seed=seed,
+        on_progress=on_progress,
     )
     anchored.save(out)
     return anchored

@@ -95,6 +95,22 @@ DiagnosisFolder = Annotated[
         metavar="FOLDER", help="What `twinloop diagnose --out` wrote: adds the parameters that it measured."
     ),
 ]
+AlignmentFolders = Annotated[
+    list[Path] | None,
+    Option(
+        "--alignment",
+        metavar="FOLDER",
+        help="What `twinloop align --out` wrote: adds how its camera may still be off; may be repeated.",
+    ),
+]
+LookDatasets = Annotated[
+    list[Path] | None,
+    Option(
+        "--look",
+        metavar="DATASET",
+        help="Recordings with frames: measures how the robot's cameras look and varies that, and nothing else of what cameras see; may be repeated.",
+    ),
+]
 Scenes = Annotated[
     str | None,
     Option(
@@ -216,6 +232,8 @@ def anchor(
     identification: IdentificationFolder,
     out: ConfigOut,
     diagnosis: DiagnosisFolder = None,
+    alignment: AlignmentFolders = None,
+    look: LookDatasets = None,
     scenes: Scenes = None,
     other_parameters: OtherParameters = "default",
     pilot: Pilot = 64,
@@ -231,6 +249,11 @@ def anchor(
     measured = twinloop.load_diagnosis(diagnosis) if diagnosis else None
     twin = result.accepted_twin
     warnings: list[str] = []
+    seen, reference = None, twin_reference(result, identification, out)
+    if alignment or look:
+        seen, drawn = _read_look(twin, alignment or [], look or [], seed)
+        if drawn is not twin:
+            reference = f"./{twinloop.save_twin(drawn, out.with_name(f'{out.stem}-twin')).name}"
     where = _load_randomization(scenes, twin, "--scenes") if scenes else None
     usual = other_parameters == "default"
     others = None if usual else _load_randomization(other_parameters, twin, "--other-parameters")
@@ -238,18 +261,43 @@ def anchor(
         expected = success_rate(twinloop.open_dataset(nominal)) if nominal else 1.0
         with console.progress_bar("pilot") as bar:
             anchored = twinloop.anchor(
-                result, measured, scenes=where, other_parameters=others, expected=expected, episodes=pilot, seed=seed,
-                on_progress=bar,
+                result, measured, scenes=where, other_parameters=others, look=seen, expected=expected, episodes=pilot,
+                seed=seed, on_progress=bar,
             )  # fmt: skip
         randomization, warnings = anchored.randomization(twin), list(anchored.warnings)
     else:
         randomization = twinloop.anchored_randomization(
-            result, measured, scenes=where, other_parameters=others
+            result, measured, scenes=where, other_parameters=others, look=seen
         )
-    write_config(randomization, twin_reference(result, identification, out), out, warnings)
+    write_config(randomization, reference, out, warnings)
     value = {"out": out, "parameters": randomization.names, "warnings": warnings}
     last = f"{len(randomization.names)} parameters vary; next: twinloop generate {out}"
     console.print_result(json, value, "\n".join([*(f"warning: {line}" for line in warnings), last]))
+
+
+def _read_look(
+    twin: twinloop.Twin, alignments: list[Path], recordings: list[Path], seed: int
+) -> tuple[twinloop.Randomization, twinloop.Twin]:
+    """What frames show as a randomization, and the twin with what was photographed."""
+    from twinloop.anchoring import combine_look
+
+    aligned = [twinloop.load_alignment(folder) for folder in alignments]
+    datasets = [twinloop.open_dataset(folder) for folder in recordings]
+    if not datasets:
+        return combine_look(twin, None, aligned), twin
+    known = {camera.name for camera in twin.cameras}
+    filmed = [camera.name for dataset in datasets for camera in dataset.schema.cameras]
+    cameras = [name for name in dict.fromkeys(filmed) if name in known]
+    if not cameras:
+        raise WrongUse(
+            "the recordings of --look show nothing that a camera of the twin sees",
+            got=", ".join(filmed) or "no cameras",
+            available=sorted(known),
+            remedy="record with the cameras of the policy",
+        )
+    episodes = [episode for dataset in datasets for episode in dataset]
+    found = twinloop.measure_look(episodes, twin, cameras, seed=seed)
+    return combine_look(twin, found, aligned), twinloop.look_twin(found, twin)
 
 
 def _save(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import Any
 
+from twinloop.alignment.result import Alignment
 from twinloop.anchoring import Anchor
 from twinloop.coverage.result import Coverage
 from twinloop.datasets.outcomes import known_outcomes
@@ -12,6 +13,7 @@ from twinloop.datasets.reader import Dataset
 from twinloop.diagnosis.result import Diagnosis
 from twinloop.evaluation.result import Evaluation
 from twinloop.gap.result import Gap
+from twinloop.generation.videos import Video
 from twinloop.identification.result import Identification
 from twinloop.monitoring.run import MonitorReport
 from twinloop.planning.items import Plan
@@ -103,7 +105,19 @@ def _(result: Verdict) -> str:
 
 @summarize.register
 def _(result: tuple) -> str:  # type: ignore[type-arg]
-    return ", ".join(video.caption for video in result) or "no such episode"
+    return ", ".join(summarize(one) for one in result) or "no such episode"
+
+
+@summarize.register
+def _(result: Video) -> str:
+    return result.caption
+
+
+@summarize.register
+def _(result: Alignment) -> str:
+    far = f"outlines {result.after_px:.1f} px from the edges, {result.before_px:.1f} before"
+    loose = f"; not determined: {', '.join(result.not_determined)}" if result.not_determined else ""
+    return f"camera {result.camera} {result.verdict}: {far}{loose}"
 
 
 @summarize.register

@@ -9,7 +9,14 @@ start = initial_state(twin, values, nsim)                   # qpos, ctrl, mocap_
 textures = apply_appearance(twin, model, draw)                 # lights, cameras, textures of a rendered model
 """
 
-from twinloop.twins.appearance import apply_appearance, camera_parameter, camera_parameters, move_camera
+from twinloop.twins.appearance import (
+    SHARED_POSE,
+    apply_appearance,
+    camera_parameter,
+    camera_parameters,
+    has_aligned_camera,
+    move_camera,
+)
 from twinloop.twins.compare import Difference, compare_twins
 from twinloop.twins.folder import save_twin
 from twinloop.twins.load import find_twin, list_twins, load_twin
@@ -22,6 +29,7 @@ from twinloop.twins.user_model import make_twin_from_model
 
 __all__ = [
     "DIMENSIONS",
+    "SHARED_POSE",
     "STAGES",
     "BatchWriter",
     "Difference",
@@ -38,6 +46,7 @@ __all__ = [
     "check_twin",
     "compare_twins",
     "find_twin",
+    "has_aligned_camera",
     "initial_state",
     "list_twins",
     "load_twin",

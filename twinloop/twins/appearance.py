@@ -95,6 +95,16 @@ def camera_parameter(camera: str, quantity: str) -> str:
     return f"camera_{to_identifier(camera)}_{quantity}"
 
 
+SHARED_POSE = tuple(f"camera_{quantity}" for quantity, *_ in CAMERA_QUANTITIES[:7])
+"""Parameters that move every camera of a twin alike, and widen its view."""
+
+
+def has_aligned_camera(twin: Twin) -> bool:
+    """Whether some camera of the twin has been aligned with a real one."""
+    own = {parameter.name for camera in twin.cameras for parameter in camera_parameters(camera.name)}
+    return any(parameter.name in own and parameter.nominal != 0.0 for parameter in twin.parameters)
+
+
 def camera_parameters(camera: str) -> tuple[Parameter, ...]:
     """Where one camera stands and how its lens draws, relative to the model; measured by alignment."""
     return tuple(
