@@ -38,7 +38,7 @@ def test_what_an_alignment_leaves_open_varies(nominal, alignment):
     assert has_aligned_camera(alignment.twin) and not has_aligned_camera(nominal)
     combined = combine_look(alignment.twin, None, [alignment])
     assert combined.names == ["camera_front_yaw_rad"]
-    assert combined["camera_front_yaw_rad"].std == pytest.approx(0.01)
+    assert combined["camera_front_yaw_rad"].std == pytest.approx(0.01, rel=1e-3)
     with pytest.raises(WrongUse, match="stand where they were drawn"):
         combine_look(nominal, None, [alignment])
 
