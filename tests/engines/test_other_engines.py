@@ -7,6 +7,7 @@ import pytest
 
 from twinloop.engines import cannot_vary, make_engine
 from twinloop.errors import InvalidRandomization, InvalidTwin, MissingExtra, UnknownName, WrongUse
+from twinloop.generation.open_loop import replay_actions
 from twinloop.generation.replay import replay
 from twinloop.generation.run import generate, load_for_engines, make_job
 from twinloop.randomization import (
@@ -140,3 +141,16 @@ def test_the_default_randomization_varies_what_the_engine_can(engine):
     )
     with pytest.raises(WrongUse, match="contact_time_s"):
         make_job(twin, load_for_engines(named, twin, engine), engine=engine)
+
+
+def test_recorded_actions_are_replayed_open_loop_in_it(engine, tmp_path):
+    twin = load_twin("so101_pick_place")
+    made = generate(twin, out=tmp_path / "sim", episodes=1, seed=2, max_steps=40, workers=1)
+    found = {name: replay_actions(made.episode(0), twin, engine=name) for name in ("mujoco", engine)}
+    assert found[engine].replayed.provenance.engine == engine
+    errors = {
+        name: next(one for one in result.errors if one.signal == "observation.state").root_mean_square
+        for name, result in found.items()
+    }
+    assert errors[engine] == pytest.approx(errors["mujoco"], abs=2e-3), "the same arm"
+    assert errors[engine] != errors["mujoco"], "in another engine"

@@ -348,3 +348,27 @@ def test_an_unjudged_trial_is_neither_a_failure_nor_left_out(tmp_path):
         twinloop("data", "label", "pointer", "0", "--success", "--by", "me", cwd=tmp_path)
         trial = try_on_robot(policy, None, robot, robot, Scene(0, {}), turn=0, out=tmp_path, time_limit_s=0.2)
     assert trial.candidate is True
+
+
+def test_a_candidate_that_exploits_one_simulator_is_refused_and_the_gate_can_require_the_test():
+    twin = load_twin("servo_pendulum")
+    found = {
+        "policy_id": "1",
+        "twin_hash": twin.content_hash,
+        "verdict": "robust",
+        "because": "loses at most 3 points",
+    }
+
+    def answer(rules=Rules(), **changes):  # noqa: B008
+        quirks = {"quirks": [found | changes]} if changes.pop("tried", True) else None
+        return answers(subject(twin, rules=rules, quirks=quirks))["engines"]
+
+    strict = Rules(require_engines=True)
+    assert answer(tried=False) == ("not evaluated", False) and answer(strict, tried=False) == (
+        "not evaluated",
+        True,
+    )
+    assert answer(strict) == ("passed", False)
+    assert answer(verdict="exploits") == ("failed", True), "whether it was asked for or not"
+    assert answer(strict, verdict="undecided") == ("not evaluated", True)
+    assert answer(strict, policy_id="2") == answer(strict, twin_hash="0") == ("not evaluated", True)

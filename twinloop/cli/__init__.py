@@ -36,6 +36,7 @@ from twinloop.cli import (
     start,
     studio,
     train,
+    tune,
     twin,
 )
 from twinloop.version import __version__
@@ -52,7 +53,7 @@ for group in (data, twin, engine, policy, robot, registry, key, plan, jobs):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 for command in (
     demo.demo, start.init, start.doctor, start.status, record.record, record.standin, generate.generate, generate.replay, check.check,
-    ingest.ingest, identify.identify, align.align, identify.anchor, excite.excite, excite.drift, gap.gap, gap.rank, coverage.coverage, train.train,
+    ingest.ingest, identify.identify, align.align, identify.anchor, excite.excite, excite.drift, gap.gap, gap.rank, coverage.coverage, train.train, tune.tune,
     evaluate.evaluate, loop.loop, gate.gate, registry.promote, registry.rollback, monitor.monitor, diagnose.diagnose, serve.serve, studio.studio,
 ):  # fmt: skip
     app.command()(command)

@@ -24,6 +24,7 @@ from twinloop.cli.options import (
     SceneConfig,
 )
 from twinloop.cli.places import choose_place, load_policy, load_policy_twin
+from twinloop.cli.quirks import evaluate_quirks
 from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -55,6 +56,16 @@ ChargedLatency = Annotated[
         help="Inference time charged in simulation: as measured first, milliseconds, none, or as in an earlier --json output.",
     ),
 ]
+Engines = Annotated[
+    str | None,
+    Option(
+        metavar="all|NAME,...",
+        help="Try the policies in these physics engines, in the same scenes, and say whether they exploit the first one.",
+    ),
+]
+TimeSteps = Annotated[
+    str | None, Option(metavar="S,...", help="The same for physics time steps in seconds: 0.001,0.002,0.004.")
+]
 Videos = Annotated[
     Path | None, Option(metavar="FOLDER", help="Write videos of each policy's first failures, as WebM.")
 ]
@@ -75,6 +86,8 @@ def evaluate(
     map_file: PolicyMap = None,
     out: Out = None,
     videos: Videos = None,
+    engines: Engines = None,
+    timesteps: TimeSteps = None,
     attend: Attend = False,
     rater: Rater = RATER,
     json: Json = False,
@@ -86,6 +99,14 @@ def evaluate(
     """
     robot = choose_place(robot, env)
     _require_one_place(twin, robot, config, seconds)
+    if engines is not None or timesteps is not None:
+        if robot is not None or videos is not None:
+            raise WrongUse("--engines and --timesteps compare simulations", got="--robot, --env or --videos")
+        loaded = _open_policies(policies, compensate_ms, map_file, twin, None)
+        cell, randomization = _load_scenes(loaded[0], twin, config)
+        place = twinloop.TwinEnvironment(cell, randomization, latency=_read_latency(latency, loaded))
+        evaluate_quirks(loaded, place, engines, timesteps, episodes=episodes, seed=seed, out=out, json=json)
+        return
     if videos is not None and videos.exists() and not videos.is_dir():
         raise WrongUse("videos are written to a folder", got=f"the file {videos}")
     with ExitStack() as stack:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,6 +63,13 @@ DiagnosisFolder = Annotated[
 SimulationOnly = Annotated[
     bool, Option("--simulation-only", help="Judge by simulated trials alone; recorded in the verdict.")
 ]
+EnginesFile = Annotated[
+    Path | None,
+    Option("--engines", metavar="FILE", help="The output of `twinloop evaluate --engines ... --json`."),
+]
+RequireEngines = Annotated[
+    bool, Option("--require-engines", help="The candidate must be robust in several physics engines.")
+]
 DriftFile = Annotated[Path | None, Option(metavar="FILE", help="The output of `twinloop drift --json`.")]
 AcceptedChecks = Annotated[
     list[str] | None,
@@ -101,6 +108,8 @@ def gate(
     diagnosis: DiagnosisFolder = None,
     simulation_only: SimulationOnly = False,
     drift: DriftFile = None,
+    engines: EnginesFile = None,
+    require_engines: RequireEngines = False,
     accept: AcceptedChecks = None,
     by: Annotated[str | None, Option(help="Name of the person who waives a check.")] = None,
     reason: Reason = None,
@@ -117,10 +126,11 @@ def gate(
     """
     robot = choose_place(robot, env)
     rules = twinloop.Rules(
-        alpha, better_by, threshold, min_effect, slice_margin, max_trials, max_artefact_fraction, simulation_only
+        alpha, better_by, threshold, min_effect, slice_margin, max_trials, max_artefact_fraction, simulation_only, require_engines
     )  # fmt: skip
     policy, other = _load_contenders(candidate, champion, compensate_ms, map_file, twin)
     cell, situation = _load_situation(twin, policy, drift, tuple(accept or ()), by, reason)
+    situation = replace(situation, quirks=_load_json(engines, "twinloop evaluate --engines all --json"))
     folder = out or Path(f"gate-{policy.name}")
     known = _load_evidence(policy, other, cell, evidence, sim_evidence, real_evidence, robot, folder)
     distribution = twinloop.load_randomization(config, cell) if config else None
@@ -223,17 +233,27 @@ def _load_situation(
     folder = Path(place) if Path(place).is_dir() else None
     root = workspace.root if workspace else None
     alerts = tuple(asdict(alert) for alert in load_alerts(root / FOLDER)) if root else ()
-    situation = Situation(folder, root, _load_drift(drift), alerts, since, accepted, by, reason)
+    situation = Situation(
+        folder, root, _load_json(drift, "twinloop drift ... --json"), alerts, since, accepted, by, reason
+    )
     return find_twin(place), situation
 
 
-def _load_drift(path: Path | None) -> Any:
+def _load_json(path: Path | None, command: str) -> Any:
+    """What a command printed into a file; None without a file."""
     import json
 
     try:
-        return None if path is None else json.loads(path.read_text())
+        found = None if path is None else json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
-        raise WrongUse(f"{path} cannot be read ({error})", remedy="twinloop drift ... --json") from error
+        raise WrongUse(f"{path} cannot be read ({error})", remedy=command) from error
+    if found is not None and not isinstance(found, dict):
+        raise WrongUse(
+            f"{path} is not what it should be",
+            got=type(found).__name__,
+            expected=f"the output of `{command}`",
+        )
+    return found
 
 
 def _load_evidence(

@@ -15,6 +15,7 @@ import twinloop
 from twinloop.cli import console
 from twinloop.cli.options import EngineName, EpisodeName, Json, split_episode, split_names
 from twinloop.cli.places import default_out, find_twin, find_workspace, next_version
+from twinloop.errors import WrongUse
 
 if TYPE_CHECKING:
     from twinloop.generation.replay import Replay, SignalError
@@ -48,6 +49,11 @@ Preview = Annotated[
 ReplayTwin = Annotated[
     str | None,
     Option(metavar="NAME|FOLDER", help="Replay the recorded actions open loop in this twin instead."),
+]
+
+ReplayEngine = Annotated[
+    str | None,
+    Option(metavar="NAME", help="With --twin: replay the recorded actions in this physics engine."),
 ]
 
 ReplayDiagnosis = Annotated[
@@ -106,6 +112,7 @@ def replay(
     episode: EpisodeName,
     twin: ReplayTwin = None,
     diagnosis: ReplayDiagnosis = None,
+    engine: ReplayEngine = None,
     dimension: Annotated[
         str | None, Option(metavar="NAME,...", help="With --diagnosis: the gap dimensions that are put in.")
     ] = None,
@@ -122,9 +129,12 @@ def replay(
         return
     if twin is not None:
         found, cell = dataset.episode(number), find_twin(twin)
-        if found.provenance.source != "sim" or cell.content_hash != found.provenance.twin_hash:
-            _replay_actions(found, cell, json)
+        other = engine is not None and engine != found.provenance.engine
+        if other or found.provenance.source != "sim" or cell.content_hash != found.provenance.twin_hash:
+            _replay_actions(found, cell, engine or "mujoco", json)
             return
+    elif engine is not None:
+        raise WrongUse("--engine replays recorded actions in a twin", remedy="name it: --twin NAME|FOLDER")
     result = twinloop.replay(dataset, number)
     value = {
         "same": result.same,
@@ -162,13 +172,13 @@ def _print_replay(number: int, result: Replay) -> None:
     console.print_lines(f"recorded with another build: {change}" for change in result.build_changes)
 
 
-def _replay_actions(episode: twinloop.Episode, twin: twinloop.Twin, json: bool) -> None:
-    result = twinloop.replay_actions(episode, twin)
+def _replay_actions(episode: twinloop.Episode, twin: twinloop.Twin, engine: str, json: bool) -> None:
+    result = twinloop.replay_actions(episode, twin, engine=engine)
     if json:
         console.print_json({"twin": twin.name, "errors": [asdict(error) for error in result.errors]})
         return
     console.out.print(
-        f"replayed {len(result.replayed)} actions open loop in {twin.name}; twin minus recording:"
+        f"replayed {len(result.replayed)} actions open loop in {twin.name}, engine {engine}; twin minus recording:"
     )
     print_errors(result.errors)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from twinloop.engines import DEFAULT_ENGINE
 from twinloop.episode import Array
 from twinloop.errors import TwinloopError
 from twinloop.gap.evidence import GapEvidence
@@ -13,19 +14,24 @@ from twinloop.gap.registry import METRICS
 from twinloop.gap.result import Measure, NotEvaluated, measure
 from twinloop.generation.artefacts import KIND
 from twinloop.generation.convergence import Convergence, check_time_step, list_simulated
-from twinloop.stats.bootstrap import of_fraction, of_mean
+from twinloop.stats.bootstrap import of_fraction, of_mean, unpaired
 
 CHECKED = 4
 """Episodes that are made again at half the time step."""
 STATE_FLOOR = {"rad": 2e-3, "m": 1e-3}
 """Differences smaller than this are below what a robot repeats."""
 OBJECT_FLOOR_M = 5e-3
+FEWEST_IN_ENGINE = 5
+"""Fewer episodes of an engine than this say nothing about it."""
+ENGINES_FLOOR = 0.05
+"""Differences of success rates below this are not worth a look."""
 
 
 @METRICS.register("numerics")
 def numerics(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
     """How much simulated episodes change with the time step, and how many have artefacts."""
     yield from _time_step(evidence)
+    yield from _engines(evidence)
     flagged = np.array(
         [float(any(event.kind == KIND for event in one.events)) for one in evidence.sim.episodes]
     )
@@ -63,6 +69,28 @@ def _time_step(evidence: GapEvidence) -> Iterator[Measure | NotEvaluated]:
         "numerics", f"{name}, outcomes changed", "1", changed, against=against, samples=samples,
         about="fraction of episodes that succeed at one time step and fail at the other",
     )  # fmt: skip
+
+
+def _engines(evidence: GapEvidence) -> Iterator[Measure]:
+    """How much success differs between the physics engines of the simulated episodes, where there are several."""
+    outcomes: dict[str, list[float]] = {}
+    for one in evidence.sim.episodes:
+        if one.provenance.engine is not None and one.success is not None:
+            outcomes.setdefault(one.provenance.engine, []).append(float(one.success))
+    known = {
+        engine: np.array(values) for engine, values in outcomes.items() if len(values) >= FEWEST_IN_ENGINE
+    }
+    if len(known) < 2:
+        return
+    first = max(known, key=lambda engine: (engine == DEFAULT_ENGINE, len(known[engine])))
+    for engine in sorted(known.keys() - {first}):
+        interval = unpaired(known[first], known[engine], evidence.seed("engines", engine))
+        if interval is not None:
+            yield measure(
+                "numerics", f"success, {engine} minus {first}", "1", interval, against=evidence.sim.name,
+                samples=len(known[first]) + len(known[engine]), floor=ENGINES_FLOOR,
+                about="difference of success rates of episodes simulated in two engines",
+            )  # fmt: skip
 
 
 def _columns(found: list[Convergence]) -> Iterator[tuple[str, Array, float, str]]:

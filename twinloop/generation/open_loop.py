@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from twinloop.engines import DEFAULT_ENGINE, Engine, make_engine
+from twinloop.engines import DEFAULT_ENGINE, Engine, make_engine, require_engine
 from twinloop.engines.hardware import Hardware
 from twinloop.episode import Array, Episode, Provenance, make_episode
 from twinloop.errors import GenerationError, WrongUse
@@ -31,7 +31,12 @@ class OpenLoop:
 
 
 def replay_actions(
-    episode: Episode, twin: Twin, values: Mapping[str, float | str] | None = None, *, threads: int = 1
+    episode: Episode,
+    twin: Twin,
+    values: Mapping[str, float | str] | None = None,
+    *,
+    threads: int = 1,
+    engine: str = DEFAULT_ENGINE,
 ) -> OpenLoop:
     """Send the recorded actions of an episode to a twin and compare what it does.
 
@@ -42,6 +47,7 @@ def replay_actions(
         twin: The twin.
         values: Values of the twin's parameters to use instead of the nominal ones, each in its parameter's unit.
         threads: Simulation threads.
+        engine: The physics engine.
 
     Returns:
         The recording, the replayed episode, and the error of each signal (twin - recording) in the signal's unit.
@@ -73,15 +79,16 @@ def replay_actions(
     drawn = {
         name: np.array([value]) for name, value in twin.values(values or {}).items() if name in (values or {})
     }
-    engine = make_engine(DEFAULT_ENGINE, cell, 1, threads, tuple(drawn))
-    rows = _simulate(engine, actions, _start(cell, episode, states, actions[0], drawn), drawn)
+    require_engine(engine, twin, drawn)
+    made = make_engine(engine, cell, 1, threads, tuple(drawn))
+    rows = _simulate(made, actions, _start(cell, episode, states, actions[0], drawn), drawn)
     schema = make_schema(cell, ())
     again = make_episode(
         schema,
         times[: len(rows)],
         split_row(schema, rows.astype(np.float32)),
         task=episode.task,
-        provenance=_provenance(episode, engine, values or {}),
+        provenance=_provenance(episode, made, values or {}),
     )
     compared = replace(
         episode, time_s=times, signals={name: rows[: len(times)] for name, rows in recording.items()}

@@ -52,7 +52,7 @@ class Situation:
     """What checks look at in addition to the evidence, and the checks that `by` accepted for a `reason`.
 
     `drift` is the output of `twinloop drift --json`, `alerts` are the monitor's, `twin_since` is the time since when the twin is in
-    use.
+    use, `quirks` is the output of `twinloop evaluate --engines --json`.
     """
 
     twin_folder: Path | None = None
@@ -63,6 +63,7 @@ class Situation:
     accepted: tuple[str, ...] = ()
     by: str | None = None
     reason: str | None = None
+    quirks: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +154,32 @@ def drift(subject: Subject) -> Check:
     if subject.drift is not None or subject.alerts:
         return Check("drift", "passed", "no drift reported since the twin is in use")
     return Check("drift", "not evaluated", "no drift report and no monitor alerts", needed=False)
+
+
+@CHECKS.register("engines")
+def engines(subject: Subject) -> Check:
+    """`twinloop evaluate --engines` found the candidate robust in this twin."""
+    needed = subject.rules.require_engines
+    if subject.quirks is None:
+        missing = "not tried in several engines; --engines FILE takes what `twinloop evaluate --engines --json` prints"
+        return Check("engines", "not evaluated", missing, needed)
+    found = _of_candidate(subject.quirks, subject.evidence.candidate.id)
+    if found is None:
+        return Check("engines", "not evaluated", "the engines' file is about another policy", needed)
+    if found.get("twin_hash") != subject.twin.content_hash:
+        return Check(
+            "engines", "not evaluated", "the engines' file is about another version of the twin", needed
+        )
+    verdict, because = str(found.get("verdict")), str(found.get("because"))
+    if verdict == "exploits":
+        return Check("engines", "failed", because)
+    return Check("engines", "passed" if verdict == "robust" else "not evaluated", because, needed)
+
+
+def _of_candidate(quirks: Mapping[str, Any], policy: str) -> Mapping[str, Any] | None:
+    listed = quirks.get("quirks", [quirks])
+    entries = listed if isinstance(listed, list) else []
+    return next((one for one in entries if isinstance(one, Mapping) and one.get("policy_id") == policy), None)
 
 
 @CHECKS.register("consent")

@@ -19,6 +19,7 @@ class Rules:
     - `max_trials`: budget of real trials (pairs)
     - `max_artefact_fraction`: largest accepted fraction of simulated trials with artefacts
     - `simulation_only`: judge by simulated trials alone; the verdict then does not hold for a robot
+    - `require_engines`: the candidate must have been found robust in several physics engines
     """
 
     alpha: float = 0.05
@@ -29,6 +30,7 @@ class Rules:
     max_trials: int = 100
     max_artefact_fraction: float = 0.02
     simulation_only: bool = False
+    require_engines: bool = False
 
     def __post_init__(self) -> None:
         for name, low, high in (

@@ -101,6 +101,21 @@ def difference_of_rates(first: Interval, second: Interval) -> Interval:
     return Interval(value, low, high, first.confidence)
 
 
+def paired_difference(
+    only_first: int, only_second: int, trials: int, confidence: float = CONFIDENCE
+) -> Interval:
+    """`first - second` of two rates over the same trials, from those that disagree (Agresti and Min, 2005).
+
+    Half a pair is added to each kind of trial, so that trials without any disagreement still have an interval.
+    """
+    value = (only_first - only_second) / trials
+    first, second, count = only_first + 0.5, only_second + 0.5, trials + 2.0
+    middle = (first - second) / count
+    error = float(np.sqrt(first + second - (first - second) ** 2 / count)) / count
+    reach = float(stats.norm.ppf(0.5 + 0.5 * confidence)) * error
+    return Interval(value, max(middle - reach, -1.0), min(middle + reach, 1.0), confidence)
+
+
 def mcnemar_p_value(only_first: int, only_second: int) -> float:
     """Exact McNemar test: how likely pairs that disagree are split this unevenly by chance, two-sided."""
     disagree = only_first + only_second
