@@ -42,6 +42,17 @@ def test_it_moves_as_on_bullet_but_not_to_the_bit_and_repeats_itself():
     assert np.abs(physx - bullet)[:, :7].max() < 0.02, "the arm's joints, in rad"
 
 
+def test_it_is_another_robot_than_on_bullet():
+    twin = load_twin("franka_pick_place")
+    described = {}
+    for engine in ("physx", "bullet"):
+        session = Session(parse_reality(f"engine: {engine}"), twin)
+        described[engine] = session.description
+        session.close()
+    assert described["physx"].engine == "physx stand-in" and described["bullet"].engine == "bullet stand-in"
+    assert described["physx"].serial != described["bullet"].serial
+
+
 def test_another_engine_is_refused():
     with pytest.raises(WrongUse, match="engine"):
         parse_reality("engine: havok")

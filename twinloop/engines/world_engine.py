@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import partial
 from typing import Any
 
 import mujoco
@@ -64,8 +63,8 @@ class WorldEngine:
 
     name = ""
     version = ""
-    max_environments = 32
-    """Each world takes some megabytes; more at once would not be faster."""
+    max_environments = 16
+    """A world takes up to 30 MB, and more at once would not be faster."""
 
     def __init__(
         self,
@@ -270,17 +269,27 @@ class BulletEngine(WorldEngine):
         varying: Iterable[str],
         options: EngineOptions | None = None,
     ) -> None:
-        from twinloop.engines.bullet_world import BulletWorld, Client  # optional, so not before it is used
+        from twinloop.engines import bullet_world  # optional, so not before it is used
 
-        self.version = BulletWorld.version
-        self._clients: list[Client | None] = [None] * count
-        self._make = partial(BulletWorld, bullet_steps=BULLET_STEPS)
-        self._connect = Client
+        self.version = bullet_world.BulletWorld.version
+        self._bullet = bullet_world
+        self._clients: dict[int, bullet_world.Client] = {}
         super().__init__(cell, count, threads, varying, options)
 
     def _make_world(self, environment: int, model: mujoco.MjModel) -> World:
-        client = self._clients[environment] = self._clients[environment] or self._connect()
-        return self._make(self.cell, model, self.cell.twin.physics_dt_s, client=client)
+        if environment not in self._clients:
+            self._clients[environment] = self._bullet.take_client()
+        return self._bullet.BulletWorld(
+            self.cell,
+            model,
+            self.cell.twin.physics_dt_s,
+            bullet_steps=BULLET_STEPS,
+            client=self._clients[environment],
+        )
+
+    def __del__(self) -> None:
+        for client in getattr(self, "_clients", {}).values():
+            self._bullet.give_back(client)
 
 
 @ENGINES.register("physx")

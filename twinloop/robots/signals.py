@@ -19,7 +19,7 @@ def list_signals(cell: Cell) -> tuple[Signal, ...]:
     return (*cell.observed_actuators(), *cell.observed_scene())
 
 
-def describe_cell(cell: Cell, *, serial: str, lockstep: bool) -> Description:
+def describe_cell(cell: Cell, *, serial: str, lockstep: bool, engine: str = "bullet") -> Description:
     """The description of a stand-in for this cell."""
     twin = cell.twin
     turning = cell.turning & (np.arange(len(cell.actuators)) != cell.gripper)
@@ -41,7 +41,7 @@ def describe_cell(cell: Cell, *, serial: str, lockstep: bool) -> Description:
         task=twin.task,
         standin=True,
         lockstep=lockstep,
-        engine="bullet stand-in",
+        engine=f"{engine} stand-in",
         software={"twinloop": __version__},
     )
 

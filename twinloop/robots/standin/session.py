@@ -79,7 +79,9 @@ class Session:
     @cached_property
     def description(self) -> Description:
         """The robot's description, without hidden values."""
-        described = describe_cell(self.cell, serial=self._serial(), lockstep=self._lockstep)
+        described = describe_cell(
+            self.cell, serial=self._serial(), lockstep=self._lockstep, engine=self._reality.engine
+        )
         return replace(
             described,
             independent_episodes=not self._reality.warms_up,
@@ -257,6 +259,8 @@ class Session:
 
     def _serial(self) -> str:
         # A person beside it, or a tracker above it, makes it no other robot.
-        what = self._reality.model_dump_json(exclude={"needs_person", "tracks_objects"})
+        # On Bullet it is the robot that it was before there was a choice.
+        usual = {"engine"} if self._reality.engine == "bullet" else set()
+        what = self._reality.model_dump_json(exclude={"needs_person", "tracks_objects"} | usual)
         what = hashlib.blake2b(what.encode(), digest_size=3).hexdigest()
         return f"standin-{self._reality.name}-{what}"
