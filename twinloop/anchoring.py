@@ -121,8 +121,7 @@ def combine_look(twin: Twin, look: MeasuredLook | None, aligned: Sequence[Alignm
         )
     combined = make_randomization(twin, {}, name="look")
     for alignment in aligned:
-        left = {v.name: v.distribution for v in alignment.uncertainty.variations if twin.has(v.name)}
-        combined |= make_randomization(twin, left)
+        combined |= alignment.uncertainty_in(twin)
     return combined if look is None else combined | look_randomization(look, twin)
 
 

@@ -27,14 +27,11 @@ def import_cv2() -> ModuleType:
 
 
 class EdgeImage:
-    """Gradients of one image, (height, width, 3) uint8."""
+    """Gradients of an image (height, width, 3) uint8, or of several what stays: the median of their gradients."""
 
-    def __init__(self, image: Array) -> None:
-        cv2 = import_cv2()
-        smooth = cv2.GaussianBlur(np.asarray(image, np.float32), (0, 0), SMOOTHING_PX)
-        across = np.gradient(smooth, axis=1)
-        down = np.gradient(smooth, axis=0)
-        self.gradient = np.concatenate([across, down], axis=2).astype(np.float32)
+    def __init__(self, *images: Array) -> None:
+        every = [_gradient(image) for image in images]
+        self.gradient = every[0] if len(every) == 1 else np.median(every, axis=0).astype(np.float32)
         size = np.sqrt((self.gradient**2).sum(axis=2) / 3.0)
         self.faintest = max(1.5, FAINTEST * float(np.median(size)))
         self._size = size
@@ -86,6 +83,13 @@ class EdgeImage:
             edges = _shrink(strong & near, shrink)
             made.append(cv2.distanceTransform((~edges).astype(np.uint8), cv2.DIST_L2, 3))
         return np.stack(made)
+
+
+def _gradient(image: Array) -> Array:
+    """Of each channel, across and then down, (height, width, 6)."""
+    smooth = import_cv2().GaussianBlur(np.asarray(image, np.float32), (0, 0), SMOOTHING_PX)
+    parts = [np.gradient(smooth, axis=1), np.gradient(smooth, axis=0)]
+    return np.concatenate(parts, axis=2).astype(np.float32)
 
 
 def _shrink(mask: Array, shrink: int) -> Array:

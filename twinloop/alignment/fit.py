@@ -26,9 +26,9 @@ REACHES_PX = ((16.0, 3), (9.0, 3), (5.0, 3), (3.0, 5))
 """How far along normals edges are looked for, at 320 pixels of width, and how many steps that takes."""
 REFERENCE_WIDTH = 320.0
 
-WIDENED = 1.5
-"""Standard deviations are this much wider than clusters of distances say: what all frames share, such as the shading of a rim, is
-in none of them. From known truth; see the benchmark `align`."""
+SHARED_PX = 0.1
+"""How far one side of a part may lie off in all frames alike, one standard deviation: by the shading of its rim, or what lies behind.
+From cameras whose truth is known, with seeds from 1000 on; see the benchmark `align`."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,14 @@ class Measured:
     """Distances of one frame's outline points from what was seen.
 
     `distance` (n,) in pixels along the outward normal, NaN where nothing was found; `slope` (n, unknowns) is how the prediction
-    moves along the normal; `cluster` (n,) numbers points whose errors go together.
+    moves along the normal; `cluster` (n,) numbers points whose errors go together, `side` (n,) those of one side of a part in all
+    frames.
     """
 
     distance: Array
     slope: Array
     cluster: Array
+    side: Array
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,9 @@ class Aligner:
                 distance, _ = self.edges[index].cross(spot, normal, reach_px)
             slope = self.view.slopes(unknowns, theta, frame, outline, spot, normal)
             distance = np.where(np.isfinite(slope).all(axis=1), distance, np.nan)
-            made.append(Measured(distance, np.nan_to_num(slope), index * 10_000 + outline.part))
+            quarter = 2 * (normal[:, 0] > 0.0) + (normal[:, 1] > 0.0) if len(rows) else outline.part
+            cluster, side = index * 10_000 + outline.part, 4 * outline.part + quarter
+            made.append(Measured(distance, np.nan_to_num(slope), cluster, side))
         return made
 
     def _inside(self, spot: Array) -> Array:
@@ -151,20 +155,51 @@ class Aligner:
 
     def judge(self, unknowns: Sequence[Unknown], theta: Array, measured: Sequence[Measured]) -> Fit:
         """Covariance of a fit from how the distances scatter, allowing for errors that go together within a part of a frame."""
-        distance, slope, weight, scatter = _weighted(measured)
-        precision = np.diag([one.prior**-2 for one in unknowns])
-        matched = float(np.mean(np.isfinite(distance) & (weight > 0.0))) if len(distance) else 0.0
-        information = (slope * weight[:, None]).T @ slope
-        bread = np.linalg.inv(information + scatter**2 * precision)
-        pull = np.nan_to_num(distance)[:, None] * weight[:, None] * slope
-        cluster = np.concatenate([one.cluster for one in measured])
-        names, place = np.unique(cluster, return_inverse=True)
-        sums = np.zeros((len(names), len(unknowns)))
-        np.add.at(sums, place, pull)
-        spread = sums.T @ sums * len(names) / max(1, len(names) - len(unknowns))
-        least = information * scatter**2
-        covariance = bread @ (spread + least + scatter**4 * precision) @ bread * WIDENED**2
-        return Fit(theta, covariance, scatter, matched, information / scatter**2)
+        normal = _Normal(measured)
+        precision = normal.variance * np.diag([one.prior**-2 for one in unknowns])
+        bread = np.linalg.inv(normal.information + precision)
+        spread = normal.spread + SHARED_PX**2 * normal.shared + LEAST_SCATTER_PX**2 * normal.information
+        covariance = bread @ (spread + normal.variance * precision) @ bread
+        told = normal.information / normal.variance
+        return Fit(theta, covariance, normal.scatter_px, normal.matched, told)
+
+
+class _Normal:
+    """The normal equations of all distances, robustly weighted.
+
+    Errors go together along a part in a frame, so that its points say less than as many independent ones: `variance` is that of one point
+    as if it were independent, by which what was known before is weighed against the images.
+    """
+
+    def __init__(self, measured: Sequence[Measured]) -> None:
+        distance = np.concatenate([one.distance for one in measured])
+        slope = np.concatenate([one.slope for one in measured])
+        cluster, side = (
+            np.concatenate([getattr(one, name) for one in measured]) for name in ("cluster", "side")
+        )
+        found = np.isfinite(distance)
+        scatter = 1.4826 * float(np.median(np.abs(distance[found]))) if found.any() else 1.0
+        self.scatter_px = max(scatter, LEAST_SCATTER_PX)
+        ratio = np.nan_to_num(distance, nan=np.inf) / (TUKEY * self.scatter_px)
+        weight = np.where(np.abs(ratio) < 1.0, (1.0 - np.minimum(ratio**2, 1.0)) ** 2, 0.0)
+        self.matched = float(np.mean(weight > 0.0)) if len(distance) else 0.0
+        weighted = slope * weight[:, None]
+        self.information = weighted.T @ slope
+        self.toward = weighted.T @ np.nan_to_num(distance)
+        sums = _sums(cluster, np.nan_to_num(distance)[:, None] * weighted)
+        self.spread = sums.T @ sums * len(sums) / max(1, len(sums) - slope.shape[1])
+        same = _sums(side, weighted)
+        self.shared = same.T @ same
+        alone = np.maximum(np.diag(self.information) * self.scatter_px**2, 1e-12)
+        self.variance = self.scatter_px**2 * max(1.0, float(np.median(np.diag(self.spread) / alone)))
+
+
+def _sums(group: Array, values: Array) -> Array:
+    """Sums of values (n, k) over the groups of their rows."""
+    names, place = np.unique(group, return_inverse=True)
+    sums = np.zeros((len(names), values.shape[1]))
+    np.add.at(sums, place, values)
+    return sums
 
 
 def normals_of(spot: Array, beside: Array, outward: Array) -> Array:
@@ -175,25 +210,13 @@ def normals_of(spot: Array, beside: Array, outward: Array) -> Array:
     return np.asarray(normal * np.where((normal * outward).sum(axis=1, keepdims=True) < 0.0, -1.0, 1.0))
 
 
-def _weighted(measured: Sequence[Measured]) -> tuple[Array, Array, Array, float]:
-    """All distances with slopes, robust weights and their scatter in pixels."""
-    distance = np.concatenate([one.distance for one in measured])
-    slope = np.concatenate([one.slope for one in measured])
-    found = np.isfinite(distance)
-    scatter = 1.4826 * float(np.median(np.abs(distance[found]))) if found.any() else 1.0
-    scatter = max(scatter, LEAST_SCATTER_PX)
-    ratio = np.nan_to_num(distance, nan=np.inf) / (TUKEY * scatter)
-    weight = np.where(np.abs(ratio) < 1.0, (1.0 - np.minimum(ratio**2, 1.0)) ** 2, 0.0)
-    return distance, slope, weight, scatter
-
-
 def _step(unknowns: Sequence[Unknown], theta: Array, measured: Sequence[Measured]) -> Array:
     """One Gauss-Newton step, towards what was seen and what is known before."""
-    distance, slope, weight, scatter = _weighted(measured)
-    precision = np.array([one.prior**-2 for one in unknowns]) * scatter**2
+    normal = _Normal(measured)
+    precision = np.array([one.prior**-2 for one in unknowns]) * normal.variance
     start = np.array([one.start for one in unknowns])
-    left = (slope * weight[:, None]).T @ slope + np.diag(precision)
-    right = slope.T @ (weight * np.nan_to_num(distance)) - precision * (theta - start)
-    step = np.linalg.solve(left, right)
+    step = np.linalg.solve(
+        normal.information + np.diag(precision), normal.toward - precision * (theta - start)
+    )
     limit = np.array([0.5 * one.prior for one in unknowns])
     return np.asarray(theta + step * min(1.0, float((limit / np.maximum(np.abs(step), 1e-12)).min())))

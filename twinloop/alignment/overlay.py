@@ -41,15 +41,20 @@ def write_overlay(alignment: Alignment, before: Twin, dataset: Dataset, file: st
     """
     from PIL import Image
 
-    names = [parse_name(name, "the alignment") for name in (alignment.held_out or alignment.frames)[:SHOWN]]
+    names = [parse_name(name, "the alignment") for name in alignment.held_out or alignment.frames]
     path = Path(file)
     episodes = sorted({episode for episode, _ in names})
     register_artefact(path, "image", [(dataset, episodes)])
-    columns = []
-    for twin, colour in ((before, BEFORE), (alignment.twin, AFTER)):
-        frames, lines = _draw(twin, alignment, dataset, names)
-        columns.append([_paint(frame.image, line, colour) for frame, line in zip(frames, lines, strict=True)])
-    rows = [np.concatenate(pair, axis=1) for pair in zip(*columns, strict=True)]
+    frames, after = _draw(alignment.twin, alignment, dataset, names)
+    _, earlier = _draw(before, alignment, dataset, names)
+    # Those that show most of the robot.
+    order = sorted(range(len(frames)), key=lambda i: -_count_inside(after[i], frames[i].image))[:SHOWN]
+    rows = [
+        np.concatenate(
+            [_paint(frames[i].image, earlier[i], BEFORE), _paint(frames[i].image, after[i], AFTER)], axis=1
+        )
+        for i in order
+    ]
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(np.concatenate(rows)).save(path)
     return path
@@ -79,6 +84,11 @@ def _draw(
     finally:
         outliner.close()
     return frames, lines
+
+
+def _count_inside(line: Array, image: Array) -> int:
+    height, width = image.shape[:2]
+    return int(((line >= 0) & (line < np.array([width, height]))).all(axis=1).sum())
 
 
 def _paint(image: Array, line: Array, colour: tuple[int, int, int]) -> Array:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field, InstanceOf, PlainSerializer
 
 from twinloop.errors import UnknownName
@@ -16,6 +17,9 @@ from twinloop.stats.interval import Interval
 from twinloop.twins import Twin
 from twinloop.twins.folder import load_twin_folder, save_twin
 
+CLEAR = 5.0
+"""A quantity nearer than this many standard deviations to a bound varies alone, cut there."""
+LEAST_SPREAD = 1e-6
 ALIGNED, PARTLY, NOT_DETERMINED = "aligned", "partly determined", "not determined"
 VerdictWord = Literal["aligned", "partly determined", "not determined"]
 
@@ -71,19 +75,35 @@ class Alignment(SavedRecord):
 
     @property
     def uncertainty(self) -> Randomization:
-        """How the aligned camera and joint zeros may still be off, as a randomization of the new twin's parameters."""
+        """How the aligned camera and joint zeros may still be off, as a randomization of the new twin's parameters, correlated."""
+        return self.uncertainty_in(self.twin)
+
+    def uncertainty_in(self, twin: Twin) -> Randomization:
+        """The same around the values of another version of the twin, such as one that was identified since."""
         if self.verdict == NOT_DETERMINED:
-            return make_randomization(self.twin, {}, name=f"camera {self.camera}")
-        spread = {
-            estimate.parameter: Normal(
-                float(self.twin.parameter(estimate.parameter).nominal),
-                estimate.standard_deviation,
-                *self.twin.parameter(estimate.parameter).bounds,
-            )
-            for estimate in self.estimates
-            if estimate.parameter is not None and estimate.standard_deviation > 0.0
-        }
-        return make_randomization(self.twin, spread, name=f"camera {self.camera}")
+            return make_randomization(twin, {}, name=f"camera {self.camera}")
+        alone: dict[str, Normal] = {}
+        together: list[tuple[int, str, float]] = []
+        for index, estimate in enumerate(self.estimates):
+            if estimate.parameter is None or not twin.has(estimate.parameter):
+                continue
+            parameter = twin.parameter(estimate.parameter)
+            mean, spread = float(parameter.nominal), max(estimate.standard_deviation, LEAST_SPREAD)
+            low, high = parameter.bounds
+            if min(mean - low, high - mean) < CLEAR * spread:
+                alone[parameter.name] = Normal(mean, spread, low, high)
+            else:
+                together.append((index, parameter.name, mean))
+        if len(together) == 1:
+            ((index, name, mean),) = together
+            alone[name] = Normal(mean, max(self.estimates[index].standard_deviation, LEAST_SPREAD))
+            together = []
+        rows = [index for index, _, _ in together]
+        matrix = np.asarray(self.covariance)[np.ix_(rows, rows)] + LEAST_SPREAD**2 * np.eye(len(rows))
+        correlated = [([name for _, name, _ in together], [mean for *_, mean in together], matrix)]
+        return make_randomization(
+            twin, alone, correlated=correlated if rows else (), name=f"camera {self.camera}"
+        )
 
     @derived
     def not_determined(self) -> tuple[str, ...]:

@@ -49,8 +49,10 @@ LEAST_SPREAD_RAD = 0.1
 """A joint must move at least this far between frames: what stands still tells pose and lens apart only by its size."""
 DETERMINED = 0.5
 """A quantity is determined when its standard deviation is at most this fraction of what was known before."""
-LEAST_MATCHED = 0.3
+LEAST_MATCHED = 0.4
 """Of the outline points in the images, the fraction that must find an edge."""
+WORST_PX = 2.0
+"""Median distance of outlines from edges in held-out frames, at 320 pixels of width, beyond which the twin does not fit them."""
 EVALUATIONS = 700
 SEARCHED = (*POSE, LENS[0])
 """What is searched for from far away; the rest of the lens moves little."""
@@ -70,6 +72,7 @@ class AlignConfig:
         colour_tolerance: Distance in CIELAB within which a pixel has such a colour.
         frames: Frames to fit, 5 to 20.
         bodies: Parts of the twin to look for; default: the robot, and for a camera that it carries the scene as well.
+        near: The camera is within about a degree of the twin's: no search from farther away.
         joint_offsets: Whether to look for joints whose zero is off.
         seed: Random seed of the search.
     """
@@ -80,6 +83,7 @@ class AlignConfig:
     colour_tolerance: float = 25.0
     frames: int = 12
     bodies: tuple[str, ...] = ()
+    near: bool = False
     joint_offsets: bool = True
     seed: int = 0
 
@@ -128,8 +132,7 @@ def align(twin: Twin, dataset: Dataset, camera: str, *, config: AlignConfig | No
         frames = _mask(frames, dataset, moments, parts.carried, config)
     if one_pose:
         return job.refuse(frames, parts.fine, "the robot stands in one pose in all frames")
-    median = np.median([one.image for one in frames], axis=0)
-    rough = Rough(view, frames, parts.rough, parts.along, median)
+    rough = Rough(view, frames, parts.rough, parts.along)
     aligner = Aligner(view, frames, parts.fine, config.seed)
     judges = Aligner(view, read_frames(dataset, camera, held), parts.fine, config.seed)
     try:
@@ -242,9 +245,9 @@ class _Job:
         searched = [one for one in unknowns if one.name in SEARCHED or one.name.startswith(JOINT)]
         start = np.array([one.start for one in searched])
         camera = len(SEARCHED)
-        found = search(
-            rough, searched[:camera], start[:camera], evaluations=EVALUATIONS, seed=self.config.seed
-        )
+        found = start[:camera]
+        if not self.config.near:
+            found = search(rough, searched[:camera], found, evaluations=EVALUATIONS, seed=self.config.seed)
         if len(searched) > camera:
             first = np.concatenate([found, start[camera:]])
             found = search_offsets(rough, searched, start, first, self.config.seed)
@@ -291,7 +294,7 @@ class _Job:
             return NOT_DETERMINED, (
                 f"only {fit.matched:.0%} of the robot's outline is found in the frames; {seen}"
             )
-        if after > max(before, 1.0):
+        if after > WORST_PX * self.view.width / REFERENCE_WIDTH or after > max(before, 1.0):
             return NOT_DETERMINED, f"the frames do not fit the twin: {seen}"
         if any(name in loose for name in (*POSE, LENS[0])):
             return PARTLY, f"not determined: {', '.join(loose)}; {seen}"

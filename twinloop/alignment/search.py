@@ -29,6 +29,8 @@ PLACED = np.array([0.06, 0.06, 0.06, 0.08, 0.08, 0.08, 0.04])
 MOUNTED = np.array([0.015, 0.015, 0.015, 0.08, 0.08, 0.08, 0.04])
 """How far off a camera on a stand, and one in a mount on the robot, may be, one standard deviation: shifts in m, turns and field of
 view in rad."""
+STARTS = 3
+"""Searches with seeds of their own: drawings have more than one place where edges nearly agree."""
 OFF_RAD = 0.2
 """How far off the zero of a joint may be that is off at all."""
 JOINT_EVALUATIONS = 200
@@ -49,8 +51,8 @@ class _Evidence:
 class Rough:
     """Cost of a candidate: how far the twin's drawing lies from masks, or its edges from the image's.
 
-    What the robot carries with its camera stays where it is in the image: the median image shows it before a blur, so its
-    edges are compared with that one's, and count as much as all others together.
+    What the robot carries with its camera stays where it is in the image: its edges are compared with those that all images have in
+    common, and count as much as all others together.
     """
 
     def __init__(
@@ -59,7 +61,6 @@ class Rough:
         frames: Sequence[Frame],
         wanted: Sequence[int],
         carried: Sequence[int] = (),
-        median: Array | None = None,
     ) -> None:
         self.view = view
         self.shrink = max(1, round(self.view.width / WIDTH))
@@ -70,8 +71,8 @@ class Rough:
         bodies = np.fromiter(wanted, np.int64)
         self.every = [self._look(one, bodies) for one in usable[:: max(1, -(-len(usable) // FRAMES))]]
         self.still: list[_Evidence] = []
-        if len(carried) and median is not None:
-            field = EdgeImage(median).distances(self.shrink)
+        if len(carried):
+            field = EdgeImage(*(frame.image for frame in usable)).distances(self.shrink)
             among = float(len(self.every))
             self.still = [_Evidence(usable[0], field, np.array(carried), False, among)]
 
@@ -142,11 +143,19 @@ def search(
     With a camera that the robot carries, what it carries along is searched for first, before the scene.
     """
     spread = MOUNTED if rough.still else PLACED
+    first = rough.still or rough.every
+    tried = [
+        _minimize(rough, first, unknowns, start, start, spread, evaluations, seed + 1000 * k)
+        for k in range(STARTS)
+    ]
+    both = [*rough.still, *rough.every]
     if rough.still:
-        near = _minimize(rough, rough.still, unknowns, start, start, spread, evaluations, seed)
-        both = [*rough.still, *rough.every]
-        return _minimize(rough, both, unknowns, start, near, 0.3 * spread, evaluations // 2, seed)
-    return _minimize(rough, rough.every, unknowns, start, start, spread, evaluations, seed)
+        ranked = sorted(tried, key=lambda one: _cost(rough, both, unknowns, start, one))
+        tried = [
+            _minimize(rough, both, unknowns, start, one, 0.3 * spread, evaluations // 2, seed)
+            for one in ranked[:2]
+        ]
+    return min(tried, key=lambda one: _cost(rough, both, unknowns, start, one))
 
 
 def search_offsets(rough: Rough, unknowns: Sequence[Unknown], start: Array, first: Array, seed: int) -> Array:
@@ -156,6 +165,19 @@ def search_offsets(rough: Rough, unknowns: Sequence[Unknown], start: Array, firs
     spread = np.concatenate([0.7 * usual, np.full(joints, 0.5 * OFF_RAD)])
     evaluations = JOINT_EVALUATIONS * joints
     return _minimize(rough, [*rough.still, *rough.every], unknowns, start, first, spread, evaluations, seed)
+
+
+def _cost(
+    rough: Rough, evidence: Sequence[_Evidence], unknowns: Sequence[Unknown], expected: Array, theta: Array
+) -> float:
+    """Distance of the images, and a pull towards what is expected."""
+    usual = MOUNTED if rough.still else PLACED
+    camera = len(usual)
+    away = (theta - expected)[:camera] / (2.0 * usual)
+    # Few joints are off, and these by much: hence absolute values.
+    joints = np.abs((theta - expected)[camera:]) / OFF_RAD
+    pull = PULL * (float(away @ away) / camera + float(joints.sum()))
+    return rough.cost(rough.view.values(unknowns, theta), evidence) + pull
 
 
 def _minimize(
@@ -173,15 +195,8 @@ def _minimize(
     except ImportError:
         raise MissingExtra("aligning a camera", "cma", "cameras") from None
 
-    usual = MOUNTED if rough.still else PLACED
-    camera = len(usual)
-
     def cost(theta: Array) -> float:
-        away = (np.asarray(theta) - expected)[:camera] / (2.0 * usual)
-        # Few joints are off, and these by much: hence absolute values.
-        joints = np.abs((np.asarray(theta) - expected)[camera:]) / OFF_RAD
-        pull = PULL * (float(away @ away) / camera + float(joints.sum()))
-        return rough.cost(rough.view.values(unknowns, np.asarray(theta)), evidence) + pull
+        return _cost(rough, evidence, unknowns, expected, np.asarray(theta))
 
     options = {"CMA_stds": spread, "maxfevals": evaluations, "seed": seed + 1, "verbose": -9, "tolfun": 2e-3}
     strategy = cma.CMAEvolutionStrategy(first, 1.0, options)

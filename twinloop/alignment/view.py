@@ -26,7 +26,7 @@ STEP = 1e-4
 """Of finite differences, in each quantity's own unit."""
 PRIORS = {
     "x_m": 0.3, "y_m": 0.3, "z_m": 0.3, "pitch_rad": 0.3, "yaw_rad": 0.3, "roll_rad": 0.3,
-    "field_of_view_rad": 0.12, "principal_x": 0.02, "principal_y": 0.02, "distortion": 0.1,
+    "field_of_view_rad": 0.12, "principal_x": 0.015, "principal_y": 0.015, "distortion": 0.1,
     "time_offset_s": 0.1, "line_time_s": 0.03,
 }  # fmt: skip
 """Standard deviation of what is known before any frame: data sheets, a rough placing by hand; principal points of machine-vision
@@ -68,11 +68,6 @@ class CameraView:
         self.id = int(self.model.camera(camera).id)
         self.body = int(self.model.cam_bodyid[self.id])
         self.base = self._known()
-
-    @property
-    def moves(self) -> bool:
-        """Whether the robot carries the camera."""
-        return int(self.model.body_weldid[self.body]) != 0
 
     def pose(self, values: dict[str, float]) -> tuple[Array, Array, float]:
         """Position and quaternion in the frame of the camera's body, and vertical field of view in rad."""

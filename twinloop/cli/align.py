@@ -58,6 +58,9 @@ def align(
     colour: Colour = None,
     frames: Annotated[int, Option(help="Frames to fit, 5 to 20.")] = 12,
     bodies: Bodies = None,
+    near: Annotated[
+        bool, Option("--near", help="The camera is within about a degree: no search from farther away.")
+    ] = False,
     offsets: Annotated[
         bool, Option("--offsets/--no-offsets", help="Look for joints whose zero is off.")
     ] = True,
@@ -76,7 +79,7 @@ def align(
     require_new(folder)
     config = twinloop.AlignConfig(
         masks=masks, clicks=clicks, colours=tuple(map(_read_colour, colour or ())), frames=frames,
-        bodies=tuple(split_names(bodies)), joint_offsets=offsets, seed=seed,
+        bodies=tuple(split_names(bodies)), near=near, joint_offsets=offsets, seed=seed,
     )  # fmt: skip
     result = twinloop.align(base, dataset, camera, config=config)
     files = _save(result, base, dataset, folder)
