@@ -14,6 +14,8 @@ from twinloop.episode import Array
 SURE = 4.0
 """An offset is named when it is this many standard deviations from zero."""
 SMALLEST_RAD = 0.01
+LEAST_MOTION_RAD = 0.05
+"""A joint that moves less between frames is part of what is rigid."""
 LEAST_GAIN = 0.03
 """The misfit must fall by at least this fraction, or no joint is blamed."""
 REACH_PX = 8.0
@@ -51,7 +53,9 @@ def find_offsets(
     """
     cell = aligner.view.cell
     merged = _merged(aligner)
-    joints = tuple(cell.actuators[k] for k in cell.arm if cell.actuators[k] not in merged)
+    angles = cell.positions(np.array([frame.qpos for frame in aligner.frames]))
+    moved = np.ptp(angles, axis=0) > LEAST_MOTION_RAD
+    joints = tuple(cell.actuators[k] for k in cell.arm if moved[k] and cell.actuators[k] not in merged)
     note = tuple(
         f"{name}: an offset of its zero cannot be told from another place of the camera" for name in merged
     )
