@@ -101,6 +101,15 @@ def draw_poses(cell: Cell, count: int, reach_rad: float, rng: np.random.Generato
     return np.array(made)
 
 
+def draw_motion(cell: Cell, count: int, rate_hz: float) -> Array:
+    """States (T, nq) of a smooth motion of all joints of the arm around home."""
+    qpos = np.tile(initial_state(cell.twin, {}, 1).qpos, (count, 1))
+    time_s = np.arange(count)[:, None] / rate_hz
+    arm = cell.qpos_addresses[cell.arm, 0]
+    qpos[:, arm] += 0.25 * np.sin(2.0 * time_s + np.arange(len(arm)))
+    return qpos
+
+
 def draw_frames(
     twin: Twin,
     camera: str,
@@ -154,23 +163,26 @@ def record(
     reach_rad: float = 0.5,
     offsets_rad: Mapping[str, float] | None = None,
     look: Mapping[str, float] | None = None,
+    late_rows: int = 0,
+    rate_hz: float = 1.0,
     seed: int = 0,
 ) -> Dataset:
-    """A recording of `count` poses at rest, one row each."""
+    """A recording of `count` poses at rest, one row each; with `late_rows`, of one motion whose images are that many rows late."""
     rng = np.random.default_rng(seed)
     cell = make_cell(twin)
-    qpos = draw_poses(cell, count, reach_rad, rng)
-    frames = draw_frames(twin, camera, truth, qpos, look or {}, rng)
+    qpos = draw_motion(cell, count, rate_hz) if late_rows else draw_poses(cell, count, reach_rad, rng)
+    shown = qpos[np.maximum(np.arange(count) - late_rows, 0)]
+    frames = draw_frames(twin, camera, truth, shown, look or {}, rng)
     positions = cell.positions(qpos)
     for name, offset in (offsets_rad or {}).items():
         positions[:, cell.actuators.index(name)] += offset
     signal = cell.observed_actuators()[0]
-    schema = Schema((signal,), rate_hz=1.0, cameras=twin.cameras, robot_type=twin.robot)
+    schema = Schema((signal,), rate_hz=rate_hz, cameras=twin.cameras, robot_type=twin.robot)
     with make_dataset(folder, schema) as writer:
         writer.add(
             make_episode(
                 schema,
-                np.arange(count, dtype=np.float64),
+                np.arange(count) / rate_hz,
                 {signal.name: positions.astype(np.float32)},
                 frames={camera: frames},
                 provenance=Provenance(source="standin"),

@@ -68,6 +68,13 @@ def test_a_camera_on_the_hand_is_found_by_what_it_sees_of_hand_and_table(tmp_pat
         assert found[name].value == pytest.approx(CARRIED[name], abs=0.01)
 
 
+def test_images_that_are_late_against_the_joints_are_noticed(tmp_path):
+    twin = film_twin("wrist", 120, 160)
+    late = record(tmp_path / "real", twin, "wrist", {}, count=60, late_rows=2, rate_hz=20.0)
+    found = align(twin, late, "wrist", near=True, joint_offsets=False)
+    assert found["time_offset_s"].value == pytest.approx(-0.1, abs=0.02)
+
+
 @pytest.mark.slow
 def test_a_camera_that_is_far_off_and_a_joint_are_found(tmp_path):
     twin = film_twin("wrist", 240, 320)

@@ -18,6 +18,8 @@ FEWEST, MOST = 5, 20
 """Frames that are fitted."""
 SAMPLED_ROWS = 400
 """Rows of all episodes together from which frames are chosen."""
+SLOWEST_S = 0.25
+"""Readings that are further apart say nothing of speeds at a frame."""
 STATE = "observation.state"
 
 
@@ -100,7 +102,9 @@ def _of_episode(episode: Episode, number: int, cell: Cell, every: int) -> Iterat
     if not set_joints(cell, episode, np.arange(len(episode)), qpos):
         return
     time_s = np.asarray(episode.time_s, np.float64)
-    rate = np.gradient(qpos, time_s, axis=0) if len(episode) > 1 else np.zeros_like(qpos)
+    rate = np.zeros_like(qpos)
+    if len(episode) > 1 and np.median(np.diff(time_s)) < SLOWEST_S:
+        rate = np.gradient(qpos, time_s, axis=0)
     for row in range(0, len(episode), every):
         yield Moment(number, row, qpos[row], rate[row], rest.mocap_pos[0])
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from twinloop.alignment.clock import find_clock
 from twinloop.alignment.fit import REACHES_PX, REFERENCE_WIDTH, Aligner, Fit
 from twinloop.alignment.frames import (
     FEWEST,
@@ -36,7 +37,7 @@ from twinloop.alignment.poses import propose_poses
 from twinloop.alignment.result import ALIGNED, NOT_DETERMINED, PARTLY, Alignment, CameraEstimate
 from twinloop.alignment.scene import find_parts
 from twinloop.alignment.search import Rough, search, search_offsets
-from twinloop.alignment.view import JOINT, LENS, POSE, CameraView, Unknown, make_unknowns
+from twinloop.alignment.view import CLOCK, JOINT, LENS, POSE, CameraView, Unknown, make_unknowns
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Array, Camera
 from twinloop.errors import UnknownName, WrongUse
@@ -221,9 +222,10 @@ class _Job:
     config: AlignConfig
     began: float
 
-    def unknowns(self, joints: Sequence[str] = ()) -> tuple[Unknown, ...]:
-        """Pose and lens of the camera, and zero offsets of some joints."""
-        return make_unknowns((*POSE, *LENS, *(f"{JOINT}{name}" for name in joints)), self.view.base)
+    def unknowns(self, joints: Sequence[str] = (), clock: Sequence[str] = ()) -> tuple[Unknown, ...]:
+        """Pose and lens of the camera, times of its clock, and zero offsets of some joints."""
+        names = (*POSE, *LENS, *clock, *(f"{JOINT}{name}" for name in joints))
+        return make_unknowns(names, self.view.base)
 
     def refuse(self, frames: Sequence[Frame], bodies: Sequence[int], reason: str) -> Alignment:
         """Nothing was determined; say which poses to record."""
@@ -259,11 +261,17 @@ class _Job:
         scale = self.view.width / REFERENCE_WIDTH
         unknowns = self.unknowns()
         fit = aligner.refine(unknowns, self.search(rough, unknowns), REACHES_PX)
+        unknowns, fit = find_clock(aligner, unknowns, fit)
+        clock = [one.name for one in unknowns if one.name in CLOCK]
         joints: tuple[str, ...] = ()
         warnings: list[str] = []
         if self.config.joint_offsets:
             found = find_offsets(
-                aligner, self.unknowns, unknowns, fit, lambda all_of: self.search(rough, all_of)
+                aligner,
+                lambda names: self.unknowns(names, clock),
+                unknowns,
+                fit,
+                lambda every: self.search(rough, every),
             )
             unknowns, fit, joints = found.unknowns, found.fit, found.joints
             warnings += found.warnings
