@@ -73,7 +73,7 @@ class AlignConfig:
         colour_tolerance: Distance in CIELAB within which a pixel has such a colour.
         frames: Frames to fit, 5 to 20.
         bodies: Parts of the twin to look for; default: the robot, and for a camera that it carries the scene as well.
-        near: The camera is within about a degree of the twin's: no search from farther away.
+        near: The camera is within about 3 cm and 2 degrees of the twin's: no search from farther away, and such a prior.
         joint_offsets: Whether to look for joints whose zero is off.
         seed: Random seed of the search.
     """
@@ -225,7 +225,7 @@ class _Job:
     def unknowns(self, joints: Sequence[str] = (), clock: Sequence[str] = ()) -> tuple[Unknown, ...]:
         """Pose and lens of the camera, times of its clock, and zero offsets of some joints."""
         names = (*POSE, *LENS, *clock, *(f"{JOINT}{name}" for name in joints))
-        return make_unknowns(names, self.view.base)
+        return make_unknowns(names, self.view.base, near=self.config.near)
 
     def refuse(self, frames: Sequence[Frame], bodies: Sequence[int], reason: str) -> Alignment:
         """Nothing was determined; say which poses to record."""

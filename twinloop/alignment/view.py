@@ -31,6 +31,8 @@ PRIORS = {
 }  # fmt: skip
 """Standard deviation of what is known before any frame: data sheets, a rough placing by hand; principal points of machine-vision
 cameras lie within some percent of the middle."""
+NEAR = 0.1
+"""Of a pose's prior where the camera is known to be near."""
 JOINT_PRIOR_RAD = 0.2
 
 
@@ -50,12 +52,15 @@ class Unknown:
         return next((unit for unit in ("rad", "m", "s") if self.name.endswith(f"_{unit}")), "1")
 
 
-def make_unknowns(names: Sequence[str], start: dict[str, float]) -> tuple[Unknown, ...]:
-    """Unknown quantities with their usual priors."""
-    return tuple(
-        Unknown(name, start.get(name, 0.0), JOINT_PRIOR_RAD if name.startswith(JOINT) else PRIORS[name])
-        for name in names
-    )
+def make_unknowns(
+    names: Sequence[str], start: dict[str, float], *, near: bool = False
+) -> tuple[Unknown, ...]:
+    """Unknown quantities with their usual priors; those of the pose are narrow if the camera is near."""
+    made = []
+    for name in names:
+        prior = JOINT_PRIOR_RAD if name.startswith(JOINT) else PRIORS[name]
+        made.append(Unknown(name, start.get(name, 0.0), NEAR * prior if near and name in POSE else prior))
+    return tuple(made)
 
 
 class CameraView:

@@ -59,7 +59,11 @@ def align(
     frames: Annotated[int, Option(help="Frames to fit, 5 to 20.")] = 12,
     bodies: Bodies = None,
     near: Annotated[
-        bool, Option("--near", help="The camera is within about a degree: no search from farther away.")
+        bool,
+        Option(
+            "--near",
+            help="The camera is within about 3 cm and 2 degrees of the twin's, as by a mount: no search from farther away.",
+        ),
     ] = False,
     offsets: Annotated[
         bool, Option("--offsets/--no-offsets", help="Look for joints whose zero is off.")
