@@ -8,8 +8,9 @@ The seed is another than that of the policies on which weak faults were missed, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 import yaml
 from scipy.spatial.transform import Rotation
 
+from benchmarks.cells import Cells
 from benchmarks.report import Section, Settings, Table, Target
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.datasets.writer import make_dataset
@@ -58,6 +60,9 @@ class Case:
     quaternion: bool = False
 
 
+HEALTHY = 8
+"""Checks of each right map, about other rows each time."""
+
 CASES = (
     Case("franka from readings", "franka_pick_place"),
     Case("so101 from readings", "so101_pick_place"),
@@ -91,34 +96,67 @@ class Foreign:
     def infer(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"actions": self._policy.infer(inputs)}
 
+    def infer_batch(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        rows = np.arange(len(next(iter(inputs.values()))))
+        steps = len(self._policy.execution.history)
+        signals = {signal.name for signal in self._policy.interface.observations}
+        observed = {
+            name: np.reshape(values, (len(rows), steps, -1)) if name in signals else values
+            for name, values in inputs.items()
+        }
+        self._policy.reset_batch(rows, np.zeros(len(rows), np.int64), real=True)
+        return {"actions": self._policy.infer_batch(observed, rows)}
+
     def close(self) -> None:
         pass
 
 
 def run(settings: Settings) -> Section:
-    """Inject faults into the maps of every policy, and check; check right maps as well."""
-    healthy = 2 if settings.quick else 12
+    """Inject faults into the maps of every policy, and check; check right maps as well. `TWINLOOP_CHECK_MINUTES` ends a sitting."""
+    kept = settings.work / f"policy_check-{SEED}{'-quick' * settings.quick}"
+    cells = Cells(kept, settings.say, limit="TWINLOOP_CHECK_MINUTES")
+    subject = lru_cache(maxsize=1)(partial(Subject, kept))
     found: list[tuple[str, str, str, bool]] = []
     alarms: list[tuple[str, bool]] = []
+    left = 0
     for case in CASES[: 1 if settings.quick else None]:
-        policy, held_out = _prepare(settings.work / f"policy_check-{SEED}", case)
-        backend = Foreign(policy)
-        right = _with_gripper(
-            draft_interface_map("python:ours:Policy", read_claims(backend.metadata), {}, held_out.schema),
-            load_twin(case.twin),
+        faults = cells.numbers(f"{case.name}-maps", partial(_list_faults, subject, case))
+        for number in range(-2, 2) if settings.quick else range(-HEALTHY, len(faults or ())):
+            made = cells.numbers(f"{case.name}-{number}", partial(_check, subject, case, number))
+            if made is None:
+                left += 1
+            elif number < 0:
+                alarms.append((case.name, made["named"] is not None))
+            else:
+                named, fault = made["named"] or "nothing", faults[number]
+                found.append((case.name, fault, named, named == fault))
+    return _section(found, alarms, left)
+
+
+class Subject:
+    """A policy with its right map and wrong ones, and what it is checked on."""
+
+    def __init__(self, work: Path, case: Case) -> None:
+        policy, self.held_out = _prepare(work, case)
+        self.backend = Foreign(policy)
+        drafted = draft_interface_map(
+            "python:ours:Policy", read_claims(self.backend.metadata), {}, self.held_out.schema
         )
+        self.right = _with_gripper(drafted, load_twin(case.twin))
         rng = np.random.default_rng(SEED)
-        faults = 1 if settings.quick or case.cameras else 2
-        for fault, wrong in _inject(backend, right, held_out, rng, faults):
-            named = check_interface(backend, wrong, held_out, seed=int(rng.integers(1 << 30))).found
-            name = "nothing" if named is None else named.fault
-            settings.say.print(f"{case.name}: {fault} -> {name}")
-            found.append((case.name, fault, name, name == fault))
-        for _ in range(healthy):
-            check = check_interface(backend, right, held_out, seed=int(rng.integers(1 << 30)))
-            settings.say.print(f"{case.name}: right map, error {check.error:.2f} -> {check.found}")
-            alarms.append((case.name, check.found is not None))
-    return _section(found, alarms)
+        self.wrong = _inject(self.backend, self.right, self.held_out, rng, 1 if case.cameras else 2)
+
+
+def _list_faults(subject: Callable[[Case], Subject], case: Case) -> list[str]:
+    return [fault for fault, _ in subject(case).wrong]
+
+
+def _check(subject: Callable[[Case], Subject], case: Case, number: int) -> dict[str, str | None]:
+    """The fault that is named in the wrong map of this number; below 0, in the right map."""
+    about = subject(case)
+    given = about.right if number < 0 else about.wrong[number][1]
+    named = check_interface(about.backend, given, about.held_out, seed=1000 * SEED + number).found
+    return {"named": None if named is None else named.fault}
 
 
 def _prepare(work: Path, case: Case) -> tuple[Policy, Dataset]:
@@ -234,7 +272,7 @@ def _inject(
     return chosen
 
 
-def _section(found: list[tuple[str, str, str, bool]], alarms: list[tuple[str, bool]]) -> Section:
+def _section(found: list[tuple[str, str, str, bool]], alarms: list[tuple[str, bool]], left: int) -> Section:
     kinds = list(dict.fromkeys(fault for _, fault, _, _ in found))
     rows = tuple(
         (
@@ -265,13 +303,16 @@ def _section(found: list[tuple[str, str, str, bool]], alarms: list[tuple[str, bo
             Target(
                 "the injected fault is named first in at least 95 %",
                 f"{named.percent} ({right} of {len(found)})",
-                named.value >= 0.95,
+                None if left else named.value >= 0.95,
             ),
             Target(
                 "at most 2 % false alarms on right maps",
                 f"{alarmed.percent} ({false} of {len(alarms)})",
-                alarmed.value <= 0.02,
+                None if left else alarmed.value <= 0.02,
             ),
         ),
-        ("Imitation policies of 300 to 600 steps; checks look at 96 rows of 32 held-out demonstrations.",),
+        (
+            "Imitation policies of 300 to 600 steps; checks look at 96 rows of 32 held-out demonstrations.",
+            *([f"{left} checks are left for another sitting."] if left else []),
+        ),
     )

@@ -10,7 +10,7 @@ An address is SCHEME:REST, for example `openpi:ws://127.0.0.1:8000`; `open_backe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from twinloop.episode import Array
 from twinloop.errors import WrongUse
@@ -54,6 +54,7 @@ class Backend(Protocol):
         """End the conversation; calling it twice is allowed."""
 
 
+@runtime_checkable
 class BatchedBackend(Backend, Protocol):
     """A backend that keeps nothing between calls and can be asked about many episodes at once."""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from twinloop.datasets.reader import Dataset
 from twinloop.episode import Array
-from twinloop.policies.backends.protocol import Backend, Inputs
+from twinloop.policies.backends.protocol import Backend, BatchedBackend, Inputs
 from twinloop.policies.mapping.interface_map import InterfaceMap, VectorInput
 from twinloop.policies.mapping.mapped import MappedPolicy
 from twinloop.twins import Twin
@@ -20,7 +20,9 @@ class Asker:
     """Gives the actions of a policy under a map, about rows of a dataset; frames are decoded once."""
 
     def __init__(self, backend: Backend, dataset: Dataset, twin: Twin | None, rows: Array) -> None:
-        self._answers, self._dataset, self._twin = _Answers(backend), dataset, twin
+        batched = isinstance(backend, BatchedBackend)
+        self._answers = _BatchedAnswers(backend) if batched else _Answers(backend)
+        self._dataset, self._twin = dataset, twin
         self._place = {row: index for index, row in enumerate(rows.tolist())}
         self._rows = rows
         self._frames: dict[str, Array] = {}
@@ -102,6 +104,29 @@ class _Answers:
 
     def close(self) -> None:
         self._backend.close()
+
+
+class _BatchedAnswers(_Answers):
+    """The same of a backend that can be asked about many rows at once."""
+
+    _backend: BatchedBackend
+
+    def infer_batch(self, inputs: Mapping[str, Array | list[str]]) -> Mapping[str, Array]:
+        """Answers to n rows; those that are not known yet are asked for together."""
+        count = len(next(iter(inputs.values())))
+        rows = [{name: values[index] for name, values in inputs.items()} for index in range(count)]
+        keys = [_digest(row) for row in rows]
+        unknown = list({key: index for index, key in enumerate(keys) if key not in self._known}.items())
+        if unknown:
+            places = [index for _, index in unknown]
+            asked = {
+                name: [values[i] for i in places] if isinstance(values, list) else values[places]
+                for name, values in inputs.items()
+            }
+            answers = self._backend.infer_batch(asked)
+            for row, (key, _) in enumerate(unknown):
+                self._known[key] = {name: np.asarray(values)[row] for name, values in answers.items()}
+        return {name: np.stack([self._known[key][name] for key in keys]) for name in self._known[keys[0]]}
 
 
 def _digest(inputs: Inputs) -> bytes:
