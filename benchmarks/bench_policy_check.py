@@ -288,7 +288,8 @@ def _section(found: list[tuple[str, str, str, bool]], alarms: list[tuple[str, bo
         for kind in kinds
     )
     right, false = sum(one[-1] for one in found), sum(alarm for _, alarm in alarms)
-    named, alarmed = exact_interval(right, len(found)), exact_interval(false, len(alarms))
+    named = exact_interval(right, max(1, len(found)))
+    alarmed = exact_interval(false, max(1, len(alarms)))
     return Section(
         "policy_check",
         "Convention faults of foreign policies",
