@@ -41,6 +41,7 @@ class Renderer:
         self._drawn = make_drawn_model(cell.twin)
         self._model = make_drawn_model(cell.twin)
         self._covers = photographs(cell.twin, "cover")
+        self._veils = photographs(cell.twin, "veil")
         self._data = mujoco.MjData(self._model)
         width = max(camera.width for camera in self._cameras)
         height = max(camera.height for camera in self._cameras)
@@ -71,6 +72,7 @@ class Renderer:
             ideal = frames[camera.name]
             rows = np.arange(len(qpos))
             seen = _through_camera(self._twin, values, seed, camera.name, ideal, rows, place, turn)
+            seen = self._veiled(camera.name, seen)
             made[camera.name] = seen[shown] if late else seen
         return made
 
@@ -85,18 +87,19 @@ class Renderer:
         row = max(len(qpos) - 1 - late, 0)
         states = qpos[max(row - 1, 0) : row + 1]
         frames, poses = self._render(states, mocap, drawn=1)
-        return {
-            camera.name: _through_camera(
-                self._twin,
-                values,
-                seed,
-                camera.name,
-                frames[camera.name],
-                np.array([row]),
-                *poses[camera.name],
-            )[0]
-            for camera in self._cameras
-        }
+        made = {}
+        for camera in self._cameras:
+            ideal, newest = frames[camera.name], np.array([row])
+            seen = _through_camera(self._twin, values, seed, camera.name, ideal, newest, *poses[camera.name])
+            made[camera.name] = self._veiled(camera.name, seen)[0]
+        return made
+
+    def _veiled(self, camera: str, frames: Array) -> Array:
+        """Frames (n, height, width, 3) with the light that the camera's lens adds to each, where the twin has such a photograph."""
+        if camera not in self._veils:
+            return frames
+        light = np.square(frames.astype(np.float32)) + np.square(self._veils[camera].astype(np.float32))
+        return np.asarray(np.minimum(np.rint(np.sqrt(light)), 255.0), np.uint8)
 
     def close(self) -> None:
         """Give the graphics context back."""

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import ndimage
 
 from twinloop.episode import Array
+from twinloop.looks.cover import SMALLEST_COVER
 from twinloop.looks.frames import CameraFrames
 from twinloop.looks.measured import LookQuantity, look_quantity
 from twinloop.looks.surface import SIDE, SurfaceMap, paint_surface
@@ -17,12 +18,6 @@ from twinloop.stats.bootstrap import resampled_means
 from twinloop.twins import Twin
 from twinloop.twins.images import asset_name, encode_photograph
 
-STILL_LEVELS, STRANGE_LEVELS = 7.0, 25.0
-"""What covers a lens varies by less than the first from frame to frame, while it differs from the twin by more than the second."""
-OFTEN = 0.9
-"""Fraction of the frames in which it must."""
-SMALLEST_COVER = 0.01
-"""Fraction of the image."""
 FOREIGN_LEVELS = 40.0
 """A place of the table with something on it has another colour than in other runs, by so many levels."""
 SAME_HUE = 0.06
@@ -51,8 +46,7 @@ def measure_clutter(
 ) -> Clutter:
     """What covers the lens, and how many things stand on the table in each run."""
     camera = frames.evidence.camera
-    cover = _find_cover(frames, surfaces)
-    hidden = np.full(rows, float(cover[..., 3].mean()) / 255.0)
+    hidden = np.full(rows, float(frames.cover[..., 3].mean()) / 255.0)
     quantities = [
         look_quantity(
             "occlusion and clutter", "covered part of the image", camera, "1", 0.0, hidden, SMALLEST_COVER
@@ -60,7 +54,7 @@ def measure_clutter(
     ]
     assets = {}
     if quantities[0].differs:
-        assets[asset_name("cover", camera)] = encode_photograph(cover)
+        assets[asset_name("cover", camera)] = encode_photograph(frames.cover)
     values: dict[str, Array] = {}
     counts = np.array(
         [_count_things(twin, frames, surfaces, textures, run) for run in np.unique(frames.evidence.runs)]
@@ -75,42 +69,6 @@ def measure_clutter(
             values["clutter_count"] = np.clip(np.rint(rng.choice(counts, rows)), 0, high)
             values["clutter_layout"] = rng.integers(0, LAYOUTS, rows).astype(np.float64)
     return Clutter(tuple(quantities), values, assets)
-
-
-def _find_cover(frames: CameraFrames, surfaces: list[SurfaceMap]) -> Array:
-    """What hides part of every frame while what is behind it moves, (height, width, 4)."""
-    real = frames.evidence.frames
-    usual = np.median(real, axis=0)
-    away = np.abs(real - usual).max(axis=3)
-    grain = np.median(away)
-    still = np.quantile(away, OFTEN, axis=0) < STILL_LEVELS + 2.0 * min(grain, STILL_LEVELS)
-    # Where the twin shows other things in other frames, a real pixel must change too.
-    elsewhere = np.median(np.abs(frames.sim - np.median(frames.sim, axis=0)).max(axis=3), axis=0)
-    apart = np.median(np.abs(real.astype(np.float64) - _shown(frames, surfaces)).max(axis=3), axis=0)
-    strange = still & (apart > STRANGE_LEVELS) & (_changes(frames) | (elsewhere > STRANGE_LEVELS))
-    strange = ndimage.binary_opening(strange, iterations=2)
-    label, count = ndimage.label(strange)
-    sizes = ndimage.sum_labels(strange, label, np.arange(1, count + 1))
-    kept = np.isin(label, 1 + np.flatnonzero(sizes >= SMALLEST_COVER * strange.size))
-    return np.dstack([np.rint(usual), 255.0 * kept]).astype(np.uint8)
-
-
-def _shown(frames: CameraFrames, surfaces: list[SurfaceMap]) -> Array:
-    """What each frame would show in its own colours: the twin's, and each real surface's usual colour where it has one."""
-    made = frames.sim.astype(np.float64)
-    real = frames.evidence.frames
-    for one in surfaces:
-        on = one.texel >= 0
-        if on.any():
-            made = np.where(on[..., None], np.median(real[on], axis=0), made)
-    return made
-
-
-def _changes(frames: CameraFrames) -> Array:
-    """Pixels (height, width) that show different geometry, or different places of it, in different frames."""
-    geoms = frames.geoms
-    usual = np.asarray(ndimage.median(geoms[:1])) if not len(geoms) else np.median(geoms, axis=0)
-    return np.asarray((geoms != usual).mean(axis=0) > 0.2)
 
 
 def _shadowed(colours: Array, usual: Array) -> Array:

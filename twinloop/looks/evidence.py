@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from twinloop.datasets.video import VideoFrames
 from twinloop.episode import Array, Episode
 from twinloop.generation.motion import recorded_states
 from twinloop.tasks import Cell
@@ -20,7 +21,7 @@ FEWEST_RUNS = 2
 class LookEvidence:
     """Frames (n, height, width, 3), joint states `qpos` (n, nq) and `mocap` (n, nmocap, 3), and the run (n,) of each.
 
-    `placed` says whether the recordings say where the object was.
+    `placed` says whether the recordings say where the object was, `compressed` whether the frames were stored as a video.
     """
 
     camera: str
@@ -29,6 +30,7 @@ class LookEvidence:
     mocap: Array
     runs: Array
     placed: bool
+    compressed: bool
 
 
 def read_look_evidence(cell: Cell, episodes: Sequence[Episode], camera: str) -> LookEvidence | str:
@@ -45,6 +47,7 @@ def read_look_evidence(cell: Cell, episodes: Sequence[Episode], camera: str) -> 
             f"images of {camera}: need the size of the twin's, {declared.width} x {declared.height}; "
             f"these are {size[1]} x {size[0]}"
         )
+    compressed = isinstance(seen[0].frames[camera], VideoFrames)
     picked = np.unique(np.linspace(0, len(seen) - 1, min(RUNS, len(seen))).round().astype(int))
     frames, qpos, mocap, runs, placed = [], [], [], [], True
     for run, episode in enumerate(seen[index] for index in picked):
@@ -58,5 +61,11 @@ def read_look_evidence(cell: Cell, episodes: Sequence[Episode], camera: str) -> 
         frames.append(np.stack([np.asarray(episode.frames[camera][int(row)]) for row in rows]))
         runs += [run] * len(rows)
     return LookEvidence(
-        camera, np.concatenate(frames), np.concatenate(qpos), np.concatenate(mocap), np.array(runs), placed
+        camera,
+        np.concatenate(frames),
+        np.concatenate(qpos),
+        np.concatenate(mocap),
+        np.array(runs),
+        placed,
+        compressed,
     )

@@ -16,9 +16,12 @@ from twinloop.engines.survey import Survey, survey
 from twinloop.episode import Array, Episode
 from twinloop.imperfect.lens import Lens, undistort
 from twinloop.looks.clutter import measure_clutter
+from twinloop.looks.compression import before_compression
+from twinloop.looks.cover import find_cover
 from twinloop.looks.evidence import LookEvidence, read_look_evidence
-from twinloop.looks.frames import CameraFrames
+from twinloop.looks.frames import CameraFrames, camera_moves
 from twinloop.looks.measured import LookQuantity, MeasuredLook, look_quantity
+from twinloop.looks.optics import measure_optics
 from twinloop.looks.surface import map_surfaces
 from twinloop.looks.textures import measure_textures
 from twinloop.measure.images import LUMINANCE
@@ -26,9 +29,7 @@ from twinloop.measure.photometry import (
     measure_blur,
     measure_noise,
     measure_response,
-    measure_vignetting,
     read_surfaces,
-    without_vignetting,
 )
 from twinloop.measure.registration import (
     QUANTITIES,
@@ -117,11 +118,18 @@ def _measure_camera(cell: Cell, evidence: LookEvidence, rows: int, rng: np.rando
             values["lens"] = _kept(twin, {"lens_distortion": draws[:, 6]})
             distortion = float(np.median(draws[:, 6]))
     frames = _frames(cell, evidence, pose, distortion)
+    moves = camera_moves(twin, evidence.camera)
+    frames = frames.without(find_cover(frames, frames.textured(twin), moves))
+    optics = measure_optics(twin, frames, moves, rows, rng)
+    frames = optics.frames
+    quantities += optics.quantities
+    if optics.values:
+        values.setdefault("lens", {}).update(_kept(twin, dict(optics.values)))
     more, parts = _measure_light(twin, frames, rows, rng)
     quantities += more
     for cause, part in parts.items():
         values.setdefault(cause, {}).update(_kept(twin, part))
-    surfaces = map_surfaces(twin, evidence, pose, frames.lens)
+    surfaces = map_surfaces(twin, evidence, pose, frames.lens, frames.cover[..., 3] == 0)
     textures = measure_textures(twin, frames, surfaces, parts, rows, rng)
     quantities += textures.quantities
     for cause, part in textures.values.items():
@@ -130,7 +138,11 @@ def _measure_camera(cell: Cell, evidence: LookEvidence, rows: int, rng: np.rando
     quantities += clutter.quantities
     if clutter.values:
         values["occlusion and clutter"] = _kept(twin, dict(clutter.values))
-    assets = {"texture and background": textures.assets, "occlusion and clutter": clutter.assets}
+    assets = {
+        "texture and background": textures.assets,
+        "lens": optics.assets,
+        "occlusion and clutter": clutter.assets,
+    }
     kept = {cause: part for cause, part in assets.items() if part}
     return MeasuredLook(tuple(quantities), {c: v for c, v in values.items() if v}, kept, tuple(missing))
 
@@ -203,11 +215,13 @@ def _frames(cell: Cell, evidence: LookEvidence, pose: dict[str, float], distorti
     columns = np.clip(np.rint(x), 0, width - 1).astype(np.int64)
     return CameraFrames(
         evidence,
+        evidence.frames,
         seen.frames[:, rows, columns],
         seen.geoms[:, rows, columns],
         (rows, columns),
         seen.focal_px,
         _known(cell, evidence, seen)[:, rows, columns],
+        np.zeros((height, width, 4), np.uint8),
     )
 
 
@@ -216,23 +230,21 @@ def _measure_light(
 ) -> tuple[list[LookQuantity], dict[str, dict[str, Array]]]:
     """Light and colour, blur and noise, and vignetting, with the parameters that put them in."""
     camera, real, runs = frames.evidence.camera, frames.evidence.frames, frames.evidence.runs.tolist()
-    parts: dict[str, dict[str, Array]] = {"light and colour": {}, "blur and noise": {}, "lens": {}}
+    parts: dict[str, dict[str, Array]] = {"light and colour": {}, "blur and noise": {}}
     made = []
-    table = ndimage.minimum_filter(frames.on_role(twin, "table"), (1, 5, 5))
-    darker, evenly = measure_vignetting(real, table, frames.focal_px, runs), real
-    if len(darker) > 1:
-        draws = np.maximum(resampled_means(darker, rows, rng), 0.0)
-        made.append(look_quantity("lens", "vignetting", camera, "1", 0.0, draws, 0.15))
-        if made[-1].differs:
-            parts["lens"]["lens_vignetting"] = draws
-            evenly = without_vignetting(real, float(np.median(draws)), frames.focal_px)
-    response = measure_response(read_surfaces(evenly, frames.sim, frames.labels(twin), runs), rows, rng)
+    labels, unsure = frames.labels(twin)
+    surfaces = read_surfaces(frames.real, frames.sim, labels, runs, unsure)
+    response = measure_response(surfaces, rows, rng)
     for place, (parameter, name, unit, floor) in enumerate(RESPONSES):
         nominal = 1.0 if parameter == "colour_saturation" else 0.0
         made.append(look_quantity("light and colour", name, camera, unit, nominal, response[:, place], floor))
     if any(q.differs for q in made if q.cause == "light and colour"):
         parts["light and colour"] = {name: response[:, k] for k, (name, *_) in enumerate(RESPONSES)}
-    noise = resampled_means(measure_noise(real, runs), rows, rng)
+    found = measure_noise(real, runs)
+    if frames.evidence.compressed:
+        shot, read = (float(part) for part in found.mean(axis=0))
+        found = found * before_compression(real, shot, read, rng)
+    noise = resampled_means(found, rows, rng)
     blur = resampled_means(measure_blur(real, frames.sim, _edges(frames), runs), rows, rng)
     for name, draws, unit, floor in (
         ("shot_noise", noise[:, 0], "of full scale", 0.01),

@@ -42,9 +42,12 @@ class SurfaceMap:
 
 
 def map_surfaces(
-    twin: Twin, evidence: LookEvidence, values: dict[str, float], lens: tuple[Array, Array]
+    twin: Twin, evidence: LookEvidence, values: dict[str, float], lens: tuple[Array, Array], clear: Array
 ) -> list[SurfaceMap]:
-    """The surfaces with a texture that a camera sees; `lens` says which ideal pixel each pixel shows."""
+    """The surfaces with a texture that a camera sees.
+
+    `lens` says which ideal pixel each pixel shows, `clear` (height, width) where nothing covers the lens.
+    """
     model = twin.patch.model
     steps = np.linspace(0, 255, SIDE)
     # A texture's first row is at the bottom.
@@ -60,7 +63,7 @@ def map_surfaces(
     )
     made = []
     for name in names:
-        on = np.isin(geoms, _geoms_with(model, name))
+        on = np.isin(geoms, _geoms_with(model, name)) & clear
         # Colours mix at a border.
         on = ndimage.minimum_filter(on, (1, 7, 7))
         if on.sum() < FEWEST_TEXELS:

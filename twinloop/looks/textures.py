@@ -18,7 +18,7 @@ from twinloop.looks.surface import (
     fill_surface,
     paint_surface,
 )
-from twinloop.measure.photometry import FULL, without_vignetting
+from twinloop.measure.photometry import FULL
 from twinloop.stats.bootstrap import resampled_means
 from twinloop.twins import Twin
 from twinloop.twins.images import asset_name, encode_photograph
@@ -88,9 +88,7 @@ def _own_colours(
     frames: CameraFrames, surfaces: list[SurfaceMap], light: Mapping[str, Mapping[str, Array]]
 ) -> Array:
     """What colour pixels of surfaces have in white light, in levels; elsewhere without meaning."""
-    loss = light.get("lens", {}).get("lens_vignetting", np.zeros(1))
-    real = without_vignetting(frames.evidence.frames, float(np.median(loss)), frames.focal_px)
-    linear = (real.astype(np.float64) / FULL) ** 2
+    linear = (frames.real.astype(np.float64) / FULL) ** 2
     part = {name: float(np.median(draws)) for name, draws in light.get("light and colour", {}).items()}
     saturation = max(part.get("colour_saturation", 1.0), 0.2)
     mixed = np.linalg.inv(saturation * np.eye(3) + (1.0 - saturation) / 3.0)

@@ -19,31 +19,45 @@ from twinloop.measure.images import LUMINANCE
 FULL = 255.0
 DARKEST, BRIGHTEST = 6.0, 250.0
 """Levels between which a pixel tells about light: below is noise, above is clipped."""
+LIT, SHADOWED = 0.7, 0.4
+"""The quantile of a surface's pixels above which they are in the light, and the weight of surfaces that look shadowed."""
 FEWEST_PIXELS = 12
 """Pixels of a surface in a run before their median counts."""
 RESPONSE_PRIOR = np.array([2.0, 0.6, 0.6, 0.5])
 """Standard deviations of weak priors of stops, red and blue stops, and saturation: what grey surfaces leave open stays as simulated."""
-SCATTER = 0.25
-"""Typical error of a surface's colour, in stops: paint differs from its drawing, and shadows fall."""
+SCATTER, DARK, UNSURE = 0.25, 0.02, 1.0
+"""Typical error of a surface's colour in stops: paint differs from its drawing, and shadows fall. A dark one is off by more, by the
+second number over its linear brightness; one whose colour is hardly known by the third."""
 BLURS_PX = (0.0, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 6.0)
 FINE_PX, COARSE_PX = 0.8, 2.5
 NOISE_BINS = 6
+VEIL_FRAMES, VEIL_PX, DARKER_PART = 5, 4.0, 0.3
+"""Frames that must show a surface at a pixel, the smoothness of light in a lens, and the part of the image that has the least of it."""
 NOISE_MASK = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], np.float32)
 """Cancels planes and edges (Immerkaer 1996); six times as strong as white noise."""
 
 
 @dataclass(frozen=True, eq=False)
 class Surfaces:
-    """Median linear colours of known surfaces: `real` and `sim` (n, 3) of full scale, `weight` (n,), and the `run` (n,) they are from."""
+    """Median linear colours of surfaces: `real` and `sim` (n, 3) of full scale, `weight` (n,), and the `run` (n,) they are from.
+
+    `scatter` (n,) is by how many stops their colours are typically off.
+    """
 
     real: Array
     sim: Array
     weight: Array
     run: Array
+    scatter: Array
 
 
-def read_surfaces(real: Array, sim: Array, labels: Array, runs: Sequence[int]) -> Surfaces:
-    """Colours of surfaces in frames (n, height, width, 3); `labels` (n, height, width) names the surface of a pixel, -1 is none."""
+def read_surfaces(
+    real: Array, sim: Array, labels: Array, runs: Sequence[int], unsure: Sequence[int] = ()
+) -> Surfaces:
+    """Colours of surfaces in frames (n, height, width, 3); `labels` (n, height, width) names the surface of a pixel, -1 is none.
+
+    Of the surfaces `unsure` the simulation hardly knows the colour, such as of a table.
+    """
     rows = []
     for run in np.unique(runs):
         frames = np.flatnonzero(np.asarray(runs) == run)
@@ -53,12 +67,21 @@ def read_surfaces(real: Array, sim: Array, labels: Array, runs: Sequence[int]) -
             one, other = mine[pixels].astype(np.float64), theirs[pixels].astype(np.float64)
             good = (one.max(axis=1) > DARKEST) & (one.max(axis=1) < BRIGHTEST) & (other.max(axis=1) > DARKEST)
             if good.sum() >= FEWEST_PIXELS:
-                colours = [np.median((side[good] / FULL) ** 2, axis=0) for side in (one, other)]
-                rows.append((*colours, np.sqrt(good.sum()), run))
+                lit = _lit(one[good], other[good])
+                colours = [np.median((side[good][lit] / FULL) ** 2, axis=0) for side in (one, other)]
+                # A dark surface shows more of what shines on it from elsewhere than of its own colour.
+                scatter = UNSURE if surface in unsure else SCATTER + DARK / float(colours[1].mean())
+                rows.append((*colours, np.sqrt(good.sum()), run, scatter))
     if not rows:
-        return Surfaces(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros(0, np.int64))
-    first, second, weight, run = zip(*rows, strict=True)
-    return Surfaces(np.array(first), np.array(second), np.array(weight), np.array(run))
+        none = np.zeros(0)
+        return Surfaces(np.zeros((0, 3)), np.zeros((0, 3)), none, none.astype(np.int64), none)
+    return Surfaces(*(np.array(column) for column in zip(*rows, strict=True)))
+
+
+def _lit(one: Array, other: Array) -> Array:
+    """The pixels (n,) of a surface that are not in a shadow: those that are brightest beside the simulated ones."""
+    ratio = (one.mean(axis=1) + 1.0) / (other.mean(axis=1) + 1.0)
+    return np.asarray(ratio >= np.quantile(ratio, LIT))
 
 
 def measure_response(surfaces: Surfaces, rows: int, rng: np.random.Generator) -> Array:
@@ -81,7 +104,10 @@ def _fit_response(surfaces: Surfaces, weight: Array) -> Array:
     def residuals(values: Array) -> Array:
         predicted = np.log2(respond(surfaces.sim, values) + 1e-3)
         prior = (values - (0.0, 0.0, 0.0, 1.0)) / RESPONSE_PRIOR
-        return np.concatenate([(scale * (predicted - measured) / SCATTER).ravel(), prior])
+        apart = predicted - measured
+        # Shadows only darken: a surface that is too dark says less than one that is too bright.
+        apart = np.where(apart.mean(axis=1, keepdims=True) > 0.0, SHADOWED * apart, apart)
+        return np.concatenate([(scale * apart / surfaces.scatter[:, None]).ravel(), prior])
 
     start = np.array([0.0, 0.0, 0.0, 1.0])
     bounds = ([-6.0, -2.0, -2.0, 0.0], [6.0, 2.0, 2.0, 2.0])
@@ -123,6 +149,38 @@ def measure_vignetting(real: Array, surface: Array, focal_px: float, runs: Seque
         if slopes:
             found.append(float(np.average(slopes, weights=weights)) / -2.0)
     return np.array(found)
+
+
+def measure_veil(real: Array, surface: Array, vignetting: float, focal_px: float) -> Array:
+    """Light that a lens adds to every frame, (height, width, 3) in levels, from the pixels of one `surface` (n, height, width).
+
+    The camera moves over the surface, so that on average it is as bright at one place of the image as at another, but for vignetting.
+    What is brighter at the same place of every image is the lens.
+    """
+    linear = np.where(surface[..., None], (real.astype(np.float32) / FULL) ** 2, np.nan)
+    count = surface.sum(axis=0)
+    often = count >= max(VEIL_FRAMES, 0.15 * len(real))
+    if often.mean() < 0.2:
+        return np.zeros(real.shape[1:])
+    usual = np.nanmedian(np.where(often[None, ..., None], linear, 0.0), axis=0)
+    height, width = often.shape
+    x = (np.arange(width) - (width - 1) / 2.0) / focal_px
+    y = ((np.arange(height) - (height - 1) / 2.0) / focal_px)[:, None]
+    law = ((1.0 + x * x + y * y) ** (-2.0 * vignetting))[..., None]
+    plain = np.quantile((usual / law)[often], DARKER_PART, axis=0)
+    more = np.where(often[..., None], np.maximum(usual - plain * law, 0.0), 0.0)
+    # Light in a lens has no edges; where no frame shows the surface, it is like beside it.
+    spread = [
+        ndimage.gaussian_filter(part, (VEIL_PX, VEIL_PX, 0.0)) for part in (more, 1.0 * often[..., None])
+    ]
+    return np.asarray(FULL * np.sqrt(spread[0] / np.maximum(spread[1], 0.05)))
+
+
+def without_veil(real: Array, veil: Array) -> Array:
+    """Frames (n, height, width, 3) in levels, not rounded, without the light (height, width, 3) that a lens added."""
+    return np.asarray(
+        np.sqrt(np.maximum(np.square(real.astype(np.float32)) - np.square(veil), 0.0)), np.float32
+    )
 
 
 def without_vignetting(real: Array, vignetting: float, focal_px: float) -> Array:

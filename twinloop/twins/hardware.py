@@ -178,7 +178,7 @@ def lens_parameters(*, moving: bool = True) -> tuple[Parameter, ...]:
         _imperfect("white_balance_red_stops", 0.0, 3.0, "1", "visual", "red over green, powers of two", -3.0),
         _imperfect("white_balance_blue_stops", 0.0, 3.0, "1", "visual", "blue over green, powers of two", -3.0),
         _imperfect("colour_saturation", 1.0, 2.0, "1", "visual", "saturation of colours; 0 is grey"),
-        _imperfect("shot_noise", 0.0, 0.5, "1", "visual", "noise at full brightness, fraction of full scale"),
-        _imperfect("read_noise", 0.0, 0.2, "1", "visual", "noise in the dark, fraction of full scale"),
+        _imperfect("shot_noise", 0.0, 1.0, "1", "visual", "noise at full brightness, fraction of full scale"),
+        _imperfect("read_noise", 0.0, 1.0, "1", "visual", "noise in the dark, fraction of full scale"),
     )
 # fmt: on

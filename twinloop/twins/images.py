@@ -5,6 +5,7 @@ They are assets of the twin under names of their own, so that they are saved, ha
 - `surface-TEXTURE.png` replaces a texture of the model, such as the table's; it is stretched over the whole surface.
 - `background-CAMERA.png` is what a standing camera sees behind robot and objects.
 - `cover-CAMERA.png`, with transparency, is in front of a camera: tape, a cable, dirt.
+- `veil-CAMERA.png` is light that a lens adds to every frame: flare, glare, a dirty lens beside a lamp.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from twinloop.episode import Array
 from twinloop.errors import InvalidTwin, UnknownName
 from twinloop.twins.twin import Twin
 
-Kind = Literal["surface", "background", "cover"]
+Kind = Literal["surface", "background", "cover", "veil"]
 MOST_PIXELS = 4096 * 4096
 
 
@@ -68,7 +69,7 @@ def with_photographs(twin: Twin, kind: Kind, pixels: Mapping[str, Array]) -> Twi
 
     Args:
         twin: The twin.
-        kind: What they show: a `surface` of the model, the `background` of a standing camera, or a `cover` in front of one.
+        kind: What they show: a `surface` of the model, the `background` of a standing camera, a `cover` in front of one, or a `veil` of light in its lens.
         pixels: The texture or camera of each, and its pixels (height, width, 3) uint8, with transparency (…, 4) for a cover.
 
     Returns:

@@ -23,6 +23,7 @@ from twinloop.twins.appearance import light_colour
 from twinloop.twins.texture import paint_texture
 
 _PAINT = np.array([0.86, 0.83, 0.76])
+_COVER = np.array([52, 54, 60], np.uint8)
 _ROOM = np.array([0.30, 0.31, 0.27])
 
 
@@ -48,6 +49,9 @@ class CameraModel:
         renderer = self._renderer(declared.height, declared.width)
         renderer.update_scene(self._data, name)
         image = renderer.render()
+        if self._visual.covered_fraction:
+            image = image.copy()
+            image[:, : round(self._visual.covered_fraction * declared.width)] = _COVER
         if self._visual.blur_px:
             from scipy.ndimage import gaussian_filter
 

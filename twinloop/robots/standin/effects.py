@@ -124,6 +124,7 @@ class Visual(Block):
     distortion: float = effect(0.0, -0.5, 0.5, "1", "radial distortion k1 of the lens; negative is barrel")
     vignetting: float = effect(0.0, 0.0, 1.0, "1", "fraction of light lost in the corners")
     flare: float = effect(0.0, 0.0, 1.0, "1", "strength of lens flare around a bright spot")
+    covered_fraction: float = effect(0.0, 0.0, 0.6, "1", "fraction of each image, from its left, that something in front of the camera hides")
 
 
 class Environment(Block):
