@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import mujoco
@@ -40,11 +41,14 @@ class CameraFrames:
         """Pixels (n, height, width) of surfaces that have a texture, such as table and floor."""
         return np.isin(self.geoms, _textured(twin.patch.model))
 
-    def labels(self, twin: Twin) -> tuple[Array, list[int]]:
-        """The number of the surface at each pixel, -1 at borders and where nothing is known; and those with a texture, of which the
-        twin hardly knows the colour."""
+    def labels(self, twin: Twin, blur_px: float) -> tuple[Array, list[int]]:
+        """The number of the surface at each pixel, -1 at borders (as far as a blur carries colours over them) and where nothing is
+        known; and those with a texture, of which the twin hardly knows the colour."""
         there = np.where(self.known, self.geoms, -1)
-        inner = ndimage.minimum_filter(there, (1, 3, 3)) == ndimage.maximum_filter(there, (1, 3, 3))
+        side = 3 + 2 * math.ceil(1.5 * blur_px)
+        inner = ndimage.minimum_filter(there, (1, side, side)) == ndimage.maximum_filter(
+            there, (1, side, side)
+        )
         return np.where(inner, there, -1), _textured(twin.patch.model).tolist()
 
     def on_role(self, twin: Twin, role: str) -> Array:

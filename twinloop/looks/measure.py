@@ -232,7 +232,8 @@ def _measure_light(
     camera, real, runs = frames.evidence.camera, frames.evidence.frames, frames.evidence.runs.tolist()
     parts: dict[str, dict[str, Array]] = {"light and colour": {}, "blur and noise": {}}
     made = []
-    labels, unsure = frames.labels(twin)
+    blur = resampled_means(measure_blur(real, frames.sim, _edges(frames), runs), rows, rng)
+    labels, unsure = frames.labels(twin, float(np.median(blur)))
     surfaces = read_surfaces(frames.real, frames.sim, labels, runs, unsure)
     response = measure_response(surfaces, rows, rng)
     for place, (parameter, name, unit, floor) in enumerate(RESPONSES):
@@ -245,7 +246,6 @@ def _measure_light(
         shot, read = (float(part) for part in found.mean(axis=0))
         found = found * before_compression(real, shot, read, rng)
     noise = resampled_means(found, rows, rng)
-    blur = resampled_means(measure_blur(real, frames.sim, _edges(frames), runs), rows, rng)
     for name, draws, unit, floor in (
         ("shot_noise", noise[:, 0], "of full scale", 0.01),
         ("read_noise", noise[:, 1], "of full scale", 0.004),
