@@ -22,7 +22,7 @@ from twinloop.looks.evidence import LookEvidence, read_look_evidence
 from twinloop.looks.frames import CameraFrames, camera_moves
 from twinloop.looks.measured import LookQuantity, MeasuredLook, look_quantity
 from twinloop.looks.optics import measure_optics
-from twinloop.looks.surface import map_surfaces
+from twinloop.looks.surface import distance_swept, map_surfaces
 from twinloop.looks.textures import measure_textures
 from twinloop.measure.images import LUMINANCE
 from twinloop.measure.photometry import (
@@ -52,6 +52,8 @@ GAIN = 0.02
 """A camera is moved only for this much more agreement."""
 MODEL_ERROR = np.array([0.004, 0.004, 0.004, 0.001, 0.001, 0.001, 0.02])
 """What edges of a simplified drawing are off by, beside their scatter: on stand-ins whose camera was not moved."""
+FAR_ENOUGH_M = 0.1
+"""How far a camera moves over a table before its pattern is told from light in the lens."""
 RELEVANT = {"rad": 0.012, "m": 0.004, "distortion": 0.05}
 RESPONSES = (
     ("exposure_stops", "exposure", "stops", 0.25),
@@ -120,7 +122,9 @@ def _measure_camera(cell: Cell, evidence: LookEvidence, rows: int, rng: np.rando
     frames = _frames(cell, evidence, pose, distortion)
     moves = camera_moves(twin, evidence.camera)
     frames = frames.without(find_cover(frames, frames.textured(twin), moves))
-    optics = measure_optics(twin, frames, moves, rows, rng)
+    surfaces = map_surfaces(twin, evidence, pose, frames.lens, frames.cover[..., 3] == 0)
+    wide = moves and max((distance_swept(one) for one in surfaces), default=0.0) > FAR_ENOUGH_M
+    optics = measure_optics(twin, frames, wide, rows, rng)
     frames = optics.frames
     quantities += optics.quantities
     if optics.values:
@@ -129,7 +133,6 @@ def _measure_camera(cell: Cell, evidence: LookEvidence, rows: int, rng: np.rando
     quantities += more
     for cause, part in parts.items():
         values.setdefault(cause, {}).update(_kept(twin, part))
-    surfaces = map_surfaces(twin, evidence, pose, frames.lens, frames.cover[..., 3] == 0)
     textures = measure_textures(twin, frames, surfaces, parts, rows, rng)
     quantities += textures.quantities
     for cause, part in textures.values.items():

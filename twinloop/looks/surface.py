@@ -88,6 +88,17 @@ def _texel_length(place: Array, depth: Array, on: Array, focal_px: float) -> flo
     return pixels_m / max(float(np.mean(step[good])), 1e-6)
 
 
+def distance_swept(surface: SurfaceMap) -> float:
+    """How far, in m, the places of a surface that one pixel shows lie apart: the standard deviation over the frames, at the median pixel."""
+    rows, columns = np.divmod(surface.texel.astype(np.float64), SIDE)
+    on = surface.texel >= 0
+    often = on.sum(axis=0) >= max(FEWEST_PIXELS, 0.3 * len(on))
+    if not often.any():
+        return 0.0
+    spread = [np.nanstd(np.where(on, side, np.nan)[:, often], axis=0) for side in (rows, columns)]
+    return float(np.median(np.hypot(*spread))) * surface.texel_m
+
+
 def _geoms_with(model: mujoco.MjModel, texture: str) -> Array:
     index = model.tex(texture).id
     materials = np.flatnonzero((model.mat_texid == index).any(axis=1))
