@@ -14,6 +14,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from twinloop.engines.culling import View
 from twinloop.episode import Array
 from twinloop.errors import TwinloopError
 from twinloop.imperfect.camera import CameraEffects, Sensor, capture, make_tables
@@ -54,6 +55,7 @@ class Renderer:
             self._scene.flags[flag] = False
         self._option = mujoco.MjvOption()
         self._look: Values | None = None
+        self._skies: dict[str, int] = {}
 
     def paint(self, values: Values, seed: int, qpos: Array, mocap: Array) -> dict[str, Array]:
         """Frames of one episode by camera, (T, height, width, 3) uint8, for states qpos (T, nq).
@@ -124,30 +126,20 @@ class Renderer:
         views = []
         frames, poses = {}, {}
         for camera in self._cameras:
-            view = mujoco.MjvCamera()
-            view.type = mujoco.mjtCamera.mjCAMERA_FIXED
-            view.fixedcamid = model.camera(camera.name).id
             frame = np.empty((len(qpos) - first, camera.height, camera.width, 3), dtype=np.uint8)
             pose = np.empty((len(qpos), 3)), np.empty((len(qpos), 9))
             frames[camera.name], poses[camera.name] = frame, pose
-            upside_down = np.empty((camera.height, camera.width, 3), dtype=np.uint8)
-            rectangle = mujoco.MjrRect(0, 0, camera.width, camera.height)
-            views.append((view, rectangle, upside_down, frame, pose))
+            views.append((View(model, camera.name, camera.height, camera.width, self._skies), frame, pose))
         for row, state in enumerate(qpos):
             data.qpos[:] = state
             mujoco.mj_kinematics(model, data)
             mujoco.mj_comPos(model, data)
             mujoco.mj_camlight(model, data)
-            for view, rectangle, upside_down, frame, (place, turn) in views:
-                place[row], turn[row] = data.cam_xpos[view.fixedcamid], data.cam_xmat[view.fixedcamid]
-                if row < first:
-                    continue
-                mujoco.mjv_updateScene(
-                    model, data, self._option, None, view, mujoco.mjtCatBit.mjCAT_ALL, scene
-                )
-                mujoco.mjr_render(rectangle, scene, self._renderer)
-                mujoco.mjr_readPixels(upside_down, None, rectangle, self._renderer)
-                frame[row - first] = upside_down[::-1]
+            for view, frame, (place, turn) in views:
+                number = view.camera.fixedcamid
+                place[row], turn[row] = data.cam_xpos[number], data.cam_xmat[number]
+                if row >= first:
+                    frame[row - first] = view.draw(data, scene, self._option, self._renderer)
         for camera in self._cameras:
             if camera.name in self._covers:
                 frames[camera.name] = _covered(frames[camera.name], self._covers[camera.name])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from twinloop.errors import WrongUse
+from twinloop.imperfect import compiled
 from twinloop.imperfect.flare import Flare, make_flare
 from twinloop.imperfect.lens import Lens, defocus, make_defocus, make_remap, make_vignette
 from twinloop.imperfect.parameters import Array, Value, broadcast, check_field
@@ -148,7 +149,7 @@ def capture(
         table = tables.tables[i if len(tables.tables) > 1 else 0]
         image = _decoded(frame)
         if table.remap is not None:
-            image = (table.remap @ image.ravel()).reshape(image.shape)
+            image = table.remap(image)
         if table.defocus is not None:
             image = defocus(table.defocus, image)
         if velocity_px_s is not None:
@@ -181,11 +182,16 @@ def _exposed(table: _Table, image: Array, normal: Array | None) -> Array:
         np.sqrt(deviation, out=deviation)
         deviation *= normal
         image += deviation
-    return image if table.colour is None else image @ table.colour.T
+    if table.colour is None:
+        return image
+    return compiled.transform(image, table.colour) if compiled.available() else image @ table.colour.T
 
 
 def _encode(image: Array, frame: Array) -> None:
     """Linear light as the display curve, written into `frame`."""
+    if frame.dtype == np.uint8 and compiled.available():
+        compiled.encode(image, frame)
+        return
     np.clip(image, 0.0, _FULL_SCALE, out=image)
     np.sqrt(image, out=image)
     if frame.dtype == np.uint8:

@@ -4,21 +4,24 @@ Distortion maps a point of the ideal image, (x, y) in units of the focal length 
 
     x (1 + k1 r^2 + k2 r^4 + k3 r^6) + 2 p1 x y + p2 (r^2 + 2 x^2),   and likewise y,
 
-the convention of OpenCV and of most calibration files. A remap table holds, for each pixel of the distorted image,
-which four ideal pixels it blends; it is a sparse matrix because multiplying by one is the fastest bilinear gather
-NumPy and SciPy offer. Pixels that would lie outside the ideal image repeat its border: render a wider one and say so
+the convention of OpenCV and of most calibration files. Where OpenCV is not installed, a table holds, for each pixel of the
+distorted image, which four ideal pixels it blends; it is a sparse matrix because multiplying by one is the fastest bilinear
+gather NumPy and SciPy offer. Pixels that would lie outside the ideal image repeat its border: render a wider one and say so
 with `source_scale`, which `needed_source_scale` computes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from twinloop.errors import WrongUse
+from twinloop.imperfect import compiled
 from twinloop.imperfect.parameters import Array, Value, check_field
 
 _TOLERANCE = 1e-7
@@ -116,18 +119,28 @@ def needed_source_scale(lens: Lens, height: int, width: int) -> float:
     return float(max(np.abs(from_x).max() / np.abs(x).max(), np.abs(from_y).max() / np.abs(y).max()))
 
 
-def make_remap(lens: Lens, height: int, width: int) -> Any:
-    """The table of one environment's lens: a sparse matrix for images laid out in a row, or None when nothing moves.
-
-    It is square, with a row and a column for each of the three colours of each pixel, in the order of (height, width, 3).
-    """
+def make_remap(lens: Lens, height: int, width: int) -> Callable[[Array], Array] | None:
+    """What one environment's lens does to images (height, width, 3) float32, or None when nothing moves."""
     coefficients = (lens.k1, lens.k2, lens.k3, lens.p1, lens.p2, lens.principal_x, lens.principal_y)
     if not any(coefficients) and lens.source_scale == 1.0:
         return None
     focal = focal_px(lens, height) / float(lens.source_scale)
     x, y = undistort(lens, *_pixel_grid(lens, height, width))
-    column, column_part = _cell(focal * x + (width - 1) / 2.0, width)
-    row, row_part = _cell(focal * y + (height - 1) / 2.0, height)
+    columns, rows = focal * x + (width - 1) / 2.0, focal * y + (height - 1) / 2.0
+    if compiled.available():
+        return partial(compiled.remap, columns=columns.astype(np.float32), rows=rows.astype(np.float32))
+    table = _make_table(columns, rows)
+    return lambda image: np.asarray((table @ image.ravel()).reshape(image.shape))
+
+
+def _make_table(columns: Array, rows: Array) -> Any:
+    """A sparse matrix that blends four pixels of an image laid out in a row into each place (height, width).
+
+    It is square, with a row and a column for each of the three colours of each pixel, in the order of (height, width, 3).
+    """
+    height, width = columns.shape
+    column, column_part = _cell(columns, width)
+    row, row_part = _cell(rows, height)
     corner = (row * width + column).reshape(-1, 1, 1)
     colours = np.arange(3, dtype=np.int32)[:, None]
     indices = 3 * (corner + np.array([0, 1, width, width + 1], dtype=np.int32)) + colours

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from twinloop.imperfect import compiled
 from twinloop.imperfect.parameters import Array, Value, check_field
 
 
@@ -48,6 +49,8 @@ def blur(image: Array, across_px: float, down_px: float) -> Array:
     weights = _blur_weights(across_px, down_px)
     if len(weights) == 1:
         return image
+    if compiled.available():
+        return compiled.convolve(image, weights)
     height, width, colours = image.shape
     reach_down = max(abs(down) for down, _ in weights)
     reach_across = max(abs(across) for _, across in weights)
@@ -70,6 +73,10 @@ def blur(image: Array, across_px: float, down_px: float) -> Array:
 
 def roll(image: Array, across_px: float, down_px: float) -> Array:
     """The image read row by row while it moves by (across, down) pixels from one row to the next."""
+    if not (across_px or down_px):
+        return image
+    if compiled.available():
+        return compiled.shear(image, across_px, down_px)
     height, width, _ = image.shape
     rows = np.arange(height)
     if down_px:

@@ -62,9 +62,7 @@ def measure_optics(
         # A table with a strong pattern is brighter here than there, however far the camera moves over it.
         floor = max(RELEVANT_VEIL, LEFT_OF_PATTERN * _contrast(frames.real, table))
         added = float(np.quantile((veil.mean(axis=2) / FULL) ** 2, BRIGHTEST_PART))
-        quantities.append(
-            look_quantity("lens", "added light", camera, "1", 0.0, np.full(rows, added), floor)
-        )
+        quantities.append(look_quantity("lens", "added light", camera, "1", 0.0, np.full(rows, added), floor))
         if quantities[-1].differs:
             assets[asset_name("veil", camera)] = encode_photograph(np.clip(np.rint(veil), 0, 255))
             real = without_veil(real, veil)
