@@ -86,7 +86,7 @@ def monitor(
 ) -> None:
     """Monitor deployed episodes: success rate with a band that is valid at all times, and changes since the reference.
 
-    Distinguishes an aged actuator, a changed scene and a changed camera, and names the next step. With --once, exits with 1
+    Distinguishes an aged actuator, a changed scene, a moved camera, a dirty lens and changed light, and names the next step. With --once, exits with 1
     if there is an alert. Alerts are stored, and the gate blocks on those that concern the twin.
     """
     from twinloop.monitoring.watch import Outputs, run_pass, watch_dataset

@@ -17,6 +17,7 @@ from twinloop.episode import Array
 
 SIZE = 64
 CELLS = 4
+PLACE_PX, LEAST_DETAIL = 8, 0.02
 DIRECTIONS = 8
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
 QUALITIES: dict[str, tuple[str, float, str]] = {
@@ -135,6 +136,25 @@ def measure_shift(before: Array, now: Array) -> tuple[float, float]:
     peak = np.fft.irfft2(cross / np.maximum(np.abs(cross), 1e-9), s=first.shape)
     row, column = np.unravel_index(int(np.argmax(peak)), peak.shape)
     return _refined(peak[:, column], int(row)), _refined(peak[row, :], int(column))
+
+
+def measure_dulled(before: Array, now: Array) -> float:
+    """The fraction of an image's places (H, W, 3) that had detail and have lost half of it, relative to their brightness.
+
+    Dirt, water and a lens out of focus take detail away; light changes it as much as brightness, and a camera that moves carries it
+    elsewhere.
+    """
+    usual, seen = (_relative_detail(np.asarray(frame, np.float64) @ LUMINANCE) for frame in (before, now))
+    detailed = usual > max(LEAST_DETAIL, float(np.median(usual)))
+    return float(np.mean(seen[detailed] < 0.5 * usual[detailed])) if detailed.any() else 0.0
+
+
+def _relative_detail(light: Array) -> Array:
+    """Contrast of brightness over a few pixels, relative to the brightness around, averaged over places of `PLACE_PX`."""
+    fine = light - ndimage.gaussian_filter(light, 2.0)
+    around = ndimage.uniform_filter(light, PLACE_PX) + 1.0
+    strength = np.sqrt(ndimage.uniform_filter(fine**2, PLACE_PX)) / around
+    return np.asarray(strength[PLACE_PX // 2 :: PLACE_PX, PLACE_PX // 2 :: PLACE_PX])
 
 
 def _refined(line: Array, at: int) -> float:

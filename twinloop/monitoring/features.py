@@ -15,7 +15,7 @@ import numpy as np
 from twinloop.episode import Array, Episode
 from twinloop.measure.delay import measure_following
 from twinloop.measure.friction import measure_friction
-from twinloop.measure.images import QUALITIES, measure_qualities, measure_shift
+from twinloop.measure.images import QUALITIES, measure_dulled, measure_qualities, measure_shift
 from twinloop.measure.trace import Trace
 
 Group = Literal["actuator", "scene", "camera"]
@@ -119,6 +119,7 @@ def _cameras(episode: Episode, usual: Mapping[str, Array]) -> dict[str, float]:
             f"camera.warmth.{name}": now["colour, red to green"] - now["colour, blue to green"],
             f"camera.contrast.{name}": now["contrast"] / max(usually["contrast"], 1e-6),
             f"camera.sharpness.{name}": now["sharpness"] / max(usually["sharpness"], 1e-6),
+            f"camera.dulled.{name}": measure_dulled(before, frame),
             f"camera.shift.down.{name}": down,
             f"camera.shift.right.{name}": right,
         }

@@ -14,7 +14,7 @@ from twinloop.identification.change import FEWEST
 from twinloop.identification.drift import Change, Drift, watch_drift
 from twinloop.monitoring.alerts import Alert
 from twinloop.monitoring.features import Group, episode_features, group_of, usual_frames
-from twinloop.monitoring.shifts import CHANCE, WATCHED, Shift, find_shifts, kind_of
+from twinloop.monitoring.shifts import CHANCE, WATCHED, Shift, camera_cause_of, find_shifts, kind_of
 from twinloop.monitoring.success import Success, follow_success
 from twinloop.records import SavedRecord, derived, load_record
 from twinloop.robots.safety.envelope import count_interventions
@@ -103,7 +103,7 @@ class MonitorReport(SavedRecord):
     @derived
     def kind(self) -> str | None:
         """The kind of change in words."""
-        return KINDS[self.group] if self.group else None
+        return _kind(self.group, self.shifts) if self.group else None
 
 
 def load_monitor_report(folder: str | Path) -> MonitorReport:
@@ -305,8 +305,9 @@ def _alerts(
         what = _what(kind, shifts, moved)
         own = [shift.began for shift in shifts if shift.group == kind]
         since = fresh[min(own)].id if own else fresh[0].id
-        step, command = NEXT[kind]
-        yield Alert(KINDS[kind], what, since, step, command.format(place), changes_twin=True, dataset=place)
+        name = _kind(kind, shifts)
+        step, command = NEXT_OF_CAMERA.get(name, NEXT[kind])
+        yield Alert(name, what, since, step, command.format(place), changes_twin=True, dataset=place)
     if success.fell is not None and success.expected is not None:
         what = (
             f"success rate fell below {100 * success.expected:.0f} %: {success.successes} of {success.episodes}, "
@@ -325,6 +326,10 @@ NEXT: Mapping[Group, tuple[str, str]] = {
     "scene": ("record episodes in the changed scene, then train", "twinloop record --robot URL --out NEW --policy POLICY"),
     "camera": ("move the camera back or calibrate it; otherwise record new episodes with it", "twinloop check {}"),
 }  # fmt: skip
+NEXT_OF_CAMERA: Mapping[str, tuple[str, str]] = {
+    "dirty lens": ("clean and focus the lens, then compare again", "twinloop check {}"),
+    "changed light": ("bring the light back, or record episodes in it and train", "twinloop check {}"),
+}
 
 
 def _what(kind: Group, shifts: Sequence[Shift], moved: Sequence[Change]) -> str:
@@ -332,4 +337,10 @@ def _what(kind: Group, shifts: Sequence[Shift], moved: Sequence[Change]) -> str:
     parts += [f"{s.feature} by {s.size:.1f} standard deviations" for s in shifts if s.group == kind][:3]
     others = sorted({KINDS[s.group] for s in shifts if s.group != kind})
     less = f"; to a lesser degree: {', '.join(others)}" if others else ""
-    return f"{KINDS[kind]}: {', '.join(parts)}{less}"
+    return f"{_kind(kind, shifts)}: {', '.join(parts)}{less}"
+
+
+def _kind(group: Group, shifts: Sequence[Shift]) -> str:
+    """The kind of change in words; of a camera, what happened to it."""
+    cause = camera_cause_of(shifts) if group == "camera" else None
+    return cause or KINDS[group]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -16,6 +17,9 @@ CHANCE, WATCHED = 0.02, 100
 MISSING = 0.2
 """A feature that is missing in a larger fraction of the reference is ignored."""
 SPREAD = "spread of "
+CameraCause = Literal["moved camera", "dirty lens", "changed light"]
+MOVED_PX, DULLED = 0.75, 0.1
+"""Pixels by which an image has moved, and the part of its places that have lost detail, from which on that is what happened."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,22 @@ def kind_of(shifts: Sequence[Shift]) -> Group | None:
         return None
     sizes = {group: max((s.size for s in shifts if s.group == group), default=0.0) for group in GROUPS}
     return max(GROUPS, key=lambda group: sizes[group])
+
+
+def camera_cause_of(shifts: Sequence[Shift]) -> CameraCause | None:
+    """What happened to a camera; None if none of its features changed.
+
+    A camera that moved shows the same things elsewhere; a dirty lens, or one out of focus, shows them in place with less detail; changed
+    light shows them in place and in detail.
+    """
+    own = [shift for shift in shifts if shift.group == "camera"]
+    if not own:
+        return None
+    if any(s.feature.startswith("camera.shift.") and abs(s.after - s.before) >= MOVED_PX for s in own):
+        return "moved camera"
+    if any(s.feature.startswith("camera.dulled.") and s.after - s.before >= DULLED for s in own):
+        return "dirty lens"
+    return "changed light"
 
 
 def _watched(reference: Sequence[Mapping[str, float]]) -> list[str]:
