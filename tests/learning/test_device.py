@@ -54,7 +54,7 @@ def fit_on(device, head, adapt):
 
 
 @pytest.mark.parametrize("head", ["regression", "transformer", "flow"])
-@pytest.mark.parametrize("adapt", ["none", "coral", "ot", "adversarial"])
+@pytest.mark.parametrize("adapt", ["none", "coral", "ot"])
 def test_every_part_of_a_step_is_where_the_network_is(head, adapt):
     # The meta device computes nothing, but refuses to mix with what is elsewhere, as a graphics card does.
     made = fit_on("meta", head, adapt)

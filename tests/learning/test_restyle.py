@@ -5,7 +5,7 @@ import pytest
 
 from tests.learning.examples import photograph
 from twinloop.errors import LearnError
-from twinloop.learning.restyle import SHARE, Styles, fourier, fourier_exact, histogram, load_photographs
+from twinloop.learning.restyle import SHARE, Styles, fourier, fourier_exact, load_photographs
 
 
 def images(seed, count=3, low=0, high=256):
@@ -34,23 +34,12 @@ def test_inside_the_band_strength_is_the_others_and_phase_its_own():
     assert np.allclose(outside, waves(mine)[..., ~slow, :], atol=1e-6)
 
 
-def test_histograms_are_matched_and_order_is_kept():
-    mine, dark = images(4), images(5, low=10, high=90)
-    made = histogram(mine, dark)
-    for channel in range(3):
-        spread = np.sort(made[0, ..., channel].ravel()).astype(int)
-        assert np.abs(spread - np.sort(dark[0, ..., channel].ravel()).astype(int)).max() <= 5
-        order = np.argsort(mine[0, ..., channel].ravel(), kind="stable")
-        assert (np.diff(made[0, ..., channel].ravel()[order].astype(int)) >= 0).all()
-    assert np.array_equal(histogram(mine, mine), mine)
-
-
 def test_some_images_stay_as_they_are_and_chance_follows_from_the_seed():
     mine = images(6, count=200)
-    styles = Styles("histogram", images(7, low=0, high=40), 0.1)
+    styles = Styles("fourier", images(7, low=0, high=40), 0.5)
     made = styles.apply(mine, np.random.default_rng(1))
     changed = (made != mine).reshape(200, -1).any(axis=1)
-    assert abs(changed.mean() - SHARE) < 0.12 and made[changed].max() < 40
+    assert abs(changed.mean() - SHARE) < 0.12 and made[changed].mean() < 0.5 * mine.mean()
     assert np.array_equal(made, styles.apply(mine, np.random.default_rng(1)))
 
 

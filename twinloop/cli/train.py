@@ -37,7 +37,7 @@ Cameras = Annotated[
     str | None,
     Option(help="The policy sees these cameras, as a,b, and no tracked object; default: no images."),
 ]
-Adapt = Annotated[str, Option(help="Align features of simulated and real images: coral, ot or adversarial.")]
+Adapt = Annotated[str, Option(help="Align features of simulated and real images: coral or ot.")]
 Photos = Annotated[
     Path | None, Option(help="restyle: a folder of photographs instead of the real data's images.")
 ]
@@ -77,7 +77,7 @@ def train(
     head: Annotated[str, Option(help="Network head: regression, transformer or flow.")] = "regression",
     cameras: Cameras = None,
     adapt: Adapt = "none",
-    restyle: Annotated[str, Option(help="Give simulated images a real look: fourier or histogram.")] = "none",
+    restyle: Annotated[str, Option(help="Give simulated images a real look: fourier.")] = "none",
     photos: Photos = None,
     seed: Annotated[int, Option(help="Random seed; the same seed and data give the same policy.")] = 0,
     steps: Steps = None,

@@ -5,13 +5,11 @@ Each takes features of simulated windows (n, F) and of real ones (m, F); actions
 - `coral` (Sun and Saenko 2016) compares means and covariances.
 - `ot` moves one set onto the other at the least cost (entropic optimal transport). What robots read of themselves counts
   too, so that an image is compared with one in which the arm is at about the same place.
-- `adversarial` (Ganin et al. 2016) trains a judge to tell the two apart, and the encoder to deceive it.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, cast
 
 import torch
 from torch import nn
@@ -24,31 +22,20 @@ SMOOTHING = 0.05
 """Entropy of a transport plan relative to its mean cost: the smaller, the closer to a one-to-one assignment."""
 
 SINKHORN_ROUNDS = 50
-JUDGE_WIDTH = 64
-STRENGTH: dict[Adapt, float] = {"coral": 1.0, "ot": 0.1, "adversarial": 0.1}
-"""What a weight of one stands for, so that the three are of a size with the error of actions."""
+STRENGTH: dict[Adapt, float] = {"coral": 1.0, "ot": 0.1}
+"""What a weight of one stands for, so that both are of a size with the error of actions."""
 
 
 class Alignment(nn.Module):
-    """How far apart two sets of features are, by one of the words; has weights of its own only for `adversarial`."""
+    """How far apart two sets of features are, by one of the words."""
 
-    def __init__(self, kind: Adapt, features: int) -> None:
+    def __init__(self, kind: Adapt) -> None:
         super().__init__()
         self.kind = kind
-        self.judge = (
-            nn.Sequential(nn.Linear(features, JUDGE_WIDTH), nn.ReLU(), nn.Linear(JUDGE_WIDTH, 1))
-            if kind == "adversarial"
-            else None
-        )
 
     def forward(self, sim: Tensor, real: Tensor, sim_state: Tensor, real_state: Tensor) -> Tensor:
         """The loss; states (n, D) and (m, D) are scaled readings, which only `ot` looks at."""
-        if self.judge is not None:
-            made = judged(self.judge, sim, real)
-        elif self.kind == "ot":
-            made = transport(sim, real, sim_state, real_state)
-        else:
-            made = coral(sim, real)
+        made = transport(sim, real, sim_state, real_state) if self.kind == "ot" else coral(sim, real)
         return STRENGTH[self.kind] * made
 
 
@@ -77,30 +64,9 @@ def sinkhorn(cost: Tensor, smoothing: float = SMOOTHING, rounds: int = SINKHORN_
     return (score + first + second).exp()
 
 
-def judged(judge: nn.Module, sim: Tensor, real: Tensor) -> Tensor:
-    """How well the judge tells simulated from real; its gradient is turned round on its way to the features."""
-    features = cast(Tensor, _Reversed.apply(torch.cat([sim, real])))  # type: ignore[no-untyped-call]
-    truth = torch.cat([sim.new_zeros(len(sim), 1), real.new_ones(len(real), 1)])
-    balance = torch.cat(
-        [sim.new_full((len(sim), 1), 0.5 / len(sim)), real.new_full((len(real), 1), 0.5 / len(real))]
-    )
-    wrong = nn.functional.binary_cross_entropy_with_logits(judge(features), truth, reduction="none")
-    return (balance * wrong).sum()
-
-
 def ramp(done: float) -> float:
     """The share of the full weight after a share of the training: features must mean something before they are aligned."""
     return 2.0 / (1.0 + math.exp(-10.0 * min(done, 1.0))) - 1.0
-
-
-class _Reversed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, features: Tensor) -> Tensor:
-        return features.view_as(features)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return -gradients[0]
 
 
 def _covariance(features: Tensor) -> Tensor:

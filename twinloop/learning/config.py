@@ -12,8 +12,8 @@ from twinloop.policies.networks.shape import Head
 
 Recipe = Literal["sim-only", "real-only", "pretrain-finetune", "co-train"]
 Finetune = Literal["full", "head", "adapter"]
-Adapt = Literal["none", "coral", "ot", "adversarial"]
-Restyle = Literal["none", "fourier", "histogram"]
+Adapt = Literal["none", "coral", "ot"]
+Restyle = Literal["none", "fourier"]
 
 STATE_OBSERVATIONS = ("observation.state", "observation.velocity", "observation.environment_state")
 """Default observations, where a dataset has them: joints, and object and target as perceived."""

@@ -76,7 +76,7 @@ class Fit:
         self._moving = network.parts_to_move(stage.moves)
         self._alignment: Alignment | None = None
         if stage.like is not None and network.shape.images is not None:
-            self._alignment = Alignment(config.adapt, network.shape.images.size).to(self._device)
+            self._alignment = Alignment(config.adapt)
             self._moving += list(self._alignment.parameters())
         self._optimizer = torch.optim.AdamW(
             self._moving,

@@ -2,12 +2,10 @@
 
 - `fourier` (Yang and Soatto 2020): the slow waves of an image, which carry light and colour, get the strength they have
   in a real image; their phases, which carry where things are, stay.
-- `histogram`: every channel's values are mapped so that they are spread as in a real image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,10 +36,7 @@ class Styles:
         chosen = np.flatnonzero(rng.random(len(images)) < SHARE)
         after = self.images[rng.integers(len(self.images), size=len(chosen))]
         made = images.copy()
-        change: Callable[[Array, Array], Array] = (
-            histogram if self.kind == "histogram" else lambda p, s: fourier(p, s, self.band)
-        )
-        made[chosen] = change(images[chosen], after)
+        made[chosen] = fourier(images[chosen], after, self.band)
         return made
 
 
@@ -65,25 +60,6 @@ def fourier_exact(images: Array, styles: Array, band: float) -> Array:
     phase = np.exp(1j * np.angle(mine))
     mixed = np.where(slow[..., None], np.abs(theirs) * phase, mine)
     return np.asarray(np.fft.irfft2(mixed, s=(height, width), axes=axes))
-
-
-def histogram(images: Array, styles: Array) -> Array:
-    """Images (..., side, side, 3) whose channels have the distributions of `styles`."""
-    made = np.empty_like(images)
-    leading = images.shape[:-3]
-    for index in np.ndindex(*leading):
-        for channel in range(3):
-            mine, theirs = images[(*index, ..., channel)], styles[(*index, ..., channel)]
-            made[(*index, ..., channel)] = matching_levels(mine, theirs)[mine]
-    return made
-
-
-def matching_levels(mine: Array, theirs: Array) -> Array:
-    """A new level for each of the 256, so that values spread like `mine` come out spread like `theirs`."""
-    rank = np.cumsum(np.bincount(mine.ravel(), minlength=256)) / mine.size
-    wanted = np.cumsum(np.bincount(theirs.ravel(), minlength=256)) / theirs.size
-    # Half a pixel of slack: equal shares must not miss their level by rounding.
-    return np.minimum(np.searchsorted(wanted, rank - 0.5 / mine.size), 255).astype(np.uint8)
 
 
 def load_photographs(folder: str | Path, side: int) -> Array:
