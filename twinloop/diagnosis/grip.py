@@ -76,8 +76,9 @@ def measure_contact(
     quantities: list[Quantity] = [found]
     if not found.differs or found.real < found.twin:
         return Measured("contact", tuple(quantities), {}, missing)
-    own = float(real.twin.parameter("object_friction").nominal)
-    tried = np.exp(np.linspace(np.log(LEAST_FRICTION), np.log(own), TRIED))
+    friction = real.twin.parameter("object_friction")
+    own, least = float(friction.nominal), max(LEAST_FRICTION, friction.bounds[0])
+    tried = np.exp(np.linspace(np.log(least), np.log(own), TRIED))
     slips = [slip_m(run) for run in trial({"object_friction": np.repeat(tried, 2)})]
     seen = np.array([np.nan if slip is None else np.log(max(slip, SMALLEST_M)) for slip in slips]).reshape(
         -1, 2
