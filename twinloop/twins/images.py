@@ -1,9 +1,8 @@
-"""Photographs on a twin: of a surface, of what stands behind a camera's view, and of what covers part of a lens.
+"""Photographs on a twin: of a surface, of what covers part of a lens, and of light in it.
 
 They are assets of the twin under names of their own, so that they are saved, hashed and sent with it. Physics does not see them.
 
 - `surface-TEXTURE.png` replaces a texture of the model, such as the table's; it is stretched over the whole surface.
-- `background-CAMERA.png` is what a standing camera sees behind robot and objects.
 - `cover-CAMERA.png`, with transparency, is in front of a camera: tape, a cable, dirt.
 - `veil-CAMERA.png` is light that a lens adds to every frame: flare, glare, a dirty lens beside a lamp.
 """
@@ -23,7 +22,7 @@ from twinloop.episode import Array
 from twinloop.errors import InvalidTwin, UnknownName
 from twinloop.twins.twin import Twin
 
-Kind = Literal["surface", "background", "cover", "veil"]
+Kind = Literal["surface", "cover", "veil"]
 MOST_PIXELS = 4096 * 4096
 
 
