@@ -68,7 +68,7 @@ def with_photographs(twin: Twin, kind: Kind, pixels: Mapping[str, Array]) -> Twi
 
     Args:
         twin: The twin.
-        kind: What they show: a `surface` of the model, the `background` of a standing camera, a `cover` in front of one, or a `veil` of light in its lens.
+        kind: What they show: a `surface` of the model, a `cover` in front of one, or a `veil` of light in its lens.
         pixels: The texture or camera of each, and its pixels (height, width, 3) uint8, with transparency (…, 4) for a cover.
 
     Returns:
