@@ -48,7 +48,17 @@ def find_cover(frames: CameraFrames, surface: Array, moves: bool) -> Array:
         )
         if part.mean() >= SMALLEST_COVER and float(np.median(steep[border])) > SHARPEST:
             kept |= part
+    kept = _grown(kept, usual, still)
     return np.dstack([np.rint(usual), 255.0 * kept]).astype(np.uint8)
+
+
+def _grown(kept: Array, usual: Array, still: Array) -> Array:
+    """A cover with what is beside it, as still and of its colour: in front of a gripper that never moves it is no less a cover."""
+    if not kept.any():
+        return kept
+    near = np.abs(usual - np.median(usual[kept], axis=0)).max(axis=2) < 0.5 * STRANGE_LEVELS
+    label, _ = ndimage.label(kept | (still & near))
+    return np.asarray(np.isin(label, np.unique(label[kept])))
 
 
 def _expected(frames: CameraFrames, surface: Array) -> Array:
