@@ -41,6 +41,11 @@ def test_few_trials_and_losses_near_the_margin_are_undecided():
     assert decide([1] * 40, ("bullet", [0] + [1] * 39, None))[0] == "robust"
 
 
+def test_a_policy_that_hardly_ever_succeeds_is_not_called_robust():
+    word, because = decide([1] * 4 + [0] * 36, ("bullet", [1] * 4 + [0] * 36, None))
+    assert word == "undecided" and "too rarely" in because
+
+
 def test_the_paired_interval_is_that_of_agresti_and_min():
     found = paired_difference(9, 3, 50)
     assert found.value == pytest.approx(0.12)

@@ -173,6 +173,11 @@ def _expert_rate(environment: TwinEnvironment, cell: Numerics, episodes: int, se
 
 def _decide(cells: Sequence[Numerics], margin: float) -> tuple[Word, str]:
     first, others = cells[0], cells[1:]
+    if not first.evaluation.success_rate > 2.0 * margin:
+        return "undecided", (
+            f"succeeds in {100 * first.evaluation.success_rate:.0f} % of trials in {first}: too rarely to lose "
+            f"{100 * margin:.0f} points elsewhere"
+        )
     exploited, harder, unsure = [], [], []
     for one in others:
         assert one.lost is not None
