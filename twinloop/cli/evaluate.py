@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -66,6 +67,10 @@ Engines = Annotated[
 TimeSteps = Annotated[
     str | None, Option(metavar="S,...", help="The same for physics time steps in seconds: 0.001,0.002,0.004.")
 ]
+Ray = Annotated[
+    str | None,
+    Option(metavar="ADDRESS", help="In a twin: on the Ray cluster at this address, in groups of 32 trials."),
+]
 Videos = Annotated[
     Path | None, Option(metavar="FOLDER", help="Write videos of each policy's first failures, as WebM.")
 ]
@@ -88,6 +93,7 @@ def evaluate(
     videos: Videos = None,
     engines: Engines = None,
     timesteps: TimeSteps = None,
+    ray: Ray = None,
     attend: Attend = False,
     rater: Rater = RATER,
     json: Json = False,
@@ -98,10 +104,12 @@ def evaluate(
     know, and the same command resumes.
     """
     robot = choose_place(robot, env)
-    _require_one_place(twin, robot, config, seconds)
+    _require_one_place(twin, robot, config, seconds, ray)
     if engines is not None or timesteps is not None:
-        if robot is not None or videos is not None:
-            raise WrongUse("--engines and --timesteps compare simulations", got="--robot, --env or --videos")
+        if robot is not None or videos is not None or ray is not None:
+            raise WrongUse(
+                "--engines and --timesteps compare simulations", got="--robot, --env, --videos or --ray"
+            )
         loaded = _open_policies(policies, compensate_ms, map_file, twin, None)
         cell, randomization = _load_scenes(loaded[0], twin, config)
         place = twinloop.TwinEnvironment(cell, randomization, latency=_read_latency(latency, loaded))
@@ -121,7 +129,7 @@ def evaluate(
             if opened is not None:
                 found = _on_robot(loaded, opened, videos is not None, until_failure, seconds, charged, trials)
             else:
-                found = _in_twin(loaded, twin, config, charged, trials)
+                found = _in_twin(loaded, twin, config, charged, trials, ray)
         written = []
         if videos is not None and kept is not None:
             written = _write_videos(loaded, kept, twin, config, videos)
@@ -131,11 +139,13 @@ def evaluate(
 
 
 def _require_one_place(
-    twin: str | None, robot: str | None, config: Path | None, seconds: float | None
+    twin: str | None, robot: str | None, config: Path | None, seconds: float | None, ray: str | None
 ) -> None:
     """Refuse a twin beside a robot, and options about the one for the other."""
     if twin is not None and robot is not None:
         raise WrongUse("--twin and --robot exclude each other")
+    if robot is not None and ray is not None:
+        raise WrongUse("--ray spreads trials in a twin; a robot is one place")
     if robot is not None and config is not None:
         raise WrongUse("--config varies a twin, not a robot", got=f"--config {config}", remedy="leave it out")
     if robot is None and seconds is not None:
@@ -234,11 +244,14 @@ def _in_twin(
     config: Path | None,
     latency: dict[str, Latency],
     trials: dict[str, Any],
+    ray: str | None,
 ) -> list[twinloop.Evaluation]:
+    from twinloop.executors import OnRay
     from twinloop.generation.processes import usable_cores
 
     cell, randomization = _load_scenes(policies[0], twin, config)
     environment = twinloop.TwinEnvironment(cell, randomization, threads=usable_cores(), latency=latency)
+    environment = replace(environment, executor=None if ray is None else OnRay(ray))
     return twinloop.evaluate_in_turns(policies, environment, **trials)
 
 

@@ -14,10 +14,11 @@ from twinloop.engines import DEFAULT_ENGINE, require_engine
 from twinloop.errors import LearnError, WrongUse
 from twinloop.evaluation.environment import OnProgress, dataset_folder, read_trial
 from twinloop.evaluation.result import Evaluation, Trial
-from twinloop.experts import Setup
+from twinloop.evaluation.trials import PolicyWork, roll_policy, spread_policy
+from twinloop.executors import Executor
 from twinloop.generation.job import Job, episode_seed
-from twinloop.generation.rollout import episode_schema, rollout_drawn
-from twinloop.policies.act import PolicyExpert, require_same_signals
+from twinloop.generation.rollout import episode_schema
+from twinloop.policies.act import require_same_signals
 from twinloop.policies.interface import require_cameras
 from twinloop.policies.latency import Charged, charged_to
 from twinloop.policies.protocol import PolicyLike, actor_id, min_image_side, require_unchanged
@@ -43,6 +44,7 @@ class TwinEnvironment:
     - `as_robot`: policies that distinguish robots from simulations act as on a robot: the twin represents one.
     - `latency`: inference times that are charged to the policy; default: it answers at once.
     - `engine`: the physics engine that simulates the episodes.
+    - `executor`: does groups of trials elsewhere, such as `OnRay(address)`; default: all of them here, side by side.
     """
 
     twin: Twin
@@ -52,6 +54,7 @@ class TwinEnvironment:
     as_robot: bool = False
     latency: Charged | None = None
     engine: str = DEFAULT_ENGINE
+    executor: Executor | None = None
 
     def try_policies(
         self,
@@ -91,21 +94,20 @@ class TwinEnvironment:
             require_engine(one, twin, without_numerics(drawn))
         seeds = [episode_seed(seed, number) for number in numbers]
 
-        experts: list[PolicyExpert] = []
         charged = charged_to(policy, self.latency)
-
-        def make_expert(setup: Setup) -> PolicyExpert:
-            experts.append(PolicyExpert(policy, setup, real=self.as_robot, latency=charged))
-            return experts[-1]
-
+        work = PolicyWork(job, policy, self.as_robot, charged)
+        tried = (
+            roll_policy(work, seeds, drawn, self.threads)
+            if self.executor is None
+            else spread_policy(work, seeds, drawn, self.executor)
+        )
         trials: list[Trial] = []
         with ExitStack() as stack:
             writer: DatasetWriter | None = None
             if out is not None:
                 writer = stack.enter_context(make_dataset(out, episode_schema(job)))
-            for episode in rollout_drawn(job, seeds, drawn, self.threads, make_expert):
-                voided = {seed: reason for expert in experts for seed, reason in expert.void.items()}
-                if reason := voided.get(seeds[len(trials)]):
+            for episode, reason in tried:
+                if reason:
                     episode = make_void(episode, reason)
                 trials.append(read_trial(len(trials), episode))
                 on_trial(len(trials))
