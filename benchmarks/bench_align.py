@@ -119,8 +119,8 @@ def score(filmed: Filmed, name: str, found: Alignment, processor_s: float) -> Sc
         _reprojection_px(view, values, filmed.truth),
         place,
         turn,
-        tuple(inside for inside, _ in sure),
-        tuple(z for _, z in sure),
+        tuple(bool(inside) for inside, _ in sure),
+        tuple(float(z) for _, z in sure),
         processor_s,
         _reprojection_px(view, view.base, filmed.truth),
     )
@@ -179,7 +179,7 @@ def find_offset(work: Path, seed: int) -> tuple[tuple[str, str, str, bool], str]
     found = align(filmed.twin, filmed.dataset, filmed.camera, config=AlignConfig(seed=seed))
     ((joint, offset),) = filmed.offsets_rad.items()
     named = {e.joint: e for e in found.estimates if e.joint}
-    right = set(named) == {joint} and abs(named[joint].value - offset) < np.radians(2.0)
+    right = set(named) == {joint} and bool(abs(named[joint].value - offset) < np.radians(2.0))
     row = (
         f"{filmed.twin.name.split('_')[0]} {joint}",
         f"{np.degrees(offset):+.1f}°",
