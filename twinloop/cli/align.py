@@ -157,7 +157,7 @@ def _print(result: twinloop.Alignment, files: dict[str, Path]) -> None:
     if files:
         console.out.print(f"twin {files['out']}, overlay {files['overlay']}, report {files['report']}")
         console.out.print(
-            f"next: twinloop anchor --identification FOLDER --alignment {files['out']} --out anchored.yaml"
+            f"next: twinloop identify --twin {files['out']}, then twinloop anchor --alignment {files['out']}"
         )
     else:
         console.out.print("the twin is unchanged")
