@@ -90,14 +90,13 @@ def _come_first() -> bool:
 
 
 def _make_cell(root: Path) -> Path:
-    """A workspace with a small policy, kept between runs."""
+    """A workspace with a small policy, of the twin as it is now."""
     cell = root / "cell"
-    if not (cell / "policies/small").exists():
-        shutil.rmtree(root, ignore_errors=True)
-        root.mkdir(parents=True)
-        _call("init", "cell", "--twin", "franka_pick_place", cwd=root)
-        _call("generate", "scenes.yaml", "--episodes", "12", "--out", "data/sim", cwd=cell)
-        _call("train", "--sim", "data/sim", "--out", "policies/small", *TRAINING, cwd=cell)
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)
+    _call("init", "cell", "--twin", "franka_pick_place", cwd=root)
+    _call("generate", "scenes.yaml", "--episodes", "12", "--out", "data/sim", cwd=cell)
+    _call("train", "--sim", "data/sim", "--out", "policies/small", *TRAINING, cwd=cell)
     return cell
 
 

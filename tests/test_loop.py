@@ -86,6 +86,14 @@ def test_a_policy_from_the_calibrated_twin_alone_is_two_more_stages(tmp_path):
     assert found.next_stage == "finetune" and found.next_step.endswith("--robot standin:mild --retrials 0")
 
 
+def test_the_command_that_resumes_a_loop_names_its_sizes(tmp_path):
+    begun(tmp_path, "generate")
+    config = {"n_trials": 5, "gate_trials": 30, "operator": "ann's"}
+    (tmp_path / SETTINGS).write_text(json.dumps({"config": config, "twin": "t", "robot": "standin:mild"}))
+    words = shlex.split(read_loop_status(tmp_path).next_step)
+    assert words[2:] == ["--robot", "standin:mild", "--trials", "5", "--set", "operator=ann's", "--set", "gate_trials=30"]  # fmt: skip
+
+
 def test_a_gate_that_refuses_ends_the_loop_and_says_why(tmp_path, verdict):
     status = begun(tmp_path, *until("gate"), verdict=verdict("refuse", "no better than the champion"))
     assert status.next_stage is None and "no better than the champion" in status.reason

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+import shlex
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from twinloop.errors import WrongUse
@@ -85,6 +86,23 @@ def possible_stages(config: LoopConfig) -> list[str]:
     return [name for name in STAGES if name not in left_out]
 
 
+OPTIONS = {
+    "seed": "--seed", "n_trials": "--trials", "n_retrials": "--retrials", "max_demonstrations": "--demonstrations",
+    "sim_episodes": "--sim-episodes", "anchored_episodes": "--anchored-episodes", "train_steps": "--steps",
+}  # fmt: skip
+"""Options of `twinloop loop` by the field that they set; any other field is named."""
+
+
+def _repeat_sizes(config: LoopConfig, left_out: tuple[str, ...] = ()) -> str:
+    """The options with which a loop was asked for other sizes than usual: without them it would begin anew."""
+    words = ""
+    for name, usual in asdict(LoopConfig()).items():
+        value = getattr(config, name)
+        if value != usual and name not in ("round", "cameras", *left_out):
+            words += f" {OPTIONS[name]} {value}" if name in OPTIONS else f" --set {shlex.quote(f'{name}={value}')}"
+    return words
+
+
 @dataclass(frozen=True)
 class LoopStatus:
     """Where a loop stands: its finished stages, the next one or the one that was interrupted, and why."""
@@ -112,10 +130,10 @@ def read_loop_status(root: str | Path) -> LoopStatus | None:
     done = tuple(stages.finished())
     verdict = _last_verdict(stages, done)
     if "gate" in done and verdict is not None and verdict.decision != "promote":
+        command += _repeat_sizes(config, ("n_retrials", "max_demonstrations"))
         step = f"{command} --retrials 0 --demonstrations N"
         return LoopStatus(done, None, step, f"the gate says {verdict.decision}: {verdict.reasons[0]}")
-    if config.n_retrials != LoopConfig().n_retrials:
-        command += f" --retrials {config.n_retrials}"
+    command += _repeat_sizes(config)
     running = stages.running()
     left = running or _next_stage(done, config, verdict)
     if left is None:
