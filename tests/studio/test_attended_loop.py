@@ -94,7 +94,7 @@ class Keyboard:
 
     SHOWN = (
         (r"\[Enter start", "placing"), (r"running \[", "running"), (r"stopped \[", "stopped"), (r"paused \[", "paused"),
-        (r"did it succeed", "judging"), (r"the robot gets ready|void: |success\n|failure: ", "waiting"),
+        (r"did it succeed", "judging"), (r"the robot gets ready|void: |success\r?\n|failure: |every trial is done", "waiting"),
     )  # fmt: skip
 
     def __init__(self):

@@ -147,7 +147,7 @@ class Person:
             self._press(self._left.pop(0))
             return
         drives = self._screen.drives()
-        while self._screen.stage() == "running":
+        while self._screen.stage() == "running" and not self._screen.over():
             reached, way_m = self._cell.look()
             if reached:
                 self._judge()
