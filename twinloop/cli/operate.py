@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 GOODBYE_S = 1.0
 """The page hears of the end before the server goes."""
-DRIVE = ("record", "--out", "data/driven", "--episodes", "1000")
-"""What runs where no command is named: demonstrations, driven by the keys of the page."""
+DRIVE = ("record", "--out", "data/driven", "--episodes", "1000", "--seconds", "60")
+"""What runs where no command is named: demonstrations, driven from the page, with more time than a policy has."""
 
 
 def operate(
