@@ -99,7 +99,9 @@ def _repeat_sizes(config: LoopConfig, left_out: tuple[str, ...] = ()) -> str:
     for name, usual in asdict(LoopConfig()).items():
         value = getattr(config, name)
         if value != usual and name not in ("round", "cameras", *left_out):
-            words += f" {OPTIONS[name]} {value}" if name in OPTIONS else f" --set {shlex.quote(f'{name}={value}')}"
+            words += (
+                f" {OPTIONS[name]} {value}" if name in OPTIONS else f" --set {shlex.quote(f'{name}={value}')}"
+            )
     return words
 
 

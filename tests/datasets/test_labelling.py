@@ -1,5 +1,7 @@
 """What people decide about episodes: outcomes, phases, the part to keep, and where raters disagree."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,7 @@ from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.trim import trim
 from twinloop.datasets.verify import verify
 from twinloop.datasets.writer import make_dataset
+from twinloop.episode import Event, Outcome
 from twinloop.errors import WrongUse
 
 
@@ -75,7 +78,24 @@ def test_raters_are_compared_by_what_each_said_last(dataset):
     assert [(one.episode, one.field) for one in found.disagreements] == [(1, "success"), (2, "failure")]
     assert found.disagreements[0].said == {"ann": True, "ben": "slipped"}
     assert found.kappa == pytest.approx((2 / 3 - 4 / 9) / (1 - 4 / 9))
-    assert "2 of 3 episodes" in run_command("data", "label", dataset, "--disagreements")[1]
+    assert "2 of 3 episodes" in run_command("data", "label", dataset, "--agreement")[1]
+
+
+def test_who_judged_a_trial_at_the_robot_is_a_rater(tmp_path):
+    """Ten trials, of which ann called five a success, and ben eight of the ten the same: kappa is 0.6."""
+    with make_dataset(tmp_path / "arm", STATE_ONLY) as writer:
+        for seed in range(10):
+            events = (Event(0.0, "judged", "by ann"),)
+            outcome = Outcome(True) if seed < 5 else Outcome(False, "missed")
+            writer.add(replace(toy_episode(seed), events=events, outcome=outcome))
+    for number in range(10):
+        succeeded = number in (0, 1, 2, 3, 5)
+        said = {"success": True} if succeeded else {"failure": "missed"}
+        label_episodes(tmp_path / "arm", said, "ben", numbers=[number])
+    found = compare_raters(tmp_path / "arm")
+    assert found.raters == ("ann", "ben") and (found.compared, found.agreed) == (10, 8)
+    assert found.kappa == pytest.approx(0.6)
+    assert [one.episode for one in found.disagreements] == [4, 5]
 
 
 def test_trimming_cuts_labelled_episodes_and_keeps_the_others(tmp_path):

@@ -74,8 +74,9 @@ def label(
     ] = None,
     by: Annotated[str, Option(help="Author of the label.")] = "",
     history: Annotated[bool, Option("--history", help="List all labels instead of adding one.")] = False,
-    disagreements: Annotated[
-        bool, Option("--disagreements", help="Instead: list episodes whose raters do not say the same.")
+    agreement: Annotated[
+        bool,
+        Option("--agreement", help="Instead: how far raters agree (Cohen's kappa), and where they do not."),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -85,8 +86,8 @@ def label(
     if history:
         _print_label_history(dataset, episodes, json)
         return
-    if disagreements:
-        _print_disagreements(dataset, json)
+    if agreement:
+        _compare_raters(dataset, json)
         return
     if sum((success, failure is not None, unknown)) > 1:
         raise WrongUse("--success, --failure and --unknown exclude each other")
@@ -137,7 +138,7 @@ def _print_label_history(dataset: Path, episodes: Sequence[int] | None, json: bo
         )
 
 
-def _print_disagreements(dataset: Path, json: bool) -> None:
+def _compare_raters(dataset: Path, json: bool) -> None:
     from twinloop.datasets.labelling import compare_raters
 
     found = compare_raters(dataset)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from twinloop.datasets.labels import Label, Value, add_labels, load_labels
+from twinloop.datasets.labels import JUDGED, Label, Value, add_labels, load_labels
 from twinloop.datasets.query import find_episodes, query
 from twinloop.datasets.reader import Dataset, open_dataset
 from twinloop.errors import WrongUse
@@ -52,7 +52,7 @@ class Agreement:
     """How raters of a dataset agree about success.
 
     Attributes:
-        raters: Who labelled anything.
+        raters: Who labelled anything, or judged a labelled episode at the robot.
         compared: Episodes that two or more raters judged.
         agreed: Those of them about which all say the same.
         kappa: Cohen's kappa of the pair of raters with most episodes in common; None without such a pair or variation.
@@ -160,7 +160,7 @@ def parse_range(text: str) -> tuple[float, float]:
 
 
 def compare_raters(dataset: str | Path | Dataset) -> Agreement:
-    """Compare what raters said last about the success of the same episodes.
+    """Compare what raters said last about the success of the same episodes; whoever judged the trial at the robot is one of them.
 
     Args:
         dataset: The dataset.
@@ -175,8 +175,9 @@ def compare_raters(dataset: str | Path | Dataset) -> Agreement:
     said: dict[str, dict[str, Value]] = {}
     for label in labels:
         if label.field in OUTCOME_FIELDS and label.episode_id in number_of:
-            judged = _judgement(label)
-            said.setdefault(label.episode_id, {})[label.by] = judged
+            if label.episode_id not in said:
+                said[label.episode_id] = _said_at_the_robot(opened, number_of[label.episode_id])
+            said[label.episode_id][label.by] = _judgement(label)
     several = {one: known for one, views in said.items() if len(known := _known(views)) > 1}
     apart = [one for one, views in several.items() if len(set(map(_succeeded, views.values()))) > 1]
     modes = [one for one, views in several.items() if one not in apart and len(set(views.values())) > 1]
@@ -184,8 +185,15 @@ def compare_raters(dataset: str | Path | Dataset) -> Agreement:
         Disagreement(number_of[one], one, "failure" if one in modes else "success", several[one])
         for one in sorted((*apart, *modes), key=number_of.__getitem__)
     ]
-    raters = tuple(sorted({label.by for label in labels}))
+    raters = tuple(sorted({label.by for label in labels} | {by for views in said.values() for by in views}))
     return Agreement(raters, len(several), len(several) - len(apart), _kappa(several.values()), tuple(found))
+
+
+def _said_at_the_robot(dataset: Dataset, number: int) -> dict[str, Value]:
+    """The judgement of the person who attended the trial, by their name."""
+    outcome, events = dataset.recorded_outcome(number)
+    judges = [event.detail.removeprefix("by ") for event in events if event.kind == JUDGED]
+    return dict.fromkeys(judges[-1:], outcome.failure or outcome.success)
 
 
 def _check_values(values: Mapping[str, Value], duration_s: float | None) -> None:

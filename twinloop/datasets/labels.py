@@ -19,6 +19,9 @@ from twinloop.errors import WrongUse
 
 Value = bool | str | None
 
+JUDGED = "judged"
+"""Kind of the event that names the person who judged a trial at the robot."""
+
 
 @dataclass(frozen=True)
 class Label:

@@ -236,6 +236,11 @@ class Dataset:
             raise WrongUse(f"{self.place} has no episode {number}", expected=expected)
         return place
 
+    def recorded_outcome(self, number: int) -> tuple[Outcome, tuple[Event, ...]]:
+        """What was recorded of an episode, whatever labels say of it now: its outcome and its events."""
+        values = self._provenance_row(self._place(number))
+        return sidecar.make_outcome(values), sidecar.make_events(values)
+
     def _read_record(
         self, place: int, time_s: Array, signals: Mapping[str, Array], task: str
     ) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from twinloop.datasets.labels import JUDGED
 from twinloop.episode import Array, Event, Outcome
 from twinloop.errors import SafetyStop, TrialSkipped, TrialsPaused, TrialVoid, WrongUse
 from twinloop.robots.protocol import Placeable, Robot, Stoppable, TrialSupervisor
@@ -20,7 +21,6 @@ from twinloop.supervision.jog import Jog
 from twinloop.supervision.scenes import Placement, Scene, SceneList
 from twinloop.supervision.trial import (
     ALLOWED,
-    JUDGED,
     NOTE,
     PHASE,
     PLACED,

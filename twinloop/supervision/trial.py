@@ -38,7 +38,7 @@ MOST_NOTE = 1000
 SETUP_S = 60.0
 """How long a person takes for a trial besides the trial itself, until it has been measured; as in the cost file of `plan`."""
 
-TRIAL, JUDGED, PLACED, NOTE, SEVERITY, PHASE = "trial", "judged", "placed", "note", "severity", "phase"
+TRIAL, PLACED, NOTE, SEVERITY, PHASE = "trial", "placed", "note", "severity", "phase"
 """Kinds of events that keep in an episode what the person said of it."""
 
 
