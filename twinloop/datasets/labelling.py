@@ -185,7 +185,8 @@ def compare_raters(dataset: str | Path | Dataset) -> Agreement:
         Disagreement(number_of[one], one, "failure" if one in modes else "success", several[one])
         for one in sorted((*apart, *modes), key=number_of.__getitem__)
     ]
-    raters = tuple(sorted({label.by for label in labels} | {by for views in said.values() for by in views}))
+    judges = {by for views in said.values() for by in _known(views)}
+    raters = tuple(sorted(judges | {label.by for label in labels}))
     return Agreement(raters, len(several), len(several) - len(apart), _kappa(several.values()), tuple(found))
 
 
