@@ -19,6 +19,8 @@ from twinloop.robots.standin.serve import Server, open_listener
 from twinloop.robots.standin.session import Session
 from twinloop.twins import load_twin
 
+MOVES_M = 0.002
+"""The tool has moved, as a person sees it."""
 LONGEST_S = 240.0
 """The longest that nothing may happen on a screen."""
 
@@ -144,6 +146,9 @@ class Person:
 
     def _watch(self) -> None:
         if self._left[:1] in (["stop"], ["redo"]):
+            began = self._cell.look()[1]
+            while self._screen.stage() == "running" and np.abs(self._cell.look()[1] - began).max() < MOVES_M:
+                time.sleep(0.05)
             self._press(self._left.pop(0))
             return
         drives = self._screen.drives()
