@@ -1,19 +1,22 @@
-"""A foreign policy that earns its promotion: from a fresh workspace to a champion, by commands, and no check is waived."""
+"""Foreign policies that earn their promotion: from a fresh workspace to a champion, by commands, and no check is waived."""
 
 import json
+import os
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from benchmarks.peers import lerobot
 from tests.policies.servers import started
 from tests.terminal import twinloop, twinloop_json
 
 pytestmark = pytest.mark.slow
 
 TWIN = "franka_reach"
-SPAN_M = (-0.1, 0.1)
+SPAN_M = (-0.04, 0.04)
 SCENES = {
     "twin": TWIN,
     "randomization": {"environment": {f"target_offset_{axis}_m": list(SPAN_M) for axis in "xyz"}},
@@ -24,11 +27,22 @@ REALITY = {
     "actuation": {"dry_friction_share": 0.005, "stiction_share": 0.003, "backlash_rad": 0.0005},
     "latency": {"action_delay_s": 0.012, "action_jitter_s": 0.002, "observation_delay_s": 0.008},
     "sensing": {"encoder_noise_rad": 0.0002, "encoder_bias_rad": 0.001, "pose_noise_m": 0.001},
-    "environment": {"target_scatter_m": 0.08},
+    "environment": {"target_scatter_m": 0.04},
 }
 """The built-in reality `mild`, for this twin and with targets that move."""
 ROBOT = "standin:mild-reach.yaml"
 JOINTS = [*(f"joint{number}.target" for number in range(1, 8)), "gripper.target"]
+
+
+ACT = (
+    "--dataset.repo_id=local/sim --dataset.root=data/sim --policy.type=act --policy.device=cpu --policy.push_to_hub=false "
+    """--policy.input_features='{"observation.state": {"type": "STATE", "shape": [8]}, """
+    """"observation.environment_state": {"type": "ENV", "shape": [3]}}' """
+    "--policy.chunk_size=60 --policy.n_action_steps=60 --policy.dim_model=64 --policy.n_heads=4 "
+    "--policy.dim_feedforward=256 --policy.n_encoder_layers=1 --policy.use_vae=false --policy.dropout=0 "
+    "--policy.optimizer_lr=1e-3 --output_dir=policies/act --steps=3000 --batch_size=32 --num_workers=0 --eval_freq=0"
+)
+"""Its chunks are as long as the motion: with short ones it stops on the way, where every reading asks it to stay."""
 
 
 @pytest.fixture
@@ -90,3 +104,15 @@ def test_a_policy_behind_openpis_protocol_is_promoted_by_its_own_trials(cell):
     with started(command, cwd=cell) as said:
         observed = ("state", "velocity", "environment_state")
         earn(cell, said["policy"], "behind-openpi", observed, 0.7, history=[-5, 0])
+
+
+def test_a_checkpoint_that_lerobot_trained_on_our_dataset_is_promoted_by_its_own_trials(cell):
+    if reason := lerobot.install():
+        pytest.skip(reason)
+    lerobot.train(cell, *shlex.split(ACT))
+    twinloop("policy", "lerobot-server", "--out", "lerobot_server.py", cwd=cell)
+    checkpoint = "policies/act/checkpoints/last/pretrained_model"
+    words = ("lerobot_server.py", checkpoint, "--port", "0", "--dataset", "data/sim", "--device", "cpu")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with started([lerobot.VENV / "bin/python", *words], cwd=cell, env=environment) as said:
+        earn(cell, said["policy"], "lerobot-act", ("state", "environment_state"), 0.7, n_action_steps=60)
