@@ -1,6 +1,7 @@
 """Commands take a policy by its address or its map wherever they take one of ours."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -35,6 +36,15 @@ def test_evaluate_takes_a_map_or_an_address_with_one(reach, twinloop):
     )  # fmt: skip
     assert code == 0, err
     assert json.loads(again) == json.loads(out), "the same policy, the same delays, the same trials"
+
+
+def test_a_module_in_the_current_folder_is_found(reach, tmp_path, monkeypatch, twinloop):
+    monkeypatch.setattr("sys.path", list(sys.path))
+    (tmp_path / "reach.py").rename(tmp_path / "reach_in_this_folder.py")
+    words = ("--map", "reach.yaml", "--episodes", "1", "--json")
+    code, out, err = twinloop("evaluate", "python:reach_in_this_folder:Reach", *words)
+    assert code == 0, err
+    assert json.loads(out)["evaluations"][0]["void"] == {}
 
 
 def test_a_policy_that_never_succeeds_in_its_twin_is_sent_to_the_check_of_its_map(reach, twinloop):

@@ -123,6 +123,9 @@ def open_class(rest: str) -> Backend:
 
 
 def _import_module(name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)  # last, so that no file here takes the name of a library
     try:
         return importlib.import_module(name)
     except Exception as error:
