@@ -7,6 +7,7 @@ the episode before. Environments share nothing; they are stepped one after the o
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -58,7 +59,7 @@ def make_world(
     raise UnknownName("engine of one scene", engine, ["bullet", "physx"])
 
 
-class WorldEngine:
+class WorldEngine(ABC):
     """`count` environments, each a world of its own. See `Engine`."""
 
     name = ""
@@ -89,8 +90,9 @@ class WorldEngine:
         self._force: dict[int, Array] = {}
         self._object = int(model.body(cell.twin.role("object")).id) if "object" in cell.twin.roles else -1
 
+    @abstractmethod
     def _make_world(self, environment: int, model: mujoco.MjModel) -> World:
-        raise NotImplementedError
+        """The world of one environment."""
 
     def load(self, ids: Array, values: Values, start: Start) -> None:
         """Begin new episodes in the environments `ids`, with one draw each: arrays (len(ids),)."""
