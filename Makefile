@@ -14,7 +14,7 @@ test: check browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-slow: setup .venv-lerobot .venv-openpi .venv-vla_eval
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray,physx]'
 	$(BIN)/python -m pytest -m slow
 
 check: setup

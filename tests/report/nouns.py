@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.coverage import worlds
+from twinloop.alignment.result import Alignment, CameraEstimate
 from twinloop.coverage.run import compare_samples
 from twinloop.diagnosis.measured import Measured, Quantity
 from twinloop.diagnosis.result import Cost, Diagnosis, Rule
@@ -69,6 +70,19 @@ def make_diagnosis(name: str) -> Diagnosis:
         (Measured(name, (quantity,), missing=(name,)),), {"on_robot": {name: 3}},
         ({"condition": name, "split_at": 0.1, "lower": (1, 5), "upper": (2, 5), "p_value": 0.4},),
         (Rule(name, True, name, name), Rule(name, None, name, name)), name, True, 32, 100, 0, (name,),
+    )  # fmt: skip
+
+
+def make_alignment(name: str) -> Alignment:
+    known = {"prior": 0.1, "nominal": 0.0, "parameter": None}
+    estimates = (
+        CameraEstimate(0.07, 0.05, 0.09, unit=name, name=f"{name} 1", determined=True, **known),
+        CameraEstimate(0.0, -0.2, 0.2, unit="rad", name=f"{name} 2", determined=False, **known),
+    )
+    return Alignment(
+        twin=replace(load_twin("servo_pendulum"), name=name, version=name), base=name, camera=name, verdict="partly determined",
+        reason=name, estimates=estimates, covariance=np.eye(2), frames=("0-0",), held_out=("0-1",), before_px=3.0, after_px=0.5,
+        scatter_px=0.4, matched=0.9, offsets=(name,), poses_to_record=({name: 0.3},), warnings=(name,),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.browser import CHROMIUM, Browser
 from tests.coverage import worlds
@@ -18,6 +19,7 @@ from twinloop.coverage.run import measure_coverage
 from twinloop.datasets.reader import open_dataset
 from twinloop.datasets.writer import make_dataset
 from twinloop.report import page
+from twinloop.report.alignment_page import write_alignment_page
 from twinloop.report.charts import encode_svg, make_figure
 from twinloop.report.coverage_page import write_coverage_page
 from twinloop.report.diagnosis_page import write_diagnosis_page
@@ -55,6 +57,16 @@ def quality(path, name):
     return write_quality_page(report, open_dataset(path.parent / "data"), path)
 
 
+def alignment(path, name):
+    with make_dataset(path.parent / "frames", worlds.SCHEMA) as writer:
+        writer.add(worlds.episode(worlds.scenes(1, 0)[0], 0))
+    overlay = path.parent / "overlay.png"
+    Image.new("RGB", (8, 6)).save(overlay)
+    return write_alignment_page(
+        nouns.make_alignment(name), overlay, path, open_dataset(path.parent / "frames")
+    )
+
+
 def episode(path, name):
     one = worlds.episode(worlds.scenes(1, 0)[0], 0, task=name, success=False, failure=name, camera=True)
     return draw_episode(one.with_provenance(site=name, robot_serial=name), path, title=name)
@@ -62,6 +74,7 @@ def episode(path, name):
 
 WRITERS = {
     write_quality_page: quality,
+    write_alignment_page: alignment,
     draw_episode: episode,
     write_gap_page: lambda path, name: write_gap_page(nouns.make_gap(name), path),
     write_diagnosis_page: lambda path, name: write_diagnosis_page(nouns.make_diagnosis(name), path),
